@@ -6,11 +6,9 @@ for T targets t (n,) with mean 0 that share the covariance K (n, n) (Rasmussen &
 Machine Learning*, eqs. 5.8 and 5.9). All rows are centres. One evaluation is one Cholesky factor and its inverse.
 
 The covariance is s² k(X, X) + σ² W⁻¹ + Σ_l v φ_l φ_lᵀ, with signal variance s², noise variance σ², row weights W, and
-a large variance v of the weight of each leading column φ_l.
-
-With few rows the evidence of many widths overfits: on 200 rows of protein, narrow widths without noise had 4 to 9 nats
-more than the optimum with errors smaller by a tenth. Two weak priors are therefore added: half a normal on each log
-parameter above that of half of gamma="scale", and half a normal on log σ² below a tenth of the target variance.
+a large variance v of the weight of each leading column φ_l. Two weak priors are added, since with few rows the evidence
+of many widths overfits: half a normal on each log parameter above that of half of gamma="scale", and half a normal on
+log σ² below a tenth of the target variance.
 """
 
 from __future__ import annotations
@@ -46,10 +44,7 @@ TIED_SHARES = 10.0 ** np.arange(-6, 3)
 
 
 def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, Float] | None:
-    """Return the evidence of targets (n, T) in nats, its derivative (n, n) in the covariance, and A (n, T).
-
-    The result is None if the covariance (n, n) is not positive definite.
-    """
+    """Return the evidence of targets (n, T), its derivative (n, n) in the covariance, and A; None if not definite."""
     n, T = targets.shape
     factor, failed = lapack.dpotrf(covariance, lower=1)
     if failed:
@@ -82,8 +77,7 @@ class ProcessRows:
     """Rows of a process: scaled inputs (n, d) and targets (n, T), and what their covariance needs.
 
     ``inverse`` (n,) is 1 ÷ row weight. ``columns`` (n, L) are the leading columns times their prior deviation.
-    ``noise`` is the noise variance if it is given, else None. ``variance`` is that of the targets of all rows, and
-    ``scale`` the mean log parameter of the initial kernel. ``origin`` (d,) is that of designs.
+    ``noise`` is a given noise variance. ``variance`` is that of all targets, ``scale`` the initial mean log parameter.
     """
 
     sample: SampledRows
@@ -167,10 +161,9 @@ class ProcessRows:
         return total
 
     def predicted(self, fit: ProcessFit, new: ProcessRows) -> tuple[Float, Float]:
-        """Predict m new rows from these rows; return the errors (m, T), and the log density of the targets (m,).
+        """Return errors (m, T) and log density (m,), with noise, of new rows (ibid. eqs. 2.23 and 2.24).
 
-        The density includes the noise and is summed over the targets (ibid. eqs. 2.23 and 2.24). Raises ``LinAlgError``
-        if the covariance is not positive definite.
+        Raises ``LinAlgError`` if the covariance is not positive definite.
         """
         prepared, values = self.values(fit)
         cross = np.empty((len(new.X), len(self.X)), order="F")
@@ -187,10 +180,7 @@ class ProcessRows:
 
 
 def climb(rows: ProcessRows, start: ProcessFit, steps: int) -> ProcessFit:
-    """Raise the log posterior by at most ``steps`` steps of L-BFGS from ``start``; return the best point.
-
-    Parameters of 0 (log −∞) stay 0.
-    """
+    """Raise the log posterior by at most ``steps`` steps of L-BFGS from ``start``; parameters of 0 (log −∞) stay 0."""
     logs, variance, n = start.kernel.logs, rows.variance, len(rows.X)
     free = np.append(np.isfinite(logs), [True, True])
     best = replace(start, value=-np.inf)

@@ -1,24 +1,18 @@
 """``gamma="auto"`` of classes: choose between one width and a width per feature by cross-validation, then learn.
 
-A width per feature can model more, but it needs enough rows for its many parameters, and the evidence does not show
-whether there are enough. Two classes with more than ``MANY`` rows always get a width per feature. Otherwise, for each
-fold:
+A width per feature needs enough rows for its many parameters, and the evidence does not show whether there are enough.
+Two classes with more than ``MANY`` rows always get a width per feature. Otherwise, for each fold:
 
 1. A width per feature is learned from the rows outside the fold (the first stage of ``learning.search``).
 2. The tied fit of class indicators (``core.tied``) is made with the same centres at single widths:
    ``WIDTHS`` × the initial width.
 3. One pass over the fold measures the error of each fit.
 
-If the final fit of two classes has every row as a candidate, step 2 fits basic RVMs instead. A basic RVM has one α per
-row, and it overfits at some widths at which a tied RVM of a few centres does not. On pima, german and cancer the best
-width of the tied RVM increased the log loss of the basic RVM by 5 to 20 %. With more than two classes, one width is
-also tried for unscaled features (``one_widths``), the search for a width per feature starts at the best of these
-kernels, and it must lower the squared error by ``LEAST_GAIN``.
-
-A width per feature must be better by more than one standard error over the folds, because a wrong choice of this form
-costs more than a wrong choice of one width. Its widths are then learned again from all rows. A width per direction
-(``learning.forms``) is learned only if asked for: folds rejected it. The kernel of a regression is chosen by
-``learning.process_search``.
+If the final fit of two classes has every row as a candidate, step 2 fits basic RVMs instead, which overfit at some
+widths at which a tied RVM of a few centres does not. With more than two classes, one width is also tried for unscaled
+features (``one_widths``), the search for a width per feature starts at the best of these kernels, and it must lower the
+squared error by ``LEAST_GAIN``. A width per feature must be better by more than one standard error over the folds,
+because a wrong choice of this form costs more. Its widths are then learned again from all rows.
 
 Basic RVMs of a sample, whose rows are the candidates, also measure how sparse a problem is (``sparseness``).
 """
@@ -42,7 +36,6 @@ from partirvm.likelihoods.base import survivors
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, LogisticPass, ResidualPass
-from partirvm.strategies.fit_rows import count_duplicates
 from partirvm.strategies.problem import Options, Problem, Record
 from partirvm.strategies.stages import INTERMEDIATE, final_rule, record
 from partirvm.types import power_of_two
@@ -66,10 +59,7 @@ WIDTHS = 2.0 ** np.arange(-3, 4)
 """Widths to compare, as multiples of the initial width."""
 
 BEHIND, EACH_BEHIND = 1.1, 1.2
-"""Basic RVMs at these multiples of the least loss so far are left out of further folds, as they are the slowest.
-
-They keep their ratio to the best. The second number is that of a width per feature, whose loss differs more.
-"""
+"""Basic RVMs, and a width per feature, at these multiples of the least loss so far are left out of further folds."""
 
 LEAST_GAIN = 0.2
 """Several classes: the least relative gain in squared error of a width per feature; smaller ones helped no fit."""
@@ -86,8 +76,7 @@ def choose(
 ) -> Kernel:
     """Choose the form of the kernel by cross-validation, then learn the kernel from the sample.
 
-    The kernel of the problem has one gamma. The history entries record the choice. ``all_candidates`` is True if every
-    row is a candidate of the final fit and memory allows fits of this size; the folds then fit basic RVMs.
+    ``all_candidates`` is True if every row is a candidate of the final fit and memory allows fits of this size.
     """
     if learning.metric == "directions":
         return learn(sample, per_feature(problem), learning, options.seed)
@@ -116,9 +105,8 @@ def compare(
 ) -> tuple[dict[str, Any], Kernel, int]:
     """Cross-validate ``one_widths`` and a width per feature: ``basic`` RVMs of two classes, or their indicators.
 
-    The search for a width per feature has few centres and no revival stage, which does not change the choice; of
-    indicators it begins at the kernel with the best evidence. Returns the choice of ``choice_of``, its best kernel, and
-    the number of evaluations.
+    The search for a width per feature has few centres and no revival stage; of indicators it begins at the kernel with
+    the best evidence. Returns the choice of ``choice_of``, its best kernel, and the number of evaluations.
     """
     kernels = one_widths(sample, problem)
     few, seed = min(learning.centres, CENTRES), options.seed
@@ -156,11 +144,7 @@ def compare(
 
 
 def losses(held_out: SampledRows, problem: Problem, fits: list[tuple[Design, Float]]) -> list[float]:
-    """Compute the loss of each fit of classes on held-out rows, with one reading of the rows.
-
-    A fit is a design and its weights (M, C). The loss is the sum of squared errors of the class indicators, or that of
-    −log p of two classes.
-    """
+    """Compute the loss of each fit, of weights (M, C), on held-out rows: squared errors of indicators, or −log p."""
     if fits[0][1].shape[1] == problem.n_classes:
         return [float(sums[0]) for sums in held_out.run(*(IndicatorLossPass(design, mean) for design, mean in fits))]
     name = problem.likelihood.name
@@ -189,9 +173,8 @@ def choice_of(problem: Problem, losses: Float, held: int) -> tuple[dict[str, Any
 def one_widths(sample: SampledRows, problem: Problem) -> list[Kernel]:
     """Return the kernels with one width: the initial kernel at ``WIDTHS``; of more than two classes, unscaled too.
 
-    An unscaled kernel has one width for the features in their own units: the gamma of each feature is proportional to
-    its variance, with the same mean. It suits features of one unit, such as pixels, of which some hardly vary: scaled
-    to variance 1 these would decide the distances.
+    An unscaled kernel has one width for the features in their own units (gammas proportional to variances). It suits
+    features of one unit, such as pixels, of which some hardly vary: scaled to variance 1 these decide the distances.
     """
     kernel = problem.empty.kernel
     found = [kernel.rescaled(width) for width in WIDTHS]
@@ -218,7 +201,7 @@ def stratified_folds(problem: Problem, seed: int, rows: Int) -> tuple[Int, ...]:
 def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     """Fit a basic RVM to the sample; return its history record, which has the numbers of candidates and vectors."""
     offered, design = sample.candidates(problem, sample.rows.rows)
-    count, duplicates = len(design.labels), count_duplicates(offered, design)
+    count, duplicates = len(design.labels), len(np.setdiff1d(offered.rows, design.rows))
     options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)
     likelihood: Any = problem.likelihood
     fit: Any
@@ -243,10 +226,7 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
 def fits_at(
     sample: SampledRows, problem: Problem, options: Options, kernels: Sequence[Kernel]
 ) -> list[tuple[Design, Float]]:
-    """Fit one basic RVM of two classes per kernel; return for each the columns kept and the posterior mean (M, 1).
-
-    The errors of two widths differ clearly long before the fits have converged to the final tolerance.
-    """
+    """Fit one basic RVM of two classes per kernel; return for each the columns kept and the posterior mean (M, 1)."""
     rows = sample.rows.rows
     if len(rows) > CANDIDATES:
         rows = np.sort(stream(options.seed, Purpose.BASIC_CANDIDATES).permutation(rows)[:CANDIDATES])

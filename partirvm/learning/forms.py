@@ -1,12 +1,10 @@
 """Directions: candidates beside a width per feature, compared by the tied evidence on the same rows and centres.
 
-A width per feature cannot see that a target depends on combinations of inputs. The gradient of the
-fitted mean f can: the eigenvectors of its mean outer product, N⁻¹ Σ_n ∇f(x_n)∇f(x_n)ᵀ, are the directions in which f
-changes most and least (Trivedi et al. 2014, "A consistent estimator of the expected gradient outer product"; the step
-behind recursive feature machines, Radhakrishnan et al. 2024). A new search starts at these directions, each with the
-width of a standardised input, and raises the evidence in the widths. With more than ``FREE_ROWS`` rows it then moves
-the directions themselves. A regression has the directions of an exact process (``learning.process_search``) as a
-further candidate: that process sees waves which the tied RVM takes for noise.
+The eigenvectors of the mean outer product of the gradient of the fitted mean f, N⁻¹ Σ_n ∇f(x_n)∇f(x_n)ᵀ, are the
+directions in which f changes most and least (Trivedi et al. 2014, "A consistent estimator of the expected gradient
+outer product"; Radhakrishnan et al. 2024). A new search starts at these directions, and raises the evidence in the
+widths. With more than ``FREE_ROWS`` rows it then moves the directions themselves. A regression has the directions of an
+exact process (``learning.process_search``) as a further candidate: it sees waves which the tied RVM takes for noise.
 """
 
 from __future__ import annotations
@@ -113,10 +111,7 @@ def turnable(kernel: Kernel, n_features: int) -> bool:
 
 
 def directed(stage: KernelSearch) -> Kernel:
-    """Return the kernel of a stage with the directions of its fitted mean.
-
-    Each direction has the first gamma of a standardised input, 1/(number of directions × its variance).
-    """
+    """Return the kernel of a stage with the directions of its fitted mean; gamma is 1/(their number × variance)."""
     sample, scaling = stage.sample, stage.pool.scaling
     assert stage.best is not None
     (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))

@@ -44,17 +44,10 @@ WORK = 1.25e7
 """Maximum rows² × features of an evaluation: 400 rows of up to 78 features. A search takes some hundred evaluations."""
 
 FEW = 2000
-"""Up to this many rows the kernel of the process is the result; with more rows it starts the tied search.
-
-On 2,000 rows of a product of waves the tied search raised the RMSE from .21 to .27; on 8,000 rows it lowered that of
-protein by a tenth.
-"""
+"""Up to this many rows the kernel of the process is the result; with more rows it starts the tied search."""
 
 STARTS, TWICE = (0.25, 0.5, 1.0, 2.0, 4.0), 250
-"""First inverse widths, relative to that of gamma="scale"; up to ``TWICE`` rows each is tried twice.
-
-A wave of 3 radians per unit is found from 2 or 4 alone, noisy trends of 200 rows from 1/4.
-"""
+"""First inverse widths, relative to that of gamma="scale"; up to ``TWICE`` rows each is tried twice."""
 
 SCREENED_ROWS, SCREENED = 4000, 100
 """Maximum number of rows on which single features are screened (400 miss a wave in half the draws), and of features."""
@@ -81,10 +74,7 @@ def searchable(problem: Problem) -> bool:
 def search(
     sample: SampledRows, problem: Problem, order: Int, most: int, *, family: bool, turned: bool
 ) -> tuple[ProcessFit, ProcessFit | None, dict[str, float]]:
-    """Search widths, then families if ``family``, then directions if ``turned``, on the first ``most`` rows.
-
-    Returns the best fit of widths, that of directions or None, and the nats of each family; none if it is given.
-    """
+    """Search widths, then families, then directions on ``most`` rows; return widths, directions, nats of families."""
     rows, d = ProcessRows.of(sample, problem, order[:most]), problem.empty.centres.shape[1]
     more = ProcessRows.of(sample, problem, order[:SCREENED_ROWS])
     first = _from_starts(rows, more, problem.empty.kernel)
@@ -124,8 +114,7 @@ def _different(found: list[ProcessFit]) -> list[ProcessFit]:
 def _screened(rows: ProcessRows, kernel: Kernel) -> Float:
     """Return log parameters (p,) from the evidence of each parameter alone: its best value, or a small one.
 
-    A feature counts as seen if it gains two nats, on ``ROWS`` rows or fewer. Among many features short widths of all
-    make all rows nearly uncorrelated, and no slope points to the few that matter.
+    Among many features short widths of all make all rows nearly uncorrelated: no slope points to the few that matter.
     """
     tried = (0.5, 4.0, 32.0)  # gammas from a trend to a wave of eight radians per deviation
     off = np.where(np.isfinite(kernel.logs), kernel.logs + np.log(0.01), -np.inf)
@@ -154,10 +143,7 @@ def directions(rows: ProcessRows, widths: ProcessFit, turns: int = TURNS) -> Pro
 
 
 def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> ProcessFit:
-    """Return the kernel ``widths`` along the eigenvectors of the gradient's outer product at the fit ``current``.
-
-    A direction v has the gamma vᵀGv of the metric G of ``current``, bounded below: one without effect can return.
-    """
+    """Return ``widths`` along eigenvectors of the outer product at ``current``, with gammas vᵀGv of its metric G."""
     outer, d = rows.outer_product(current), rows.X.shape[1]
     before = {tuple(columns.tolist()): each for each, columns in inside(current.kernel, d, Directions)}
 
@@ -197,10 +183,7 @@ def left_out(
 def learn_regression(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, family: bool, columns: int
 ) -> None:
-    """Learn the kernel of a regression; the last record that is logged holds it.
-
-    ``family`` is True if the family is open, and ``columns`` is how many columns a dense fit may have.
-    """
+    """Learn the kernel of a regression; the last record that is logged holds it. A fit may have ``columns`` columns."""
     d, order = problem.empty.centres.shape[1], stream(seed, Purpose.PROCESS_ROWS).permutation(sample.rows.rows)
     weights = sample.rows.weights_of(order)
     order = order if weights is None else order[weights > 0]

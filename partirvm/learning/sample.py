@@ -163,12 +163,11 @@ def gathered(
 
 @dataclass(frozen=True)
 class EvidencePoint:
-    """The result of one evaluation over ``rows`` rows of positive weight.
+    """The result of one evaluation over ``rows`` rows of positive weight; at given α and β three fields are known.
 
-    ``value`` is the evidence in nats, and ``slope`` (p,) its slopes in the log parameters. ``tied`` holds α and β for a
-    warm start of the next evaluation, and ``weights`` (M, C) are the posterior mean. ``determined`` is the mean γ of
-    the kernel columns over all outputs. ``residual`` (T,) is ‖t − Φμ‖², for classes (1,) summed over their indicators,
-    and ``wrong`` is the number of misclassified rows. At a given α and β only the first three are known.
+    ``value`` is the evidence in nats, and ``slope`` (p,) its slopes in the log parameters. ``weights`` (M, C) are the
+    posterior mean. ``determined`` is the mean γ of the kernel columns. ``residual`` (T,) is ‖t − Φμ‖², for classes (1,)
+    summed over their indicators, and ``wrong`` is the number of misclassified rows.
     """
 
     value: float
@@ -184,10 +183,9 @@ class EvidencePoint:
 def evaluate(
     sample: SampledRows, problem: Problem, design: Design, last: EvidencePoint | None = None, fresh: bool = True
 ) -> EvidencePoint:
-    """Compute evidence and slopes of a design; α and β start from the evaluation ``last``.
+    """Compute evidence and slopes of a design; α and β start from ``last``, with more updates if ``fresh``.
 
-    With ``fresh`` α and β get the number of updates of a first evaluation. Centres that are new since ``last`` stand
-    at the end of the design.
+    Centres that are new since ``last`` stand at the end of the design.
     """
     sample.drop_blocks()
     variances = problem.target_variance if problem.target_variances is None else problem.target_variances
@@ -222,10 +220,7 @@ def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design) -> Eviden
 
 
 def _first_tied(problem: Problem, variances: float | Float) -> Tied:
-    """Return the initial α and β: the target variance as prior variance, and the usual first noise.
-
-    The indicator of a class with a ninth of the rows has the variance .1.
-    """
+    """Return the initial α and β: the target variance (indicators: .1) as prior variance, the usual first noise."""
     if not problem.likelihood.has_noise:
         return Tied(1.0, 1.0, 1.0 / (FIRST_NOISE * 0.1))
     variance = FIRST_NOISE * variances if problem.noise_variance is None else problem.noise_variance

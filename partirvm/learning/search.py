@@ -1,23 +1,18 @@
 """Kernel learning: maximise the evidence of a sample, before the fit and between the rounds of the fit.
 
 **Before the fit** the evidence is that of a tied RVM (``core.tied``; for classes, of their indicators); a regression
-begins where ``learning.process_search`` ended. Some rows of the sample are centres. iRprop⁻ (``core.rprop``) moves all
-log parameters of the kernel at once, with one evaluation of evidence and slopes per step: two passes, Gram and slopes,
-which use the same kernel blocks. There are three stages:
+begins where ``learning.process_search`` ended. Some rows of the sample are centres: with every row as a centre, the
+evidence favours far too narrow widths. iRprop⁻ (``core.rprop``) moves all log parameters of the kernel at once, with
+one evaluation of evidence and slopes per step: two passes, which use the same kernel blocks. There are three stages:
 
-1. *Search* from the initial kernel to the best evidence. A kernel with a single width starts from the best of several
-   widths: the evidence may have one maximum for the trend and another one for the detail.
+1. *Search* from the initial kernel. A kernel with a single width starts from the best of several widths.
 2. *Revival*, once, if features were switched off: all widths are raised again and the search is repeated. Two inputs
    that matter only jointly both appear irrelevant at first, and are found together after the revival.
-3. *Growth*: the number of centres is doubled while the data determine most of the weights. More centres can reveal an
-   effect of a feature that few centres cannot.
+3. *Growth*: the number of centres is doubled while the data determine most of the weights.
 
-No stage lowers the evidence over its rows and centres. There are far fewer centres than rows: with every row as a
-centre, the evidence favours far too narrow widths.
-
-**Between rounds** the evidence is that of the fit. The relevance vectors are the centres, because they lie where the
-model needs detail. The α and β of the fit stay constant while the kernel changes, so that a few evaluations suffice: in
-trials, tied or updated α gave no higher evidence. If features are off, a second search starts with their gamma raised.
+**Between rounds** the evidence is that of the fit, whose relevance vectors are the centres. Its α and β stay constant
+while the kernel changes: tied or updated α gave no higher evidence. If features are off, a second search starts with
+their gamma raised.
 """
 
 from __future__ import annotations
@@ -105,9 +100,8 @@ Score: TypeAlias = Callable[[Design, EvidencePoint | None, bool], EvidencePoint]
 class KernelSearch:
     """A search with constant rows and centres; the centres are the first ``count`` columns of ``pool``.
 
-    ``start`` is the kernel whose log parameters are searched. With several kernels, each centre has several columns.
-    ``first`` is the evidence of the first evaluation, ``best`` the evaluation with the best evidence, and ``reason``
-    the reason for the end. ``choice`` states what was compared. Each search takes at most ``most`` evaluations.
+    ``start`` is the kernel whose log parameters are searched. ``first`` is the evidence of the first evaluation,
+    ``best`` the best evaluation. ``choice`` states what was compared. Each search takes at most ``most`` evaluations.
     """
 
     sample: SampledRows
@@ -210,10 +204,7 @@ def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions
 def first_stage(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, revive: bool = True
 ) -> KernelSearch:
-    """Run the first stage: several starts if there is a single width, or the revival of switched-off features.
-
-    If a search has been made before (``LearningOptions.warm``), this one begins where that ended.
-    """
+    """Run the first stage: several starts if there is a single width, or the revival of switched-off features."""
     stage, features = begin_stage(sample, problem, learning, seed), rprop.groups(problem.empty.kernel.parameters)
     window = rprop.WINDOW
     if learning.warm is not None:

@@ -1,14 +1,8 @@
 """Row numbers: the rows that a fit uses (``fit_rows``, the flag ``--likelihood``), and candidates. Pure functions.
 
-``full``
-    The fit uses all rows. One Gram pass gives the statistics of the new columns, including those for σ².
-``sample``
-    All fits of a run use one random sample of rows. The time is linear in N, and evidences can be compared.
-``growing``
-    A random sample that grows with the number of columns (``strategies.rounds``). Larger samples contain smaller ones.
-
-In classification, samples, partitions and candidates have rows of all classes. Of shuffled data, neighbouring rows (of
-a class) are a random sample, and reading them takes few tiles.
+A fit uses all rows (``full``), one random ``sample`` for all fits of a run, or a ``growing`` sample, which grows with
+the number of columns; larger ones contain smaller ones. In classification, samples, partitions and candidates have rows
+of all classes. Of shuffled data, neighbouring rows (of a class) are a random sample, and reading them takes few tiles.
 """
 
 from __future__ import annotations
@@ -21,7 +15,6 @@ from numpy.typing import NDArray
 from partirvm.core.sampling import Purpose, random_order, stream
 from partirvm.kernels import Several
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import Rows
 from partirvm.options import Request
 from partirvm.planning.cost import RowsRead, Schedule
 from partirvm.planning.memory import DataShape
@@ -37,13 +30,10 @@ ROWS_PER_COLUMN = 100
 """Minimum rows per column of a growing sample; its default first size is this number × the partition size P."""
 
 LEAST = 10
-"""Minimum number of rows of each class in a sample; a class with fewer rows is used whole."""
+"""Minimum number of rows of each class in a sample."""
 
 SPREAD, POOL = 20, 4
-"""``error`` searches for the largest errors among SPREAD · P random rows, ``gain`` ranks a pool of POOL · P rows.
-
-Among all rows of a large data set, the largest errors belong to outliers or to neighbouring rows.
-"""
+"""``error`` searches SPREAD · P random rows (of all, outliers have the largest errors), ``gain`` ranks POOL · P."""
 
 SPAN = 1 << 16
 """Number of rows that ``ranked`` processes at a time."""
@@ -83,15 +73,8 @@ def automatic(
     """Return the meaning of ``fit_rows="auto"``: ``full`` if all rows are affordable, otherwise a sample.
 
     The working set uses ``growing`` if the data are ``shuffled`` and have more than four times the rows of the first
-    sample. In split-and-merge and incremental fits every row gives K = ``n_kernels`` candidates, and the intermediate
-    passes over all rows take about 2·K·N²·P flops (P: partition size); or 2·K·N·n·P if only n = ``new_rows`` have to
-    join; up to 2e12 are affordable. The rule measures no time: the result is the same on every machine.
-
-    >>> in_order, chosen = Schedule("incremental", whole_partitions=True), Schedule("working-set", selects=True)
-    >>> automatic(in_order, 6144, 134), automatic(in_order, 1_000_000, 500)
-    ('full', 'sample')
-    >>> automatic(chosen, 1_000_000, 500, shuffled=True)
-    'growing'
+    sample. In other strategies all rows take about 2·K·N²·P flops, or 2·K·N·n·P if only n = ``new_rows`` have to join
+    (K = ``n_kernels``); up to 2e12 are affordable. The result is the same on every machine.
     """
     if schedule.selects:
         return GROWING if shuffled and 4 * ROWS_PER_COLUMN * partition_size < n_rows else "full"
@@ -105,20 +88,13 @@ def intermediate_rows(problem: Problem, options: Options) -> str:
 
 
 def enlarged(rows: int, columns: int, n_rows: int) -> int:
-    """Return the size of a growing sample of ``rows`` rows for this number of columns: of most rows, it has all.
-
-    >>> enlarged(50_000, 200, 10**6), enlarged(50_000, 1200, 10**6), enlarged(50_000, 1200, 150_000)
-    (50000, 120000, 150000)
-    """
+    """Return the size of a growing sample of ``rows`` rows for this number of columns: of most rows, it has all."""
     rows = max(rows, ROWS_PER_COLUMN * columns)
     return n_rows if rows > 0.7 * n_rows else rows
 
 
 def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | None:
-    """Return the rows that a fit uses, in increasing order; None means all, or no fit yet.
-
-    A larger growing sample contains a smaller one, except in classification, where the shares of classes are rounded.
-    """
+    """Return the rows that a fit uses, in increasing order; None means all, or no fit yet."""
     count, n_rows, seed = options.sample_rows, problem.n_rows, options.seed
     if fit_rows not in ("sample", GROWING) or count >= n_rows:
         return None
@@ -129,21 +105,12 @@ def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | N
     return drawn_rows(problem, NONE, count, seed=seed, draw=0, even=0.0, least=LEAST, purpose=Purpose.SAMPLE)
 
 
-def fresh_rows(problem: Problem, before: Options, now: Options) -> Rows | None:
-    """Return the rows of the growing sample of ``now`` outside that of ``before``; None unless they are neighbours."""
-    if problem.codes is None and problem.shuffled:
-        return range(before.sample_rows, min(now.sample_rows, problem.n_rows))
-    return None
-
-
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
-    """Return the problem with the additional rows of ``now`` as a new batch, with partitions of this size.
-
-    ``options`` are the options of the previous fit.
-    """
-    earlier = batches_of(before, options) if before.n_kernels else (AppendedBatch(before.n_rows, 0, before.shuffled),)
+    """Return the problem with the additional rows of ``now`` as a batch; ``options`` are those of the previous fit."""
+    earlier: tuple[AppendedBatch, ...] = (AppendedBatch(before.n_rows, 0, before.shuffled),)
     count = 0
     if before.n_kernels:
+        earlier = batches_of(before, options)
         count = partition_count(now.n_rows - before.n_rows, before.rows_of(partition_size))
     batches = (*earlier, AppendedBatch(now.n_rows, count, shuffled=False))
     return replace(
@@ -165,11 +132,7 @@ def partition_count(n_rows: int, partition_size: int) -> int:
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:
-    """Return the rows of partition ``number``, in increasing order; none beyond the last one.
-
-    The partitions of each batch follow those of the previous batch and hold each of its rows once. Their sizes differ
-    by at most one row. A partition has neighbouring rows of a shuffled batch, otherwise a part of one random order.
-    """
+    """Return the rows of partition ``number``, in increasing order; none beyond the last; sizes differ by one."""
     start, codes, seed = 0, problem.codes, options.seed
     for batch in batches_of(problem, options):
         n_rows, count, shuffled = batch.stop - start, batch.partitions, batch.shuffled
@@ -188,14 +151,7 @@ def partition(problem: Problem, options: Options, number: int) -> Int:
 
 
 def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, *, seed: int, shuffled: bool) -> Int:
-    """Return the rows of partition ``number`` of ``count``, in increasing order, with equal fractions of each class.
-
-    The sizes of two partitions differ by at most one row, also within each class.
-
-    >>> codes = np.array([0, 0, 1, 0, 0, 1, 0])
-    >>> [stratified_partition(codes, 2, 2, number, seed=0, shuffled=True).tolist() for number in range(2)]
-    [[0, 1, 2, 3], [4, 5, 6]]
-    """
+    """Return the rows of partition ``number``, increasing; sizes differ by one at most, also within a class."""
     parts, dealt = [], 0
     for k in range(n_classes):
         members = codes == k
@@ -210,23 +166,6 @@ def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, 
     return np.sort(np.concatenate(parts))
 
 
-def random_rows(
-    n_rows: int, used: Int, count: int, *, seed: int, draw: int, shuffled: bool, purpose: Purpose = Purpose.CANDIDATES
-) -> Int:
-    """Return ``count`` random rows outside ``used`` (sorted), or all remaining rows, in increasing order.
-
-    Of shuffled data these are neighbouring rows, others for each value of ``draw``.
-    """
-    count = min(count, n_rows - len(used))
-    window = min(count + len(used), n_rows)
-    if shuffled:
-        rows = (draw * count + np.arange(window, dtype=np.int64)) % n_rows
-    else:
-        rows = stream(seed, purpose, draw).choice(n_rows, size=window, replace=False).astype(np.int64)
-    unused = rows[~np.isin(rows, used, assume_unique=True)]
-    return np.sort(unused[:count])
-
-
 def drawn_rows(
     problem: Problem,
     used: Int,
@@ -238,15 +177,20 @@ def drawn_rows(
     least: int = 1,
     purpose: Purpose = Purpose.CANDIDATES,
 ) -> Int:
-    """Return random rows as ``random_rows`` does, in classification from all classes.
+    """Return ``count`` random rows outside ``used`` (sorted), or all remaining rows, in increasing order.
 
-    The fraction ``even`` of the rows is divided equally among the classes, the rest in proportion to the class sizes.
-    Each class gives at least ``least`` rows if it has enough. If ``count`` is smaller than the number of classes, the
-    classes take turns from draw to draw. Of shuffled data each class gives consecutive rows of this class.
+    Of shuffled data these are neighbouring rows (of each class), others for each ``draw``. The fraction ``even`` is
+    divided equally among classes, the rest by size, at least ``least`` of each; fewer rows than classes take turns.
     """
-    codes, shuffled = problem.codes, problem.shuffled
+    codes, shuffled, n_rows = problem.codes, problem.shuffled, problem.n_rows
     if codes is None:
-        return random_rows(problem.n_rows, used, count, seed=seed, draw=draw, shuffled=shuffled, purpose=purpose)
+        count = min(count, n_rows - len(used))
+        window = min(count + len(used), n_rows)
+        if shuffled:
+            rows = (draw * count + np.arange(window, dtype=np.int64)) % n_rows
+        else:
+            rows = stream(seed, purpose, draw).choice(n_rows, size=window, replace=False).astype(np.int64)
+        return np.sort(rows[~np.isin(rows, used, assume_unique=True)][:count])
     free = np.ones(len(codes), dtype=bool)
     free[used] = False
     sizes = np.array([np.count_nonzero((codes == k) & free) for k in range(problem.n_classes)], dtype=np.int64)
@@ -258,18 +202,12 @@ def drawn_rows(
             ranks = (draw * share + np.arange(share, dtype=np.int64)) % max(size, 1)
         else:
             ranks = stream(seed, purpose, draw, k).choice(size, size=share, replace=False)
-        chosen.append(ranked(codes == k, np.sort(ranks), free))
+        chosen.append(ranked((codes == k) & free, np.sort(ranks)))
     return np.sort(np.concatenate(chosen))
 
 
 def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
-    """Return the number of rows (K,) that each of K classes gives, ``count`` rows in all or every row.
-
-    ``sizes`` (K,) are the class sizes; ``even`` and ``least`` have the meaning of ``drawn_rows``.
-
-    >>> quotas(np.array([900, 90, 10]), 100, 0.0, 5).tolist(), quotas(np.array([900, 90, 10]), 60, 0.5, 1).tolist()
-    ([86, 9, 5], [37, 13, 10])
-    """
+    """Return how many rows (K,) classes of these sizes (K,) give: ``count`` or all; see ``drawn_rows``."""
     count = min(count, int(sizes.sum()))
     present = sizes > 0
     shares = (1 - even) * sizes / max(sizes.sum(), 1) + even * present / max(present.sum(), 1)
@@ -282,19 +220,12 @@ def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
     return found
 
 
-def ranked(members: Mask, ranks: Int, free: Mask | None = None) -> Int:
-    """Return the positions of the free members with these ranks (k,), in increasing order.
-
-    ``members`` and ``free`` (N,) are masks. The rank of a free member is its index among all free members. Positions
-    take 8 bytes per row, and are never held all at once.
-
-    >>> ranked(np.array([True, False, True, True]), np.array([0, 2])).tolist()
-    [0, 3]
-    """
+def ranked(members: Mask, ranks: Int) -> Int:
+    """Return ``np.flatnonzero(members)[ranks]`` for increasing ranks (k,), without all positions in memory at once."""
     found, before = [NONE], 0
     for start in range(0, len(members), SPAN):
         span = slice(start, start + SPAN)
-        here = np.flatnonzero(members[span] if free is None else members[span] & free[span])
+        here = np.flatnonzero(members[span])
         inside = ranks[np.searchsorted(ranks, before) : np.searchsorted(ranks, before + len(here))]
         found.append(start + here[inside - before])
         before += len(here)
@@ -319,8 +250,3 @@ def fresh(new: Design, present: Design) -> Int:
         others = kernel.without_ignored(present.centres[present.which == k], k)
         found.append(own[distinct(points, others)])
     return np.sort(np.concatenate(found))
-
-
-def count_duplicates(chosen: Design, new: Design) -> int:
-    """Return the number of chosen rows that give no new column."""
-    return len(np.setdiff1d(chosen.rows, new.rows))

@@ -1,13 +1,10 @@
 """What a strategy is given (``Problem``, ``Options``), and the instructions that it yields.
 
 A strategy runs in steps. ``step(state)`` is a generator: it yields instructions, is sent their answers, and returns the
-next state. A strategy has no access to data, clock, disk or cluster: the driver performs the instructions that are
-yielded together, side by side if possible, and sends one answer for each of them, in the same order: for a pass
-(``likelihoods.base``) its statistic, for a fit ``Solved``, for ``Gather`` ``Gathered``, for ``LearnKernel``
-``KernelLearned``, for ``Save`` and ``Log`` None.
-
-If the time limit is reached or the job is aborted, ``Stopped`` is raised where the step waits for its answers. A state
-is all that a step depends on, so that the state after a stored line of history is the checkpoint.
+next state, which is all that a further step depends on: the state after a stored line of history is the checkpoint. A
+strategy has no access to data, clock, disk or cluster: the driver performs the instructions that are yielded together,
+side by side if possible, and sends their answers in the same order (for a pass its statistic, for a fit ``Solved``, for
+``Save`` and ``Log`` None). ``Stopped`` is raised where the step waits for its answers.
 """
 
 from __future__ import annotations
@@ -36,10 +33,9 @@ Codes = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class AppendedBatch:
-    """The rows from the end of the previous batch up to, but without, row ``stop``.
+    """The rows from the end of the previous batch up to, but without, row ``stop``, in so many ``partitions``.
 
-    Strategies that use rows in order divide the batch into ``partitions`` partitions. ``shuffled`` is true if
-    neighbouring rows are a random sample of the batch.
+    ``shuffled`` is true if neighbouring rows are a random sample of the batch.
     """
 
     stop: int
@@ -51,16 +47,12 @@ class AppendedBatch:
 class Problem:
     """Constants of a fit that a strategy uses; variances are those of the scaled target.
 
-    ``empty`` is the design without columns (kernel, functions, scaling). ``target_variance`` is 0 for a constant
-    target. ``noise_variance`` is σ², or None if it is estimated. ``target_scale`` is the factor from the scaled target
-    to the user's unit. ``shuffled`` is true if neighbouring rows are a random sample. ``prior`` has the priors of α and
-    β, the update rule and the fixed α. Several targets share vectors and α: ``target_variances`` and ``noise_variance``
-    are then (T,), and ``target_variance`` and the square of ``target_scale`` are means. In classification ``codes``
-    (N,) are the class codes of all rows; in regression ``n_classes`` is 0.
-
-    ``batches`` are the original rows and each append, in order; without an append there are none. ``left_out_square``
-    is the mean squared error of rows left out while the kernel was learned from few rows; 0 if unknown. Errors of rows
-    left out of a fit alone are smaller, since its kernel has seen these rows.
+    ``empty`` is the design without columns. ``target_variance`` is 0 for a constant target. ``noise_variance`` is σ²,
+    or None if it is estimated. ``target_scale`` is the factor from the scaled target to the user's unit. ``shuffled``:
+    neighbouring rows are a random sample. Several targets share vectors and α: ``target_variances`` and
+    ``noise_variance`` are then (T,), and ``target_variance`` and the square of ``target_scale`` are means. ``codes``
+    (N,) are class codes; in regression ``n_classes`` is 0. ``batches`` are the original rows and each append, if any.
+    ``left_out_square`` is the mean squared error of rows left out while the kernel was learned from few rows, or 0.
     """
 
     n_rows: int
@@ -123,16 +115,10 @@ class Problem:
 class Options:
     """Resolved options of a fit.
 
-    ``fit_rows`` determines the rows of an intermediate fit, and ``last_rows`` those of the last fit: all ("full"), one
-    random sample of ``sample_rows`` rows ("sample"), or a sample that grows ("growing"). ``stop_fraction`` is a
-    fraction of the fit's candidates. ``max_columns`` is the number of columns, including the candidates, for which
-    there is memory. ``batch`` limits fits that run side by side: the sum of their squared numbers of columns. ``tol``
-    is in nats per row. Regression ends after ``max_iterations`` iterations, classification after ``max_passes`` passes.
-
-    ``centres`` is the number of centres from which the kernel was learned, or 0 if the kernel must stay unchanged;
-    ``learning_columns`` is the number of columns for which there is memory to learn it again. ``noise`` determines
-    whether the noise variance of the last fit may depend on the inputs (``stages``), ``effort`` when the rounds of the
-    working set end.
+    ``fit_rows`` says which rows an intermediate fit uses (``strategies.fit_rows``), ``last_rows`` those of the last.
+    There is memory for ``max_columns`` columns with candidates, and for ``learning_columns`` to learn the kernel again.
+    ``batch`` limits the sum of squared numbers of columns of fits side by side. ``tol`` is in nats per row. ``centres``
+    is the number of centres from which the kernel was learned, or 0 if it must stay.
     """
 
     partition_size: int
@@ -186,10 +172,7 @@ class LearnKernel:
 
 @dataclass(frozen=True)
 class KernelLearned:
-    """The kernel of largest evidence; ``better`` is true if it differs from the previous one.
-
-    ``evaluations`` is the number of evaluations of the evidence, and ``rows`` that of rows with a weight above zero.
-    """
+    """The kernel of largest evidence, ``better`` if it is another one, and the number of rows of positive weight."""
 
     kernel: Kernel
     better: bool
@@ -214,23 +197,18 @@ class Record:
     partition size), "kernel" (a result of kernel learning), "final", or "early" (in its place if the time limit ends a
     run before there is a model, or during the fit with local noise).
 
-    ``rows`` is the number of rows of the posterior and of the log evidence (see ``fit_rows``); the training error is
-    over the rows from which σ² was estimated. ``duplicates`` and ``dropped`` count, so far, rows left out because they
-    equal another row, and vectors deleted because of a limit. Of a classification, errors are the mean log loss (nats)
-    and the fraction of wrongly classified rows, ``iterations`` are passes, and there is no noise variance.
+    ``rows`` is the number of rows of the posterior and of the log evidence; the training error is over the rows from
+    which σ² was estimated. ``duplicates`` and ``dropped`` count, so far, rows left out because they equal another row,
+    and vectors deleted because of a limit. Of a classification, errors are the mean log loss (nats) and the fraction of
+    wrongly classified rows, and ``iterations`` are passes. Of several targets the evidence is the joint one, the noise
+    variance and the negative log density are means, and errors are roots of mean squares.
 
-    After kernel learning, ``kernel`` is the spec of the learned kernel, ``iterations`` the number of evaluations of the
-    evidence, and ``gain`` the increase of the tied evidence (``core.tied``) over the first kernel, in nats. If the
-    kernel was learned again between rounds, ``rows`` and ``candidates`` are those of the search, ``gain`` is the
-    increase over all rows, ``taken`` is true if the new kernel replaced the old one, and all other fields describe the
-    fit that the run continues with. ``choice`` is the result of ``gamma="auto"`` (``learning.folds``,
-    ``learning.process_search``).
-
-    Of several targets the evidence is the joint one, the noise variance and the negative log density are means, and
-    errors are roots of mean squares. ``noise_variance`` is None if a double cannot represent it. ``diagnostics``
-    (``core.diagnostics``, one dict for each of the first targets) are those of held-out rows, or of rows left out of a
-    last fit of one numeric target. ``overconfidence`` is the mean squared leave-one-out error divided by the variance
-    that the evidence predicts. ``noise_vectors`` is the number of centres of a noise that depends on the inputs.
+    After kernel learning, ``iterations`` are evaluations of the evidence, and ``gain`` is the increase of the tied
+    evidence (``core.tied``) over the first kernel, in nats; between rounds, that over all rows, ``taken`` is true if
+    the new kernel replaced the old one, and other fields than ``rows`` and ``candidates`` describe the fit that the run
+    continues with. ``diagnostics`` (``core.diagnostics``) are those of held-out rows, or of rows left out of a last fit
+    of one numeric target. ``overconfidence`` is the mean squared leave-one-out error divided by the variance that the
+    evidence predicts.
     """
 
     kind: str

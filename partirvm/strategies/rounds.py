@@ -1,25 +1,18 @@
 """``basic``, ``incremental`` and ``working-set``: rounds, in which rows become candidates beside the kept vectors.
 
 In ``incremental`` partitions join in order; ``basic`` has one partition. In ``working-set`` P unused rows join, which
-``working_set`` chooses.
+``working_set`` chooses. A growing sample (``fit_rows="growing"``) also doubles when a round gains little: with more
+rows, the evidence supports more vectors.
 
-**A growing sample** (``fit_rows="growing"``). Which columns matter, and their α, are known from
-``fit_rows.ROWS_PER_COLUMN`` rows per column nearly as well as from all rows. The sample also doubles when a round gains
-little: with more rows, the evidence supports more vectors. The Gram statistics of the fresh rows are added to those of
-the sample. A noise that depends on the inputs is fitted to rows of the last sample, before the last fit: the products
-of all rows are then computed once, with their weights.
-
-**Appended rows.** Scaling and kernel stay. A regression adds the statistics of the new rows to those of its columns;
-the fit of a classification moves to the mode over all rows. The present columns are fitted first, in a round without
-candidates whose model is saved. A regression that used a part of the rows skips this round. The usual rounds follow:
-the working set chooses among all rows that were never candidates, ``incremental`` goes on with its remaining
-partitions, then with those of the new rows. It also continues runs of ``basic`` and ``split-merge``.
+After an append, scaling and kernel stay. The present columns are fitted first, in a round without candidates whose
+model is saved, unless a regression used a part of the rows. The usual rounds follow; ``incremental``, which also
+continues ``basic`` and ``split-merge``, goes on with its remaining partitions, then with those of the new rows.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,13 +20,10 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass, Rows
 from partirvm.likelihoods.gaussian import with_rows
-from partirvm.likelihoods.noise_fit import CONSTANT, FittedNoise
 from partirvm.planning.cost import Schedule
 from partirvm.strategies.fit_rows import (
-    count_duplicates,
     enlarged,
     fresh,
-    fresh_rows,
     grows,
     intermediate_rows,
     partition,
@@ -41,6 +31,7 @@ from partirvm.strategies.fit_rows import (
 from partirvm.strategies.problem import Options, Problem, Steps
 from partirvm.strategies.relearn import due, learned_again
 from partirvm.strategies.stages import (
+    BETTER,
     INTERMEDIATE,
     RoundsState,
     columns_of,
@@ -48,14 +39,12 @@ from partirvm.strategies.stages import (
     first_state,
     intermediate_rule,
     measured,
-    noise_of_sample,
     saved,
     scored,
     settled,
     solved,
-    with_noise,
 )
-from partirvm.strategies.working_set import choose, judged, work_before_rounds, worse
+from partirvm.strategies.working_set import choose, judged, work_before_rounds
 
 MAX_COLUMNS, MIN_CANDIDATES = 200, 5
 """Maximum number of kernel columns of an early fit, those of all outputs together, but at least so many rows."""
@@ -113,10 +102,7 @@ class Rounds:
         return (yield from self.join(state, chosen))
 
     def room(self, state: RoundsState) -> tuple[int, Termination | None]:
-        """Return the number of rows that may join in the next round and, if it is 0, the reason for the end.
-
-        A part of the selected rows may join when a limit excludes the others; partitions join whole.
-        """
+        """Return how many rows may join next, and the reason for the end if none may; partitions join whole."""
         options, problem, each = state.options, state.problem, state.problem.n_kernels
         if options.max_rounds is not None and state.round >= options.max_rounds:
             return 0, Termination.ROUNDS
@@ -138,8 +124,8 @@ class Rounds:
     def join(self, state: RoundsState, chosen: Design) -> Steps[RoundsState]:
         """Fit these candidates beside the vectors; if no further round is possible, their fit is the last."""
         new = chosen.take(fresh(chosen, state.design), leading=state.problem.missing_leading(state.design))
-        candidates, duplicates = state.fit.n_vectors + len(new.labels), state.duplicates + count_duplicates(chosen, new)
-        state = replace(state, candidates=candidates, duplicates=duplicates)
+        duplicates = state.duplicates + len(np.setdiff1d(chosen.rows, new.rows))
+        state = replace(state, candidates=state.fit.n_vectors + len(new.labels), duplicates=duplicates)
         if not len(new.labels):
             return replace(state, reason=Termination.CONVERGED)
         limit, rows = self.room(state)[1], intermediate_rows(state.problem, state.options)
@@ -151,38 +137,32 @@ class Rounds:
 
     def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Run the last fit; if it uses other rows than the current fit, measure them first."""
-        grew, noise = grows(state.seen), None
-        if grew and state.options.noise != CONSTANT:
-            noise = yield from noise_of_sample(state)
-            if noise is not None and noise.noise is not None:
-                state = yield from with_noise(state, noise)
-                return (yield from self.last_fit(state, reason, noise))
+        grew = grows(state.seen)
         state = replace(state, candidates=state.fit.n_vectors, fit=state.fit.again())
         if grew:
             state = yield from enlarge(state, state.problem.n_rows)
         if state.seen != state.options.last_rows:
             leading = NONE if grew else state.problem.missing_leading(state.design)
             state = yield from measured(state, state.design.take(NONE, leading=leading), state.options.last_rows)
-        return (yield from self.last_fit(state, reason, noise))
+        return (yield from self.last_fit(state, reason))
 
-    def last_fit(self, state: RoundsState, reason: Termination, noise: FittedNoise | None = None) -> Steps[RoundsState]:
+    def last_fit(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Fit until convergence, settle, score and save."""
         state = yield from solved(state, final_rule(state.options))
-        state = yield from settled(state, noise)
+        state = yield from settled(state)
         return (yield from self.ended(state, reason))
 
     def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Score a settled fit and save its model; a working set restores the best round if the fit is worse."""
         state = yield from scored(state)
-        if self.schedule.selects and worse(state):
+        best = state.best if self.schedule.selects else None
+        earlier = None if best is None or best.round == state.round else best.scores
+        if earlier and state.scores and state.scores.loss > earlier.loss * (1 + BETTER):
             return (yield from self.restore(state, reason))
         return (yield from saved(state, "final", reason))
 
     def restore(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
-        """End with the model of the best round, unchanged: a further fit could be worse again.
-
-        If the best round used a sample, a last fit over all rows follows.
-        """
+        """End with the model of the best round, unchanged unless it used a sample: a further fit could be worse."""
         best = state.best
         assert best is not None
         names = ("problem", "design", "fit", "seen", "round", "candidates", "reason")
@@ -215,8 +195,8 @@ class BasicRound(Rounds):
     def start(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the fit, in which all rows form one partition."""
         size = problem.n_rows * problem.n_kernels
-        options = replace(options, partition_size=size, max_vectors=None, max_rounds=None, max_columns=None)
-        options = replace(options, fit_rows="full")
+        unlimited: dict[str, Any] = dict.fromkeys(("max_vectors", "max_rounds", "max_columns"))
+        options = replace(options, partition_size=size, fit_rows="full", **unlimited)
         return first_state(problem, options, selection="all")
 
 
@@ -237,9 +217,7 @@ class WorkingSetRounds(Rounds):
 def early_state(problem: Problem, options: Options) -> RoundsState:
     """Return the state, for ``IncrementalRounds``, before the small fit of a run whose time limit ends it too early.
 
-    The fit has one round, few candidates, a sample of rows and few steps, and is not scored on held-out rows: it takes
-    about a second. Only ``seed``, ``tol`` and ``moderate`` of ``options`` are used. It writes a line of history but no
-    checkpoint: a later resume ignores it.
+    It uses ``seed``, ``tol`` and ``moderate`` alone, takes about a second, and writes no checkpoint.
     """
     rows, outputs = min(problem.likelihood.early_rows, problem.n_rows), max(problem.n_outputs, problem.n_targets)
     candidates = max(MAX_COLUMNS // (outputs * max(problem.n_kernels, 1)), MIN_CANDIDATES)
@@ -260,14 +238,10 @@ def _round(state: RoundsState, rule: StopRule | None = None, *, hold: bool = Fal
 
 
 def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
-    """Enlarge the sample to ``count`` rows; the columns, α and β stay.
-
-    The next evidence is compared with that of the same fit over the larger sample. Without statistics that can be
-    added, the next fit computes those of all its columns, and its evidence is compared with none.
-    """
+    """Enlarge the sample to ``count`` rows; the next evidence is compared with that of the same fit over these rows."""
     problem, options, fit = state.problem, replace(state.options, sample_rows=count), state.fit
-    rows = fresh_rows(problem, state.options, options)
-    passes = () if rows is None else passes_over(state, rows)
+    neighbours = problem.codes is None and problem.shuffled  # fresh rows follow those of the sample
+    passes = passes_over(state, range(state.options.sample_rows, min(count, problem.n_rows))) if neighbours else ()
     more, seen, evidence = count - state.options.sample_rows, "", -np.inf
     if passes:
         fit = with_rows(fit, *(yield passes))
@@ -283,10 +257,7 @@ def passes_over(state: RoundsState, rows: Rows) -> tuple[Pass, ...]:
 
 
 def with_appended_rows(state: RoundsState, problem: Problem, options: Options) -> RoundsState:
-    """Return the state of a checkpoint, with these options and a problem with additional rows (``fit_rows.joined``).
-
-    The kernel of the checkpoint stays and is not learned again. Earlier evidences and errors are no longer compared.
-    """
+    """Return the state of a checkpoint for a problem with additional rows (``fit_rows.joined``); its kernel stays."""
     kept = ("design", "fit", "round", "selection", "seen", "candidates", "duplicates", "learned", "used", "kept")
     problem, options = replace(problem, empty=state.problem.empty), replace(options, centres=0)
     fresh_state = first_state(problem, options, appended=True, work=work_before_rounds(problem.n_rows, 0))

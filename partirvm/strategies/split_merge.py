@@ -1,11 +1,8 @@
 """``split-merge``: one RVM on each of ⌈N/P⌉ partitions, then on the joined vectors of pairs of fits.
 
-The fits of a level run side by side, as many as ``Options.batch`` allows. If the number of fits is odd, the last one is
-merged a level later. The merge of the last two fits is the last fit of the run. Until then, the saved model is the fit
-with the highest evidence per row.
-
-Merged sets are reduced to ``max_vectors`` and to the size that memory allows: the vectors with the smallest evidence in
-their previous fits are left out. The kernel is never learned again: one kernel would have to suit all partitions.
+The fits of a level run side by side, as many as ``Options.batch`` allows. If their number is odd, the last one is
+merged a level later. The merge of the last two fits is the last fit; until then, the saved model is the fit with the
+highest evidence per row. Beyond ``max_vectors`` and the memory, the vectors with the smallest evidence are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Start, labels_of
 from partirvm.planning.cost import Schedule
-from partirvm.strategies.fit_rows import count_duplicates, fresh, partition, partition_count
+from partirvm.strategies.fit_rows import batches_of, fresh, partition
 from partirvm.strategies.problem import Gather, Instruction, Log, Options, Problem, Save, Steps
 from partirvm.strategies.rounds import BasicRound
 from partirvm.strategies.stages import (
@@ -52,9 +49,8 @@ class Part:
 class SplitMergeState:
     """The checkpoint before the last fit.
 
-    ``parts`` are the finished fits of this level, and ``below`` the fits of the level below that are not merged yet.
-    ``partitions`` is the number of partitions fitted so far. ``best`` is the evidence per row (nats) of the last saved
-    model.
+    ``parts`` are the finished fits of this level, ``below`` those of the level below that are not merged yet, ``best``
+    the evidence per row (nats) of the last saved model.
     """
 
     problem: Problem
@@ -84,7 +80,7 @@ class SplitMergeLevels:
 
     def start(self, problem: Problem, options: Options) -> State:
         """Return the state before the first partitions; for one partition or a constant target, before the last fit."""
-        if problem.target_variance and n_partitions(problem, options) > 1:
+        if problem.target_variance and batches_of(problem, options)[0].partitions > 1:
             return SplitMergeState(problem, options)
         return BasicRound().start(problem, options)
 
@@ -92,7 +88,7 @@ class SplitMergeLevels:
         """Run the next fits of this level or of the next level, or the last fit."""
         if isinstance(state, RoundsState):
             return (yield from BasicRound().step(state))
-        if state.level == 0 and state.partitions < n_partitions(state.problem, state.options):
+        if state.level == 0 and state.partitions < batches_of(state.problem, state.options)[0].partitions:
             return (yield from _split(state))
         if len(state.below) < 2:
             state = replace(state, level=state.level + 1, below=state.parts + state.below, parts=())
@@ -101,16 +97,11 @@ class SplitMergeLevels:
         return (yield from _merge(state))
 
 
-def n_partitions(problem: Problem, options: Options) -> int:
-    """Return ⌈N/P⌉."""
-    return partition_count(problem.n_rows, problem.rows_of(options.partition_size))
-
-
 def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
     """Fit the next partitions, as many as may be fitted side by side."""
     problem, options = state.problem, state.options
     count = max(options.batch // state.squared(options.partition_size), 1)
-    numbers = range(state.partitions, min(state.partitions + count, n_partitions(problem, options)))
+    numbers = range(state.partitions, min(state.partitions + count, batches_of(problem, options)[0].partitions))
     partitions = [partition(problem, options, number) for number in numbers]
     (found,) = yield (Gather(np.concatenate(partitions)),)
     designs, start = list[Design](), 0
@@ -119,7 +110,7 @@ def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
         present = slice(None) if found.present is None else found.present[here]
         chosen = problem.empty.with_centres(found.points[here][present], rows[present])
         new = chosen.take(fresh(chosen, problem.empty), leading=problem.leading)
-        state = replace(state, duplicates=state.duplicates + count_duplicates(chosen, new))
+        state = replace(state, duplicates=state.duplicates + len(np.setdiff1d(chosen.rows, new.rows)))
         if len(new.labels):
             designs.append(new)
     state = replace(state, partitions=numbers.stop)
@@ -141,14 +132,13 @@ def _merge(state: SplitMergeState) -> Steps[SplitMergeState]:
 
 
 def _last(state: SplitMergeState) -> Steps[RoundsState]:
-    """Run the last fit, on the merge of the last two parts.
-
-    There is only one part if all rows of the other partitions have weight 0.
-    """
+    """Run the last fit, on the merge of the last two parts, or on one if all other rows have weight 0."""
     design, start, joined = state.below[0].design, state.below[0].warm, state
     if len(state.below) > 1:
         design, start, joined = _joined(state)
-    last = _unfitted(joined, BasicRound().start(state.problem, state.options), 1, design)
+    facts: dict[str, Any] = {"duplicates": joined.duplicates, "dropped": joined.dropped}
+    last = BasicRound().start(state.problem, state.options)
+    last = replace(last, round=1, selection="order", candidates=len(design.labels), **facts)
     last = yield from measured(last, design, last.options.last_rows, start)
     last = yield from solved(last, final_rule(last.options), warm=start)
     last = yield from settled(last)
@@ -156,17 +146,8 @@ def _last(state: SplitMergeState) -> Steps[RoundsState]:
     return (yield from saved(last, "final", Termination.CONVERGED))
 
 
-def _unfitted(state: SplitMergeState, first: RoundsState, number: int, design: Design) -> RoundsState:
-    """Return the state before a fit of a design."""
-    first = replace(first, round=number, selection="order", candidates=len(design.labels))
-    return replace(first, duplicates=state.duplicates, dropped=state.dropped)
-
-
 def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
-    """Return the joined columns of the first two parts below, the start of their fit, and the state without them.
-
-    Columns beyond a limit are dropped.
-    """
+    """Return the joined columns of the first two parts below, up to a limit, their fit's start, and the state after."""
     options, (left, right), leading = state.options, state.below[:2], state.problem.leading
     new = fresh(right.design, left.design)
     design = left.design.join(right.design.take(new)).led_by(leading)
@@ -199,7 +180,8 @@ def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[An
 
 def _fit(state: SplitMergeState, number: int, design: Design, start: Any) -> Steps[RoundsState]:
     """Fit these columns and score the fit; an intermediate fit needs no residual pass for full precision."""
-    fit = _unfitted(state, first_state(state.problem, state.options), number, design)
+    facts: dict[str, Any] = {"duplicates": state.duplicates, "dropped": state.dropped, "candidates": len(design.labels)}
+    fit = first_state(state.problem, state.options, round=number, **facts)
     fit = yield from measured(fit, design, state.options.fit_rows, start)
     rule = replace(intermediate_rule(state.options, fit.candidates), guard=False)
     fit = yield from solved(fit, rule, warm=start)

@@ -1,10 +1,8 @@
 """The stages of a fit, from candidates to a line of history: generators that yield instructions.
 
-A *round* measures the statistics of new columns (``measured``), fits (``solved``), scores (``scored``) and saves the
-model (``saved``). The last fit converges, uses all rows and gets its noise variance from a residual pass. Its noise may
-then depend on the inputs (``settled``): a log variance is fitted to errors of rows left out. If that is better than
-constant noise, the columns are fitted again to weighted rows. A run that is stopped meanwhile keeps the model with
-constant noise. A run to which rows are appended keeps its noise factors, as it keeps its kernel.
+A *round* is ``measured``, ``solved``, ``scored`` and ``saved``. The last fit converges, uses all rows and has its noise
+variance from a residual pass. Its noise may then depend on the inputs (``settled``). A run to which rows are appended
+keeps its noise factors, as it keeps its kernel.
 """
 
 from __future__ import annotations
@@ -39,26 +37,21 @@ BETTER = 1e-3
 """Minimum relative decrease of the held-out error of a better round."""
 
 REBASES = 2
-"""Maximum number of passes per fit that compute statistics of the residual target against cancellation."""
-
-DIAGNOSED = ("round", "early", "final")
-"""Kinds of history lines with diagnostics: those whose model may be the result of the run."""
+"""Maximum number of passes per fit against cancellation."""
 
 
 @dataclass(frozen=True)
 class RoundsState:
     """The checkpoint of a run in rounds: its columns, their fit, and counts.
 
-    ``seen`` is the value of ``fit_rows`` for the statistics of the fit; it is empty before the first fit. ``learned``
-    is the number of vectors when the kernel was last learned again. ``end`` is the reason of the end after the last
-    fit, and None before. ``appended`` is true until the present columns are fitted to rows that were appended.
-
-    ``best`` is the state after the round with the lowest held-out error so far (of classes the log loss).
+    ``seen`` is the value of ``fit_rows`` for the statistics of the fit, empty before the first fit; ``learned`` the
+    number of vectors when the kernel was last learned again. ``appended`` is true until the present columns are fitted
+    to appended rows. ``best`` is the state after the round with the lowest held-out error or log loss.
 
     The working set alone uses the rest. ``used`` are the rows that have been candidates (increasing), ``evidence`` is
-    the highest evidence so far, ``flat`` and ``slow`` count consecutive rounds of this kind. ``patient`` makes the next
-    fit converge, since flatness is judged by converged evidence. ``kept`` is the number of vectors before the last
-    candidates joined, ``work`` the number of multiplications of kernel learning and all rounds.
+    the highest so far, ``flat`` and ``slow`` count consecutive rounds. ``patient`` makes the next fit converge, since
+    flatness is judged by converged evidence. ``kept`` is the number of vectors before the last candidates joined,
+    ``work`` the number of multiplications of kernel learning and all rounds.
     """
 
     problem: Problem
@@ -116,10 +109,7 @@ def columns_of(design: Design, rows: Int) -> Steps[Design]:
 
 
 def measured(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -> Steps[RoundsState]:
-    """Request the statistics of the new columns, or of all columns if the rows of the fit change.
-
-    ``warm`` is the start of a fit over other rows; None means the current fit.
-    """
+    """Request the statistics of the new columns, or of all if the rows change; ``warm`` is then the start, if given."""
     problem, fit, design = state.problem, state.fit, state.design.join(new)
     likelihood, rows = problem.likelihood, posterior_rows(problem, state.options, fit_rows)
     base, kept, added = fit, state.design, new
@@ -132,10 +122,7 @@ def measured(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None, hold: bool = False) -> Steps[RoundsState]:
-    """Request a fit of the design's columns over the fit rows; ``likelihoods.base.Begin`` explains the arguments.
-
-    A fit that ends because its statistics lost digits goes on with those of the residual target.
-    """
+    """Request a fit (``Begin``); if its statistics lost digits, it goes on with those of the residual target."""
     problem, options = state.problem, state.options
     rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
     for rebases in count():
@@ -160,45 +147,30 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
 
 
 def settled(state: RoundsState, noise: FittedNoise | None = None) -> Steps[RoundsState]:
-    """Compute the noise variance of a last fit from residuals, and fit again if its noise depends on the inputs.
-
-    ``noise`` is the noise that was fitted before this fit, whose design has it if it is better than constant noise.
-    """
-    likelihood, options, design = state.problem.likelihood, state.options, state.design
+    """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise`` was just fitted."""
     statistics = yield from residuals(state, last=True)
     left_out = left_out_of(statistics)
-    if left_out is not None and noise is not None and design.noise is not None:
+    if left_out is not None and noise is not None:
         statistics[0] = left_out.scaled(noise.rows, noise.factors)
-    constant = replace(state, fit=likelihood.settle(state.fit, *statistics, last=True))
-    if left_out is None or options.noise == CONSTANT or noise is not None or design.noise is not None:
+    constant = replace(state, fit=state.problem.likelihood.settle(state.fit, *statistics, last=True))
+    if left_out is None or state.options.noise == CONSTANT or state.design.noise is not None:
         return constant
     try:
         noise = yield from fitted_noise(constant, left_out)
         if noise is None or noise.noise is None:
             return constant
-        state = yield from with_noise(constant, noise)
-        state = yield from solved(state, final_rule(options))
+        design, fit = replace(constant.design, noise=noise.noise), constant.fit.again()
+        state = replace(constant, design=design, fit=fit, seen="", candidates=fit.n_vectors)
+        state = yield from measured(state, design.take(NONE, leading=NONE), state.options.last_rows)
+        state = yield from solved(state, final_rule(state.options))
         return (yield from settled(state, noise))
     except Stopped:
         yield from saved(replace(constant, scores=None), "early")
         raise
 
 
-def noise_of_sample(state: RoundsState) -> Steps[FittedNoise | None]:
-    """Fit a noise that depends on the inputs to rows left out of an intermediate fit, as far as these allow it."""
-    statistics = yield from residuals(state, last=True)
-    left_out = left_out_of(statistics)
-    if left_out is None:
-        return None
-    fit = state.problem.likelihood.settle(state.fit, *statistics, last=True)
-    return (yield from fitted_noise(replace(state, fit=fit), left_out))
-
-
 def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | None]:
-    """Fit a noise that depends on the inputs to rows left out of a settled fit.
-
-    None at the noise floor (errors are rounding errors) and for an overconfident fit (its kernel is too narrow).
-    """
+    """Fit a noise that depends on the inputs; None for mere rounding errors, and for too narrow a kernel."""
     sample = noise_sample(left_out, len(state.design.scaling.x_shift))
     assert isinstance(state.fit, HyperState)
     if sample is None or state.fit.floored or state.fit.overconfident:
@@ -207,13 +179,6 @@ def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | N
     (end,) = yield (NoiseFit(state.design, inputs.points, sample, state.options.noise == LOCAL),)
     assert isinstance(end.fit, FittedNoise)
     return end.fit
-
-
-def with_noise(state: RoundsState, noise: FittedNoise) -> Steps[RoundsState]:
-    """Measure the columns of the fit over all rows, weighted by a fitted noise."""
-    design, fit = replace(state.design, noise=noise.noise), state.fit.again()
-    state = replace(state, design=design, fit=fit, seen="", candidates=fit.n_vectors)
-    return (yield from measured(state, design.take(NONE, leading=NONE), state.options.last_rows))
 
 
 def scored(state: RoundsState) -> Steps[RoundsState]:
@@ -228,10 +193,7 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
 
 
 def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Steps[RoundsState]:
-    """Save the model with a line of history; ``end`` is the reason if the run ends here.
-
-    The last line of a run that uses a sample to its end is one of an early fit.
-    """
+    """Save the model with a line of history; ``end`` is the reason if the run ends here."""
     noise = state.design.noise
     kind = "early" if kind == "final" and state.options.last_rows != "full" else kind
     facts = {"fit_rows": state.seen or state.options.last_rows}
@@ -250,5 +212,5 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
 def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
     """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
     found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
-    diagnostics = [to_json(each) for each in found] if facts["kind"] in DIAGNOSED else []
+    diagnostics = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
     return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)

@@ -1,13 +1,11 @@
 """The decisions of the working set: which candidates join next, and whether the run ends.
 
-The run ends when the evidence was flat in two consecutive rounds, the second of them with random candidates. It also
-ends when every row has been a candidate, or at a limit. If the held-out error stops falling, the run ends with the
-model of the best round.
+The run ends when the evidence was flat in two consecutive rounds, the second of them with random candidates, when every
+row has been a candidate, or at a limit. If the held-out error stops falling, it ends with the model of the best round.
 
-Later rounds cost more and gain less. A round is *slow* if, at its rate, twice the work would raise the evidence by
-less than ``LEAST_GAIN`` nats per row; a gain of g nats per row of a regression lowers the error by about a fraction g.
-Gains of a classification are fractions of the loss so far, −log evidence per row. The work is the number of
-multiplications of kernel learning and of all rounds, and not the time, so that results can be repeated.
+A round is *slow* if, at its rate, twice the work would raise the evidence by less than ``LEAST_GAIN`` nats per row: g
+nats lower the error by about a fraction g. Gains of a classification are fractions of −log evidence per row so far. The
+work is the number of multiplications, and not the time, so that results can be repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from partirvm.core.termination import Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.strategies.fit_rows import POOL, SPREAD, drawn_rows, posterior_rows
 from partirvm.strategies.problem import Steps
-from partirvm.strategies.stages import BETTER, RoundsState, columns_of
+from partirvm.strategies.stages import RoundsState, columns_of
 from partirvm.types import LEARNING_ROWS
 
 Int = NDArray[np.int64]
@@ -34,9 +32,6 @@ FLAT = 1000.0
 FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
 """Numbers of consecutive rounds, flat, slow or without a better held-out error, that end the run."""
 
-EVEN = 0.5
-"""Fraction of random candidates divided equally among classes; the rest is in proportion to the class sizes."""
-
 LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 """Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
 
@@ -44,10 +39,7 @@ EVALUATIONS, ITERATIONS = 100, 16
 """Typical numbers of evaluations of the evidence in kernel learning, and of dense iterations in a round."""
 
 LEAST_WORK = 1e11
-"""Multiplications of a second or two, which count as done before the first round: less is not worth saving.
-
-Without them, the first rounds double the work again and again, and small fits end too early.
-"""
+"""Multiplications of a second or two: they count as done before the first round, lest small fits end early."""
 
 
 def choose(state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
@@ -82,7 +74,7 @@ def choose(state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
 
 def _random(state: RoundsState, used: Int, count: int) -> Int:
     """Return random rows outside ``used``, different in each round."""
-    return drawn_rows(state.problem, used, count, seed=state.options.seed, draw=state.round - 1, even=EVEN)
+    return drawn_rows(state.problem, used, count, seed=state.options.seed, draw=state.round - 1, even=0.5)
 
 
 def _marked(state: RoundsState, rows: Int) -> RoundsState:
@@ -91,18 +83,17 @@ def _marked(state: RoundsState, rows: Int) -> RoundsState:
 
 
 def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
-    """Count flat and slow rounds after a round, and return the reason to end the run, if there is one.
-
-    For ``Termination.VALIDATION`` the best round is to be restored.
-    """
+    """Count flat and slow rounds; return the reason to end the run, if any (``VALIDATION``: restore the best round)."""
     fit, before = state.fit, state.evidence
     gain = (fit.log_evidence - before) / fit.n
     level = fit.log_evidence - before < FLAT * state.options.tol * fit.n
     flat = state.flat + 1 if level and state.reason is Termination.CONVERGED else 0
-    work, slow = state.work + work_of_round(fit.n, state.candidates, state.candidates - state.kept), state.slow
+    columns, new, slow = state.candidates, state.candidates - state.kept, state.slow
+    work = state.work + float(fit.n * new * (2 * columns - new) + ITERATIONS * columns**3)
     if np.isfinite(before):  # there is an evidence to compare
-        loss = None if state.problem.likelihood.has_noise else -before / fit.n
-        slow = slow + 1 if is_slow(state.options.effort, work, state.work, gain, loss) else 0
+        loss = 1.0 if state.problem.likelihood.has_noise else max(-before / fit.n, 0.0)
+        least = LEAST_GAIN[state.options.effort] * loss
+        slow = slow + 1 if least > 0 and gain < least * log2(work / state.work) else 0
     evidence = max(fit.log_evidence, before)
     state = replace(state, evidence=evidence, flat=flat, patient=level, work=work, slow=slow)
     if flat >= FLAT_ROUNDS:
@@ -114,44 +105,6 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     return state, None
 
 
-def worse(state: RoundsState) -> bool:
-    """Return whether the last fit is worse than the best round, an earlier one."""
-    best, scores = state.best, state.scores
-    if best is None or best.scores is None or scores is None or best.round == state.round:
-        return False
-    return scores.loss > best.scores.loss * (1 + BETTER)
-
-
-def is_slow(effort: str, work: float, before: float, gain: float, loss: float | None) -> bool:
-    """Return whether a round was slow that raised the work of all rounds from ``before`` to ``work``.
-
-    ``gain`` is the gain of the round in nats per row. ``loss`` is −log evidence per row of a classification before the
-    round, and None for a regression.
-
-    >>> is_slow("balanced", 2e9, 1e9, 0.05, None), is_slow("balanced", 4e9, 1e9, 0.05, None)
-    (False, True)
-    >>> is_slow("quick", 2e9, 1e9, 0.06, None), is_slow("quick", 2e9, 1e9, 0.06, 0.2)
-    (True, False)
-    """
-    least = LEAST_GAIN[effort] * (1.0 if loss is None else max(loss, 0.0))
-    return least > 0 and gain < least * log2(work / before)
-
-
 def work_before_rounds(rows: int, centres: int) -> float:
-    """Return the expected multiplications of kernel learning with this number of centres, at least ``LEAST_WORK``.
-
-    An evaluation takes three multiplications for each row and pair of centres.
-
-    >>> work_before_rounds(20_000, 500), work_before_rounds(1000, 0)
-    (600000000000.0, 100000000000.0)
-    """
+    """Return the expected multiplications of kernel learning with this number of centres, at least ``LEAST_WORK``."""
     return max(float(EVALUATIONS * 3 * min(rows, LEARNING_ROWS) * centres**2), LEAST_WORK)
-
-
-def work_of_round(rows: int, columns: int, new: int) -> float:
-    """Return the expected multiplications of a round with ``columns`` columns, of which ``new`` are new.
-
-    >>> work_of_round(1000, 20, 10)
-    428000.0
-    """
-    return float(rows * new * (2 * columns - new) + ITERATIONS * columns**3)

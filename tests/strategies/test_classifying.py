@@ -123,14 +123,6 @@ def test_a_fit_begins_where_the_last_one_stood():
         np.testing.assert_allclose(answer.fit.weights.sum(axis=1), 0, atol=1e-12)
 
 
-def test_max_passes_ends_a_fit_with_a_reason():
-    """The last fit still moved: ITERATIONS, in its record and at the end of the run."""
-    simulator = ClassSimulator(*groups(100, 2))
-    assert simulator.run("basic", Options(100, "all", max_passes=4)) is Termination.ITERATIONS
-    assert simulator.saves[-1].record.termination is Termination.ITERATIONS
-    assert simulator.saves[-1].record.iterations == len(simulator.logistic) == 4
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("K", "likelihood"), KINDS)
 def test_absent_rows_are_no_rows(name, K, likelihood):

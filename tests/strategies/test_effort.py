@@ -10,20 +10,8 @@ import pytest
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.strategies import working_set
-from partirvm.strategies.working_set import is_slow
 
-LEAST = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 PARTITION = 40
-
-
-@pytest.mark.parametrize("effort", LEAST)
-@pytest.mark.parametrize("loss", [None, 0.3])
-def test_slow_is_less_than_the_least_gain_for_twice_the_work(effort, loss):
-    """Work from w to 8 w is three doublings; gains of classes are fractions of their loss."""
-    least = 3 * LEAST[effort] * (1.0 if loss is None else loss)
-    assert not is_slow(effort, 8e6, 1e6, least * 1.001, loss)
-    assert is_slow(effort, 8e6, 1e6, least * 0.999, loss) == (effort != "thorough")
-    assert is_slow(effort, 8e6, 1e6, -0.1, loss) == (effort != "thorough")
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import naive
 import numpy as np
 import pytest
@@ -13,17 +15,24 @@ from simulator import Simulator, spelled, wave
 from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
+from partirvm.kernels.design import NONE
 from partirvm.likelihoods.base import Pass
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import distinct, random_rows
+from partirvm.strategies.fit_rows import distinct, drawn_rows
 from partirvm.strategies.problem import Options, Save, Solved
 from partirvm.strategies.working_set import FLAT, PATIENCE
 from partirvm.types import BIAS
 
 GROWING = ("basic", "incremental", "working-set")
+
+
+def random_rows(n, used, count, seed=0, draw=0, shuffled=False):
+    """Rows drawn in a problem without classes."""
+    problem = SimpleNamespace(n_rows=n, codes=None, shuffled=shuffled)
+    return drawn_rows(problem, used, count, seed=seed, draw=draw, even=0.0)
 
 
 @given(runs())
@@ -313,11 +322,10 @@ def test_random_rows_are_unused_sorted_and_as_many_as_asked(n, count, seed, draw
 
 def test_unshuffled_rows_are_drawn_from_everywhere():
     """Not a run of neighbours, and another seed draws others."""
-    none = np.zeros(0, np.int64)
-    drawn = [random_rows(10_000, none, 200, seed=seed, draw=0, shuffled=False) for seed in (0, 1)]
+    drawn = [random_rows(10_000, NONE, 200, seed=seed) for seed in (0, 1)]
     assert drawn[0].max() - drawn[0].min() > 9_000
     assert set(drawn[0].tolist()) != set(drawn[1].tolist())
-    shuffled = random_rows(10_000, none, 200, seed=0, draw=3, shuffled=True)
+    shuffled = random_rows(10_000, NONE, 200, draw=3, shuffled=True)
     assert shuffled.max() - shuffled.min() == 199
 
 
