@@ -23,13 +23,13 @@ from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_o
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
-from partirvm.model import FAR, bases_of, label_array
+from partirvm.model import FAR, OfRows, bases_of, label_array
 from partirvm.model.relevance import relevances
 from partirvm.options import Request, values
 from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName
 from partirvm.options.values import AlphaPrior, Strategy, Value, flat
 from partirvm.predict.evaluation import score
-from partirvm.predict.prediction import OfRows, TileValues, check_features, warn_of_far_rows
+from partirvm.predict.prediction import TileValues, check_features, warn_of_far_rows
 from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import progress_for
 from partirvm.resolve.measuring import Timer
@@ -306,10 +306,9 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
     def get_support(self, indices: bool = False) -> NDArray[Any]:
         """Return the relevant features: a mask (d,), or with ``indices`` their positions.
 
-        A feature is relevant if its ``feature_relevance_`` is at least ``OFF``. The names of the relevant features are
-        ``feature_names_in_[get_support()]``. The estimator has no ``transform``; in a pipeline use
-        ``SelectFromModel(RVMRegressor(gamma="learn-per-feature"), importance_getter="feature_relevance_",
-        threshold=1e-3)``. Raises ``UsageError`` for a kernel without per-feature widths.
+        A feature is relevant if its ``feature_relevance_`` is at least 0.001. In a pipeline use scikit-learn's
+        ``SelectFromModel`` with ``importance_getter="feature_relevance_", threshold=1e-3``. Raises ``UsageError`` for a
+        kernel without per-feature widths.
         """
         check_is_fitted(self)
         if not hasattr(self, "feature_relevance_"):

@@ -124,11 +124,9 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         """Central credible intervals at X (n, d) of any kind that ``fit`` takes: lower and upper ends.
 
         ``kind="decision"``: of the linear predictors, φᵀμ ± the normal quantile × (φᵀΣφ)^½ of the Laplace
-        approximation, each of the shape of ``decision_function``: (n,) for two classes, else (n, K). The centre of
-        an interval is φᵀμ, before moderation. ``kind="probability"``: of the classes, each
+        approximation before moderation, of the shape of ``decision_function``. ``kind="probability"``: of the classes,
         (n, K). Of two classes these are the link of the former; of more, class k has its own predictor at the end of
-        its interval and the others at their means. Raises ``UsageError`` for another level or kind, and as
-        ``decision_function`` does.
+        its interval and the others at their means. Raises ``UsageError`` for another level or kind.
         """
         check_is_fitted(self)
         ends = self._values(self.model_.interval(level, kind), X)

@@ -93,11 +93,7 @@ def require_finite(name: str, values: NDArray[Any], columns: Any = None) -> None
 
 
 def rows_of(estimator: Any, X: Any, levels: Levels, *y: Any, reset: bool = False, **checks: Any) -> Any:
-    """Rows in memory as an array (n, d), and targets beside it if they are given; checked as scikit-learn does.
-
-    ``levels`` are the categories of the training rows. Raises ``DataError`` that names columns and rows which cannot be
-    used.
-    """
+    """Rows in memory as an array (n, d), and targets if they are given; ``levels`` are those of the training rows."""
     if y:
         numbers = is_regressor(estimator)
         y = tuple(each if each is None else numbers_of(each) if numbers else labels_of(each) for each in y)
@@ -111,10 +107,7 @@ def rows_of(estimator: Any, X: Any, levels: Levels, *y: Any, reset: bool = False
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows of weight above zero: X (n, d), y (n,) or (n, T), weights (n,) or None, and the labels (K,) of codes y.
-
-    ``columns`` is None for rows without names.
-    """
+    """Rows of weight above zero: X (n, d), y (n,) or (n, T), weights (n,) or None, and the labels (K,) of codes y."""
 
     X: Float
     y: Any

@@ -111,9 +111,9 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
 
         A later call is the update of a job whose DATA have more rows (``Job.update``). It keeps the kernel, the scaling
         and the options of the first call, so the first call should have enough rows to estimate them. The relevance
-        vectors stay candidates, and their statistics are computed over the new rows only. Rounds with new candidates
-        follow. The estimator keeps a copy of all rows. ``history_``, ``termination_`` and ``plan_`` describe the last
-        call; ``max_rounds`` and ``time_limit`` apply to each call.
+        vectors stay candidates, and rounds with new candidates follow. The estimator keeps a copy of all rows.
+        ``history_``, ``termination_`` and ``plan_`` describe the last call; ``max_rounds`` and ``time_limit`` apply to
+        each call.
 
         Raises the errors of ``fit``, and ``UsageError`` after ``fit``, which keeps no rows, or if a parameter that must
         be kept has changed since the first call.
@@ -143,10 +143,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         return self
 
     def _continued(self, stream: Stream, asked: Request) -> Request:
-        """Return the request of the next call: that of the first call, with the limits that are asked for now.
-
-        Raises an error for other parameters that have changed, or a fit that cannot be continued.
-        """
+        """Return the request of the next call: that of the first call, with the limits that are asked for now."""
         if not is_growable(stream.checkpoint):
             raise UsageError("partial_fit cannot continue: split-merge ended before its last merge; fit all rows again")
         if not stream.spec.problem.target_variance:
@@ -195,27 +192,16 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
     ) -> tuple[Float, Float]:
         """Central intervals at X (n, d): their lower and upper ends, (n,) each, in the target's units.
 
-        Several targets, which share their vectors, have none: fit each with ``MultiOutputRegressor`` of scikit-learn.
+        ``kind="prediction"``: where a new noisy target lies with this probability; ``"credible"``: where its mean does.
+        With ``hyperparameters`` the weights' covariance includes the uncertainty of α and of the noise
+        (``core.predictive``), and the quantiles and the noise variance are those of the errors of training rows that
+        are left out, each without the basis function centred at it (``core.left_out``). Credible intervals, and those
+        of a fit whose noise was given or that has fewer than 20 rows, use quantiles of Student's t. False gives the
+        interval of the posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22). The uncertainty
+        of a learned kernel is included in neither, but in ``joint_laplace``. Several targets, which share their
+        vectors, have no intervals: fit each with ``MultiOutputRegressor`` of scikit-learn.
 
-        Parameters
-        ----------
-        X : of any kind that ``fit`` takes
-        level : float in (0, 1)
-        kind : {"prediction", "credible"}
-            Where a new noisy target lies with this probability, or its mean.
-        hyperparameters : bool
-            True includes the uncertainty of the precisions α and of the noise: the weights' covariance grows by the
-            delta method (``core.predictive``), and the quantiles and the noise variance are those of the errors of
-            training rows that are left out, each without the basis function centred at it (``core.left_out``).
-            Credible intervals, and intervals of a fit whose noise was given or that has fewer than 20 rows, use
-            quantiles of Student's t with the degrees of freedom of the noise. False gives the interval of the
-            posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22). The uncertainty of a
-            learned kernel is included in neither, but in ``joint_laplace``.
-
-        Raises
-        ------
-        UsageError, DataError
-            For a level or kind that is none, or X with other features; both are ``ValueError``.
+        Raises ``UsageError`` for another level or kind, ``DataError`` for other features; both are ``ValueError``.
         """
         check_is_fitted(self)
         ends = self._values(self.model_.interval(level, kind, hyperparameters=hyperparameters), X)
@@ -224,10 +210,10 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
         """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).
 
-        Each column is one function: weights drawn from N(μ, Σ), the same for all rows, with the covariance Σ of the
-        stated uncertainty. ``noise`` adds that of a new target to each value, so that the standard deviation of the
-        values is that of ``predict``. ``random_state`` is an int, a RandomState or None. X is of any kind that ``fit``
-        takes. Raises ``DataError`` or ``ValueError`` if X has other features, ``UsageError`` for several targets.
+        Each column is one function: weights drawn from N(μ, Σ), with the covariance Σ of the stated uncertainty.
+        ``noise`` adds that of a new target to each value, so that the standard deviation of the values is that of
+        ``predict``. ``random_state`` is an int, a RandomState or None. Raises
+        ``DataError`` or ``ValueError`` if X has other features, ``UsageError`` for several targets.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)
@@ -250,7 +236,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             check_features(model, each)
         with closing(executor_for(self.client)) as executor:
             augmenting = Augmenting.of(model, training, executor)
-            found = np.concatenate([piece.records for piece in augmenting.pieces(source)])
+            found = np.concatenate([records for records, *_ in augmenting.pieces(source)])
         _, mean, std, _ = found[np.argsort(found[:, 0])].T
         return mean, std
 

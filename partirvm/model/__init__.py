@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from partirvm.model.base import FAR, Bases, FittedModel, bases_of
-from partirvm.model.classifier import ClassInterval, ClassModel
+from partirvm.model.base import FAR, Bases, FittedModel, OfRows, bases_of
+from partirvm.model.classifier import ClassModel
 from partirvm.model.files import load_model, save_model
-from partirvm.model.fitted import Interval, Model
+from partirvm.model.fitted import Model
 from partirvm.model.input_rows import label_array, plain_labels
 
 AnyModel: TypeAlias = Model | ClassModel
@@ -18,11 +18,10 @@ __all__ = [
     "FAR",
     "AnyModel",
     "Bases",
-    "ClassInterval",
     "ClassModel",
     "FittedModel",
-    "Interval",
     "Model",
+    "OfRows",
     "bases_of",
     "label_array",
     "load_model",

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ Float = NDArray[np.float64]
 
 HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
 """Number of rows of a panel, a multiple of the piece size, so that only the last piece is copied."""
+
+OfRows: TypeAlias = Callable[[Float], tuple[Float, Float]]
+"""A function from raw inputs X (n, d) to values (n, V) and nearness (n,), e.g. the intervals of a model."""
 
 FAR = 1e-4
 """Nearness (largest kernel value as a fraction of its peak) below which a row is far from all relevance vectors."""
@@ -64,16 +68,12 @@ class FittedModel(ABC):
             "kernel": self.design.kernel.name,
             "log evidence": f"{self.log_evidence:,.2f} nats",
         }
-        return html_table(type(self).__name__, [*facts.items(), *self._facts().items()])
+        return html_table(type(self).__name__, [*facts.items()])
 
     @property
     @abstractmethod
     def output_names(self) -> tuple[str, ...]:
         """The names of the targets, or the labels of the classes as text."""
-
-    @abstractmethod
-    def _facts(self) -> dict[str, Any]:
-        """Return more facts for a notebook."""
 
     @abstractmethod
     def _stated(self) -> list[Any]:
@@ -150,11 +150,9 @@ def linear_values(design: Design, weights: Float, X: Float, root: Float | None =
 class Bases:
     """The bias and the B basis functions, including pruned functions: ``names`` (B + 1,), the bias first.
 
-    ``weights`` refer to the standardised problem and are 0 for pruned functions. The shape of ``weights`` is (B + 1,),
-    (B + 1, C) for C outputs or (B + 1, T) for T targets. ``alpha`` has the same shape, or (B + 1,) if targets share α,
-    and is ∞ for pruned functions. ``relevance`` (B + 1,) is the loss of log evidence, in nats, if only this function is
-    deleted (Tipping & Faul 2003, eq. 27), summed over outputs. The relevance of a pruned function is 0. Functions that
-    can replace each other all have low relevance.
+    ``weights`` and ``alpha``, (B + 1,), of C outputs or T targets (B + 1, C or T), refer to the standardised problem;
+    pruned functions have 0 and ∞. ``relevance`` (B + 1,) is the loss of log evidence, in nats, if only this function
+    is deleted (Tipping & Faul 2003, eq. 27), summed over outputs: low for functions that can replace each other.
     """
 
     names: tuple[str, ...]

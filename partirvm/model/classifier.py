@@ -8,6 +8,7 @@ mean φᵀμ_k and the variance φᵀΣ_kφ. If ``moderate`` is true, f_k is cor
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,12 @@ from partirvm.core.link import LINKS, moderated, probabilities, probability_band
 from partirvm.core.predictive import quantile
 from partirvm.errors import DataError, UsageError
 from partirvm.kernels.design import Design
-from partirvm.model.base import FittedModel, linear_values
+from partirvm.model.base import FittedModel, OfRows, linear_values
 from partirvm.model.input_rows import checked_rows, label_array, plain_labels
 from partirvm.quoting import quoted
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
-
-KINDS = ("decision", "probability")
-"""Kinds of intervals: of the linear predictors, or of the class probabilities."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,9 +59,6 @@ class ClassModel(FittedModel):
             columns=replace(columns, classes=plain_labels(columns.classes)),
         )
 
-    def _facts(self) -> dict[str, Any]:
-        return {"classes": ", ".join(str(label) for label in self.classes[:10])}
-
     def _stated(self) -> list[Any]:
         return [self.likelihood, self.moderate]
 
@@ -86,9 +81,7 @@ class ClassModel(FittedModel):
     def decision_function(self, X: Any) -> Float:
         """Return linear predictors at raw inputs X (n, d), as passed to the link (moderated if ``moderate`` is true).
 
-        For two classes the shape is (n,), and positive values predict the second class. Otherwise the shape is (n, K),
-        and the largest value gives the class. Raises ``DataError`` if X has other features than the model, or
-        non-finite values.
+        For two classes (n,), otherwise (n, K). Raises ``DataError`` for other features, or non-finite values.
         """
         f, _ = self.predictors(checked_rows(X, self.columns))
         return f[:, 0] if f.shape[1] == 1 else f
@@ -102,20 +95,29 @@ class ClassModel(FittedModel):
         labels: NDArray[Any] = label_array(self.classes)[self.predict_proba(X).argmax(axis=1)]
         return labels
 
-    def interval(self, level: float, kind: str = "decision") -> ClassInterval:
+    def interval(self, level: float, kind: str = "decision") -> OfRows:
         """Return central credible intervals at this level, of the linear predictors or of probabilities.
 
-        ``kind`` is ``"decision"`` or ``"probability"``. Raises ``UsageError`` for another level or kind.
+        They are a function of X (n, d) with all lower and then all upper ends, (n, 2C), or (n, 2K) of
+        ``kind="probability"``, and nearness (n,). Linear predictors are not moderated, since the width of the interval
+        shows their uncertainty. Raises ``UsageError`` for another level or kind.
         """
-        if kind not in KINDS:
-            raise UsageError(f"kind is {kind!r}: an interval is {' or '.join(map(repr, KINDS))}")
-        return ClassInterval(self, quantile(level), kind)
+        if kind not in ("decision", "probability"):
+            raise UsageError(f"kind is {kind!r}: an interval is 'decision' or 'probability'")
+        return partial(self._ends, quantile(level), kind)
+
+    def _ends(self, multiple: float, kind: str, X: Float) -> tuple[Float, Float]:
+        f, variance, near = self.moments(X)
+        assert variance is not None
+        half = multiple * np.sqrt(variance)
+        ends = (f - half, f + half) if kind == "decision" else probability_band(self.likelihood, f, half)
+        return np.concatenate(ends, axis=1), near
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Return names of the columns of ``values``: ``p_<class>`` for each class, in order.
 
-        If ``interval`` is true, ``lower_<class>`` for all classes and then ``upper_<class>`` follow. Raises
-        ``DataError`` if two classes have the same text.
+        With ``interval`` ``lower_<class>`` of all and then ``upper_<class>`` follow. Raises ``DataError`` for a name
+        that occurs twice.
         """
         names = tuple(f"p_{label}" for label in self.classes)
         twice = [label for label in self.classes if names.count(f"p_{label}") > 1]
@@ -139,36 +141,7 @@ class ClassModel(FittedModel):
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
-        """Return mean and optionally variance, (n, C) each, of linear predictors at raw inputs X (n, d), and nearness.
-
-        Nearness (n,) is the largest kernel value of a row as a fraction of the kernel's peak. A row with nearness below
-        ``FAR`` is far from all relevance vectors. Without vectors, nearness is 1. Raises ``DataError`` for another
-        number of features.
-        """
+        """Mean and optionally variance, (n, C) each, of linear predictors, and nearness, as ``linear_values`` does."""
         f, spread, near = linear_values(self.design, self.mean, X, self.root if variance else None)
         self._require_finite(X, f, spread)
         return f, spread, near
-
-
-@dataclass(frozen=True)
-class ClassInterval:
-    """Central credible intervals: φᵀμ_k ± ``quantile`` × (φᵀΣ_kφ)^½, of linear predictors or of probabilities.
-
-    The linear predictors are not moderated, since the width of the interval shows their uncertainty.
-    """
-
-    model: ClassModel
-    quantile: float
-    kind: str
-
-    def __call__(self, X: Float) -> tuple[Float, Float]:
-        """Return interval ends at X (n, d), and nearness (n,).
-
-        The ends, first all lower and then all upper ends, are (n, 2C), or (n, 2K) for probabilities.
-        """
-        f, variance, near = self.model.moments(X)
-        assert variance is not None
-        half = self.quantile * np.sqrt(variance)
-        if self.kind == "decision":
-            return np.concatenate([f - half, f + half], axis=1), near
-        return np.concatenate(probability_band(self.model.likelihood, f, half), axis=1), near

@@ -46,45 +46,30 @@ def save_model(
 ) -> None:
     """Write a model to a new folder or fsspec URL, with plain values and arrays of its ``estimator``.
 
-    Raises ``ExistsError`` if the folder exists, ``StorageError`` if it cannot be
-    written, and ``UsageError`` for a kernel, a basis or an attribute that exists only in this process.
+    Raises ``ExistsError``, ``StorageError``, and ``UsageError`` for a function that exists only in this process.
     """
+    model.design.kernel.spec()  # raises UsageError for functions of this process
+    if model.design.functions is not None:
+        model.design.functions.spec()
+    classes = model.columns.classes
+    columns = replace(model.columns, classes=None if classes is None else plain_labels(classes))
     try:
-        value = {"model": _plain(model), "estimator": estimator}
+        value = {"model": replace(model, columns=columns), "estimator": estimator}
         CODEC.write(value, os.fspath(location), KIND, FORMAT, about)
     except TypeError as error:
         raise UsageError(f"the model cannot be kept in a file: {error}") from error
 
 
-def _plain(model: Saved) -> Saved:
-    """Return the model with labels of classes as plain values. Raises ``UsageError`` for functions of this process."""
-    model.design.kernel.spec()
-    if model.design.functions is not None:
-        model.design.functions.spec()
-    classes = model.columns.classes
-    columns = replace(model.columns, classes=None if classes is None else plain_labels(classes))
-    return replace(model, columns=columns)
-
-
-def load_model(
-    location: str | os.PathLike[str],
-    *,
-    allow_code: bool = False,
-) -> Saved:
+def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
     """Read a model from its folder or fsspec URL. No code of the file is run.
 
-    Raises ``MissingDataError`` if there is no model, or another one, or any of it is damaged, ``FormatError`` for
-    another kind of file, ``NewerFormatError`` if a newer version wrote it, ``UsageError`` if its kernel or basis is a
-    named function and ``allow_code`` is false.
+    Raises ``MissingDataError`` if any of it is missing or damaged, ``FormatError`` or ``NewerFormatError`` for another
+    kind of file, ``UsageError`` if its kernel or basis is a named function and ``allow_code`` is false.
     """
     return load_saved(location, allow_code=allow_code)[0]
 
 
-def load_saved(
-    location: str | os.PathLike[str],
-    *,
-    allow_code: bool = False,
-) -> tuple[Saved, Any]:
+def load_saved(location: str | os.PathLike[str], *, allow_code: bool = False) -> tuple[Saved, Any]:
     """The model, and the values of the ``estimator``; None if it was saved without one."""
     location = os.fspath(location)
     found = CODEC.read(location, KIND, FORMAT)

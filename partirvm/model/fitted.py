@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,11 @@ from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.errors import UsageError
 from partirvm.kernels.design import TEMPER, Design
-from partirvm.model.base import FittedModel, linear_values
+from partirvm.model.base import FittedModel, OfRows, linear_values
 from partirvm.model.input_rows import checked_rows
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
-
-KINDS = ("prediction", "credible")
-"""Quantities of an interval: a new noisy target, or the mean."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,9 +81,6 @@ class Model(FittedModel):
         """The fields: what is cached is computed again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def _facts(self) -> dict[str, Any]:
-        return {"noise variance": np.asarray(self.noise_variance).round(6)}
-
     def _stated(self) -> list[Any]:
         calibration = None if self.calibration is None else asdict(self.calibration)
         return [np.asarray(self.noise_variance).tolist(), self.n_rows, self.known_noise, self.known_alpha, calibration]
@@ -116,18 +110,16 @@ class Model(FittedModel):
     def determinedness(self) -> Float:
         """γ_i = 1 − α_iΣ_ii of each column (M,), (M, T): 1 where the data determine a weight, 0 where the prior does.
 
-        Tipping (2001), eq. 17; their sum is the number of parameters that the data determine.
+        Tipping (2001), eq. 17.
         """
         variance = np.einsum("...mk,...mk->m...", self.root, self.root)
         found: Float = np.clip(1.0 - (self.alpha * variance.T).T, 0.0, 1.0)
         return found
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Mean (n,) of the target at raw inputs X (n, d); with ``return_std`` also the sd of a new noisy target, (n,).
+        """Mean (n,) of the target at X (n, d), an array, lists or a data frame; also the sd of a new noisy target.
 
-        Mean ± 1.645 × this standard deviation is the interval that contains 90 % of new targets (``predictive``).
-        X is an array, nested lists or a data frame; results are in the target's units. Raises ``DataError`` if X has
-        other features than the model, or non-finite values.
+        Mean ± 1.645 sd contains 90 % of new targets (``predictive``). Raises ``DataError`` for other features.
         """
         model = self.predictive if return_std else self
         mean, variance, _ = model.moments(checked_rows(X, self.columns), variance=return_std)
@@ -139,12 +131,6 @@ class Model(FittedModel):
         """Standard deviations in the target's unit, given variances from ``moments``, (n,) or (n, T)."""
         unit = self.design.scaling.t_unit
         return np.sqrt(variance) * (unit if self.n_targets > 1 else float(unit[0]))
-
-    @property
-    def noise_deviation(self) -> Float:
-        """σ of each target, in its unit, (T,)."""
-        found: Float = np.atleast_1d(self.deviation(self.noise_variance))
-        return found
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
@@ -171,10 +157,8 @@ class Model(FittedModel):
     def predictive(self) -> Model:
         """The model whose ``moments`` are those that are stated for new rows.
 
-        Its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its standard deviations
-        are those of Gaussians that are as wide as the 90 % interval: of the errors of rows left out
-        (``core.left_out``), otherwise of Student's t with the noise's degrees of freedom. Several targets that share
-        columns have the posterior's own. About 3 M³ flops, once.
+        Its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its Gaussians are as wide
+        as the 90 % interval of the errors of rows left out (``core.left_out``), otherwise of Student's t.
         """
         if self.n_targets > 1:
             return self
@@ -195,32 +179,42 @@ class Model(FittedModel):
         """Half width of the prediction interval at this level, in standard deviations before scaling."""
         return quantile(level, freedom) if self.calibration is None else self.calibration.multiple(level)
 
-    def interval(self, level: float, kind: str = "prediction", *, hyperparameters: bool = True) -> Interval:
-        """The central interval at this level: a model with its standard deviation, and a multiple of that.
+    def interval(self, level: float, kind: str = "prediction", *, hyperparameters: bool = True) -> OfRows:
+        """The central interval at this level: a function of X (n, d) with ends (n, 2) and nearness (n,).
 
         ``kind`` is ``"prediction"``, of a new noisy target, or ``"credible"``, of the mean. With ``hyperparameters``
         the weights' covariance includes the uncertainty of α and β (``core.predictive``), and the multiple is the
         quantile of the errors of rows left out; for the mean, or without such errors, it is a quantile of Student's t.
         Without, the interval is the posterior's own, at the noise of maximum evidence (Tipping 2001, eqs. 20–22).
-        Raises ``UsageError`` for another level or kind.
         """
-        if kind not in KINDS:
-            raise UsageError(f"kind is {kind!r}: it must be {' or '.join(map(repr, KINDS))}")
-        _require_one_target(self, "intervals")
+        if kind not in ("prediction", "credible"):
+            raise UsageError(f"kind is {kind!r}: it must be 'prediction' or 'credible'")
+        self._require_one_target("intervals")
         if not hyperparameters:
             noise = float(self.evidence_noise) if kind == "prediction" else 0.0
-            return Interval(replace(self, noise_variance=noise), quantile(level))
+            return partial(replace(self, noise_variance=noise)._ends, quantile(level))
         root, freedom = self._widened
         if kind == "credible":
-            return Interval(replace(self, root=root, noise_variance=0.0), quantile(level, freedom))
-        ratio = self._multiple(level, freedom) / self._multiple(GAUSSIAN_LEVEL, freedom)
-        return Interval(self.predictive, ratio * quantile(GAUSSIAN_LEVEL))
+            return partial(replace(self, root=root, noise_variance=0.0)._ends, quantile(level, freedom))
+        return partial(self.predictive._ends, self._half_width(level))
 
     def multiples(self, levels: Sequence[float]) -> tuple[float, ...]:
         """Half widths of the prediction intervals at these levels, in standard deviations of ``predictive``."""
         if self.n_targets > 1:
             return tuple(map(quantile, levels))
-        return tuple(self.interval(level).quantile for level in levels)
+        return tuple(map(self._half_width, levels))
+
+    def _half_width(self, level: float) -> float:
+        """Half width of the prediction interval at this level, in standard deviations of ``predictive``."""
+        freedom = self._widened[1]
+        ratio = self._multiple(level, freedom) / self._multiple(GAUSSIAN_LEVEL, freedom)
+        return ratio * quantile(GAUSSIAN_LEVEL)
+
+    def _ends(self, multiple: float, X: Float) -> tuple[Float, Float]:
+        """Means ± a multiple of the standard deviations (n, 2), and nearness (n,), at raw inputs X (n, d)."""
+        mean, variance, near = self.moments(X)
+        half = multiple * self.deviation(variance)
+        return np.column_stack([mean - half, mean + half]), near
 
     @one_blas_thread()
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:
@@ -228,12 +222,20 @@ class Model(FittedModel):
         found = np.broadcast_to(self.deviation(self._noise_at(X)), len(X))
         return found[:, None], np.ones(len(X))
 
-    def samples(self, n: int, rng: Any) -> Samples:
+    def samples(self, n: int, rng: Any) -> OfRows:
         """Draw n functions: their weights are from N(μ, Σ) with the Σ of ``predictive``, by ``rng.standard_normal``."""
-        _require_one_target(self, "samples")
+        self._require_one_target("samples")
         root = self.predictive.root
         with one_blas_thread():
-            return Samples(self.design, self.mean[:, None] + root @ rng.standard_normal((len(self.mean), n)))
+            return partial(self._drawn, self.mean[:, None] + root @ rng.standard_normal((len(self.mean), n)))
+
+    @one_blas_thread()
+    def _drawn(self, weights: Float, X: Float) -> tuple[Float, Float]:
+        """Values (n, S) of functions of ``weights`` (M, S), without noise, in the target's units, and nearness (n,)."""
+        found, _, near = linear_values(self.design, weights, X)
+        found *= float(self.design.scaling.t_scale[0])
+        found += float(self.design.scaling.t_shift[0])
+        return found, near
 
     def _noise_at(self, X: Float) -> Float | float:
         """Noise variance at raw inputs X (n, d), in the unit of ``noise_variance``; one number if it is constant.
@@ -249,10 +251,8 @@ class Model(FittedModel):
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
         """Mean, optionally variance, and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
 
-        Mean and variance are of a new noisy target, in its units, the variance in the square of ``Scaling.t_unit``
-        (``deviation`` takes the root). Nearness is the largest kernel value of a row as a fraction of the kernel's
-        peak: below ``FAR`` a row is far from all relevance vectors; 1 without vectors.
-        Raises ``DataError`` if X has another number of features than the model.
+        Mean and variance are of a new noisy target, the variance in the square of ``Scaling.t_unit``. Nearness and
+        errors are those of ``linear_values``.
         """
         scaling = self.design.scaling
         shift, scale, square = scaling.t_shift, scaling.t_scale, scaling.t_variance
@@ -267,42 +267,9 @@ class Model(FittedModel):
         self._require_finite(X, mean, spread)
         return mean, spread, near
 
-
-def _require_one_target(model: Model, what: str) -> None:
-    if model.n_targets > 1:
-        raise UsageError(
-            f"{what} need a model with one target: fit each target separately, with MultiOutputRegressor of "
-            "scikit-learn, or ingest it as DATA with one target"
-        )
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Central intervals: the mean of ``model`` ± ``quantile`` × its standard deviation."""
-
-    model: Model
-    quantile: float
-
-    def __call__(self, X: Float) -> tuple[Float, Float]:
-        """Lower and upper ends (n, 2), and nearness (n,), at raw inputs X (n, d)."""
-        mean, variance, near = self.model.moments(X)
-        assert variance is not None
-        half = self.quantile * self.model.deviation(variance)
-        return np.column_stack([mean - half, mean + half]), near
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Functions Φ(x)w for S columns w of ``weights`` (M, S)."""
-
-    design: Design
-    weights: Float
-
-    @one_blas_thread()
-    def __call__(self, X: Float) -> tuple[Float, Float]:
-        """Function values (n, S), without noise, in the target's units, and nearness (n,), at raw inputs X (n, d)."""
-        scaling = self.design.scaling
-        found, _, near = linear_values(self.design, self.weights, X)
-        found *= float(scaling.t_scale[0])
-        found += float(scaling.t_shift[0])
-        return found, near
+    def _require_one_target(self, what: str) -> None:
+        if self.n_targets > 1:
+            raise UsageError(
+                f"{what} need a model with one target: fit each target separately, with MultiOutputRegressor of "
+                "scikit-learn, or ingest it as DATA with one target"
+            )

@@ -21,15 +21,9 @@ Float = NDArray[np.float64]
 Levels = dict[str, tuple[Any, ...]]
 """Type of the levels of each categorical column by name, in the order of the codes."""
 
-INTEGERS = np.iinfo(np.int64)
-
 
 def checked_rows(X: Any, columns: Columns) -> Float:
-    """Return X, an array, nested lists or a data frame, as a float64 array.
-
-    Categorical columns of a data frame contain labels, not codes. Raises ``DataError`` for other feature names and for
-    non-numeric values.
-    """
+    """Return X, an array, nested lists or a data frame with labels, as a float64 array; ``DataError`` for others."""
     X = pandas_frame(X)
     check_names(X, columns.features)
     coded = coded_frame(X, columns.categories)
@@ -53,10 +47,7 @@ def check_names(X: Any, features: tuple[str, ...]) -> None:
 
 
 def levels_of(frame: Any) -> Levels:
-    """Return all levels of the categorical columns of a pandas data frame; empty for other inputs.
-
-    Raises ``DataError`` for levels that are not text, numbers or booleans.
-    """
+    """Return all levels of the categorical columns of a pandas data frame; empty for other inputs."""
     found: Levels = {}
     for name, dtype in zip(getattr(frame, "columns", ()), getattr(frame, "dtypes", ()), strict=False):
         if hasattr(dtype, "categories"):
@@ -70,9 +61,8 @@ def levels_of(frame: Any) -> Levels:
 def coded_frame(X: Any, levels: Levels) -> Any:
     """Replace the labels of these columns of a data frame by codes. Other inputs are returned unchanged.
 
-    Unknown labels get the code after the last level, and a missing label becomes NaN. Raises ``DataError`` for a
-    categorical column that is numeric in the model, for other columns of text, dates or times (all are listed), and for
-    an integer that float64 cannot represent.
+    Unknown labels get the code after the last level, and a missing label becomes NaN. Raises ``DataError`` for columns
+    that cannot be used (all are listed), and for an integer that float64 cannot represent.
     """
     X = pandas_frame(X)
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
@@ -156,7 +146,7 @@ def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
         return np.array(labels, dtype=np.str_)
     if kinds == {bool}:
         return np.array(labels, dtype=np.bool_)
-    if kinds == {int} and all(INTEGERS.min <= label <= INTEGERS.max for label in labels):
+    if kinds == {int} and all(-(2**63) <= label < 2**63 for label in labels):
         return np.array(labels, dtype=np.int64)
     if kinds == {float} or (kinds == {int, float} and all(label == float(label) for label in labels)):
         return np.array(labels, dtype=np.float64)

@@ -17,11 +17,7 @@ Float = NDArray[np.float64]
 
 
 def relevances(kernel: Kernel, variance: Float) -> Float | None:
-    """Compute gamma_j·var_j of each feature (d,) as a fraction of the largest value.
-
-    ``variance`` (d,) is the variance of the scaled inputs. Returns None for a kernel without per-feature widths, and
-    zeros if every feature with a positive gamma is constant.
-    """
+    """Compute gamma_j·var_j (d,) as a fraction of the largest, from the variance (d,) of the scaled inputs; or None."""
     found = kernel.relevances(len(variance))
     if found is None:
         return None
@@ -49,10 +45,7 @@ def directions_json(kernel: Kernel, variance: Float, features: Sequence[str]) ->
 
 
 def basis_functions_json(model: FittedModel) -> list[dict[str, Any]]:
-    """Return ``name``, ``weights`` (one per output) and ``relevance`` (nats) of the bias and each basis function.
-
-    The list is plain JSON, and empty for a model without explicit basis functions.
-    """
+    """Return ``name``, ``weights`` (one per output) and ``relevance`` (nats) of the bias and each basis function."""
     if model.design.functions is None:
         return []
     found = bases_of(model)
@@ -65,5 +58,5 @@ def targets_json(model: FittedModel) -> dict[str, Any]:
     """Return ``noise_sd`` of each target by name, in its unit, under the key ``targets``; empty for one target."""
     if not isinstance(model, Model) or model.n_targets == 1:
         return {}
-    names, noise = model.columns.target_names(model.n_targets), model.noise_deviation
+    names, noise = model.output_names, model.deviation(model.noise_variance)
     return {"targets": {name: {"noise_sd": sd} for name, sd in zip(names, noise.tolist(), strict=True)}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from functools import singledispatch
 from typing import Any
 
 from partirvm.core.scores import ClassScores, Scores
@@ -58,30 +57,15 @@ def evaluate(
 
 
 def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> AnyScores:
-    """Scores of a model on all rows of a source, by one pass; of several targets those of each.
-
-    Raises ``DataError`` for classes that it does not know, and for other targets.
-    """
-    scores: AnyScores = executor.run([_score_pass(model, source)], source, progress)[0]
+    """Scores of a model on all rows of a source, by one pass. Raises ``DataError`` for other targets or classes."""
+    if isinstance(model, ClassModel):
+        codes = class_codes(source, model.classes)
+        work: Any = LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
+    else:
+        _require_number_targets(model, source)
+        work = ScorePass.of(model)
+    scores: AnyScores = executor.run([work], source, progress)[0]
     return scores
-
-
-@singledispatch
-def _score_pass(model: Any, source: Source) -> Any:
-    """Return the pass that scores a model; raises as ``score`` does."""
-    raise NotImplementedError(type(model).__name__)
-
-
-@_score_pass.register
-def _(model: Model, source: Source) -> ScorePass:
-    _require_number_targets(model, source)
-    return ScorePass.of(model)
-
-
-@_score_pass.register
-def _(model: ClassModel, source: Source) -> LogisticScorePass:
-    codes = class_codes(source, model.classes)
-    return LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
 
 
 def _require_number_targets(model: Model, source: Source) -> None:

@@ -28,9 +28,8 @@ Table = dict[str, NDArray[Any]]
 def written_labels(labels: Sequence[Any]) -> NDArray[Any]:
     """Return labels of classes as an array (K,) of the type that is written.
 
-    Labels that all are strings, integers, floats or booleans are written with this type. Labels of several types, and
-    integers beyond 64 bits, are written as text. Labels are never changed, also in CSV, where text is quoted: a label
-    such as ``=1+1`` is not escaped, and a spreadsheet may evaluate this label unless the column is imported as text.
+    Labels of several types, and integers beyond 64 bits, are written as text. Labels are never changed: ``=1+1`` is not
+    escaped in CSV, and a spreadsheet may evaluate it unless the column is imported as text.
     """
     found = label_array(labels)
     return np.array([str(label) for label in labels]) if found.dtype.kind == "O" else found
@@ -41,10 +40,8 @@ def write_output(
 ) -> None:
     """Write tables with the same columns one after the other to OUTPUT, ``n_rows`` rows in all.
 
-    The file name extension selects the format: .zarr (one array per column; text has variable length), .parquet or
-    .csv. The table is written to ``part`` on this machine, and finally moved to ``output``, where it replaces an
-    existing file. After an error no file is left. ``check`` is called before the move and may raise. Raises
-    ``StorageError`` if the table cannot be written.
+    The extension selects the format. The table is written to ``part`` on this machine, and finally moved to ``output``,
+    where it replaces an existing file. After an error no file is left. ``check`` is called before and may raise.
     """
     with storing(output.location):
         try:
@@ -58,11 +55,9 @@ def write_output(
 
 
 def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool = False) -> Folder:
-    """Return the destination OUTPUT if it may be written: a path or an fsspec URL.
+    """Return OUTPUT if it may be written; ``overwrite`` permits replacing a file or a prediction in Zarr.
 
-    ``overwrite`` permits replacing a file or a prediction in Zarr. Raises ``UsageError`` for an unknown kind of URL,
-    for an extension other than .zarr, .parquet and .csv, and for a place that equals or lies inside one of ``inputs``.
-    Raises ``ExistsError`` if OUTPUT exists and may not be overwritten.
+    Raises ``UsageError`` for a wrong place or extension, ``ExistsError`` if it may not be overwritten.
     """
     place = open_folder(output)
     if place.suffix not in (".zarr", ".parquet", ".csv"):

@@ -20,7 +20,7 @@ from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
-from partirvm.model import FAR, AnyModel
+from partirvm.model import FAR, AnyModel, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of, original_rows
 from partirvm.quoting import listed_values, quoted
@@ -30,9 +30,6 @@ Float = NDArray[np.float64]
 
 SORT_MEMORY = 32 << 20
 """Bytes of predictions that are sorted in memory at once."""
-
-OfRows = Callable[[Float], tuple[Float, Float]]
-"""A function from raw inputs X (n, d) to values (n, V) and nearness (n,), e.g. the intervals of a model."""
 
 
 @dataclass(frozen=True)
@@ -68,27 +65,18 @@ def predict(
     """Write the predictions of the model at each row of DATA to OUTPUT; return the number of rows.
 
     OUTPUT is a .zarr, .parquet or .csv file, at a path or an fsspec URL, with the rows of DATA in their order before
-    shuffling. Regression has the columns ``mean`` and ``std``. Classification has ``label``, the most probable class
-    (``output.written_labels``), and ``p_<class>`` in the order of the classes (``value_names``).
-    With an ``interval``, a level such as 0.95, columns for the ends of the prediction interval follow, ``lower`` and
-    ``upper``; classification gives the credible bands of the probabilities. Intervals are those of ``predict_interval``
-    of the estimators.
+    shuffling, and the columns ``value_names`` of the model; of classes the most probable ``label`` comes first. An
+    ``interval``, a level such as 0.95, adds the ends of ``predict_interval`` of the estimators, of classes the bands of
+    their probabilities. OUTPUT appears under its name only when it is complete. Until then the rows are in a hidden
+    folder beside it (of a URL: on this machine), which the next call removes if a call was killed.
 
-    OUTPUT appears under its name only when it is complete. Until then the rows are in a hidden folder beside OUTPUT (of
-    a URL: on this machine), which the next call with this OUTPUT removes if a call was killed.
+    ``augment`` is the DATA of the fit of JOB: each row is predicted by RVM* (``predict.rvm_star``). This needs passes
+    over the training rows, whose tiles are reported to ``progress``, and cannot be combined with ``interval``.
+    ``allow_code`` permits importing and running a kernel or basis that is a named function.
 
-    ``augment`` is the DATA of the fit of JOB. Each row is then predicted with an additional basis function at this row,
-    so that ``std`` grows with the distance from the training rows (``core.predictive``). ``augment`` needs passes over
-    the training rows, whose tiles are reported to ``progress``, and cannot be combined with ``interval``. It raises
-    ``UsageError`` for classification, and ``ChangedDataError`` for DATA other than those of the fit.
-
-    ``allow_code`` permits importing and running a kernel or basis that is a named function; without this permission
-    such a model raises ``UsageError``.
-
-    Raises ``DataError`` if DATA have other features than the model, and ``LeaseError`` if another process writes the
-    same OUTPUT. Raises ``UsageError`` for another file name extension, an OUTPUT inside DATA or JOB, and a level
-    outside (0, 1). Raises ``ExistsError`` if OUTPUT exists, unless ``overwrite`` is true and OUTPUT is a file or a
-    prediction in Zarr.
+    Raises ``DataError`` for other features, ``ChangedDataError`` for other DATA than those of the fit, ``LeaseError``
+    if another process writes OUTPUT, ``ExistsError`` if it exists, unless ``overwrite`` is true and it is a file or a
+    prediction in Zarr, and ``UsageError`` for a wrong extension or level, or an OUTPUT inside DATA or JOB.
     """
     store, source = JobStore(job), ZarrSource(data)
     model = store.model(allow_code=allow_code)
@@ -105,7 +93,7 @@ def predict(
             found = (records for _, records in executor.map(tiles, source, range(source.n_tiles), progress))
         else:
             augmenting = augmenting_of(store, model, augment, executor)
-            found = (piece.records for piece in augmenting.pieces(source, progress))
+            found = (records for records, *_ in augmenting.pieces(source, progress))
         with (
             _unfinished(place) as (folder, check_lease),
             ExternalSorter(folder / "rows", width=2 + len(names), high=float(source.n_rows)) as sorter,
@@ -162,15 +150,11 @@ def warn_of_far_rows(far: int, rows: int, model: AnyModel, stacklevel: int = 3) 
 def check_features(model: AnyModel, source: Source) -> None:
     """Raise ``DataError`` for data whose features differ from the model's."""
     expected, found = model.columns.features, source.columns.features
-    if len(found) != len(expected):
-        raise DataError(
-            f"the model was trained on {len(expected)} features [{listed_values(expected)}], but the data have "
-            f"{len(found)}: ingest the data with like= (`--like`) and the DATA that the model was trained on"
-        )
     if found != expected:
         raise DataError(
-            f"the model was trained on the features [{listed_values(expected)}], but the data have "
-            f"[{listed_values(found)}]: ingest the data with the same columns in the same order"
+            f"the model was trained on {len(expected)} features [{listed_values(expected)}], but the data have "
+            f"{len(found)} [{listed_values(found)}]: ingest the same columns in the same order, with like= (`--like`) "
+            "and the DATA that the model was trained on"
         )
     for name, levels in model.columns.categories.items():
         if source.columns.categories.get(name) != levels:

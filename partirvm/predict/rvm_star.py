@@ -1,10 +1,9 @@
 """RVM* for large data: predictions with an extra basis function at each test row (``core.predictive``), tile by tile.
 
-The additional function uses the model's kernel; if centres have several kernels, the first one. The products of the
-extra columns with the columns of the model need a pass over the training rows. Each pass serves ``MAX_ROWS`` test rows,
-so that its statistics are few. All passes together need N·n·M products for N training rows, n test rows and M
-columns. The test rows of a tile are cut into pieces of ``EXTRA_COLUMNS`` rows, the last one with copies of a row:
-products of another shape may be rounded differently. So the bits of a row do not depend on the other rows.
+The additional function uses the model's kernel; if centres have several kernels, the first one. Each pass over the
+training rows serves ``MAX_ROWS`` test rows; all passes together need N·n·M products for N training rows, n test rows
+and M columns. Test rows are cut into pieces of ``EXTRA_COLUMNS`` rows, the last one filled up with copies of a row, so
+that the bits of a row do not depend on the other rows.
 """
 
 from __future__ import annotations
@@ -43,33 +42,8 @@ MAX_ROWS = 4 * EXTRA_COLUMNS
 
 
 @dataclass(frozen=True)
-class Augmented:
-    """The predictions of a piece of n ≤ ``EXTRA_COLUMNS`` test rows with targets t (n, T). Other arrays are (n,).
-
-    ``rows`` are the row numbers before shuffling. ``mean`` is the mean of a new noisy target in the target's units, and
-    ``variance`` its variance in units of ``unit``². ``near`` is the nearness, as in ``Model.moments``.
-    """
-
-    rows: Int
-    t: Float
-    mean: Float
-    variance: Float
-    near: Float
-    unit: float
-
-    @property
-    def records(self) -> Float:
-        """An array (n, 4): row number before shuffling, mean, standard deviation, and 1 for far rows."""
-        return np.column_stack([self.rows, self.mean, np.sqrt(self.variance) * self.unit, self.near < FAR])
-
-
-@dataclass(frozen=True)
 class Augmenting:
-    """A regression model with its ``training`` rows.
-
-    ``variance`` is the variance of the scaled targets. ``origin`` (d,) is the mean of the training rows in the kernel's
-    coordinates.
-    """
+    """A regression model with its ``training`` rows, the variance of their scaled targets, and their mean (d,)."""
 
     model: Model
     training: Source
@@ -79,11 +53,7 @@ class Augmenting:
 
     @classmethod
     def of(cls, model: Model, training: Source, executor: Executor) -> Augmenting:
-        """Check the training rows; the caller has checked their features.
-
-        Raises ``UsageError`` for a model with several targets or without a kernel, ``DataError`` for another number of
-        rows than that of the fit.
-        """
+        """Check the training rows, of which the caller has checked the features."""
         require_augmentable(model)
         require_target(training)
         moments = checked_moments(training, executor, lambda: None)
@@ -96,11 +66,12 @@ class Augmenting:
         variance = float(moments.targets.variance_over(scaling.t_scale)[0])
         return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean))
 
-    def pieces(self, source: Source, progress: Progress | None = None) -> Iterator[Augmented]:
-        """Yield the predictions of all rows of a source, in pieces, in the order of its tiles.
+    def pieces(self, source: Source, progress: Progress | None = None) -> Iterator[tuple[Float, Float, Float]]:
+        """Yield the predictions of all rows of a source, in pieces of n rows, in the order of its tiles.
 
-        ``progress`` is called with the number of tiles of training rows that are done, and their total over all passes.
-        The executor runs the passes; all other computations run in this process.
+        Of each piece: records (n, 4), which are row number before shuffling, mean of a new noisy target, its standard
+        deviation, and 1 for far rows; targets (n, T); and variances (n,) in the square of ``Scaling.t_unit``.
+        ``progress`` hears of tiles of training rows, over all passes.
         """
         pieces, per_pass = _pieces(source), MAX_ROWS // EXTRA_COLUMNS
         n_passes, training = -(-_n_pieces(source) // per_pass), self.training.n_tiles
@@ -116,13 +87,16 @@ class Augmenting:
         """Return the scores of the predictions of all rows of a source."""
         total = TreeSum(_n_pieces(source))
         multiples = self.model.multiples(LEVELS)
-        for number, found in enumerate(self.pieces(source, progress)):
-            total.add(number, Scores.of(found.t[:, 0], found.mean, found.variance, found.unit, multiples))
+        unit = float(self.model.design.scaling.t_unit[0])
+        for number, (records, t, variance) in enumerate(self.pieces(source, progress)):
+            total.add(number, Scores.of(t[:, 0], records[:, 1], variance, unit, multiples))
         scores: Scores = total.result()
         return scores
 
     @one_blas_thread()
-    def _predicted(self, pieces: Sequence[tuple[Int, Float, Float]], report: Progress) -> list[Augmented]:
+    def _predicted(
+        self, pieces: Sequence[tuple[Int, Float, Float]], report: Progress
+    ) -> list[tuple[Float, Float, Float]]:
         """Return the predictions of pieces (rows, X, t), from one pass over the training rows."""
         model, design, scaling = self.model, self.model.design, self.model.design.scaling
         scale, square, unit = float(scaling.t_scale[0]), float(scaling.t_variance[0]), float(scaling.t_unit[0])
@@ -136,16 +110,14 @@ class Augmenting:
             assert spread is not None
             heights = kernel.diagonal(scaling.inputs(X))
             added, beyond = augmentation(extra, design.block(X), heights, model.root, beta, self.variance)
-            found.append(Augmented(rows, t, mean + scale * added, spread + square * beyond, near, unit))
+            variance = spread + square * beyond
+            records = np.column_stack([rows, mean + scale * added, np.sqrt(variance) * unit, near < FAR])
+            found.append((records, t, variance))
         return found
 
 
 def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor) -> Augmenting:
-    """Return an ``Augmenting`` of a job's model and its DATA ``data``.
-
-    Raises ``UsageError`` for a classification model, ``ChangedDataError`` for DATA other than those of the job's fit;
-    other exceptions are those of ``Augmenting.of``.
-    """
+    """Return an ``Augmenting`` of a job's model and its DATA. Raises ``ChangedDataError`` for other DATA."""
     if not isinstance(model, Model):
         raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")
     training, state = ZarrSource(data), store.asked()

@@ -92,32 +92,6 @@ def test_one_row_of_each_class(strategy, K):
         assert (p[np.arange(K), y] >= p.max(axis=1) - 0.01).all()
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("multi_class", [None, *MULTI_CLASS])
-def test_rows_of_several_labels(strategy, multi_class):
-    """Five places, each with its own share of labels: probabilities are about these shares."""
-    shares = np.array([0.1, 0.3, 0.5, 0.8, 0.9])
-    times = (
-        np.stack(
-            [60 * shares, 60 * (1 - shares)]
-            if multi_class is None
-            else [60 * shares, 40 * (1 - shares), 20 * (1 - shares)],
-            axis=1,
-        )
-        .round()
-        .astype(int)
-    )
-    place = np.repeat(np.arange(5), times.sum(axis=1))
-    y = np.concatenate([np.repeat(np.arange(times.shape[1]), row) for row in times])
-    options = {} if strategy == "basic" else {"partition_size": 60}
-    if multi_class is not None:
-        options["multi_class"] = multi_class
-    places = 3.0 * np.column_stack([np.arange(5), np.arange(5) % 2])
-    model = fitted(places[place], y, DUPLICATES, strategy=strategy, gamma=2.0, **options)
-    p = told(model, places)
-    np.testing.assert_allclose(p, times / times.sum(axis=1, keepdims=True), atol=0.1)
-
-
 @pytest.mark.parametrize("selection", ["gain", "random"])
 def test_a_rare_class_is_found(selection):
     """3 rows of 10,000, apart from the others: candidates in the first round, and predicted where they are."""

@@ -6,10 +6,8 @@ import naive
 import numpy as np
 import pytest
 from by_default import some
-from checks import run_check
 from sklearn.metrics import r2_score
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from partirvm import RVMRegressor
 from partirvm.errors import DataError, UsageError
@@ -24,15 +22,6 @@ def several(n=400, seed=0):
     X = rng.uniform(-2, 2, size=(n, 2))
     f = np.column_stack([np.sin(2 * X[:, 0]), 20 * X[:, 0] * X[:, 1], 500 + 100 * np.cos(2 * X[:, 1])])
     return X, f, f + SD * rng.normal(size=f.shape)
-
-
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-@pytest.mark.usefixtures("quick_learning")
-@parametrize_with_checks([RVMRegressor(gamma=0.5, strategy="basic")])
-def test_scikit_learns_checks(estimator, check):
-    """Those of several targets."""
-    if "multioutput" in check.func.__name__ or "2d" in check.func.__name__:
-        run_check(estimator, check, {})
 
 
 @pytest.mark.parametrize(

@@ -66,16 +66,6 @@ def test_values_that_are_not_finite_out_of_core(tmp_path, container, value):
         RVMRegressor().fit(given, y)
 
 
-def test_a_wrong_number_of_features_at_prediction():
-    """In memory as scikit-learn says it, out of core as partirvm does."""
-    X, y = plane(40)
-    model = RVMRegressor(gamma="scale", random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match="2 features"):
-        model.predict(X[:, :2])
-    with pytest.raises(DataError, match="3 features"):
-        model.predict(da.from_array(X[:, :2], chunks=20))
-
-
 def test_validation_of_other_features():
     """Refused before anything is fitted."""
     X, y = plane(40)

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from partirvm import AlphaPrior, RVMClassifier, RVMRegressor, WorkingSet, load_model, save_model
-from partirvm.errors import ExistsError, UsageError
+from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, Laplacian, Sum
 
 N = 160
@@ -106,18 +106,6 @@ def test_names_and_categories_come_back(tmp_path):
         found.predict(frame[["b", "a"]])
 
 
-def test_several_targets_come_back(tmp_path):
-    """With the vectors that they share."""
-    X, y = wave()
-    Y = np.column_stack([y, np.cos(X[:, 0])])
-    fitted = RVMRegressor(gamma=0.5, random_state=0).fit(X, Y)
-    save_model(fitted, tmp_path / "m")
-    found = load_model(tmp_path / "m")
-    same(found, fitted)
-    np.testing.assert_array_equal(found.predict(X), fitted.predict(X))
-    assert found.score(X, Y) == fitted.score(X, Y)
-
-
 def test_rows_that_joined_later(tmp_path):
     """``partial_fit`` needs the rows, which no file holds; augmented predictions know that rows have joined."""
     X, y = wave()
@@ -164,7 +152,3 @@ def test_what_cannot_be_saved(tmp_path):
         assert not (tmp_path / "m").exists()
     with pytest.raises(UsageError, match="was given a list"):
         save_model([1], tmp_path / "m")
-    fitted = RVMRegressor(gamma=0.5).fit(X, y)
-    save_model(fitted, tmp_path / "m")
-    with pytest.raises(ExistsError, match="exists already and is never overwritten"):
-        save_model(fitted, tmp_path / "m")

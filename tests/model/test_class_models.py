@@ -52,16 +52,6 @@ def test_probabilities_are_those_of_the_formula(likelihood, bias, moderate):
     np.testing.assert_array_equal(model.predict(X), np.array(classes)[p.argmax(axis=1)])
 
 
-def test_moderated_probabilities_are_near_the_mean_over_the_weights():
-    """The mean of the sigmoid over weights drawn from their posterior, within the accuracy of the formula."""
-    model = classifier("bernoulli", (0, 1))
-    X = np.random.default_rng(2).normal(size=(50, 2))
-    f, variance, _ = dense(model, X)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    exact = (1 / (1 + np.exp(-(f + np.sqrt(variance) * nodes)))) @ weights / weights.sum()
-    assert np.abs(model.predict_proba(X)[:, 1] - exact).max() < 0.02
-
-
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_model_without_vectors_says_the_same_everywhere(bias):
     model = classifier("bernoulli", (0, 1), m=0, bias=bias)

@@ -18,7 +18,6 @@ from waiting import wait_for
 
 from partirvm import ingest, jobs, storage
 from partirvm.errors import DataError, ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
-from partirvm.execution.dask import DaskExecutor
 from partirvm.options import Request
 from partirvm.predict import prediction
 from partirvm.predict.output import write_output, written_labels
@@ -182,32 +181,6 @@ def test_memory_does_not_grow_with_the_rows(folder, tmp_path, monkeypatch):
             tracemalloc.stop()
         peaks.append(min(found))
     assert peaks[1] < peaks[0] + (2 << 20)
-
-
-@pytest.mark.slow
-def test_on_a_cluster(folder, tmp_path, monkeypatch):
-    """A worker is killed in the middle: the same bytes."""
-    from distributed import Client, LocalCluster
-
-    monkeypatch.setattr(prediction, "executor_for", lambda client: DaskExecutor(client, 1.0))
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, protocol="tcp://", dashboard_address=":0",
-            memory_limit="2GiB",
-        ) as local,
-        Client(local, timeout="120s", set_as_default=False) as client,
-    ):  # fmt: skip
-        pids = list(client.run(os.getpid).values())
-
-        def kill(done, total):
-            if done == 7 and pids:
-                os.kill(pids.pop(), signal.SIGKILL)
-                pids.clear()
-
-        out = tmp_path / "one.parquet"
-        predict(folder, out, client=client, progress=kill)
-        assert not pids
-        assert content(out) == content(folder / "whole.parquet")
 
 
 def test_labels_in_csv_are_what_they_were(tmp_path):

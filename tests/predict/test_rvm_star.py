@@ -71,7 +71,7 @@ def test_scores_are_those_of_the_augmented_predictions(folder):
     found = evaluation.evaluate(str(folder / "job"), str(folder / "test.zarr"), augment=str(folder / "train.zarr"))
     written, y = pd.read_csv(folder / "whole.csv"), rows(TESTED, seed=1)[1]
     predictive = norm(written["mean"], written["std"])
-    half = JobStore(str(folder / "job")).model().interval(0.95).quantile * written["std"]
+    half = JobStore(str(folder / "job")).model().multiples([0.95])[0] * written["std"]
     low, high = written["mean"] - half, written["mean"] + half
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean((y - written["mean"]) ** 2)), rel=1e-9)
     assert found["nlpd"] == pytest.approx(-predictive.logpdf(y).mean(), rel=1e-9)
