@@ -17,14 +17,23 @@ from partirvm.core.sampling import LargestErrors, Purpose, draw_key, uniform
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-# Levels of the central intervals whose observed coverage is counted.
 STATED_LEVELS = (0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99)
-NORMAL_MULTIPLES = tuple(map(quantile, STATED_LEVELS))  # Half widths of these intervals of a standard normal
-PIT_BINS = 20  # Number of equal bins of the probability integral transform
-SAMPLE = 400  # Number of rows in the sample of points
-MOST_TARGETS = 4  # Maximum number of targets with diagnostics: the first ones
-# Maximum number of classes that are counted separately. Of more classes the last ones are one class, their union.
+"""Levels of the central intervals whose observed coverage is counted."""
+
+NORMAL_MULTIPLES = tuple(map(quantile, STATED_LEVELS))
+"""Half widths of these intervals of a standard normal."""
+
+PIT_BINS = 20
+"""Number of equal bins of the probability integral transform."""
+
+SAMPLE = 400
+"""Number of rows in the sample of points."""
+
+MOST_TARGETS = 4
+"""Maximum number of targets with diagnostics: the first ones."""
+
 MOST_CLASSES = 12
+"""Maximum number of classes that are counted separately. Of more classes the last ones are one class, their union."""
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, noise_preci
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-# Actions between two refreshes: `FEWEST` + M // `PART`. So refreshes take at most a third of the time, and σ² converges
-# quickly while the model is small.
 FEWEST, PART = 16, 8
+"""Actions between two refreshes: `FEWEST` + M // `PART`. So refreshes take at most a third of the time, and σ²
+converges quickly while the model is small."""
 
 
 class ActiveColumns:

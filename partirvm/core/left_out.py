@@ -35,18 +35,25 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-LEAST = 1e-10  # Minimum of 1 − h: smaller values are rounding errors
-# Exponent of 1 − ρ² in the share of a column's removal that counts. At 0 intervals are too wide where many rows are
-# centres (kin40k, 700 rows, 160 vectors: 95 % intervals cover 98.0 %), at ½ they are too narrow (91.5 %).
+LEAST = 1e-10
+"""Minimum of 1 − h: smaller values are rounding errors."""
+
 SUBSTITUTE = 0.125
-# Multiple of the other rows' root mean square error up to which that of the centres is credible: without noise a few
-# vectors that carry a smooth function have substitutes that are nearly perfect.
+"""Exponent of 1 − ρ² in the share of a column's removal that counts. At 0 intervals are too wide where many rows are
+centres (kin40k, 700 rows, 160 vectors: 95 % intervals cover 98.0 %), at ½ they are too narrow (91.5 %)."""
+
 DOUBTFUL = 30.0
-# Minimum numbers of rows, and of rows of a group that is scaled; rows beyond the highest empirical level.
+"""Multiple of the other rows' root mean square error up to which that of the centres is credible: without noise a few
+vectors that carry a smooth function have substitutes that are nearly perfect."""
+
 FEWEST, FEWEST_OF_GROUP, BEYOND = 20, 10, 10
-# Number of levels of the stored quantiles, and the highest level. Beyond it a tail of Student's t is used.
+"""Minimum numbers of rows, and of rows of a group that is scaled; rows beyond the highest empirical level."""
+
 GRID, TOP = 200, 0.995
-GAUSSIAN_LEVEL = 0.9  # The level at which a Gaussian of the stated standard deviation is as wide as the interval
+"""Number of levels of the stored quantiles, and the highest level. Beyond it a tail of Student's t is used."""
+
+GAUSSIAN_LEVEL = 0.9
+"""The level at which a Gaussian of the stated standard deviation is as wide as the interval."""
 
 
 @dataclass(frozen=True)

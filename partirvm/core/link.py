@@ -99,8 +99,8 @@ class Softmax(Link):
         return np.asarray(softmax(f, axis=1), dtype=np.float64)
 
 
-# Dictionary of all links by the name of the likelihood.
 LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax(), OneVsRest())}
+"""Dictionary of all links by the name of the likelihood."""
 
 
 def probabilities(likelihood: str, f: Float) -> Float:

@@ -20,7 +20,8 @@ from partirvm.types import power_of_two
 
 Float = NDArray[np.float64]
 
-LARGEST = 2**53  # Bound up to which all integers are exact in float64
+LARGEST = 2**53
+"""Bound up to which all integers are exact in float64."""
 
 
 @dataclass(frozen=True)

@@ -28,28 +28,41 @@ from partirvm.core.termination import StopRule, Termination
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-Poll = Callable[[], None]  # called between dense iterations; raises an exception to stop the fit
-Pairs = tuple[tuple[Float, Float], ...]  # of a step s and a decrease y of the gradient, (M, C) each, oldest first
+Poll = Callable[[], None]
+"""Called between dense iterations; raises an exception to stop the fit."""
 
-# Number of first passes that are each followed by a single update of α. Later, the number of updates between two passes
-# that are done in any case, and the maximum number of updates.
+Pairs = tuple[tuple[Float, Float], ...]
+"""Of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
+
+
 TIMID, MOST_UPDATES, TRUSTED_UPDATES = 8, 10, 50
-# Updates end when they have moved the mode by the distance ½δᵀGδ = `TRUST` nats, or when one changes the evidence by
-# less than `FINE` × tol nats per row. C outputs with their own α end separately, each at 1/C of this change.
+"""Number of first passes that are each followed by a single update of α. Later, the number of updates between two
+passes that are done in any case, and the maximum number of updates."""
+
 TRUST, FINE = 0.1, 0.1
-# Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood: the prior costs half a
-# nat each. Separable data need this bound: the quadratic can underestimate the loss by pruning by thousands of nats.
+"""Updates end when they have moved the mode by the distance ½δᵀGδ = `TRUST` nats, or when one changes the evidence by
+less than `FINE` × tol nats per row. C outputs with their own α end separately, each at 1/C of this change."""
+
 SLACK = 2.0
-NEAR = 10.0  # Distance from the mode, nats, below which α is updated again after a step was undone
-# Factors of the step length: the minimum factor after a step was undone, and the factor after a successful step; and
-# the minimum fraction of a Newton step that is tried.
+"""Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood: the prior costs half a
+nat each. Separable data need this bound: the quadratic can underestimate the loss by pruning by thousands of nats."""
+
+NEAR = 10.0
+"""Distance from the mode, nats, below which α is updated again after a step was undone."""
+
 SHORTER, LONGER, SHORTEST = 0.1, 4.0, 2.0**-20
-SETTLED = 1e-3  # The mode is found when the gain of a Newton step is below `SETTLED` × tol nats per row
-# Minimum share of a change of log α that is applied, and the factor by which it grows without a reversal.
+"""Factors of the step length: the minimum factor after a step was undone, and the factor after a successful step; and
+the minimum fraction of a Newton step that is tried."""
+
+SETTLED = 1e-3
+"""The mode is found when the gain of a Newton step is below `SETTLED` × tol nats per row."""
+
 LEAST_SHARE, REGAIN = 2.0**-5, 1.25
-# Fraction of the block-diagonal Newton step that is taken if there is no pair; number of pairs kept; minimum cosine
-# between s and y + As for a pair to be used, since smaller cosines are rounding errors.
+"""Minimum share of a change of log α that is applied, and the factor by which it grows without a reversal."""
+
 RELAXED, MEMORY, STRAIGHT = 2.0 / 3.0, 8, 1e-12
+"""Fraction of the block-diagonal Newton step that is taken if there is no pair; number of pairs kept; minimum cosine
+between s and y + As for a pair to be used, since smaller cosines are rounding errors."""
 
 
 @dataclass(frozen=True)

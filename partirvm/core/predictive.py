@@ -37,8 +37,11 @@ from partirvm.errors import UsageError
 
 Float = NDArray[np.float64]
 
-ROWS, COLUMNS = 192, 96  # Number of rows of a piece; number of columns of a root that are multiplied together
-REACH = 3.0  # Standard deviation of the prior on each log α and on log β, around the optimum
+ROWS, COLUMNS = 192, 96
+"""Number of rows of a piece; number of columns of a root that are multiplied together."""
+
+REACH = 3.0
+"""Standard deviation of the prior on each log α and on log β, around the optimum."""
 
 
 def products(block: Float, weights: Float) -> Float:

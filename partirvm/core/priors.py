@@ -24,12 +24,16 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-# Columns that join together start at this fraction of their individually optimal α. Similar columns share what one of
-# them explains alone: started at their own optimal α they eliminate each other before the noise estimate has decreased,
-# which costs hundreds of nats (Friedman#1, all of 3,000 rows: −5,653 against −4,831).
 JOINING = 1e-3
-ABSENT = 1e-200  # A column whose βφᵀφ is below this counts as zero
-DEPENDENT = 1e-8  # A new column whose s is below this fraction of its βG_ii counts as a copy of present columns
+"""Columns that join together start at this fraction of their individually optimal α. Similar columns share what one of
+them explains alone: started at their own optimal α they eliminate each other before the noise estimate has
+decreased, which costs hundreds of nats (Friedman#1, all of 3,000 rows: −5,653 against −4,831)."""
+
+ABSENT = 1e-200
+"""A column whose βφᵀφ is below this counts as zero."""
+
+DEPENDENT = 1e-8
+"""A new column whose s is below this fraction of its βG_ii counts as a copy of present columns."""
 
 
 def log_contribution(alpha: Float, s: Float, q: Float) -> Float:
@@ -105,7 +109,8 @@ class Prior:
         return found if beta is None else found + float(np.sum(self.noise.log_density(np.array(beta))))
 
 
-FLAT = Prior()  # The default prior: flat
+FLAT = Prior()
+"""The default prior: flat."""
 
 
 def joint_contribution(s: Float, q: Float, alpha: Float) -> Float:

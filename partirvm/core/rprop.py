@@ -18,13 +18,20 @@ from partirvm.core.termination import Termination
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-# First change of a log parameter from an uninformed start, and where a search continues near an optimum.
 FIRST_STEP, LATER_STEP = 0.3, 0.1
-# Bounds of a log parameter relative to its start. Below, a feature is off; above, kernel values are zero.
+"""First change of a log parameter from an uninformed start, and where a search continues near an optimum."""
+
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e3)
-WINDOW, RISE = 10, 1e-3  # Rounds within which the best value must rise, and the minimum rise, nats per row
-MOST_ROUNDS = 150  # Maximum number of rounds: three times the largest number measured on any data set
-OFF = 1e-3  # A feature is off when its gamma is below this fraction of the largest
+"""Bounds of a log parameter relative to its start. Below, a feature is off; above, kernel values are zero."""
+
+WINDOW, RISE = 10, 1e-3
+"""Rounds within which the best value must rise, and the minimum rise, nats per row."""
+
+MOST_ROUNDS = 150
+"""Maximum number of rounds: three times the largest number measured on any data set."""
+
+OFF = 1e-3
+"""A feature is off when its gamma is below this fraction of the largest."""
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,14 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
-LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # Levels of the central intervals whose coverage is measured
-NORMAL = tuple(map(quantile, LEVELS))  # Half widths of these intervals of a standard normal
-# Names of the scores that are means over rows.
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
+"""Levels of the central intervals whose coverage is measured."""
+
+NORMAL = tuple(map(quantile, LEVELS))
+"""Half widths of these intervals of a standard normal."""
+
 MEANS = ("nlpd", "crps", "interval_score_95", *(f"coverage_{100 * level:.0f}" for level in LEVELS))
+"""Names of the scores that are means over rows."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,11 @@ class Scores:
         return self.rmse
 
 
-N_BINS = 15  # Number of bins of the expected calibration error (Guo, Pleiss, Sun & Weinberger 2017)
-LIMIT = 1 << 17  # Maximum number of distinct scores in a ranking, about 3 MB
+N_BINS = 15
+"""Number of bins of the expected calibration error (Guo, Pleiss, Sun & Weinberger 2017)."""
+
+LIMIT = 1 << 17
+"""Maximum number of distinct scores in a ranking, about 3 MB."""
 
 
 @dataclass(frozen=True)

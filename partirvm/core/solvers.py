@@ -27,7 +27,9 @@ from partirvm.core.priors import ABSENT, DEPENDENT, FLAT, entry_precision
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise
 
-LOOSE = 1e-5  # Tolerance of turns, where that of the rule is not larger; their end converges to the rule's
+LOOSE = 1e-5
+"""Tolerance of turns, where that of the rule is not larger; their end converges to the rule's."""
+
 
 Watch = Callable[[StepInfo], None]
 Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
@@ -66,7 +68,8 @@ def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) 
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
 
 
-SOLVERS: dict[str, Solver] = {"auto": auto, "fixed-point": maximise, "fast": grow}  # Every solver by name
+SOLVERS: dict[str, Solver] = {"auto": auto, "fixed-point": maximise, "fast": grow}
+"""Every solver by name."""
 
 
 def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:

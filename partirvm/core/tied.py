@@ -39,8 +39,8 @@ from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-# Maximum α, as a multiple of the columns' largest data precision: larger values could hardly decrease again.
 ALPHA_CEILING = 1e5
+"""Maximum α, as a multiple of the columns' largest data precision: larger values could hardly decrease again."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Tied:
         return np.where(labels < 0, self.leading, self.alpha)
 
 
-# Σγ (2,), Σμ² (2,) over the kernel columns and over the leading ones, ‖t − Φμ‖²; the last two over all targets
 Sums: TypeAlias = tuple[Float, Float, float]
+"""Σγ (2,), Σμ² (2,) over the kernel columns and over the leading ones, ‖t − Φμ‖²; the last two over all targets"""
 
 
 def reduction(statistics: GramStatistics) -> Callable[[float, float, float, slice], Sums | None] | None:

@@ -25,8 +25,12 @@ Float = NDArray[np.float64]
 _Thing = TypeVar("_Thing")
 _Found = TypeVar("_Found")
 
-TILE = 256  # Rows and columns of a tile
-LEAST = 4 * TILE  # Number of columns from which matrices are divided into tiles; LAPACK is as fast for fewer
+TILE = 256
+"""Rows and columns of a tile."""
+
+LEAST = 4 * TILE
+"""Number of columns from which matrices are divided into tiles; LAPACK is as fast for fewer."""
+
 
 _pool: ContextVar[ThreadPoolExecutor | None] = ContextVar("_pool", default=None)
 

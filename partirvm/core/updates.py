@@ -27,15 +27,18 @@ from partirvm.core.termination import StopRule, Termination
 
 Float = NDArray[np.float64]
 
-# A column that fails q² > s is pruned once its determinedness γ is below the first, any column once below the second. k
-# near-copies share one degree of freedom, γ ≈ 1/k each, and all fail q² > s: the first must be well below 1/k, or all
-# of them would be deleted at once. Below the second γ and s = αγ/(1 − γ) are rounding errors.
 FADED, LOST = 1e-3, 1e-12
-NOISE_FLOOR = 1e-8  # Minimum noise variance, as a fraction of the target's mean square: without noise β would diverge
-# Minimum α_i, as a fraction of the column's data precision βG_ii, which bounds the condition number of the scaled H.
-# Otherwise weights of ±1e7 cancel each other for smooth targets with a wide kernel, and with them digits of the
-# residual.
+"""A column that fails q² > s is pruned once its determinedness γ is below the first, any column once below the second.
+k near-copies share one degree of freedom, γ ≈ 1/k each, and all fail q² > s: the first must be well below 1/k, or
+all of them would be deleted at once. Below the second γ and s = αγ/(1 − γ) are rounding errors."""
+
+NOISE_FLOOR = 1e-8
+"""Minimum noise variance, as a fraction of the target's mean square: without noise β would diverge."""
+
 ALPHA_FLOOR = 1e-12
+"""Minimum α_i, as a fraction of the column's data precision βG_ii, which bounds the condition number of the scaled H.
+Otherwise weights of ±1e7 cancel each other for smooth targets with a wide kernel, and with them digits of the
+residual."""
 
 
 @dataclass(frozen=True)

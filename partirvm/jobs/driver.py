@@ -42,8 +42,8 @@ from partirvm.strategies.problem import (
 )
 from partirvm.strategies.rounds import IncrementalRounds, early_state
 
-# kinds of history lines after which a checkpoint is taken; a run resumes after ``final`` only with more rows
 RESUMABLE = ("round", "part", "kernel", "final")
+"""kinds of history lines after which a checkpoint is taken; a run resumes after ``final`` only with more rows"""
 
 
 class Watcher:

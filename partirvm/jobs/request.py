@@ -31,7 +31,6 @@ from partirvm.strategies.working_set import LEAST_GAIN
 Place: TypeAlias = str | os.PathLike[str] | None
 Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-# the reasons of an end after which a finished job can be resumed, each with the option that caused the end
 ENDED_BY = {
     Termination.ROUNDS: "max_rounds",
     Termination.VECTORS: "max_vectors",
@@ -39,6 +38,7 @@ ENDED_BY = {
     Termination.TIME: "time_limit",
     Termination.MEMORY: "memory_limit",
 }
+"""the reasons of an end after which a finished job can be resumed, each with the option that caused the end"""
 
 
 def absolute(place: str) -> str:

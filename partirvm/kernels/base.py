@@ -17,8 +17,9 @@ from partirvm.options.constraints import near
 
 Float = NDArray[np.float64]
 
-# Dictionary of all kernels that have a spec, by name. The package `partirvm.kernels` fills it on import.
 KERNELS: dict[str, type[Kernel]] = {}
+"""Dictionary of all kernels that have a spec, by name. The package `partirvm.kernels` fills it on import."""
+
 ALIASES = {"rbf": "gaussian"}  # Alternative names of kernels, as in scikit-learn
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 
 GROUP = 16  # Number of columns that are computed together, so that temporary arrays stay in the cache
-# Number of rows of one matrix product, a divisor of `PANEL_ROWS`. Larger products are not faster.
 PIECE_ROWS = 128
+"""Number of rows of one matrix product, a divisor of `PANEL_ROWS`. Larger products are not faster."""
 
 
 class PreparedKernel:

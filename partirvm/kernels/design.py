@@ -25,9 +25,9 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 NONE = np.zeros(0, np.int64)  # Empty integer array, used for no centres or no leading columns
-# Weight of a row in a fit of the mean: its noise factor to the power −`TEMPER`. With 1, the inverse variance, a sparse
-# mean neglects the rows of large errors: the RMSE rises by 1 %, with ½ by .3 %.
 TEMPER = 0.5
+"""Weight of a row in a fit of the mean: its noise factor to the power −`TEMPER`. With 1, the inverse variance, a sparse
+mean neglects the rows of large errors: the RMSE rises by 1 %, with ½ by .3 %."""
 
 
 @dataclass(frozen=True)

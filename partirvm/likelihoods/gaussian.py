@@ -42,12 +42,13 @@ from partirvm.types import LEFT_OUT_ROWS, Columns, power_of_two
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-# Maximum bound of the relative rounding error of a residual from statistics that no pass has to compute again.
 PRECISE = 1e-6
+"""Maximum bound of the relative rounding error of a residual from statistics that no pass has to compute again."""
+
 FIRST_NOISE = 0.1  # Initial σ² as a fraction of the target variance (Tipping's choice)
-# Least σ² as a fraction of the mean squared error of rows left out of kernel learning (`left_out_square`). Without it
-# the evidence of few rows can be largest where every row is a vector and nothing is left for noise.
 LEAST_NOISE = 0.1
+"""Least σ² as a fraction of the mean squared error of rows left out of kernel learning (`left_out_square`). Without it
+the evidence of few rows can be largest where every row is a vector and nothing is left for noise."""
 
 
 @dataclass(frozen=True)

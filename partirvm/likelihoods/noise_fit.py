@@ -32,22 +32,25 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 CONSTANT, LOCAL = "constant", "local"  # Values of the option `noise`; the third one is "auto"
-# Minimum and maximum number of rows left out for local noise, maximum number of their input values, and maximum number
-# of rows for the choice of the kernel.
 FEWEST, MOST_ROWS, MOST_VALUES, COMPETITION = 50, 16_384, 1 << 20, 4096
+"""Minimum and maximum number of rows left out for local noise, maximum number of their input values, and maximum number
+of rows for the choice of the kernel."""
+
 # Factors of the mean's gammas; equal gammas of all features, as multiples of "scale", 1/(features × variance).
 MULTIPLES, EQUAL = (4.0, 1.0, 0.25, 0.0625), (4.0, 1.0, 0.25)
 # With "auto", the p-value of the test of constant noise above which no log variance is fitted, the maximum number of
 # centres in this test, and the minimum gain in log density of rows left out, in standard errors.
 DEPENDENT, TESTED, CLEAR = 0.01, 16, 1.0
-# Minimum of α: a weight changes the log variance by ±1.8 at most in the prior's standard deviation; and the α above
-# which a column is deleted. Without the minimum, fits to a few hundred rows state a tenth of the error in places
-# (concrete: NLPD 3.5, with it 3.1).
 LEAST_ALPHA, LARGEST_ALPHA = 0.3, 1e4
+"""Minimum of α: a weight changes the log variance by ±1.8 at most in the prior's standard deviation; and the α above
+which a column is deleted. Without the minimum, fits to a few hundred rows state a tenth of the error in places
+(concrete: NLPD 3.5, with it 3.1)."""
+
 STEEPEST = 30.0  # Maximum of |g|, so that exponentials stay finite
-# Maximum numbers of Newton steps for each α, and of updates of α; change of objective and evidence, in nats, at
-# convergence.
 STEPS, UPDATES, TOLERANCE = 20, 100, 1e-3
+"""Maximum numbers of Newton steps for each α, and of updates of α; change of objective and evidence, in nats, at
+convergence."""
+
 
 FOLDS = 4
 

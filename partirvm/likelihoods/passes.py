@@ -28,10 +28,10 @@ from partirvm.model import Model
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-# Classification pools are drawn at random: the chance of a row is proportional to 1 − p of its class + this constant.
-# At 0, mislabelled rows fill the pool; at large values, the pool is a uniform sample. In experiments, values between
-# gave the highest evidence, and a log loss close to the lowest.
 FLOOR = 0.3
+"""Classification pools are drawn at random: the chance of a row is proportional to 1 − p of its class + this constant.
+At 0, mislabelled rows fill the pool; at large values, the pool is a uniform sample. In experiments, values between
+gave the highest evidence, and a log loss close to the lowest."""
 
 
 def _targets(design: Design, panel: Panel, n_classes: int) -> Float:
