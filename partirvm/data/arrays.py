@@ -22,7 +22,8 @@ from partirvm.data.source import Columns, Float, Int, Source, Tile, as_rows, def
 from partirvm.errors import DataError, MissingDataError
 from partirvm.storage import reading
 
-Rows = Callable[[int, int], NDArray[Any]]  # reads rows from the first number to before the second
+Rows = Callable[[int, int], NDArray[Any]]
+"""Reads rows from the first number to before the second."""
 
 
 def shuffled_rows(n_rows: int, seed: int) -> Int:

@@ -13,7 +13,8 @@ from partirvm.data.source import Columns, Source
 from partirvm.errors import DataError
 from partirvm.quoting import listed_values, quoted
 
-FARTHEST, HEAVIEST = 1e60, 1e100  # standard deviation and mean weight beyond which powers leave float64
+FARTHEST, HEAVIEST = 1e60, 1e100
+"""Standard deviation and mean weight beyond which powers leave float64."""
 
 
 def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:

@@ -25,8 +25,12 @@ from partirvm.types import label_bytes
 
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 
-LONGEST_LABEL, LABELS = 1000, 16 << 20  # characters of a label, bytes of all labels, which every process reads
-MOST_CLASSES = np.iinfo(np.int16).max  # codes are stored in two bytes
+LONGEST_LABEL, LABELS = 1000, 16 << 20
+"""Characters of a label, bytes of all labels, which every process reads."""
+
+MOST_CLASSES = np.iinfo(np.int16).max
+"""Codes are stored in two bytes."""
+
 NUMBER = re.compile(r"-?(0|[1-9]\d{0,300})(\.\d{1,300})?")
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from partirvm.types import Float
 
-BUCKETS = 256  # key ranges of equal width; each is an open file
+BUCKETS = 256
+"""Key ranges of equal width; each is an open file."""
 
 
 class ExternalSorter:

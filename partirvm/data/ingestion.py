@@ -34,9 +34,14 @@ from partirvm.options.constraints import parse_bytes
 from partirvm.process_memory import return_freed_memory, settled_memory
 from partirvm.quoting import listed
 
-ALLOWANCE = 28 << 20  # bytes for libraries loaded at first use, uncollected objects, fragmentation
-BATCHES = 6  # copies of a batch: raw, as records, ordered by spill file, masks, and buffers of the reader
-LEAST_BATCH, LEAST_SORT = 1 << 20, 4 << 20  # bytes of a batch, and of the records that are sorted at once
+ALLOWANCE = 28 << 20
+"""Bytes for libraries loaded at first use, uncollected objects, fragmentation."""
+
+BATCHES = 6
+"""Copies of a batch: raw, as records, ordered by spill file, masks, and buffers of the reader."""
+
+LEAST_BATCH, LEAST_SORT = 1 << 20, 4 << 20
+"""Bytes of a batch, and of the records that are sorted at once."""
 
 
 def ingest(

@@ -24,8 +24,11 @@ from partirvm.types import Columns as Columns
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-TILE_BYTES = 1 << 20  # of the inputs of a tile, about, for data with many rows
-FINGERPRINT_TILES = 16  # are hashed if ingest did not record hashes
+TILE_BYTES = 1 << 20
+"""Of the inputs of a tile, about, for data with many rows."""
+
+FINGERPRINT_TILES = 16
+"""Are hashed if ingest did not record hashes."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,9 @@ from partirvm.errors import (
     UsageError,
 )
 
-PROTOCOLS = ("file", "s3", "gs", "gcs", "az", "abfs", "memory")  # the protocols that are opened without a question
+PROTOCOLS = ("file", "s3", "gs", "gcs", "az", "abfs", "memory")
+"""The protocols that are opened without a question."""
+
 _allowed = set(PROTOCOLS)
 
 CLIENTS = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "gcsfs"}

@@ -42,9 +42,15 @@ from partirvm.storage.records import MOST, has_type, read_json, require, require
 
 Array: TypeAlias = NDArray[Any]
 
-KINDS = "?biufc"  # kinds of dtypes (``numpy.dtype.kind``) that can be stored: bool, integer, float and complex
-PART = 1 << 23  # maximum number of bytes of a part of a group
-HEAD = "group.json"  # the object that makes a group complete
+KINDS = "?biufc"
+"""Kinds of dtypes (``numpy.dtype.kind``) that can be stored: bool, integer, float and complex."""
+
+PART = 1 << 23
+"""Maximum number of bytes of a part of a group."""
+
+HEAD = "group.json"
+"""The object that makes a group complete."""
+
 HEAD_FIELDS = {"json": range(1 << 50), "parts": list[list[int | str]], "about": {}}
 
 ADVICE = "restore it, or use the version of partirvm that wrote it"

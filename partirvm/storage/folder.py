@@ -33,7 +33,8 @@ REPLY_SECONDS = 300.0
 EXCLUSIVE = {"s3", "gs", "gcs", "az", "abfs", "memory"}
 """Protocols whose stores create an object exclusively."""
 
-_creating = threading.Lock()  # fsspec's memory looks first, so that two threads could both succeed
+_creating = threading.Lock()
+"""Fsspec's memory looks first, so that two threads could both succeed."""
 
 
 def open_folder(location: str | os.PathLike[str]) -> Folder:

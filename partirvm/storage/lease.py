@@ -44,12 +44,20 @@ from partirvm.storage.codec import HEAD
 from partirvm.storage.folder import Folder
 from partirvm.storage.records import TIME, numbered, numbers, read_json, to_json
 
-BEAT = 3.0  # seconds between two heartbeats
-EXPIRY = 15.0  # seconds without heartbeat after which a holder on another machine counts as gone
+BEAT = 3.0
+"""Seconds between two heartbeats."""
+
+EXPIRY = 15.0
+"""Seconds without heartbeat after which a holder on another machine counts as gone."""
+
 PROC = Path("/proc")
 
-Marks: TypeAlias = dict[str, list[int]]  # the newest (epoch, number) of each guarded series of objects
-Position: TypeAlias = tuple[int, int]  # epoch and number of a group; the greater position is newer
+Marks: TypeAlias = dict[str, list[int]]
+"""The newest (epoch, number) of each guarded series of objects."""
+
+Position: TypeAlias = tuple[int, int]
+"""Epoch and number of a group; the greater position is newer."""
+
 
 CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "began": str, "space": str, "marks": Marks}
 

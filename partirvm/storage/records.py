@@ -28,11 +28,21 @@ from partirvm.errors import FormatError, MissingDataError, NewerFormatError
 from partirvm.storage.address import reading
 from partirvm.storage.folder import Folder
 
-HEAD = 1 << 25  # bytes of JSON at most
-MOST = 1 << 63  # integers of files are smaller in absolute value
-TIME = range(1 << 37)  # seconds since 1970
-BLOSC_HEADER, CRC = 16, 4  # bytes before and after a compressed block
-BLOSC_RATIO = 255  # the largest of LZ4, which compresses chunks of DATA
+HEAD = 1 << 25
+"""Bytes of JSON at most."""
+
+MOST = 1 << 63
+"""Integers of files are smaller in absolute value."""
+
+TIME = range(1 << 37)
+"""Seconds since 1970."""
+
+BLOSC_HEADER, CRC = 16, 4
+"""Bytes before and after a compressed block."""
+
+BLOSC_RATIO = 255
+"""The largest of LZ4, which compresses chunks of DATA."""
+
 
 Schema: TypeAlias = dict[str, Any]
 
