@@ -80,18 +80,6 @@ def noted() -> Iterator[str]:
             yield from filter(None, map(template, texts))
 
 
-def remarked() -> Iterator[str]:
-    """Yield the warnings of an ingest, which the function ``_remarks`` makes."""
-    tree = dict(trees())["data/ingestion.py"]
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef) and function.name == "_remarks":
-            for node in ast.walk(function):
-                if isinstance(node, ast.Yield) and node.value is not None:
-                    text = template(node.value)
-                    assert text is not None
-                    yield text
-
-
 def error_messages() -> dict[str, list[str]]:
     """Return the messages of each class of errors, wherever such an error is made."""
     known = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}

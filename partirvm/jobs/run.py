@@ -148,30 +148,47 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
     if last is None or last.kind == "early":
         return
     if limit is not None and last.vectors > limit:
-        text = f"{last.vectors:,} vectors are more than max_vectors = {limit:,}: {plan.strategy} fits all rows as "
-        yield LimitWarning, text + "candidates at once and cannot keep this limit; choose another strategy"
+        yield (
+            LimitWarning,
+            f"{last.vectors:,} vectors are more than max_vectors = {limit:,}: {plan.strategy} fits all rows as "
+            "candidates at once and cannot keep this limit; choose another strategy",
+        )
     if last.kind == "part":
         return
     if last.floored:
-        text = "the noise estimate reached its floor: the data are nearly noise-free, or the model interpolates the "
-        yield NoiseFloorWarning, text + "targets; set noise_variance, widen the kernel, or check held-out errors"
+        yield (
+            NoiseFloorWarning,
+            "the noise estimate reached its floor: the data are nearly noise-free, or the model interpolates the "
+            "targets; set noise_variance, widen the kernel, or check held-out errors",
+        )
     if last.overconfident:
-        text = f"errors of rows left out are {(last.overconfidence or 0) ** 0.5:,.1f} × the standard deviation by the "
-        text += "evidence; the stated noise comes from these errors. The kernel is probably too narrow: "
-        yield OverconfidenceWarning, text + "try a lower gamma"
+        times = (last.overconfidence or 0) ** 0.5
+        yield (
+            OverconfidenceWarning,
+            f"errors of rows left out are {times:,.1f} × the standard deviation by the evidence; the stated noise "
+            "comes from these errors. The kernel is probably too narrow: try a lower gamma",
+        )
     yield from ((AccuracyWarning, remark) for remark in remarks)
     if last.duplicates:
-        text = f"{last.duplicates:,} candidates had the same inputs as another row: these candidates did not become "
-        yield DataWarning, f"{text}centres, but their {'classes' if classes else 'targets'} are used in the fit"
-    if last.dropped:
-        text = f"{last.dropped:,} vectors were dropped at merges because of max_vectors or memory_limit: fits of these "
-        text += "data prune fewer than half of their candidates; raise the limit, "
-        yield LimitWarning, text + "or use the working-set strategy"
-    if not last.vectors and spec.problem.target_variance and spec.problem.empty.functions is None:
-        text = (
-            f"no relevance vector is left, so that the model predicts the {'class frequencies' if classes else 'mean'}"
+        used = "classes" if classes else "targets"
+        yield (
+            DataWarning,
+            f"{last.duplicates:,} candidates had the same inputs as another row: these candidates did not become "
+            f"centres, but their {used} are used in the fit",
         )
-        yield DataWarning, text + ": the kernel does not fit these data; try another gamma"
+    if last.dropped:
+        yield (
+            LimitWarning,
+            f"{last.dropped:,} vectors were dropped at merges because of max_vectors or memory_limit: fits of these "
+            "data prune fewer than half of their candidates; raise the limit, or use the working-set strategy",
+        )
+    if not last.vectors and spec.problem.target_variance and spec.problem.empty.functions is None:
+        predicted = "class frequencies" if classes else "mean"
+        yield (
+            DataWarning,
+            f"no relevance vector is left, so that the model predicts the {predicted}: the kernel does not fit these "
+            "data; try another gamma",
+        )
     in_order = plan.schedule.has_rounds and plan.schedule.whole_partitions
     grave = {Termination.MEMORY, Termination.ITERATIONS, *([Termination.VECTORS] if in_order else [])}
     for reason in {outcome.reason, last.termination} & grave:
