@@ -16,17 +16,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 LIMITS = {
-    "lines of partirvm": (35_800, 25_000),
-    "lines of code of partirvm": (22_200, 15_500),
-    "files of partirvm": (175, 150),
-    "lines of tests": (28_400, 26_000),
+    "lines of partirvm": (26_200, 25_000),
+    "lines of code of partirvm": (17_200, 15_500),
+    "files of partirvm": (145, 150),
+    "lines of tests": (26_400, 26_000),
     "lines of benchmarks": (6_500, 6_500),
     "methods of the likelihood protocol": (12, 12),
     "depth of inheritance in strategies": (1, 1),
     "class names that occur twice": (0, 0),
     "names of files that occur twice": (0, 0),
-    "branches on the kind of target": (30, 8),
-    "files that a default fit enters": (83, 70),
+    "branches on the kind of target": (8, 8),
+    "files that a default fit enters": (76, 70),
     "frames before a kernel block": (15, 15),
 }
 """Greatest count that is allowed, and the goal."""
