@@ -132,7 +132,14 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 @value_of_options
 class SplitMerge(Value):
-    """Partitions of P rows are fitted side by side, and their vectors are merged in pairs."""
+    """Partitions of P rows are fitted side by side, and their vectors are merged in pairs.
+
+    Examples
+    --------
+    >>> from partirvm import RVMRegressor, SplitMerge
+    >>> RVMRegressor(strategy=SplitMerge(stop_fraction=0.6)).get_params()["strategy__stop_fraction"]
+    0.6
+    """
 
     name, of = "split-merge", "strategy"
     fit_rows: words.FitRows = held("fit_rows")
@@ -142,7 +149,14 @@ class SplitMerge(Value):
 
 @value_of_options
 class Incremental(Value):
-    """Partitions join the kept vectors one after the other, each as candidates."""
+    """Partitions join the kept vectors one after the other, each as candidates.
+
+    Examples
+    --------
+    >>> from partirvm import RVMRegressor, Incremental
+    >>> RVMRegressor(strategy=Incremental(stop_fraction=0.6)).get_params()["strategy__stop_fraction"]
+    0.6
+    """
 
     name, of = "incremental", "strategy"
     fit_rows: words.FitRows = held("fit_rows")
