@@ -104,7 +104,8 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
         """Scale the lower triangle of a block of columns; after an attempt, it is still stored above the diagonal."""
         k = ranges[number]
         L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
-        L[k, k] = corners[number] * scale[k, None] * scale[k]
+        np.multiply(corners[number], scale[k, None], out=L[k, k])
+        L[k, k] *= scale[k]
         L[k, k].flat[:: k.stop - k.start + 1] += jitter
 
     def clear(k: slice) -> None:

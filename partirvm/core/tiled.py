@@ -115,8 +115,8 @@ def cholesky(L: Float) -> bool:
 
 
 def inverse_columns(L: Float, use: Callable[[slice, Float], None]) -> None:
-    """Compute L⁻¹ of a lower triangular L (M, M) by blocks of columns W, in any order: ``use(columns, rows from
-    there)``.
+    """Compute L⁻¹ of L (M, M), zero above the diagonal, by blocks of columns W, in any order: ``use(columns, rows
+    from there)``.
     """
     ranges = blocks(len(L))
 
@@ -124,7 +124,7 @@ def inverse_columns(L: Float, use: Callable[[slice, Float], None]) -> None:
         j = ranges[number]
         size = j.stop - j.start
         W = np.zeros((len(L) - j.start, size), order="F")
-        W[:size] = np.tril(L[j, j])
+        W[:size] = L[j, j]
         _trtri(b"L", b"N", size, W[:size])
         for i in ranges[number + 1 :]:
             above, part, rows = W[: i.start - j.start], W[i.start - j.start : i.stop - j.start], i.stop - i.start
