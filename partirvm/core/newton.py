@@ -29,10 +29,10 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 Poll = Callable[[], None]
-"""Called between dense iterations; raises an exception to stop the fit."""
+"""A function that is called between dense iterations; it raises an exception to stop the fit."""
 
 Pairs = tuple[tuple[Float, Float], ...]
-"""Of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
+"""Pairs of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
 
 
 TIMID, MOST_UPDATES, TRUSTED_UPDATES = 8, 10, 50

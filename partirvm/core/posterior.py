@@ -109,8 +109,8 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
         L[k, k].flat[:: k.stop - k.start + 1] += jitter
 
     def clear(k: slice) -> None:
-        L[: k.start, k] = 0.0
-        L[k, k] = np.tril(L[k, k])
+        for column in range(k.start, k.stop):
+            L[:column, column] = 0.0
 
     for jitter in JITTERS:
         tiled.each(restore, range(len(ranges)))

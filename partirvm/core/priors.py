@@ -104,9 +104,13 @@ class Prior:
 
     def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
         """Return the contribution of the priors to the log evidence, nats; infinite α and β = None contribute zero."""
-        free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
-        found = float(self.alpha.log_density(alpha[free]).sum())
-        return found if beta is None else found + float(np.sum(self.noise.log_density(np.array(beta))))
+        found, flat = 0.0, GammaDensity()
+        if self.alpha != flat:
+            free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
+            found += float(self.alpha.log_density(alpha[free]).sum())
+        if beta is not None and self.noise != flat:
+            found += float(np.sum(self.noise.log_density(np.array(beta))))
+        return found
 
 
 FLAT = Prior()

@@ -30,7 +30,6 @@ class Purpose(IntEnum):
     PROCESS_STARTS = 8  # initial widths of its search
     FOLDS = 9  # folds of a cross-validation
     BASIC_CANDIDATES = 10  # candidates of a basic RVM of a fold
-    BASIS_ROWS = 11  # rows to which a transformer of the option ``basis`` is fitted
     COMPARED_ROWS = 12  # rows of which other methods learn
     DIAGNOSED_ROWS = 13  # rows that diagnostics show
     LEFT_OUT_ROWS = 14  # rows left out that calibrate the intervals

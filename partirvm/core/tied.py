@@ -57,7 +57,7 @@ class Tied:
 
 
 Sums: TypeAlias = tuple[Float, Float, float]
-"""Σγ (2,), Σμ² (2,) over the kernel columns and over the leading ones, ‖t − Φμ‖²; the last two over all targets"""
+"""Σγ (2,), Σμ² (2,) over the kernel columns and over the leading ones, ‖t − Φμ‖²; the last two over all targets."""
 
 
 def reduction(statistics: GramStatistics) -> Callable[[float, float, float, slice], Sums | None] | None:

@@ -23,7 +23,7 @@ from partirvm.errors import DataError, MissingDataError
 from partirvm.storage import reading
 
 Rows = Callable[[int, int], NDArray[Any]]
-"""Reads rows from the first number to before the second."""
+"""A function that reads the rows from the first number to before the second."""
 
 
 def shuffled_rows(n_rows: int, seed: int) -> Int:

@@ -26,10 +26,10 @@ from partirvm.types import label_bytes
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 
 LONGEST_LABEL, LABELS = 1000, 16 << 20
-"""Characters of a label, bytes of all labels, which every process reads."""
+"""Maximum numbers of characters of a label, and of bytes of all labels, which every process reads."""
 
 MOST_CLASSES = np.iinfo(np.int16).max
-"""Codes are stored in two bytes."""
+"""Maximum number of classes: codes are stored in two bytes."""
 
 NUMBER = re.compile(r"-?(0|[1-9]\d{0,300})(\.\d{1,300})?")
 

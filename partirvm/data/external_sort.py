@@ -12,7 +12,7 @@ import numpy as np
 from partirvm.types import Float
 
 BUCKETS = 256
-"""Key ranges of equal width; each is an open file."""
+"""Number of key ranges of equal width; each is an open file."""
 
 
 class ExternalSorter:

@@ -38,10 +38,10 @@ ALLOWANCE = 28 << 20
 """Bytes for libraries loaded at first use, uncollected objects, fragmentation."""
 
 BATCHES = 6
-"""Copies of a batch: raw, as records, ordered by spill file, masks, and buffers of the reader."""
+"""Number of copies of a batch: raw, as records, ordered by spill file, masks, and buffers of the reader."""
 
 LEAST_BATCH, LEAST_SORT = 1 << 20, 4 << 20
-"""Bytes of a batch, and of the records that are sorted at once."""
+"""Minimum numbers of bytes of a batch, and of the records that are sorted at once."""
 
 
 def ingest(

@@ -25,10 +25,10 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 TILE_BYTES = 1 << 20
-"""Of the inputs of a tile, about, for data with many rows."""
+"""Approximate number of bytes of the inputs of a tile, for data with many rows."""
 
 FINGERPRINT_TILES = 16
-"""Are hashed if ingest did not record hashes."""
+"""Number of tiles that are hashed if ingest did not record hashes."""
 
 
 @dataclass(frozen=True)

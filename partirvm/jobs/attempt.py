@@ -44,10 +44,10 @@ from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 
 TAKE_OVER_SECONDS = 40.0
-"""That a new driver waits for the lease of one that hangs or cannot be reached."""
+"""Seconds that a new driver waits for the lease of a driver that hangs or cannot be reached."""
 
 POLL_SECONDS = 0.2
-"""Between two polls for requests to end the job."""
+"""Seconds between two polls for requests to end the job."""
 
 STAMPS = {"event", "time", "epoch", "model"}
 """Fields that the store adds to a line of history."""

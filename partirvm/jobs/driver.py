@@ -43,7 +43,7 @@ from partirvm.strategies.problem import (
 from partirvm.strategies.rounds import IncrementalRounds, early_state
 
 RESUMABLE = ("round", "part", "kernel", "final")
-"""kinds of history lines after which a checkpoint is taken; a run resumes after ``final`` only with more rows"""
+"""Kinds of history lines after which a checkpoint is taken; a run resumes after ``final`` only with more rows."""
 
 
 class Watcher:

@@ -29,11 +29,10 @@ from partirvm.storage import open_folder
 from partirvm.storage.records import MOST, TIME, require
 from partirvm.strategies.problem import Record
 
-POLL_SECONDS = 0.5  # between two polls of a waiting caller
-GRACE = 25.0  # without a driver, more than a lease lives, after which a job on a cluster counts as ended
+POLL_SECONDS = 0.5  # seconds between two polls of a waiting caller
+GRACE = 25.0  # seconds without a driver, more than a lease lives, after which a job on a cluster counts as ended
 TRIES = 25
-"""When ending a job that another process is starting."""
-
+"""Number of attempts to end a job that another process is starting."""
 
 WHOLE = "rows features passes rounds max_columns threads workers memory_limit memory_peak"
 OPTIONAL = "sample_rows partition_size partitions max_rounds max_vectors"

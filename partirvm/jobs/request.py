@@ -38,7 +38,7 @@ ENDED_BY = {
     Termination.TIME: "time_limit",
     Termination.MEMORY: "memory_limit",
 }
-"""the reasons of an end after which a finished job can be resumed, each with the option that caused the end"""
+"""Reasons of an end after which a finished job can be resumed, each with the option that caused the end."""
 
 
 def absolute(place: str) -> str:

@@ -43,13 +43,12 @@ from partirvm.types import PANEL_ROWS, Columns
 Float = NDArray[np.float64]
 
 LEAST_ROWS, LEAST_MEMORY, MOST_ROWS, MOST_BYTES = 1000, 1 << 30, 20_000, 1 << 23
-"""a fit of at least so many rows and bytes of memory (scikit-learn's trees alone take 130 MiB) is compared with boosted
-trees, which learn from at most so many rows and bytes"""
-
+"""A fit of at least so many rows and bytes of memory (scikit-learn's trees alone take 130 MiB) is compared with boosted
+trees, which learn from at most so many rows and bytes."""
 
 BETTER, STANDARD_ERRORS, USUAL = 1.1, 2.0, 0.99
-"""the trees are named if their error is lower by this ratio and by so many standard errors, and by the ratio on this
-share of usual rows (those of smallest errors) too: a few far targets decide the mean squared error by chance"""
+"""The trees are named if their error is lower by this ratio and by so many standard errors, and by the ratio on this
+share of usual rows (those of smallest errors) too: a few far targets decide the mean squared error by chance."""
 
 
 def run(

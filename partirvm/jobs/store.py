@@ -37,8 +37,11 @@ from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json,
 Found = TypeVar("Found")
 
 FORMAT = 9
-READS = 5  # reads at most of what another process changes during each read
-KEPT = {"models": 2, "checkpoints": 3}  # how many are kept: an earlier checkpoint than a final one must be available
+READS = 5  # maximum number of reads of what another process changes during each read
+KEPT = {
+    "models": 2,
+    "checkpoints": 3,
+}  # numbers kept: an earlier checkpoint than a final one must be there
 REQUESTS = ("cancel", "abort")  # what any process may request of a running job, the strongest first
 SPEC_NAME, EVENTS = "spec.json", "events"
 

@@ -11,7 +11,7 @@ from partirvm.core.link import LINKS, Softmax
 from partirvm.likelihoods import LIKELIHOODS, ClassLikelihood
 
 NAME = "multinomial-per-class"
-"""Its name, as the value of ``multi_class``."""
+"""Name of this likelihood, a value of ``multi_class``."""
 
 
 class SoftmaxPerClass(Softmax):

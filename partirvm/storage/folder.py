@@ -34,7 +34,7 @@ EXCLUSIVE = {"s3", "gs", "gcs", "az", "abfs", "memory"}
 """Protocols whose stores create an object exclusively."""
 
 _creating = threading.Lock()
-"""Fsspec's memory looks first, so that two threads could both succeed."""
+"""Lock of exclusive creations: fsspec's memory looks before it writes, so that two threads could both succeed."""
 
 
 def open_folder(location: str | os.PathLike[str]) -> Folder:

@@ -29,19 +29,19 @@ from partirvm.storage.address import reading
 from partirvm.storage.folder import Folder
 
 HEAD = 1 << 25
-"""Bytes of JSON at most."""
+"""Maximum number of bytes of JSON."""
 
 MOST = 1 << 63
-"""Integers of files are smaller in absolute value."""
+"""Bound of the absolute values of integers in files."""
 
 TIME = range(1 << 37)
-"""Seconds since 1970."""
+"""Times that a file may state, in seconds since 1970."""
 
 BLOSC_HEADER, CRC = 16, 4
-"""Bytes before and after a compressed block."""
+"""Numbers of bytes before and after a compressed block."""
 
 BLOSC_RATIO = 255
-"""The largest of LZ4, which compresses chunks of DATA."""
+"""Largest ratio of LZ4, which compresses chunks of DATA."""
 
 
 Schema: TypeAlias = dict[str, Any]
