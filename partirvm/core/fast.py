@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from partirvm.core.posterior import Posterior, posterior, sparsity_quality
-from partirvm.core.priors import DEPENDENT, log_contribution, optimum
+from partirvm.core.priors import DEPENDENT, log_contribution, optimal_alpha
 from partirvm.core.statistics import EPS, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, noise_precision
@@ -204,12 +204,12 @@ class Greedy:
         active = self.active
         precision = active.beta * active.diagonal
         s, q = active.own_factors()
-        alpha = np.maximum(optimum(s, q)[0], ALPHA_FLOOR * precision[active.columns])
+        alpha = np.maximum(optimal_alpha(s, q), ALPHA_FLOOR * precision[active.columns])
         gain = log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
         found = self._largest(active.columns, alpha, gain)
         wanted = np.flatnonzero((active.Q**2 > active.S) & (active.place < 0))
         s, q, precision = active.S[wanted], active.Q[wanted], precision[wanted]
-        new = np.maximum(optimum(s, q)[0], ALPHA_FLOOR * precision)
+        new = np.maximum(optimal_alpha(s, q), ALPHA_FLOOR * precision)
         new[s < DEPENDENT * precision] = np.inf
         addition = self._largest(wanted, new, log_contribution(new, s, q))
         # a copy gains as much as its original: an active column is preferred

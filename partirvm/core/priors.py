@@ -156,19 +156,23 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
     return alpha, best
 
 
-def optimum(s: Float, q: Float, *, joint: bool = False) -> tuple[Float, Float]:
-    """Return the optimal precision of columns with these s and q, and the gain of evidence there, nats. Any shape.
+def optimal_alpha(s: Float, q: Float) -> Float:
+    """Return s²/(q² − s), the α of largest ℓ (Tipping & Faul 2003, eq. 20), and ∞ where q² ≤ s. Any shape."""
+    excess = q**2 - s
+    return np.divide(s**2, excess, out=np.full(s.shape, np.inf), where=excess > 0)
 
-    These are s²/(q² − s) and ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eqs. 20 and 27); ∞ and 0 without a gain. If
-    ``joint``, s and q (P, T) are those of several targets that share α, and the results are (P,).
+
+def optimum(s: Float, q: Float, *, joint: bool = False) -> tuple[Float, Float]:
+    """Return ``optimal_alpha`` of columns with these s and q, and the gain of evidence there, nats. Any shape.
+
+    The gain is ½[q²/s − 1 − log(q²/s)] (Tipping & Faul 2003, eq. 27), and 0 if α is ∞. If ``joint``, s and q (P, T)
+    are those of several targets that share α, and the results are (P,).
     """
     if joint and s.ndim == 2:
         return joint_optimum(s, q)
-    square, excess = q**2, q**2 - s
-    alpha = np.where(excess > 0, s**2 / np.where(excess > 0, excess, 1.0), np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.maximum(np.where(s > 0, square / s, 1.0), 1.0)
-    return alpha, 0.5 * (ratio - 1.0 - np.log(ratio))
+        ratio = np.maximum(np.where(s > 0, q**2 / s, 1.0), 1.0)
+    return optimal_alpha(s, q), 0.5 * (ratio - 1.0 - np.log(ratio))
 
 
 def entry_precision(s: Float, q: Float, precision: Float, *, joint: bool = False) -> Float:
