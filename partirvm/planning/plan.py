@@ -82,8 +82,9 @@ class Plan:
 
     ``pool`` is the number of columns on trial if candidates are chosen by gain. ``notes`` list what was capped, and
     why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the time that kernel learning and the
-    heuristic have taken. ``joining`` is the number of rows that have yet to become candidates (None for all rows), and
-    ``columns`` the expected maximum number of columns M + P.
+    heuristic have taken. ``joining`` is the number of rows that have yet to become candidates (None for all rows).
+    ``columns`` is the expected maximum number of columns M + P, and ``learning_columns`` the maximum for kernel
+    learning between rounds.
     """
 
     shape: DataShape
@@ -109,6 +110,7 @@ class Plan:
     learning_seconds: float = 0.0
     joining: int | None = None
     columns: int = 0
+    learning_columns: int = 0
 
     @property
     def strategy(self) -> str:
@@ -140,15 +142,6 @@ class Plan:
         """Return the bytes that a process may use for kernel blocks while the fit has ``columns`` columns."""
         how = {"pool": self.pool, "held_out": self.held_out, "elements": self.batch_elements}
         return kept_bytes(self.shape, columns, self.threads, self.machine.budget, **how)
-
-    @property
-    def learning_columns(self) -> int:
-        """Maximum number of columns for kernel learning between rounds.
-
-        The slopes of a kernel block take as much memory as the block itself, and the sample of rows is in memory too.
-        """
-        budget = self.machine.budget - sample_bytes(self.shape, LEARNING_ROWS)
-        return max_columns_within(self.shape, 1, self.threads, budget, held_out=self.held_out, whole=True) // 2
 
     def to_json(self) -> dict[str, object]:
         """Convert the plan to plain JSON."""
@@ -269,6 +262,9 @@ def make_plan(
         elements = batch_elements(shape, candidates, threads, spare // 2, fits)
         batch = step_bytes(shape, shape.n_leading, candidates, threads, **how, elements=elements)
         step = max(step, batch, key=lambda each: each.peak)
+    # the slopes of a kernel block take as much memory as the block itself, and the sample of rows is in memory too
+    spare = machine.budget - sample_bytes(shape, LEARNING_ROWS)
+    learning = max_columns_within(shape, 1, threads, spare, held_out=held_out, whole=True) // 2
     plan = Plan(
         shape=shape,
         machine=machine,
@@ -289,6 +285,7 @@ def make_plan(
         notes=notes,
         joining=joining,
         columns=columns,
+        learning_columns=learning,
     )
     if not shape.n_kernels:
         return replace(plan, kernel_store=KernelStore("none", 0, "there is no kernel"))
