@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, sqrt
 from typing import Any
 
 from partirvm.errors import MemoryLimitError
@@ -333,21 +332,3 @@ def choose(
     if rates.copy < 0.5 * rates.element and spare > 0:
         return KernelStore("memory", spare, costs)
     return KernelStore("none", 0, costs if spare else costs + ", and the fit leaves no memory")
-
-
-def partition_size(n_rows: int, n_features: int, rho: float) -> int:
-    """Compute the partition size ⌈f·√(N·d)⌉ with f = 0.2 for ρ ≤ 0.25, 0.6 for 0.25 < ρ ≤ 0.75, and 1 for larger ρ.
-
-    ρ is the fraction of rows that a basic RVM on √(N·d) random rows keeps as vectors (Ben-Shimon & Shmilovici 2006,
-    §3.1; the paper prints the middle line with a reversed sign).
-
-    >>> [partition_size(6144, 8, rho) for rho in (0.1, 0.5, 0.9)]
-    [45, 134, 222]
-    """
-    fraction = 0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0
-    return ceil(fraction * sqrt(n_rows * n_features))
-
-
-def probe_rows(n_rows: int, n_features: int) -> int:
-    """Return the number of rows on which ρ is measured: ⌈√(N·d)⌉, at most all rows."""
-    return min(ceil(sqrt(n_rows * n_features)), n_rows)
