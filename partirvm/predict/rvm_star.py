@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.predictive import augmentation
-from partirvm.core.reduction import TreeSum
 from partirvm.core.scores import LEVELS, Scores
+from partirvm.core.statistics import TreeSum
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, UsageError
