@@ -1,4 +1,4 @@
-"""Targets and inputs of other scales; weights, gamma and noise that arithmetic cannot hold; features that only round."""
+"""Targets and inputs of other scales; weights, gamma and noise that arithmetic cannot hold; rounded features."""
 
 from __future__ import annotations
 
