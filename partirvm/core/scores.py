@@ -44,9 +44,7 @@ class Scores:
     diagnostics: tuple[NumberDiagnostics, ...] = field(default=(), compare=False)
 
     @classmethod
-    def of(
-        cls, t: Float, mean: Float, variance: Float, multiples: Sequence[float] = NORMAL
-    ) -> Scores:
+    def of(cls, t: Float, mean: Float, variance: Float, multiples: Sequence[float] = NORMAL) -> Scores:
         """Scores of targets t under normal predictions with this mean and (noisy) variance, all (n,) or (n, T).
 
         Intervals are mean ± ``multiples`` × the standard deviation.
