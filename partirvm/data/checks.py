@@ -102,14 +102,17 @@ def check_range(moments: Moments, columns: Columns) -> None:
         )
     inputs, targets = moments.inputs, moments.targets
     names = (*columns.features, *columns.target_names(len(targets.mean)))
-    for moments_of, first in ((inputs, 0), (targets, len(inputs.mean))):
-        wrong = (moments_of.largest > FARTHEST) | (~moments_of.constant & (moments_of.deviation < 1 / FARTHEST))
-        for place in np.flatnonzero(wrong).tolist():
-            raise DataError(
-                f"the column {quoted(names[first + place])} has values up to {moments_of.largest[place]:.0e} and the "
-                f"standard deviation {moments_of.deviation[place]:.0e}: multiply it by a power of ten, so that both are "
-                "near 1"
-            )
+    largest, deviation, constant = (
+        np.concatenate([getattr(each, what) for each in (inputs, targets)])
+        for what in ("largest", "deviation", "constant")
+    )
+    wrong = (largest > FARTHEST) | (~constant & (deviation < 1 / FARTHEST))
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        raise DataError(
+            f"the column {quoted(names[place])} has values up to {largest[place]:.0e} and the standard deviation "
+            f"{deviation[place]:.0e}: multiply it by a power of ten, so that both are near 1"
+        )
 
 
 def check_weights(weights: Any) -> None:

@@ -71,9 +71,9 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
     weights_, alpha_ : ndarray of shape (M,), of the standardised problem
     determinedness_ : ndarray of shape (M,); γ of each weight: 1 if the data determine it, 0 if the prior does
     intercept_ : float, in the target's unit
-    noise_variance_ : float, in the target's unit squared. The estimate from the errors of rows left out (``core.left_out``), or the
-        value of maximum evidence if no rows were left out. ``model_.evidence_noise`` is always the latter.
-        Of T targets ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,).
+    noise_variance_ : float, in the target's unit squared. The estimate from the errors of rows left out
+        (``core.left_out``), or the value of maximum evidence if no rows were left out. ``model_.evidence_noise`` is
+        always the latter. Of T targets ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,).
     log_evidence_ : float, nats, of the target in its own units, of T targets of all together; a prior adds its log
         density in log α and log σ², less the largest value of that
     (The attributes of both estimators.)

@@ -32,10 +32,10 @@ Float = NDArray[np.float64]
 class Model(FittedModel):
     """A regression RVM of M columns.
 
-    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` and ``log_evidence`` refer to
-    the target's own units. For T targets that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T); the evidence
-    is that of all targets together. ``calibration`` is the uncertainty estimated from rows left out, of which
-    ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. For an
+    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` and ``log_evidence`` refer to the
+    target's own units. For T targets that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T);
+    the evidence is that of all targets together. ``calibration`` is the uncertainty estimated from rows left out, of
+    which ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. For an
     ``overconfident`` fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
     ``mean`` and ``root`` belong. With local noise (``design.noise``) both are means over the training rows, and the
     noise variance at x is a multiple of them. ``known_noise`` is true if the noise was given, ``known_alpha`` are the

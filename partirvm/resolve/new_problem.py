@@ -240,9 +240,9 @@ def new_problem(data: CheckedData, request: Request) -> Problem:
 def _scaling(moments: Moments, request: Request, *, classes: bool) -> Scaling:
     """Compute the scaling from the training moments: subtract the mean, divide by the standard deviation (ddof 0).
 
-    The scale of a constant feature is 1, that of a constant target its absolute value (unless it is nearly zero), so that its noise floor is in
-    its own unit. Without ``standardize`` only the mean of the target is subtracted, for numerical accuracy, and without
-    a bias not even that. Codes of classes are not scaled.
+    The scale of a constant feature is 1, that of a constant target its absolute value (unless it is nearly zero), so
+    that its noise floor is in its own unit. Without ``standardize`` only the mean of the target is subtracted, for
+    numerical accuracy, and without a bias not even that. Codes of classes are not scaled.
     """
     inputs, targets = moments.inputs, moments.targets
     d, T = len(inputs.mean), len(targets.mean)
