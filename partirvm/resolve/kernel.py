@@ -229,7 +229,7 @@ def _coded(columns: Columns) -> dict[int, float]:
 
 def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Float:
     """Compute the variance (d,) of the scaled inputs: 1 if they are standardised, and 0 for a constant feature."""
-    variance: Float = moments.inputs.variance_over(scaling.x_scale)
+    variance: Float = moments.inputs.variance / scaling.x_scale**2
     for j, found in _coded(columns).items():
         variance[j] = found
     return variance

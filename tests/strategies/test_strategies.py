@@ -69,7 +69,7 @@ def test_limits_are_never_exceeded(run):
     if options.max_vectors is not None:
         assert max(save.record.vectors for save in simulator.saves) <= options.max_vectors
     if options.max_columns is not None:
-        columns = [solve.start.statistics.n_columns for solve in simulator.passes(Solve)]
+        columns = [len(solve.start.labels) for solve in simulator.passes(Solve)]
         columns += [fit.design.n_columns for fit in simulator.passes(Newton)]
         assert max(columns, default=0) <= options.max_columns
     if options.max_rounds is not None and name != "split-merge":
@@ -209,7 +209,7 @@ def test_how_a_working_set_ends(limits, reason):
         assert [(save.record.kind, save.record.number) for save in simulator.saves] == [("round", 1), ("final", 2)]
         assert [solve.rule.vectors is None for solve in simulator.passes(Solve)] == [False, True]
     assert max(save.record.vectors for save in simulator.saves) <= limits.get("max_vectors", 150)
-    columns = [solve.start.statistics.n_columns for solve in simulator.passes(Solve)]
+    columns = [len(solve.start.labels) for solve in simulator.passes(Solve)]
     assert max(columns) <= limits.get("max_columns", 150)
 
 
