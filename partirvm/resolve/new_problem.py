@@ -16,7 +16,7 @@ from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
 from partirvm.data.arrays import ClassWeighted
-from partirvm.data.checks import check_range
+from partirvm.data.checks import FARTHEST, check_range
 from partirvm.data.labels import class_weights
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import Executor
@@ -31,7 +31,7 @@ from partirvm.process_memory import return_freed_memory
 from partirvm.quoting import listed, quoted
 from partirvm.resolve.kernel import resolve_basis, resolve_kernel
 from partirvm.strategies.problem import Problem, Stopped
-from partirvm.types import GRAIN, Scaling, over_square
+from partirvm.types import GRAIN, Scaling
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -90,7 +90,7 @@ def checked_data(
             facts["class_weights"], source = weights, ClassWeighted(source, weights)
             counts = counts * (weights > 0)
     moments = checked_moments(source, executor, interrupted)
-    check_range(moments, source.columns, scaled=request.standardize)
+    check_range(moments, source.columns)
     if labels is not None:
         _check_classes(source, counts)
     return CheckedData(source, moments, held_out is not None, **facts)
@@ -202,7 +202,7 @@ def new_problem(data: CheckedData, request: Request) -> Problem:
     )
     scales, variances = scaling.t_scale, np.ones(1)
     if not K:
-        variances = (targets.variance * targets.total / targets.n) / (scales / targets.unit) ** 2
+        variances = (targets.variance * targets.total / targets.n) / scales**2
         variances = np.where(np.abs(variances - 1.0) < GRAIN, 1.0, variances)
     problem = Problem(
         n_rows=source.n_rows,
@@ -221,7 +221,7 @@ def new_problem(data: CheckedData, request: Request) -> Problem:
     if K:
         return problem
     if not isinstance(request.noise_variance, str):
-        noise = over_square(request.noise_variance, scales)
+        noise = request.noise_variance / scales**2
         share = np.divide(noise, variances, out=np.ones_like(variances), where=variances > 0)
         if not ((share >= 1 / FARTHEST_NOISE) & (share <= FARTHEST_NOISE)).all():
             raise UsageError(
@@ -240,9 +240,9 @@ def new_problem(data: CheckedData, request: Request) -> Problem:
 def _scaling(moments: Moments, request: Request, *, classes: bool) -> Scaling:
     """Compute the scaling from the training moments: subtract the mean, divide by the standard deviation (ddof 0).
 
-    The scale of a constant feature is 1, that of a constant target its absolute value, so that its noise floor is in
-    its own unit. Without ``standardize`` only the mean of the target is subtracted, for numerical accuracy, and without
-    a bias not even that. Codes of classes are not scaled.
+    The scale of a constant feature is 1, that of a constant target its absolute value (unless it is nearly zero), so
+    that its noise floor is in its own unit. Without ``standardize`` only the mean of the target is subtracted, for
+    numerical accuracy, and without a bias not even that. Codes of classes are not scaled.
     """
     inputs, targets = moments.inputs, moments.targets
     d, T = len(inputs.mean), len(targets.mean)
@@ -250,7 +250,7 @@ def _scaling(moments: Moments, request: Request, *, classes: bool) -> Scaling:
     if request.standardize:
         x_shift, x_scale = inputs.mean, np.where(inputs.deviation > 0, inputs.deviation, 1.0)
         t_scale = np.where(targets.deviation > 0, targets.deviation, 1.0)
-    t_scale = np.where(targets.constant & (t_shift != 0), np.abs(t_shift), t_scale)
+    t_scale = np.where(targets.constant & (np.abs(t_shift) > 1 / FARTHEST), np.abs(t_shift), t_scale)
     if classes or not (request.standardize or request.fit_intercept):
         t_shift = np.zeros(T)
     return Scaling(x_shift, x_scale, t_shift, np.ones(T) if classes else t_scale)
@@ -264,6 +264,6 @@ def _prior(request: Request, target_scale: float, labels: dict[str, int]) -> Pri
     (shape, rate), fixed = request.noise_prior, request.fixed_alpha or {}
     for name in fixed:
         Check("word", tuple(labels))("a name in fixed_alpha", name)
-    noise = GammaDensity(shape, float(over_square(rate, target_scale)))
+    noise = GammaDensity(shape, rate / target_scale**2)
     held = tuple(sorted((labels[name], a) for name, a in fixed.items()))
     return Prior(GammaDensity(*request.alpha_prior), noise, held)
