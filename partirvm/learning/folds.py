@@ -38,7 +38,6 @@ from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, LogisticPass, ResidualPass
 from partirvm.strategies.problem import Options, Problem, Record
 from partirvm.strategies.stages import INTERMEDIATE, final_rule, record
-from partirvm.types import power_of_two
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -182,7 +181,7 @@ def one_widths(sample: SampledRows, problem: Problem) -> list[Kernel]:
         return found
     X = sample.rows.gather(sample.rows.rows)
     each = kernel.per_feature(X.shape[1])
-    variance = (X / power_of_two(np.abs(X).max())).var(axis=0)  # squares must not overflow
+    variance = X.var(axis=0)
     if len(each.logs) != X.shape[1] or not variance.any():
         return found
     with np.errstate(divide="ignore"):

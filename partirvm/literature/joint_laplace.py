@@ -77,7 +77,7 @@ class JointLaplace:
     @property
     def noise_variance(self) -> float:
         """σ² in the target's unit squared; with local noise, its mean over the training rows."""
-        return float(np.exp(-self.theta[len(self.mean)])) * float(self.design.scaling.t_variance[0])
+        return float(np.exp(-self.theta[len(self.mean)])) * float((self.design.scaling.t_scale**2)[0])
 
     @one_blas_thread()
     def predict(self, X: Any, *, noise: bool = True, parameters: bool = True) -> tuple[Float, Float]:
@@ -93,11 +93,11 @@ class JointLaplace:
             slopes = self._slopes(points, block)
             variance += np.einsum("nk,kl,nl->n", slopes, self.covariance, slopes)
         scaling = self.design.scaling
-        variance *= float(scaling.t_variance[0])
+        variance *= float((scaling.t_scale**2)[0])
         if noise:
             variance += self.noise_variance * self.design.noise_factor(points, products)
         mean: Float = scaling.t_shift[0] + scaling.t_scale[0] * products(block, self.mean)
-        return mean, np.sqrt(variance) * float(scaling.t_unit[0])
+        return mean, np.sqrt(variance)
 
     def interval(self, X: Any, level: float = 0.95, *, noise: bool = True, parameters: bool = True) -> Float:
         """Return lower and upper ends (n, 2) of the central normal interval, of new targets or of the mean."""
@@ -143,7 +143,7 @@ class _JointRows:
         heavy = Phi * self.w[:, None]
         H = beta * (Phi.T @ heavy)
         H.flat[:: M + 1] += alpha
-        factor, scale, _ = factorise(H)
+        factor, scale = factorise(H)
         mean = scale * cho_solve((factor, True), scale * (beta * (heavy.T @ self.t)))
         root = scale[:, None] * inverse(factor).T
         r = self.t - Phi @ mean
@@ -194,7 +194,7 @@ def joint_laplace(model: Model, source: Source) -> JointLaplace:
     if not len(model.design.kernel.logs):
         raise UsageError(f"joint_laplace needs a kernel with parameters, but {model.design.kernel!r} has none")
     rows, M = _JointRows(model, source), len(model.mean)
-    beta = float(model.design.scaling.t_variance[0]) / float(model.evidence_noise)
+    beta = float((model.design.scaling.t_scale**2)[0]) / float(model.evidence_noise)
     theta = np.concatenate([np.log(model.alpha), [np.log(beta)], model.design.kernel.logs])
     free = np.ones(len(theta), bool)
     free[list(model.known_alpha)] = False

@@ -32,11 +32,10 @@ Float = NDArray[np.float64]
 class Model(FittedModel):
     """A regression RVM of M columns.
 
-    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` (in the square of
-    ``Scaling.t_unit``, the target's own unit except for extreme values) and ``log_evidence`` refer to the target's own
-    units. For T targets that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T); the evidence
-    is that of all targets together. ``calibration`` is the uncertainty estimated from rows left out, of which
-    ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. For an
+    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` and ``log_evidence`` refer to the
+    target's own units. For T targets that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T);
+    the evidence is that of all targets together. ``calibration`` is the uncertainty estimated from rows left out, of
+    which ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. For an
     ``overconfident`` fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
     ``mean`` and ``root`` belong. With local noise (``design.noise``) both are means over the training rows, and the
     noise variance at x is a multiple of them. ``known_noise`` is true if the noise was given, ``known_alpha`` are the
@@ -60,7 +59,7 @@ class Model(FittedModel):
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> Model:
         """The model of a dense fit."""
         scales, n = design.scaling.t_scale, fit.statistics.n
-        variance, evidence = design.scaling.t_variance * fit.noise_variance, design.scaling.t_variance / fit.beta
+        variance, evidence = scales**2 * fit.noise_variance, scales**2 / fit.beta
         return cls(
             design=design,
             mean=fit.posterior.mean,
@@ -125,12 +124,7 @@ class Model(FittedModel):
         mean, variance, _ = model.moments(checked_rows(X, self.columns), variance=return_std)
         if variance is None:
             return mean
-        return mean, self.deviation(variance)
-
-    def deviation(self, variance: Any) -> Any:
-        """Standard deviations in the target's unit, given variances from ``moments``, (n,) or (n, T)."""
-        unit = self.design.scaling.t_unit
-        return np.sqrt(variance) * (unit if self.n_targets > 1 else float(unit[0]))
+        return mean, np.sqrt(variance)
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
@@ -146,7 +140,7 @@ class Model(FittedModel):
         """What is predicted of raw inputs X (n, d), (n, V) by ``value_names``, and nearness (n,)."""
         mean, variance, near = self.moments(X)
         assert variance is not None
-        return np.column_stack([mean, self.deviation(variance)]), near
+        return np.column_stack([mean, np.sqrt(variance)]), near
 
     def means(self, X: Float) -> tuple[Float, Float]:
         """Means (n, T) at raw inputs X (n, d), and nearness (n,)."""
@@ -213,13 +207,14 @@ class Model(FittedModel):
     def _ends(self, multiple: float, X: Float) -> tuple[Float, Float]:
         """Means ± a multiple of the standard deviations (n, 2), and nearness (n,), at raw inputs X (n, d)."""
         mean, variance, near = self.moments(X)
-        half = multiple * self.deviation(variance)
+        assert variance is not None
+        half = multiple * np.sqrt(variance)
         return np.column_stack([mean - half, mean + half]), near
 
     @one_blas_thread()
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:
         """Standard deviations (n, 1) of the noise at raw inputs X (n, d), in the target's unit, and ones (n,)."""
-        found = np.broadcast_to(self.deviation(self._noise_at(X)), len(X))
+        found = np.broadcast_to(np.sqrt(self._noise_at(X)), len(X))
         return found[:, None], np.ones(len(X))
 
     def samples(self, n: int, rng: Any) -> OfRows:
@@ -238,7 +233,7 @@ class Model(FittedModel):
         return found, near
 
     def _noise_at(self, X: Float) -> Float | float:
-        """Noise variance at raw inputs X (n, d), in the unit of ``noise_variance``; one number if it is constant.
+        """Noise variance at raw inputs X (n, d); one number if it is constant.
 
         Without rows left out ``noise_variance`` is that of maximum evidence, of tempered weights
         (``kernels.design.TEMPER``).
@@ -251,11 +246,10 @@ class Model(FittedModel):
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
         """Mean, optionally variance, and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
 
-        Mean and variance are of a new noisy target, the variance in the square of ``Scaling.t_unit``. Nearness and
-        errors are those of ``linear_values``.
+        Mean and variance are of a new noisy target. Nearness and errors are those of ``linear_values``.
         """
         scaling = self.design.scaling
-        shift, scale, square = scaling.t_shift, scaling.t_scale, scaling.t_variance
+        shift, scale, square = scaling.t_shift, scaling.t_scale, scaling.t_scale**2
         if self.n_targets == 1:
             shift, scale, square = shift[0], scale[0], square[0]
         mean, spread, near = linear_values(self.design, self.mean, X, self.root if variance else None)

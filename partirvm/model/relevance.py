@@ -58,5 +58,5 @@ def targets_json(model: FittedModel) -> dict[str, Any]:
     """Return ``noise_sd`` of each target by name, in its unit, under the key ``targets``; empty for one target."""
     if not isinstance(model, Model) or model.n_targets == 1:
         return {}
-    names, noise = model.output_names, model.deviation(model.noise_variance)
+    names, noise = model.output_names, np.sqrt(model.noise_variance)
     return {"targets": {name: {"noise_sd": sd} for name, sd in zip(names, noise.tolist(), strict=True)}}
