@@ -46,11 +46,6 @@ class Roles:
         """Return the names of all columns to read: features, targets, weights."""
         return (*self.features, *self.targets, *filter(None, [self.weights]))
 
-    @property
-    def levels(self) -> frozenset[str]:
-        """Return the columns of labels: categorical features and a class target."""
-        return frozenset([*self.categorical, *(self.targets if self.classes else ())])
-
 
 def assign_roles(
     table: Reader,
@@ -198,8 +193,7 @@ class Encoder:
             known[roles.targets[0]] = like.classes
         self.levels = {
             column: Levels(self._column(column), known.get(column), untyped=table.untyped)
-            for column in roles.wanted
-            if column in roles.levels
+            for column in (*roles.categorical, *(roles.targets if roles.classes else ()))
         }
 
     def _column(self, name: str | None) -> str:

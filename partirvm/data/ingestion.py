@@ -19,14 +19,12 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import LARGEST
-from partirvm.data.checks import check_row_count
 from partirvm.data.convert import open_table
 from partirvm.data.encode import Encoder, Roles, assign_roles
-from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.layout import DataAttributes, publication, storing
-from partirvm.data.source import Columns, Float, tile_rows_for
+from partirvm.data.source import Columns, Float, check_row_count, tile_rows_for
 from partirvm.data.tables import Reader
-from partirvm.data.writer import Progress, write_tiles
+from partirvm.data.writer import ExternalSorter, Progress, write_tiles
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, DataWarning, MemoryLimitError, UsageError
 from partirvm.options.constraints import parse_bytes
@@ -68,10 +66,9 @@ def ingest(
     Parameters
     ----------
     source : str, path, data frame or tuple
-        A CSV, Parquet or .npz file; a folder or glob of CSV or Parquet files; an fsspec URL; a pandas, polars or Dask
-        data frame; or a tuple (X, y) or (X, y, weights) of arrays of NumPy, Zarr or Dask, with y of shape (N,) or (N,
-        T). Categorical columns of a data frame become categories. An .npz file contains the arrays ``X`` and ``y``,
-        and may contain ``columns`` (names of features) and ``weights``. With ``like``, y may be None or missing.
+        A CSV or Parquet file; a folder or glob of CSV or Parquet files; an fsspec URL; a pandas, polars or Dask data
+        frame; or a tuple (X, y) or (X, y, weights) of arrays of NumPy, Zarr or Dask, with y of shape (N,) or (N, T).
+        Categorical columns of a data frame become categories. With ``like``, y may be None or missing.
     data : str or path
         Folder or fsspec URL to write.
     target : str or sequence of str, optional
@@ -139,7 +136,7 @@ def ingest(
     return_freed_memory()
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep freed memory
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
-    table = open_table(source, None if limit is None else limit - settled_memory() - ALLOWANCE)
+    table = open_table(source)
     with publication(url, overwrite=overwrite, append=append) as place:
         old = place.before
         known = columns["like"] = _known_columns(like) if old is None else old.columns
@@ -225,7 +222,7 @@ def _read(
     rng = None if seed is None else np.random.default_rng(seed)
     roles = encoder.roles
     space = np.empty((0, 2 + len(roles.wanted)))
-    for batch in table.batches(roles.wanted, roles.levels, batch_bytes):
+    for batch in table.batches(roles.wanted, frozenset(encoder.levels), batch_bytes):
         start, n = encoder.n_rows, len(batch[roles.features[0]])
         space = space if len(space) >= n else np.empty((n, space.shape[1]))
         records = space[:n]

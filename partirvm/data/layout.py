@@ -101,9 +101,9 @@ class DataAttributes:
         blocks = (self.hashes[name] for name in ("X", "y", "weights") if name in self.hashes)
         hashes = tuple(map(hash_of, zip(*blocks, strict=True)))
         fixed = (asdict(self.columns), self.tile_rows, self.seed, self.weighted, self.labelled)
-        moments = [vars(each) for each in (self.moments.inputs, self.moments.targets)]
-        values = [repr(np.asarray(value).tolist()) for each in moments for value in each.values()]
-        return Fingerprint(self.n_rows, self.n_features, hashes, digest(fixed), digest(values))
+        moments = [*vars(self.moments.inputs).values(), *vars(self.moments.targets).values()]
+        values = digest(repr([np.asarray(each).tolist() for each in moments]))
+        return Fingerprint(self.n_rows, self.n_features, hashes, digest(fixed), values)
 
     def agree(self) -> bool:
         """Return whether the attributes agree with each other, as those of a damaged file may not."""

@@ -6,8 +6,8 @@ from contextlib import closing
 from typing import Any
 
 from partirvm.core.scores import ClassScores, Scores
-from partirvm.data import ZarrSource, class_codes, require_target
-from partirvm.data.source import Source
+from partirvm.data import ZarrSource, require_target
+from partirvm.data.source import Source, class_codes
 from partirvm.errors import DataError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.data import ZarrSource
-from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.layout import claimed
 from partirvm.data.source import Source
+from partirvm.data.writer import ExternalSorter
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress

@@ -53,14 +53,6 @@ def raw(data: bytes, name: str = "t.csv") -> Callable[[Path], Any]:
     return write
 
 
-def npz(**arrays: Any) -> Callable[[Path], Any]:
-    def write(folder: Path) -> Path:
-        np.savez(folder / "a.npz", **arrays)
-        return folder / "a.npz"
-
-    return write
-
-
 def parquet(**columns: Any) -> Callable[[Path], Any]:
     def write(folder: Path) -> Path:
         pq.write_table(pa.table(columns), folder / "t.parquet")
@@ -100,7 +92,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("text far down", csv(TEXT), {"target": "y"}, DataError, "column 'b' holds text.*red.*--categorical b"),
     ("dates", parquet(a=pd.to_datetime(["2020-01-01", "2020-01-02"]), y=[1, 2]), TARGET, DataError, "holds .*datetime"),
     ("other columns", files(one_csv=GOOD, two_csv="a,c,y\n1,2,3\n"), {"target": "y"}, DataError,
-     r"two.csv lacks \[b\] and also has \[c\]"),
+     r"two.csv and .*one.csv differ in \[b, c\]"),
     ("duplicate name", csv("a,a,y\n1,2,3\n4,5,6\n"), {"target": "y"}, DataError, "'a' occurs twice"),
     ("unknown target", csv(GOOD), {"target": "yy"}, DataError, "no column 'yy'.*a, b, y"),
     ("no target", csv(GOOD), {}, UsageError, "no target is named.*a, b, y"),
@@ -111,8 +103,6 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("empty file", csv(""), {"target": "y"}, DataError, "cannot be read as CSV"),
     ("ragged", csv("a,b,y\n1,2,3\n1,2\n"), {"target": "y"}, DataError, "cannot be read .*Expected 3 columns, got 2"),
     ("classes of two", csv(GOOD), {"target": "b,y", "classes": True}, UsageError, "classification has one target, but"),
-    ("no X", npz(Z=X, y=Y), {}, DataError, "no array X in the archive.*Z, y"),
-    ("not an archive", csv("PK nothing", "a.npz"), {}, DataError, "a.npz: cannot be read"),
     ("not Parquet", csv("PAR1", "t.parquet"), {"target": "y"}, DataError, "t.parquet: cannot be read"),
     ("not text", lambda folder: (folder / "t.csv").write_bytes(b"a,b\n\xff\xfe,1\n") and folder / "t.csv",
      {"target": "b"}, DataError, "t.csv"),
@@ -133,11 +123,11 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
      "'a' holds .* not fit into 64 bits"),
     ("mixed labels", value((X, np.array([1, "a"] * 3, dtype=object))), {"classes": True}, DataError,
      "'y' holds values of several types"),
-    ("lengths", value((NAMED, Y[:-1])), {}, DataError, "X has 6 rows, but y has 5"),
-    ("lengths of Dask", value((dd.from_pandas(NAMED, npartitions=3), Y, Y[1:])), {}, DataError, "the weights has 5"),
+    ("lengths", value((NAMED, Y[:-1])), {}, DataError, r"X has 6 rows, so y .* but has \(5,\)"),
+    ("lengths of Dask", value((dd.from_pandas(NAMED, npartitions=3), Y, Y[1:])), {}, DataError, r"has \(5,\)"),
     ("targets of one name", value((NAMED, pd.DataFrame(X, columns=["p", "p"]))), {}, DataError, "'p' occurs twice"),
-    ("a cube of targets", value((NAMED, Y.reshape(-1, 1, 1))), {}, DataError, r"y must have shape \(rows,\) or \(row"),
-    ("two weights", value((NAMED, X, X)), {}, DataError, r"weights must have shape \(rows,\), found"),
+    ("a cube of targets", value((NAMED, Y.reshape(-1, 1, 1))), {}, DataError, r"y must have the shape \(rows,\) or"),
+    ("two weights", value((NAMED, X, X)), {}, DataError, r"weights must have the shape \(rows,\) but"),
     ("a target of X", value((NAMED, pd.Series(Y, name="x1"))), {}, DataError, "'x1' occurs twice"),
     ("named weights", value((NAMED, pd.Series(Y, name="weights"), Y)), {}, DataError, "'weights' occurs twice"),
     ("negative seed", value((X, Y)), {"shuffle": -1}, UsageError, "must be None or an integer ≥ 0"),
@@ -205,7 +195,7 @@ def test_only_data_are_overwritten(tmp_path: Path) -> None:
     ("number", "message"), [(errno.ENOSPC, "no space left"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")]
 )
 @pytest.mark.parametrize(
-    "where", ["partirvm.data.external_sort.ExternalSorter.add", "partirvm.data.layout.Publication.create_arrays"]
+    "where", ["partirvm.data.writer.ExternalSorter.add", "partirvm.data.layout.Publication.create_arrays"]
 )
 def test_a_store_that_refuses(
     number: int, message: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -56,15 +56,9 @@ def csv(path: Path, rows: int) -> None:
     pyarrow.csv.write_csv(pa.concat_tables(tables(rows)), path)
 
 
-def npz(path: Path, rows: int) -> None:
-    table = pa.concat_tables(tables(rows))
-    np.savez(path, X=np.column_stack([table[name] for name in NAMES]), y=table["y"])
-
-
 def ingested(source: Path, data: Path, limit: int, *more: str) -> tuple[int, int, bool, str]:
     """Exit status, VmHWM in MiB, whether pandas was imported, and what stderr said, of a process that ingests."""
-    arguments = ["ingest", str(source), str(data), "--memory-limit", f"{limit}MiB", "--quiet", *more]
-    arguments += [] if source.suffix == ".npz" else ["--target", "y"]
+    arguments = ["ingest", str(source), str(data), "--memory-limit", f"{limit}MiB", "--quiet", *more, "--target", "y"]
     done = subprocess.run([sys.executable, "-c", CODE, *arguments], capture_output=True, text=True, check=False)
     status, kibibytes, pandas = done.stdout.splitlines()[-1].split()
     return int(status), int(kibibytes) >> 10, pandas == "True", done.stderr
@@ -77,7 +71,7 @@ def digest(data: Path) -> Any:
 @pytest.mark.parametrize(
     ("write", "ending"),
     some(
-        [(one_group, "parquet"), (many_groups, "parquet"), (csv, "csv"), (npz, "npz")],
+        [(one_group, "parquet"), (many_groups, "parquet"), (csv, "csv")],
         [(one_group, "parquet")],
     ),
 )
@@ -85,7 +79,7 @@ def test_the_limit_holds(write: Callable[[Path, int], None], ending: str, tmp_pa
     """400,000 × 17 numbers, 52 MiB; the DATA are the same bytes whatever the limit (of a CSV without a second one)."""
     source = tmp_path / f"t.{ending}"
     write(source, 400_000)
-    limits = {"csv": (192,), "npz": (256, 512)}.get(ending, (192, 512))  # .npz is read whole
+    limits = (192,) if ending == "csv" else (192, 512)
     for limit in limits:
         status, peak, pandas, said = ingested(source, tmp_path / f"{limit}.zarr", limit)
         assert status == 0, said
