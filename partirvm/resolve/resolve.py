@@ -39,7 +39,7 @@ from partirvm.resolve.kernel import (
 from partirvm.resolve.measuring import Measuring, calibrate
 from partirvm.resolve.new_problem import CheckedData, Interrupted, checked_data, new_problem
 from partirvm.strategies import schedule_of
-from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined, rows_read
+from partirvm.strategies.fit_rows import GROWING, automatic, first_sample, joined, rows_read
 from partirvm.strategies.problem import Options, Problem
 
 LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
@@ -104,7 +104,7 @@ def check_parameters(request: Request) -> Request:
     Check("word", words_of(classes=True))("multi_class", p.multi_class)
     if isinstance(p.noise_variance, str):
         Check("word", ("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
-    if p.strategy == "split-merge" and (grows(p.fit_rows) or p.max_rounds is not None):
+    if p.strategy == "split-merge" and (p.fit_rows == GROWING or p.max_rounds is not None):
         raise UsageError(
             "strategy is 'split-merge', which has no rounds: leave max_rounds out, and set fit_rows to 'full' or "
             "'sample', or use another strategy"
@@ -205,7 +205,7 @@ def continued(
     at_once = not spec.plan.schedule.has_rounds
     if new:
         # the statistics of the earlier fit refer to all rows, and only those of the new rows are needed
-        fit_rows = "full" if grows(options.fit_rows) else options.fit_rows
+        fit_rows = "full" if options.fit_rows == GROWING else options.fit_rows
         size, schedule, joining = options.partition_size, spec.plan.schedule, None
         if spec.in_order:
             schedule, joining = schedule_of("incremental"), new
