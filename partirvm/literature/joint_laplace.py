@@ -27,7 +27,7 @@ from scipy.linalg import cho_solve
 from scipy.optimize import minimize
 
 from partirvm.blas_threads import one_blas_thread
-from partirvm.core.posterior import factorise, inverse
+from partirvm.core.posterior import factorise, root_of
 from partirvm.core.predictive import REACH, information, products, quadratic_forms, quantile
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
@@ -145,7 +145,7 @@ class _JointRows:
         H.flat[:: M + 1] += alpha
         factor, scale = factorise(H)
         mean = scale * cho_solve((factor, True), scale * (beta * (heavy.T @ self.t)))
-        root = scale[:, None] * inverse(factor).T
+        root = root_of(factor, scale)
         r = self.t - Phi @ mean
         squares = float(r @ (self.w * r))
         determined = 1.0 - alpha * np.einsum("mk,mk->m", root, root)
