@@ -182,8 +182,17 @@ def noise_precision(state: HyperState) -> tuple[float | Float, bool]:
     return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), floored
 
 
+def settled(state: HyperState, info: StepInfo, rule: StopRule) -> bool:
+    """True if the step to ``state`` pruned no column and changed the evidence by less than ``tol``·N or rounding."""
+    rounding = 0.5 * float(np.sum(state.beta * state.posterior.rounding))
+    return info.pruned == 0 and abs(info.change) < max(rule.tol * state.n, rounding)
+
+
 def maximise(
-    state: HyperState, rule: StopRule, on_step: Callable[[StepInfo], None] = lambda info: None
+    state: HyperState,
+    rule: StopRule,
+    on_step: Callable[[StepInfo], None] = lambda info: None,
+    converged: Callable[[HyperState, StepInfo, StopRule], bool] = settled,
 ) -> tuple[HyperState, Termination]:
     """A dense fit: step until the rule ends it. ``on_step`` is called at each step; it may raise to stop the fit."""
     state, reason = replace(state, found=state.posterior), None
@@ -191,7 +200,7 @@ def maximise(
     while reason is None:
         state, info = step(state)
         on_step(info)
-        reason = verdict(state, info, rule)
+        reason = verdict(state, rule, converged(state, info, rule))
         # with a prior that keeps columns, they are thinned once a step changes little
         slow = keeps and reason is None and abs(info.change) < 100.0 * rule.tol * state.n
         done = reason is Termination.CONVERGED and (rule.thin or keeps)
@@ -223,13 +232,12 @@ def _columns(state: HyperState, kept: NDArray[np.int64]) -> GramStatistics:
     return statistics.take(kept)
 
 
-def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | None:
-    """The reason if the fit ends after the step to ``state``, otherwise None."""
+def verdict(state: HyperState, rule: StopRule, converged: bool) -> Termination | None:
+    """The reason if the fit ends at ``state``, otherwise None."""
     if rule.guard and state.posterior.cancelled:
         return Termination.CANCELLED
     if rule.vectors is not None and state.n_vectors <= rule.vectors:
         return Termination.HALVED
-    rounding = 0.5 * float(np.sum(state.beta * state.posterior.rounding))
-    if info.pruned == 0 and abs(info.change) < max(rule.tol * state.n, rounding):
+    if converged:
         return Termination.CONVERGED
     return Termination.ITERATIONS if state.iteration >= rule.max_iterations else None
