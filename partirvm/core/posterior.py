@@ -187,18 +187,9 @@ def own_factors(fit: Any, alpha: Float) -> tuple[Float, Float]:
 
 
 def sparsity_quality(
-    old: Posterior, beta: Any, offset: Float, cross: Float, diagonal: Float, projection: Float
+    old: Posterior, beta: float, offset: Float, cross: Float, diagonal: Float, projection: Float
 ) -> tuple[Float, Float]:
-    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) of P columns from cross (M, P), diagonal (P,) and projection (P,).
-
-    For T targets the projection, s and q are (P, T), the offset (M, T) and β (T,).
-    """
-    if old.targets:
-        pairs = [
-            sparsity_quality(one, b, offset[:, k], cross, diagonal, projection[:, k])
-            for k, (one, b) in enumerate(zip(old.targets, beta.tolist(), strict=True))
-        ]
-        return np.column_stack([s for s, _ in pairs]), np.column_stack([q for _, q in pairs])
+    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) of P columns from cross (M, P), diagonal (P,) and projection (P,)."""
     if not len(cross):
         return beta * diagonal, beta * projection
     # the transposed problem: rows of ``cross`` are columns for BLAS, so nothing is copied
