@@ -16,7 +16,7 @@ from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
 from partirvm.kernels import KERNELS
 from partirvm.kernels.design import Design, LocalNoise
-from partirvm.kernels.functions import Basis, BasisPart, require_no_code
+from partirvm.kernels.functions import Basis, require_no_code
 from partirvm.model.base import FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
@@ -29,7 +29,7 @@ from partirvm.types import Columns, Scaling
 KIND = "partirvm-model"
 FORMAT = 11
 
-DESIGN_CLASSES = (*KERNELS.values(), Basis, BasisPart, Calibration, Design, LocalNoise, Scaling)
+DESIGN_CLASSES = (*KERNELS.values(), Basis, Calibration, Design, LocalNoise, Scaling)
 """The classes of a design and of the calibration of a fit."""
 
 CODEC = Codec((*DESIGN_CLASSES, *VALUES, Model, ClassModel, Columns, Termination))
@@ -63,7 +63,7 @@ def save_model(
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
     """Read a model from its folder or fsspec URL. No code of the file is run.
 
-    Raises ``MissingDataError`` if any of it is missing or damaged, ``FormatError`` or ``NewerFormatError`` for another
+    Raises ``MissingDataError`` if any of it is missing or damaged, ``FormatError`` for another
     kind of file, ``UsageError`` if its kernel or basis is a named function and ``allow_code`` is false.
     """
     return load_saved(location, allow_code=allow_code)[0]

@@ -27,7 +27,7 @@ from partirvm.execution.tasks import Progress
 from partirvm.jobs.request import difference
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
-from partirvm.kernels.blocks import padded
+from partirvm.kernels.base import padded
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import GramPass
 from partirvm.model import FAR, AnyModel, Model

@@ -21,7 +21,7 @@ from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import distinct, drawn_rows
+from partirvm.strategies.fit_rows import drawn_rows
 from partirvm.strategies.problem import Options, Save, Solved
 from partirvm.strategies.working_set import FLAT, PATIENCE
 from partirvm.types import BIAS
@@ -327,11 +327,3 @@ def test_unshuffled_rows_are_drawn_from_everywhere():
     assert set(drawn[0].tolist()) != set(drawn[1].tolist())
     shuffled = random_rows(10_000, NONE, 200, draw=3, shuffled=True)
     assert shuffled.max() - shuffled.min() == 199
-
-
-@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=5))
-def test_distinct_points(points, present):
-    """Positions of the first of each value that is not present, in order."""
-    expected = [i for i, p in enumerate(points) if p not in present and p not in points[:i]]
-    found = distinct(np.array(points, float).reshape(-1, 1), np.array(present, float).reshape(-1, 1))
-    assert found.tolist() == expected
