@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.posterior import posterior
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.tied import Tied, indicator_updates, updates
+from partirvm.core.tied import Tied, updates
 from partirvm.core.updates import HyperState, StepInfo
 from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
@@ -193,7 +193,7 @@ def evaluate(
     assert tied is not None
     if not problem.likelihood.has_noise:
         statistics = _statistics(sample, design, problem.n_classes, problem.n_classes)
-        tied, shared = indicator_updates(statistics, tied, count)
+        tied, shared = updates(statistics, tied, count)
         beta, n_classes = float(tied.beta), problem.n_classes
         slopes = SlopePass(design, shared.mean, shared.covariances, beta, n_classes=n_classes)
         slope, sums = sample.run(slopes, IndicatorLossPass(design, shared.mean))
