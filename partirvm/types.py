@@ -26,28 +26,6 @@ BIAS = -1
 """Label of the bias column. Labels below zero mark *leading* columns: not offered by rows, candidates in every fit."""
 
 
-def power_of_two(size: Any) -> Float:
-    """A unit for numbers of this size: 1, or a power of two just below the size if squares would leave the range.
-
-    Multiplication by it is exact, so a result in this unit has the bits of numbers of moderate size.
-
-    >>> power_of_two([3.0, 0.0, 1e-200]).tolist() == [1.0, 1.0, 2.0**-665]
-    True
-    """
-    given = np.asarray(size, dtype=np.float64)
-    with np.errstate(invalid="ignore"):
-        _, exponent = np.frexp(np.abs(given))
-    beyond = np.isfinite(given) & (given != 0) & (np.abs(exponent) > 256)  # sums of smaller squares are in the range
-    return np.ldexp(1.0, np.where(beyond, exponent - 1, 0))
-
-
-def over_square(value: Any, scale: Any) -> Any:
-    """value / scale², also if scale² itself is outside the range of float64."""
-    unit = power_of_two(scale)
-    with np.errstate(over="ignore"):
-        return value / unit / unit / (scale / unit) ** 2
-
-
 GRAIN = 2.0**-32
 """Resolution of a scaled target, in standard deviations.
 
@@ -77,16 +55,6 @@ class Scaling:
         """Targets (n, T) in the likelihood's units; those that are scaled, to the nearest multiple of ``GRAIN``."""
         scaled = (t - self.t_shift) / self.t_scale
         return np.where(self.t_scale == 1.0, scaled, np.rint(scaled / GRAIN) * GRAIN)
-
-    @property
-    def t_unit(self) -> Float:
-        """The unit (T,) in whose square variances are stored: the targets' own, or a power of two for extreme sizes."""
-        return power_of_two(self.t_scale)
-
-    @property
-    def t_variance(self) -> Float:
-        """``t_scale``² in the square of ``t_unit``, (T,)."""
-        return np.square(self.t_scale / self.t_unit)
 
 
 def label_bytes(label: Any) -> int:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from partirvm.errors import DataError
 from partirvm.quoting import named, quoted
-from partirvm.types import power_of_two
 
 Float = NDArray[np.float64]
 
@@ -29,7 +28,6 @@ class ColumnMoments:
     """Count of rows, mean, centred sum of squares, minimum and maximum of each column.
 
     ``n`` counts rows of positive weight, ``total`` sums the row weights. The others are float64 arrays (columns,).
-    ``square`` is in units of ``unit``².
     """
 
     n: int
@@ -51,35 +49,24 @@ class ColumnMoments:
             zero = np.zeros(columns)
             return cls(0, 0.0, zero, zero, np.full(columns, np.inf), np.full(columns, -np.inf))
         minimum, maximum = values.min(axis=0), values.max(axis=0)
-        unit = _unit(minimum, maximum)
-        if (unit != 1).any():
-            values = values / unit
-        with np.errstate(all="ignore"):  # extreme weights are refused later, when their sum is checked
+        with np.errstate(all="ignore"):  # extreme values and weights are refused later
             total = float(n) if weights is None else float(weights.sum())
             mean = np.average(values, axis=0, weights=weights)
             deviations = values - mean
             square = np.einsum("ij,ij->j", deviations, deviations if weights is None else deviations * weights[:, None])
         # rounding must not take the mean of a huge constant from the constant
-        return cls(n, total, np.clip(mean * unit, minimum, maximum), square, minimum, maximum)
+        return cls(n, total, np.clip(mean, minimum, maximum), square, minimum, maximum)
 
     def __add__(self, other: ColumnMoments) -> ColumnMoments:
         if not (self.n and other.n):
             return self if self.n else other
         total = self.total + other.total
         minimum, maximum = np.minimum(self.minimum, other.minimum), np.maximum(self.maximum, other.maximum)
-        unit = _unit(minimum, maximum)
-        mine, its = (self.unit / unit) ** 2, (other.unit / unit) ** 2
-        mean = self.mean / unit
         with np.errstate(all="ignore"):
-            difference = other.mean / unit - mean
-            square = self.square * mine + other.square * its + difference**2 * (self.total * other.total / total)
-            mean = np.clip((mean + difference * (other.total / total)) * unit, minimum, maximum)
+            difference = other.mean - self.mean
+            square = self.square + other.square + difference**2 * (self.total * other.total / total)
+            mean = np.clip(self.mean + difference * (other.total / total), minimum, maximum)
         return ColumnMoments(self.n + other.n, total, mean, square, minimum, maximum)
-
-    @property
-    def unit(self) -> Float:
-        """Unit of each column, (columns,): 1, or a power of two for values too large or too small to be squared."""
-        return _unit(self.minimum, self.maximum)
 
     @property
     def largest(self) -> Float:
@@ -94,24 +81,13 @@ class ColumnMoments:
 
     @property
     def variance(self) -> Float:
-        """Variance with ddof 0 of each column, shape (columns,), in ``unit``²; exactly 0 for a constant column."""
+        """Variance with ddof 0 of each column, shape (columns,); exactly 0 for a constant column."""
         return np.where(self.constant, 0.0, self.square / max(self.total, np.finfo(float).tiny))
 
     @property
     def deviation(self) -> Float:
         """Standard deviation of each column, shape (columns,), in the data's units; exactly 0 for a constant column."""
-        found: Float = np.sqrt(self.variance) * self.unit
-        return found
-
-    def variance_over(self, scale: Float) -> Float:
-        """Return the variance of the values divided by ``scale``, (columns,)."""
-        with np.errstate(over="ignore"):  # the scale of a constant column may be far from its unit
-            found: Float = self.variance / np.maximum((scale / self.unit) ** 2, np.finfo(float).tiny)
-        return found
-
-
-def _unit(minimum: Float, maximum: Float) -> Float:
-    return power_of_two(np.maximum(np.abs(minimum), np.abs(maximum)))
+        return np.sqrt(self.variance)
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,8 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
 def optimal_alpha(s: Float, q: Float) -> Float:
     """Return s²/(q² − s), the α of largest ℓ (Tipping & Faul 2003, eq. 20), and ∞ where q² ≤ s. Any shape."""
     excess = q**2 - s
-    return np.divide(s**2, excess, out=np.full(s.shape, np.inf), where=excess > 0)
+    found: Float = np.divide(s**2, excess, out=np.full(s.shape, np.inf), where=excess > 0)
+    return found
 
 
 def optimum(s: Float, q: Float, *, joint: bool = False) -> tuple[Float, Float]:

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
 from partirvm.core.predictive import quantile
-from partirvm.core.reduction import FieldSums
+from partirvm.core.statistics import FieldSums
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -32,7 +32,7 @@ MEANS = ("nlpd", "crps", "interval_score_95", *(f"coverage_{100 * level:.0f}" fo
 class Scores:
     """Sums of the scores of n rows, for each of T targets.
 
-    ``square`` (T,) are sums of squared errors in the square of ``unit`` (T,). ``sums`` (T, 8) are those of ``MEANS``:
+    ``square`` (T,) are sums of squared errors. ``sums`` (T, 8) are those of ``MEANS``:
     negative log density in nats, continuous ranked probability score, interval score of the central 95 % interval
     (Gneiting & Raftery 2007, eqs. 21 and 43), in the targets' units, and numbers of targets inside intervals at
     ``LEVELS``.
@@ -41,32 +41,28 @@ class Scores:
     n: int
     square: Float
     sums: Float
-    unit: Float
     diagnostics: tuple[NumberDiagnostics, ...] = field(default=(), compare=False)
 
     @classmethod
-    def of(
-        cls, t: Float, mean: Float, variance: Float, unit: float | Float = 1.0, multiples: Sequence[float] = NORMAL
-    ) -> Scores:
+    def of(cls, t: Float, mean: Float, variance: Float, multiples: Sequence[float] = NORMAL) -> Scores:
         """Scores of targets t under normal predictions with this mean and (noisy) variance, all (n,) or (n, T).
 
-        The variance is in the square of ``unit``. Intervals are mean ± ``multiples`` × the standard deviation.
+        Intervals are mean ± ``multiples`` × the standard deviation.
         """
         t, mean, variance = (np.atleast_2d(each.T) for each in (t, mean, variance))
-        units = np.broadcast_to(unit, (len(t),)).copy()
-        r, sd = (t - mean) / units[:, None], np.sqrt(variance)
+        r, sd = t - mean, np.sqrt(variance)
         z = r / sd
-        nll = 0.5 * (np.log(2 * np.pi * variance) + z**2) + np.log(units)[:, None]
+        nll = 0.5 * (np.log(2 * np.pi * variance) + z**2)
         crps = sd * (z * (2 * ndtr(z) - 1) + np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2) - 1 / np.sqrt(np.pi))
         half = multiples[LEVELS.index(0.95)] * sd
         width = 2 * half + 2 / (1 - 0.95) * np.maximum(np.abs(r) - half, 0.0)
-        sums = [nll.sum(axis=1), units * crps.sum(axis=1), units * width.sum(axis=1)]
+        sums = [nll.sum(axis=1), crps.sum(axis=1), width.sum(axis=1)]
         sums += [(np.abs(z) <= multiple).sum(axis=1) for multiple in multiples]
-        return cls(t.shape[1], np.einsum("tn,tn->t", r, r), np.stack(sums, axis=1), units)
+        return cls(t.shape[1], np.einsum("tn,tn->t", r, r), np.stack(sums, axis=1))
 
     def __add__(self, other: Scores) -> Scores:
         diagnostics = tuple(one + more for one, more in zip(self.diagnostics, other.diagnostics, strict=True))
-        return Scores(self.n + other.n, self.square + other.square, self.sums + other.sums, self.unit, diagnostics)
+        return Scores(self.n + other.n, self.square + other.square, self.sums + other.sums, diagnostics)
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
         """The scores of an evaluation by name: means over rows and targets, and those of several ``targets``."""
@@ -74,15 +70,14 @@ class Scores:
         if len(targets) < 2:
             return {"rmse": self.rmse, **means}
         ones = (slice(k, k + 1) for k in range(len(targets)))
-        alone = (Scores(self.n, self.square[one], self.sums[one], self.unit[one]) for one in ones)
+        alone = (Scores(self.n, self.square[one], self.sums[one]) for one in ones)
         each = {name: scores.figures() for name, scores in zip(targets, alone, strict=True)}
         return {"rmse": self.rmse, **means, "targets": each}
 
     @property
     def rmse(self) -> float:
         """Root mean square error over rows and targets, in the unit of the targets."""
-        unit = self.unit.max()
-        return float(np.sqrt(np.mean(self.square * (self.unit / unit) ** 2) / self.n) * unit)
+        return float(np.sqrt(np.mean(self.square) / self.n))
 
     @property
     def loss(self) -> float:

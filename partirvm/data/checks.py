@@ -14,7 +14,7 @@ from partirvm.errors import DataError
 from partirvm.quoting import listed_values, quoted
 
 FARTHEST, HEAVIEST = 1e60, 1e100
-"""Standard deviation and mean weight beyond which powers leave float64."""
+"""Value or standard deviation, and mean weight, beyond which powers leave float64."""
 
 
 def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
@@ -92,11 +92,8 @@ def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | Non
     return None if found == tuple(classes) else tuple(codes[label] for label in found)
 
 
-def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
-    """Raise ``DataError`` for weights or columns whose values are too large or too small for float64 arithmetic.
-
-    Columns that are standardised, ``scaled``, may have large values, provided that their sums do not overflow.
-    """
+def check_range(moments: Moments, columns: Columns) -> None:
+    """Raise ``DataError`` for weights or columns whose values are too large or too small for float64 arithmetic."""
     weight = moments.inputs.total / moments.inputs.n
     if not 1 / HEAVIEST <= weight <= HEAVIEST:
         raise DataError(
@@ -105,15 +102,17 @@ def check_range(moments: Moments, columns: Columns, *, scaled: bool) -> None:
         )
     inputs, targets = moments.inputs, moments.targets
     names = (*columns.features, *columns.target_names(len(targets.mean)))
-    sizes = (*inputs.largest, *targets.largest), (*inputs.deviation, *targets.deviation)
-    for name, largest, deviation in zip(names, *sizes, strict=True):
-        found = ""
-        if largest > np.finfo(np.float64).max / 2:
-            found = f"values up to {largest:.3g}, too large to subtract: divide the column by ten"
-        elif deviation and not (scaled or 1 / FARTHEST <= deviation <= FARTHEST):
-            found = f"the standard deviation {deviation:.0e}, too far from 1: use standardize, or divide the column"
-        if found:
-            raise DataError(f"the column {quoted(name)} has {found}")
+    largest, deviation, constant = (
+        np.concatenate([getattr(each, what) for each in (inputs, targets)])
+        for what in ("largest", "deviation", "constant")
+    )
+    wrong = (largest > FARTHEST) | (~constant & (deviation < 1 / FARTHEST))
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        raise DataError(
+            f"the column {quoted(names[place])} has values up to {largest[place]:.0e} and the standard deviation "
+            f"{deviation[place]:.0e}: multiply it by a power of ten, so that both are near 1"
+        )
 
 
 def check_weights(weights: Any) -> None:

@@ -37,7 +37,7 @@ from partirvm.options.values import Noise
 from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import Augmenting, require_augmentable
 from partirvm.resolve.resolve import LIMITS, FitSpec
-from partirvm.types import Columns, power_of_two
+from partirvm.types import Columns
 
 Float = NDArray[np.float64]
 
@@ -71,10 +71,9 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
     weights_, alpha_ : ndarray of shape (M,), of the standardised problem
     determinedness_ : ndarray of shape (M,); γ of each weight: 1 if the data determine it, 0 if the prior does
     intercept_ : float, in the target's unit
-    noise_variance_ : float, in the target's unit squared (∞ or 0 where that is beyond a double's range, as of targets
-        near 1e200; predictions are not). The estimate from the errors of rows left out (``core.left_out``), or the
-        value of maximum evidence if no rows were left out. ``model_.evidence_noise`` is always the latter.
-        Of T targets ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,).
+    noise_variance_ : float, in the target's unit squared. The estimate from the errors of rows left out
+        (``core.left_out``), or the value of maximum evidence if no rows were left out. ``model_.evidence_noise`` is
+        always the latter. Of T targets ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,).
     log_evidence_ : float, nats, of the target in its own units, of T targets of all together; a prior adds its log
         density in log α and log σ², less the largest value of that
     (The attributes of both estimators.)
@@ -134,9 +133,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         else:
             request, columns, before = self._continued(stream, asked), stream.columns, (stream.spec, stream.checkpoint)
             calls = (*stream.calls, training_rows(self, X, y, sample_weight, columns.categories))
-            if calls[-1].y.shape[1:] != calls[0].y.shape[1:]:
-                numbers = [call.y.size // len(call.y) for call in (calls[-1], calls[0])]
-                raise DataError(f"y has {numbers[0]} targets, the rows before had {numbers[1]}")
         spec = self._fit(_source_of_calls(calls, columns, request.seed), None, request, journal, before)
         # a fit that has ended without a checkpoint cannot be continued
         self._stream = None if journal.last is None else Stream(calls, columns, request, spec, journal.last)
@@ -241,14 +237,13 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         return mean, std
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the means at X (n, d) against y (n,), or of y (n, T) the mean over targets, for targets of any scale.
+        """R² of the means at X (n, d) against y (n,), or of y (n, T) the mean over targets.
 
         X is of any kind that ``fit`` takes, weights are (n,). Raises ``DataError`` for other features or rows.
         """
         predicted, y = self.predict(X), numbers_of(y)
         with data_errors():
-            unit = power_of_two(np.abs(y).max(axis=0))
-            return float(r2_score(y / unit, predicted / unit, sample_weight=sample_weight))
+            return float(r2_score(y, predicted, sample_weight=sample_weight))
 
     def _coded(self, y: Any) -> tuple[Any, None]:
         if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
@@ -264,9 +259,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         super()._take(model, variance)
         self.determinedness_ = model.determinedness[model.design.n_leading :]
         self.intercept_ = model.intercept
-        with np.errstate(over="ignore", under="ignore"):
-            noise = np.square(model.design.scaling.t_unit) * model.noise_variance
-        self.noise_variance_ = noise if model.n_targets > 1 else float(noise[0])
+        self.noise_variance_ = model.noise_variance
 
 
 def _source_of_calls(calls: Iterable[TrainingRows], columns: Columns, seed: int) -> ArraySource:
@@ -277,5 +270,6 @@ def _source_of_calls(calls: Iterable[TrainingRows], columns: Columns, seed: int)
         weights = np.concatenate([np.ones(len(call.X)) if call.weights is None else call.weights for call in calls])
     starts = np.cumsum([0, *sizes[:-1]])
     order = np.concatenate([start + shuffled_rows(n, seed) for start, n in zip(starts, sizes, strict=True)])
-    X, y = (np.concatenate([getattr(call, name) for call in calls]) for name in ("X", "y"))
+    with data_errors():  # of calls with other numbers of targets
+        X, y = (np.concatenate([getattr(call, name) for call in calls]) for name in ("X", "y"))
     return ArraySource(X, y, weights, permutation=order, columns=columns)

@@ -20,7 +20,7 @@ from partirvm.jobs.request import Place, Places, absolute, create, request_of, r
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
-from partirvm.model.relevance import basis_functions_json, directions_json, relevances
+from partirvm.model.fitted import basis_functions_json, directions_json, relevances
 from partirvm.quoting import html_table
 from partirvm.storage import open_folder
 from partirvm.storage.records import MOST, TIME, require
@@ -283,7 +283,7 @@ class Job:
         return self.store.model(allow_code=allow_code)
 
     def facts(self) -> dict[str, Any]:
-        """Return facts about the model for reports, as plain JSON; empty without a model (``model.relevance``)."""
+        """Return facts about the model for reports, as plain JSON; empty without a model (``model.fitted``)."""
         last: Checkpoint | None = self.store.restore(allow_code=True)
         if last is None or not self.store.has_model():
             return {}

@@ -23,7 +23,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Self
 
-from partirvm.errors import ExistsError, FormatError, LeaseError, MissingDataError, NewerFormatError
+from partirvm.errors import ExistsError, FormatError, LeaseError, MissingDataError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
@@ -78,11 +78,10 @@ class JobStore:
                 lease = leases.acquire(folder, lambda: void, stop="abort this job before overwriting it")
                 held.enter_context(lease)
                 for name in (SPEC_NAME, EVENTS, "control", *KEPT):
-                    folder.remove_each(name, lease.check)  # another process may have taken over meanwhile
+                    folder.remove(name, lease.check)  # another process may have taken over meanwhile
                 lease.check()
             else:
                 folder.remove_empty()
-                folder.require_exclusive()
             try:
                 folder.create(SPEC_NAME, to_json(SPEC_NAME, {"format": FORMAT, "time": time.time(), **spec}))
             except BaseException as error:
@@ -114,7 +113,7 @@ class JobStore:
             spec = read_json(self.folder, SPEC_NAME)
         except MissingDataError as error:
             raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
-        require_format(spec.get("format"), FORMAT, self.location, "job", "start it again")
+        require_format(spec.get("format"), FORMAT, self.location, "job")
         require(spec, schema, f"{self.location}/{SPEC_NAME}")
         return spec
 
@@ -184,9 +183,9 @@ class JobStore:
     def state(self) -> JobState:
         """Return the state of the job, computed from its events, its lease and the requests to end it."""
         while True:
-            state, last = self.folded(), self.holder()
-            before, after = (None if each is None else (each.epoch, each.over) for each in (last, self.holder()))
-            if before == after:
+            before, state, last = self.holder(), self.folded(), self.holder()
+            one, two = (None if each is None else (each.epoch, each.over) for each in (before, last))
+            if one == two:  # no driver has begun or ended meanwhile
                 break
         held = last is not None and last.alive()
         lost = last is not None and not (held or last.over)
@@ -251,8 +250,6 @@ class JobStore:
                 if not whole:
                     raise FormatError(f"{place}: damaged, or another checkpoint")
                 value = load_checkpoint(place, allow_code=allow_code)
-            except NewerFormatError:
-                raise
             except (MissingDataError, FormatError) as error:
                 damaged.append(str(error))
                 continue
@@ -267,7 +264,7 @@ class JobStore:
         lease = self._held()
         with storing(self.location):
             for name in KEPT:
-                self.folder.remove_each(name, lease.check)
+                self.folder.remove(name, lease.check)
 
 
 def _request(what: str, attempt: int) -> str:

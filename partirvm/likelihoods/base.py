@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.priors import JOINING
-from partirvm.core.reduction import FieldSums
+from partirvm.core.statistics import FieldSums
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
 from partirvm.kernels.design import Design
@@ -145,8 +145,6 @@ class Fit(Protocol):
     @property
     def labels(self) -> Int: ...
     @property
-    def n_columns(self) -> int: ...
-    @property
     def n_vectors(self) -> int: ...
     @property
     def log_evidence(self) -> float: ...
@@ -243,7 +241,7 @@ class Likelihood(ABC):
     early_rows: int = 4000
     """Maximum number of rows of the small fit when the time limit ends a run (``strategies.rounds``)."""
     relearns: bool = False
-    """True if a learned kernel is learned again as the number of vectors grows (``strategies.relearn``)."""
+    """True if a learned kernel is learned again as the number of vectors grows (``strategies.stages``)."""
 
     @abstractmethod
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:

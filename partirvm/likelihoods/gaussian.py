@@ -37,7 +37,7 @@ from partirvm.likelihoods.base import (
 )
 from partirvm.likelihoods.passes import GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.model import Model
-from partirvm.types import LEFT_OUT_ROWS, Columns, power_of_two
+from partirvm.types import LEFT_OUT_ROWS, Columns
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -197,13 +197,12 @@ def left_out_diagnostics(problem: Any, fit: Any) -> Sequence[NumberDiagnostics]:
 
 def root_mean(errors: Float) -> float:
     """Return the root mean square over targets of the root mean square errors (T,)."""
-    unit = power_of_two(errors.max())
-    return float(np.sqrt(((errors / unit) ** 2).mean()) * unit)
+    return float(np.sqrt((errors**2).mean()))
 
 
 def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperState:
     """Start a fit of ``statistics``, whose first columns are the columns of ``fit``; sort its columns by ``labels``."""
-    beta, M, diagonal = fit.beta, fit.n_columns, np.diagonal(statistics.gram)
+    beta, M, diagonal = fit.beta, len(fit.labels), np.diagonal(statistics.gram)
     precision = np.multiply.outer(diagonal, beta)
     factors = fit.factors(statistics.gram[:M, M:], diagonal[M:], statistics.projection[M:])
     entry = entry_precision(*factors, precision[M:], joint=True)
@@ -215,6 +214,5 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
 
 def noise(variance: Any, scale: Float) -> dict[str, Any]:
     """Return fields of the history for the noise variance of standardised targets with these scales (T,)."""
-    with np.errstate(over="ignore", under="ignore"):
-        mean = float(np.mean(scale**2 * variance))
-    return {"noise_variance": mean if np.isfinite(mean) else None, "noise_sd": root_mean(scale * np.sqrt(variance))}
+    mean = float(np.mean(scale**2 * variance))
+    return {"noise_variance": mean, "noise_sd": root_mean(scale * np.sqrt(variance))}

@@ -132,7 +132,7 @@ class ScorePass(Pass):
     @classmethod
     def of(cls, model: Model) -> Self:
         """The pass that scores a model by its stated uncertainty."""
-        stated, variance = model.predictive, model.design.scaling.t_variance
+        stated, variance = model.predictive, model.design.scaling.t_scale**2
         noise = stated.noise_variance / variance
         multiples = model.multiples(LEVELS), model.multiples(STATED_LEVELS)
         return cls(stated.design, stated.mean, stated.root, noise, *multiples)
@@ -146,14 +146,14 @@ class ScorePass(Pass):
             quadratic_forms(block, root) + own * factor
             for root, own in zip(self.root.reshape(T, len(means), len(means)), noise, strict=True)
         )
-        variance = np.column_stack(list(spread)) * scaling.t_variance
+        variance = np.column_stack(list(spread)) * scaling.t_scale**2
         mean = scaling.t_shift + scaling.t_scale * (block @ means)
-        std = np.sqrt(variance) * scaling.t_unit
+        std = np.sqrt(variance)
         shown = (
             NumberDiagnostics.of(panel.t[:, k], mean[:, k], std[:, k], panel.rows, self.stated)
             for k in range(min(T, MOST_TARGETS))
         )
-        scores = Scores.of(panel.t, mean, variance, scaling.t_unit, self.multiples)
+        scores = Scores.of(panel.t, mean, variance, self.multiples)
         return replace(scores, diagnostics=tuple(shown))
 
 

@@ -95,7 +95,7 @@ def active_set(
             places = np.concatenate([[0], places])
         alpha[places], w[places] = own_alpha, own
         if numeric:
-            beta = float(fitted.model_.design.scaling.t_variance[0]) / float(fitted.model_.evidence_noise)
+            beta = float((fitted.model_.design.scaling.t_scale**2)[0]) / float(fitted.model_.evidence_noise)
         sizes = np.where(used, 0.0, np.abs(_map(Phi, t, alpha, w, beta))[1:])
         best = np.argsort(-sizes, kind="stable")[:most]
         new = best[sizes[best] > threshold]

@@ -1,4 +1,4 @@
-"""A fitted regression model as a value: what prediction needs, and some facts for reports.
+"""A fitted regression model as a value: what prediction needs; and facts about fitted models for reports.
 
 Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the target's own units. The
 variances that are stated differ from this formula in three respects (``Model.predictive``): Σ includes the uncertainty
@@ -20,8 +20,10 @@ from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
 from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.errors import UsageError
+from partirvm.kernels import Directions, Kernel
+from partirvm.kernels.composed import inside
 from partirvm.kernels.design import TEMPER, Design
-from partirvm.model.base import FittedModel, OfRows, linear_values
+from partirvm.model.base import FittedModel, OfRows, bases_of, linear_values
 from partirvm.model.input_rows import checked_rows
 from partirvm.types import Columns
 
@@ -32,11 +34,10 @@ Float = NDArray[np.float64]
 class Model(FittedModel):
     """A regression RVM of M columns.
 
-    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` (in the square of
-    ``Scaling.t_unit``, the target's own unit except for extreme values) and ``log_evidence`` refer to the target's own
-    units. For T targets that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T); the evidence
-    is that of all targets together. ``calibration`` is the uncertainty estimated from rows left out, of which
-    ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. For an
+    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` and ``log_evidence`` refer to the
+    target's own units. For T targets that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T);
+    the evidence is that of all targets together. ``calibration`` is the uncertainty estimated from rows left out, of
+    which ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. For an
     ``overconfident`` fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
     ``mean`` and ``root`` belong. With local noise (``design.noise``) both are means over the training rows, and the
     noise variance at x is a multiple of them. ``known_noise`` is true if the noise was given, ``known_alpha`` are the
@@ -60,7 +61,7 @@ class Model(FittedModel):
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> Model:
         """The model of a dense fit."""
         scales, n = design.scaling.t_scale, fit.statistics.n
-        variance, evidence = design.scaling.t_variance * fit.noise_variance, design.scaling.t_variance / fit.beta
+        variance, evidence = scales**2 * fit.noise_variance, scales**2 / fit.beta
         return cls(
             design=design,
             mean=fit.posterior.mean,
@@ -125,12 +126,7 @@ class Model(FittedModel):
         mean, variance, _ = model.moments(checked_rows(X, self.columns), variance=return_std)
         if variance is None:
             return mean
-        return mean, self.deviation(variance)
-
-    def deviation(self, variance: Any) -> Any:
-        """Standard deviations in the target's unit, given variances from ``moments``, (n,) or (n, T)."""
-        unit = self.design.scaling.t_unit
-        return np.sqrt(variance) * (unit if self.n_targets > 1 else float(unit[0]))
+        return mean, np.sqrt(variance)
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
@@ -146,7 +142,7 @@ class Model(FittedModel):
         """What is predicted of raw inputs X (n, d), (n, V) by ``value_names``, and nearness (n,)."""
         mean, variance, near = self.moments(X)
         assert variance is not None
-        return np.column_stack([mean, self.deviation(variance)]), near
+        return np.column_stack([mean, np.sqrt(variance)]), near
 
     def means(self, X: Float) -> tuple[Float, Float]:
         """Means (n, T) at raw inputs X (n, d), and nearness (n,)."""
@@ -213,13 +209,14 @@ class Model(FittedModel):
     def _ends(self, multiple: float, X: Float) -> tuple[Float, Float]:
         """Means ± a multiple of the standard deviations (n, 2), and nearness (n,), at raw inputs X (n, d)."""
         mean, variance, near = self.moments(X)
-        half = multiple * self.deviation(variance)
+        assert variance is not None
+        half = multiple * np.sqrt(variance)
         return np.column_stack([mean - half, mean + half]), near
 
     @one_blas_thread()
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:
         """Standard deviations (n, 1) of the noise at raw inputs X (n, d), in the target's unit, and ones (n,)."""
-        found = np.broadcast_to(self.deviation(self._noise_at(X)), len(X))
+        found = np.broadcast_to(np.sqrt(self._noise_at(X)), len(X))
         return found[:, None], np.ones(len(X))
 
     def samples(self, n: int, rng: Any) -> OfRows:
@@ -238,7 +235,7 @@ class Model(FittedModel):
         return found, near
 
     def _noise_at(self, X: Float) -> Float | float:
-        """Noise variance at raw inputs X (n, d), in the unit of ``noise_variance``; one number if it is constant.
+        """Noise variance at raw inputs X (n, d); one number if it is constant.
 
         Without rows left out ``noise_variance`` is that of maximum evidence, of tempered weights
         (``kernels.design.TEMPER``).
@@ -251,11 +248,10 @@ class Model(FittedModel):
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
         """Mean, optionally variance, and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
 
-        Mean and variance are of a new noisy target, the variance in the square of ``Scaling.t_unit``. Nearness and
-        errors are those of ``linear_values``.
+        Mean and variance are of a new noisy target. Nearness and errors are those of ``linear_values``.
         """
         scaling = self.design.scaling
-        shift, scale, square = scaling.t_shift, scaling.t_scale, scaling.t_variance
+        shift, scale, square = scaling.t_shift, scaling.t_scale, scaling.t_scale**2
         if self.n_targets == 1:
             shift, scale, square = shift[0], scale[0], square[0]
         mean, spread, near = linear_values(self.design, self.mean, X, self.root if variance else None)
@@ -273,3 +269,49 @@ class Model(FittedModel):
                 f"{what} need a model with one target: fit each target separately, with MultiOutputRegressor of "
                 "scikit-learn, or ingest it as DATA with one target"
             )
+
+
+def relevances(kernel: Kernel, variance: Float) -> Float | None:
+    """Compute gamma_j·var_j (d,) as a fraction of the largest, from the variance (d,) of the scaled inputs; or None."""
+    found = kernel.relevances(len(variance))
+    if found is None:
+        return None
+    found = found * variance
+    largest = found.max()
+    return found / largest if largest > 0 else found
+
+
+def directions_json(kernel: Kernel, variance: Float, features: Sequence[str]) -> list[dict[str, Any]]:
+    """Return ``share`` and ``loadings`` by feature of each direction of the kernel, as plain JSON; empty without them.
+
+    The share of a direction is gamma times its variance, as a fraction of the sum over all directions, for uncorrelated
+    inputs of ``variance`` (d,). The squares of the loadings add up to 1.
+    """
+    found: list[tuple[float, dict[str, float]]] = []
+    for part, columns in inside(kernel, len(features), Directions):
+        matrix = part.matrix
+        weights = part.kernel.widths(len(matrix)) * (matrix**2 @ variance[columns])
+        names = [features[j] for j in columns.tolist()]
+        for weight, axis in zip(weights.tolist(), matrix, strict=True):
+            unit = axis / np.linalg.norm(axis)
+            found.append((weight, dict(zip(names, unit.tolist(), strict=True))))
+    total = sum(weight for weight, _ in found)
+    return [{"share": weight / total if total else 0.0, "loadings": loadings} for weight, loadings in found]
+
+
+def basis_functions_json(model: FittedModel) -> list[dict[str, Any]]:
+    """Return ``name``, ``weights`` (one per output) and ``relevance`` (nats) of the bias and each basis function."""
+    if model.design.functions is None:
+        return []
+    found = bases_of(model)
+    weights = found.weights.reshape(len(found.names), -1).tolist()
+    parts = zip(found.names, weights, found.relevance.tolist(), strict=True)
+    return [{"name": name, "weights": each, "relevance": relevance} for name, each, relevance in parts]
+
+
+def targets_json(model: FittedModel) -> dict[str, Any]:
+    """Return ``noise_sd`` of each target by name, in its unit, under the key ``targets``; empty for one target."""
+    if not isinstance(model, Model) or model.n_targets == 1:
+        return {}
+    names, noise = model.output_names, np.sqrt(model.noise_variance)
+    return {"targets": {name: {"noise_sd": sd} for name, sd in zip(names, noise.tolist(), strict=True)}}

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import islice
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.predictive import augmentation
-from partirvm.core.reduction import TreeSum
 from partirvm.core.scores import LEVELS, Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
@@ -27,7 +28,7 @@ from partirvm.execution.tasks import Progress
 from partirvm.jobs.request import difference
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
-from partirvm.kernels.blocks import padded
+from partirvm.kernels.base import padded
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import GramPass
 from partirvm.model import FAR, AnyModel, Model
@@ -63,14 +64,14 @@ class Augmenting:
                 f"the model was fitted to {model.n_rows:,} rows, but augment has {rows:,} rows: give all of the fit"
             )
         scaling = model.design.scaling
-        variance = float(moments.targets.variance_over(scaling.t_scale)[0])
+        variance = float((moments.targets.variance / scaling.t_scale**2)[0])
         return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean))
 
     def pieces(self, source: Source, progress: Progress | None = None) -> Iterator[tuple[Float, Float, Float]]:
         """Yield the predictions of all rows of a source, in pieces of n rows, in the order of its tiles.
 
         Of each piece: records (n, 4), which are row number before shuffling, mean of a new noisy target, its standard
-        deviation, and 1 for far rows; targets (n, T); and variances (n,) in the square of ``Scaling.t_unit``.
+        deviation, and 1 for far rows; targets (n, T); and variances (n,).
         ``progress`` hears of tiles of training rows, over all passes.
         """
         pieces, per_pass = _pieces(source), MAX_ROWS // EXTRA_COLUMNS
@@ -85,13 +86,8 @@ class Augmenting:
 
     def scores(self, source: Source, progress: Progress | None = None) -> Scores:
         """Return the scores of the predictions of all rows of a source."""
-        total = TreeSum(_n_pieces(source))
-        multiples = self.model.multiples(LEVELS)
-        unit = float(self.model.design.scaling.t_unit[0])
-        for number, (records, t, variance) in enumerate(self.pieces(source, progress)):
-            total.add(number, Scores.of(t[:, 0], records[:, 1], variance, unit, multiples))
-        scores: Scores = total.result()
-        return scores
+        multiples, pieces = self.model.multiples(LEVELS), self.pieces(source, progress)
+        return reduce(add, (Scores.of(t[:, 0], each[:, 1], variance, multiples) for each, t, variance in pieces))
 
     @one_blas_thread()
     def _predicted(
@@ -99,7 +95,7 @@ class Augmenting:
     ) -> list[tuple[Float, Float, Float]]:
         """Return the predictions of pieces (rows, X, t), from one pass over the training rows."""
         model, design, scaling = self.model, self.model.design, self.model.design.scaling
-        scale, square, unit = float(scaling.t_scale[0]), float(scaling.t_variance[0]), float(scaling.t_unit[0])
+        scale, square = float(scaling.t_scale[0]), float((scaling.t_scale**2)[0])
         kernel, beta, found = design.kernels[0], square / float(model.evidence_noise), []
         inputs = [padded(X, EXTRA_COLUMNS) for _, X, _ in pieces]
         # among the training rows, the origin prevents a distant test row from reducing the precision of the others
@@ -111,7 +107,7 @@ class Augmenting:
             heights = kernel.diagonal(scaling.inputs(X))
             added, beyond = augmentation(extra, design.block(X), heights, model.root, beta, self.variance)
             variance = spread + square * beyond
-            records = np.column_stack([rows, mean + scale * added, np.sqrt(variance) * unit, near < FAR])
+            records = np.column_stack([rows, mean + scale * added, np.sqrt(variance), near < FAR])
             found.append((records, t, variance))
         return found
 

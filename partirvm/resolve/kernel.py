@@ -39,7 +39,7 @@ from partirvm.kernels import (
     Several,
     kernel_from_spec,
 )
-from partirvm.kernels.functions import LINEAR, Basis, BasisPart, evaluated, name_of, title_of
+from partirvm.kernels.functions import LINEAR, Basis, evaluated, name_of, require_function, title_of
 from partirvm.options import Request
 from partirvm.types import Columns, Scaling
 
@@ -110,7 +110,9 @@ def checked_basis(given: Any) -> Any:
             f"basis is {given!r}; known: {LINEAR}, the path 'module:function' of a function, a callable, or a list of "
             "these"
         )
-    return given if given is None else BasisPart(given, 0).function
+    if given not in (None, LINEAR):
+        require_function(given, "basis")
+    return given
 
 
 def plain(given: Any, what: str) -> Any:
@@ -227,7 +229,7 @@ def _coded(columns: Columns) -> dict[int, float]:
 
 def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Float:
     """Compute the variance (d,) of the scaled inputs: 1 if they are standardised, and 0 for a constant feature."""
-    variance: Float = moments.inputs.variance_over(scaling.x_scale)
+    variance: Float = moments.inputs.variance / scaling.x_scale**2
     for j, found in _coded(columns).items():
         variance[j] = found
     return variance
@@ -245,13 +247,5 @@ def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis |
         size = source.n_features if each == LINEAR else evaluated(each, "basis", points).shape[1]
         if not size:
             raise UsageError(f"basis {title_of(each)} returned no column: it must return at least one")
-        parts.append(BasisPart(each, size))
+        parts.append((each, size))
     return Basis(tuple(parts))
-
-
-def codes_as_numbers(request: Request, columns: Columns) -> list[str]:
-    """List the parts of a model that treat the codes of categorical columns as numbers."""
-    basis = request.basis if isinstance(request.basis, tuple) else (request.basis,)
-    linear = isinstance(request.kernel, str) and request.kernel in NAMES and request.kernel not in BY_GAMMA
-    found = [f"{request.kernel} kernel"] * linear + ["linear basis"] * any(_is(each, LINEAR) for each in basis)
-    return found if columns.categories else []

@@ -148,7 +148,7 @@ def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
 def test_intervals_may_have_other_multiples(rng):
     """Wider intervals cover more, and cost their width; the density stays the Gaussian's."""
     t, zero, one = rng.normal(size=200), np.zeros(200), np.ones(200)
-    normal, wide = Scores.of(t, zero, one), Scores.of(t, zero, one, 1.0, [2 * each for each in NORMAL])
+    normal, wide = Scores.of(t, zero, one), Scores.of(t, zero, one, [2 * each for each in NORMAL])
     found = wide.figures()
     covered = [found[f"coverage_{100 * level:.0f}"] for level in LEVELS]
     assert covered == [np.mean(np.abs(t) <= 2 * each) for each in NORMAL]

@@ -12,11 +12,21 @@ from hypothesis import strategies as st
 
 from partirvm.core import laplace
 from partirvm.core.link import LogisticBlock
-from partirvm.core.posterior import WEAK_CORRELATION
+from partirvm.core.posterior import WEAK_CORRELATION, own_factors
 from partirvm.core.priors import FLAT, JOINING, GammaDensity, Prior, entry_precision, optimum
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import FADED, NOISE_FLOOR, HyperState, maximise, noise_precision, step, thin, verdict
+from partirvm.core.updates import (
+    FADED,
+    NOISE_FLOOR,
+    HyperState,
+    maximise,
+    noise_precision,
+    settled,
+    step,
+    thin,
+    verdict,
+)
 from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)
@@ -118,7 +128,7 @@ def test_near_copies_that_excuse_each_other_do_not_go_at_once(rng, copies):
     Phi = column[:, None] + 1e-6 * rng.normal(size=(80, copies))
     t = 2 * column + 0.1 * rng.normal(size=80)
     state = state_of(Phi, t, np.full(copies, 0.1), 100.0, fixed_noise=True)
-    s, q = state.posterior.sparsity_and_quality(state.alpha)
+    s, q = own_factors(state.posterior, state.alpha)
     assert (q**2 <= s).all()
     for _ in range(100):
         state, _ = step(state)
@@ -215,7 +225,7 @@ def test_when_a_fit_is_over(rng, rule, changes, expected):
     """N = 40 rows, 3 vectors, after 1 iteration: tol·N = 4e-6 nats. A cancelled residual ends a guarded fit, before
     anything else, and only with the guard."""
     state, info = fit_and_info(rng, **changes)
-    assert verdict(state, info, rule) is expected
+    assert verdict(state, rule, settled(state, info, rule)) is expected
 
 
 @given(st.floats(-6, 6), st.floats(-4, 5))
@@ -240,7 +250,7 @@ def test_columns_that_do_not_fade_are_thinned_out(rng):
     assert reason is Termination.CONVERGED
     assert {3, 8, 15, 22} <= set(state.labels.tolist())
     assert len(state.labels) <= 20
-    s, q = state.posterior.sparsity_and_quality(state.alpha)
+    s, q = own_factors(state.posterior, state.alpha)
     assert (q**2 > s).all()
 
 

@@ -35,7 +35,7 @@ def dense(model, X, y, tested, w=None):
 
 def stated(fitted, tested):
     """Variance that is stated without the column more, in the model's unit."""
-    return fitted.predict(tested, return_std=True)[1] ** 2 / fitted.design.scaling.t_variance[0]
+    return fitted.predict(tested, return_std=True)[1] ** 2 / fitted.design.scaling.t_scale[0] ** 2
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -222,5 +222,5 @@ def test_a_sound_fit_states_nearly_the_noise_of_maximum_evidence():
     residual = float(((y - model.predict(X)) ** 2).sum())
     np.testing.assert_allclose(m.evidence_noise, residual / (200 - determined.sum()), rtol=1e-4)
     assert 0.9 < np.sqrt(model.noise_variance_) / 0.2 < 1.33
-    variance = m.design.scaling.t_variance[0] * m.calibration.noise_variance
+    variance = m.design.scaling.t_scale[0] ** 2 * m.calibration.noise_variance
     np.testing.assert_allclose(model.noise_variance_, variance)

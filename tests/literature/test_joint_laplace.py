@@ -30,7 +30,7 @@ def joint_of(estimator, X, y):
 
 
 def theta_of(model):
-    beta = model.design.scaling.t_variance[0] / model.evidence_noise
+    beta = model.design.scaling.t_scale[0] ** 2 / model.evidence_noise
     return np.concatenate([np.log(model.alpha), [np.log(beta)], model.design.kernel.logs])
 
 

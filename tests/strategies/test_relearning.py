@@ -23,8 +23,8 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import BERNOULLI
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.relearn import due
 from partirvm.strategies.rounds import WorkingSetRounds
+from partirvm.strategies.stages import due
 from partirvm.types import Scaling
 
 ROWS, PART = 600, 50
@@ -175,7 +175,7 @@ def test_bits_do_not_depend_on_threads_nor_on_interruptions():
 
 def scores_of(error):
     """Scores of ten rows with this sum of squared errors."""
-    return Scores(10, np.array([error]), np.full((1, 8), error), np.ones(1))
+    return Scores(10, np.array([error]), np.full((1, 8), error))
 
 
 def test_the_best_round_comes_back_with_its_kernel():
