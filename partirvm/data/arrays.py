@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import require_exact
-from partirvm.data.source import Source, Tile, as_rows, check_shapes, default_names, numeric_array, tile_rows_for
+from partirvm.data.source import Source, Tile, as_rows, check_shapes, default_names, tile_rows_for
 from partirvm.errors import DataError, MissingDataError
 from partirvm.storage import reading
 from partirvm.types import Columns, Float, Int
@@ -54,14 +54,11 @@ class ArraySource(Source):
         tile_rows: int | None = None,
         columns: Columns | None = None,
     ) -> None:
-        given = {name: array for name, array in (("X", X), ("y", t), ("the weights", weights)) if array is not None}
-        self._arrays: dict[str, Any] = {
-            name: with_known_sizes(array) if hasattr(array, "chunks") else numeric_array(name, array)
-            for name, array in given.items()
-        }
-        check_shapes(*map(self._arrays.get, ("X", "y", "the weights")))
-        self.n_rows, self.n_features = (int(n) for n in self._arrays["X"].shape)
-        self.n_targets = 0 if t is None else math.prod(self._arrays["y"].shape[1:])
+        check_shapes(X, t, weights)
+        given = {"X": X, "y": t, "the weights": weights}
+        self._arrays: dict[str, Any] = {name: array for name, array in given.items() if array is not None}
+        self.n_rows, self.n_features = map(int, X.shape)
+        self.n_targets = 0 if t is None else math.prod(t.shape[1:])
         self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
         self.columns = columns or Columns(default_names(self.n_features))
         self.weighted, self.shuffled = weights is not None, permutation is not None
@@ -231,9 +228,6 @@ class ClassWeighted(Source):
         part = ClassWeighted(self._source.part(tiles), self._class_weights)
         part._fingerprint = self.fingerprint()
         return part
-
-    def __str__(self) -> str:
-        return str(self._source)
 
 
 def client_of(*collections: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -199,7 +199,25 @@ class Encoder:
     def _column(self, name: str | None) -> str:
         return f"{self._name}: the column {quoted(name)}"
 
-    def encode(self, batch: Batch, into: Float) -> None:
+    def records(self, table: Reader, seed: int | None, batch_bytes: int) -> Iterator[Float]:
+        """Yield the rows of a table as records: shuffle key, row number, features, targets, weights.
+
+        The records of a batch stand in the memory of the records before them.
+        """
+        rng = None if seed is None else np.random.default_rng(seed)
+        space = np.empty((0, 2 + len(self.roles.wanted)))
+        for batch in table.batches(self.roles.wanted, frozenset(self.levels), batch_bytes):
+            start, n = self.n_rows, len(batch[self.roles.features[0]])
+            space = space if len(space) >= n else np.empty((n, space.shape[1]))
+            records = space[:n]
+            self._encode(batch, records[:, 2:])
+            self.n_rows += n
+            del batch  # free the memory before the next batch is read
+            records[:, 1] = np.arange(start, start + n)
+            records[:, 0] = records[:, 1] if rng is None else rng.random(n)
+            yield records
+
+    def _encode(self, batch: Batch, into: Float) -> None:
         """Encode a batch into the array ``into`` (rows, features + targets + weights)."""
         for place, column in enumerate(self.roles.wanted):
             coded = column in self.levels
@@ -215,7 +233,6 @@ class Encoder:
         elif self.roles.weights is not None and (into[:, -1] < 0).any():
             row = self.n_rows + int(np.argmax(into[:, -1] < 0))
             raise DataError(f"{self._column(self.roles.weights)} holds a negative weight in row {row:,}.")
-        self.n_rows += len(into)
 
     def _labels(self, column: str, batch: Batch) -> Float:
         codes, n = self.levels[column].codes(batch[column]), len(self.levels[column].found)

@@ -21,11 +21,15 @@ def find_classes(y: Any) -> Labels:
 
     Raises ``DataError`` for missing labels, continuous values, labels of several types and fewer than two classes.
     """
+    from sklearn.utils.multiclass import check_classification_targets
+
     labels = _checked(in_process("y", y))
     try:
         classes = np.unique(labels)
-    except TypeError as error:
-        raise DataError(f"the labels in y mix several types, make all labels text: {error}") from error
+        # each value twice: scikit-learn warns of more classes than half of the rows
+        check_classification_targets(np.repeat(classes, 2) if labels.ndim == 1 else labels)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"y: {error}") from error
     if len(classes) < 2:
         found = f"only one class, {quoted(classes.tolist()[0])}" if len(classes) else "no labels"
         raise DataError(f"y has {found}: classification needs at least two classes.")
@@ -40,17 +44,11 @@ def label_values(y: Any) -> Labels:
 
 
 def _checked(labels: Labels) -> Labels:
-    """Return the labels. Raises ``DataError`` for missing labels (NaN, None, NA, NaT) and continuous values."""
-    missing = np.zeros(labels.shape, dtype=bool)
+    """Return the labels. Raises ``DataError`` for missing labels: NaN, None, NA, NaT."""
+    missing = np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(labels.shape, dtype=bool)
     if labels.dtype.kind == "O":
         absent = "None", "nan", "<NA>", "NaT"
         missing = np.array([not isinstance(label, str) and str(label) in absent for label in labels.flat], dtype=bool)
-    elif labels.dtype.kind == "f":
-        missing = np.isnan(labels)
-        broken = ~(missing | (np.isfinite(labels) & (labels == np.floor(labels))))
-        if broken.any():
-            found = f"y holds continuous values such as {labels[broken].flat[0]:g}, but labels must be classes"
-            raise DataError(f"{found}: fit numeric targets with RVMRegressor, or bin the values.")
     if missing.any():
         raise DataError(
             f"y has {int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,}: remove these "
@@ -107,7 +105,7 @@ def weights_of_noise(noise: NDArray[Any], first: int, name: str) -> Float:
     return weights
 
 
-def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float | None = None) -> Float:
+def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> Float:
     """Return the weight of each of the K classes, shape (K,).
 
     "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) is the sum of the weights of the rows of each
@@ -115,7 +113,6 @@ def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float | Non
     classes have the weight 1.
     """
     if isinstance(class_weight, str) and class_weight == "balanced":
-        assert counts is not None
         if not (counts > 0).all():
             empty = classes[int(np.argmin(counts))]
             raise DataError(f"class_weight='balanced', but no row of the class {quoted(empty)} has a positive weight")

@@ -303,8 +303,6 @@ def check_range(moments: Moments, columns: Columns) -> None:
 
 def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
     """Convert ``values`` to a NumPy array of real numbers of their dtype, or of float64 for objects."""
-    if hasattr(values, "toarray"):
-        raise DataError(f"{name} is a sparse matrix, but dense rows are needed: pass {name}.toarray().")
     try:
         array = np.asarray(values)
     except ValueError as error:

@@ -31,7 +31,7 @@ class Reader:
     ``batches`` is called with the wanted columns, those of them that contain labels, and the approximate bytes of a
     batch; those beyond ``most_batch`` are not faster. ``targets``, ``weights`` and ``categorical`` are the columns of
     these roles if the source defines them. An ``untyped`` source does not tell numbers from text. ``held`` returns the
-    bytes that reading given columns needs beside the batches; ``advice`` states how to use less memory.
+    bytes that reading given columns needs beside the batches.
     """
 
     name: str
@@ -43,7 +43,6 @@ class Reader:
     categorical: tuple[str, ...] = ()
     untyped: bool = False
     held: Callable[[Sequence[str]], int] = lambda wanted: 0
-    advice: str = ""
     most_batch: int = 64 << 20
 
 
@@ -120,8 +119,7 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
                     yield {name: batch.column(name) for name in wanted}
 
     columns = _same_columns(url, files, found)
-    advice = ", take fewer columns (`--features`), or write the file with smaller row groups and pages"
-    return Reader(url, columns, batches, n_rows, held=held, advice=advice, most_batch=4 << 20)
+    return Reader(url, columns, batches, n_rows, held=held, most_batch=4 << 20)
 
 
 def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:

@@ -1,11 +1,14 @@
-"""A sort for more records than memory can hold, and the writing of records as the tiles of DATA."""
+"""How DATA are written: a sort for more records than memory can hold, the tiles of a new group, and its publication."""
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
@@ -14,14 +17,22 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm import storage
 from partirvm.core.moments import Moments
 from partirvm.core.statistics import TreeSum
-from partirvm.data.layout import DataAttributes, Publication, storing
 from partirvm.data.source import Float
-from partirvm.storage.records import checksum
+from partirvm.data.zarr_source import CODEC, FORMAT, GROUP, KIND, VERSIONS, DataAttributes, dtype_of, open_data
+from partirvm.errors import ExistsError, LeaseLostError
+from partirvm.storage import Folder, open_folder
+from partirvm.storage.lease import Lease, acquire
+from partirvm.storage.records import checksum, listed_numbers, numbered, to_json
 
 Progress = Callable[[str, int, int | None], None]  # the phase, "read" or "write", rows done, and the total
 
+storing = partial(
+    storage.storing,
+    advice="make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number",
+)
 
 BUCKETS = 256
 """Number of key ranges of equal width; each is an open file."""
@@ -99,6 +110,107 @@ class ExternalSorter:
         with path.open("rb") as file:
             while len(flat := np.fromfile(file, dtype=np.float64, count=rows * self._width)):
                 yield flat.reshape(-1, self._width)
+
+
+@dataclass
+class Publication:
+    """A new group of arrays of DATA, which gets the version ``number``; ``spill`` is a folder for temporary files.
+
+    ``before`` are the attributes of the DATA to which rows are appended, and ``found`` the groups so far. A group that
+    is ``published``, or may be, is not removed after an error: the next writer does it, if nobody reads the group.
+    """
+
+    folder: Folder
+    name: str
+    spill: Path
+    before: DataAttributes | None
+    number: int
+    found: list[str]
+    lease: Lease
+    published: bool = False
+
+    def create_arrays(self, chunks: Mapping[str, tuple[int, ...]], n_rows: int) -> dict[str, Any]:
+        """Create the empty arrays of the group with these chunks."""
+        import zarr
+        from zarr.codecs import BloscCodec, Crc32cCodec
+
+        return {
+            name: zarr.create_array(
+                self.folder.place(f"{self.name}/{name}"),
+                shape=(n_rows, *chunk[1:]),
+                dtype=dtype_of(name),
+                chunks=chunk,
+                compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()],
+                fill_value=-1 if name == "row" else np.nan,
+                config={"write_empty_chunks": True},
+                zarr_format=3,
+            )
+            for name, chunk in chunks.items()
+        }
+
+    def commit(self, attributes: DataAttributes) -> None:
+        """Write the attributes and publish the group. Raises ``LeaseLostError`` if another process published first."""
+        version = numbered(VERSIONS, self.number)
+        with storing("the data"):
+            CODEC.write(attributes, self.folder.place(f"{self.name}/attributes"), KIND, FORMAT)
+            self.folder.flush(self.name)
+            self.lease.check()
+            try:
+                self.published = True
+                self.folder.create(version, to_json(version, {"group": self.name}))
+            except FileExistsError as error:
+                self.published = False
+                raise LeaseLostError(f"{self.folder.location}: another process published other rows first") from error
+            if listed_numbers(self.folder, VERSIONS)[-1] > self.number:
+                raise LeaseLostError(f"{self.folder.location}: other processes have published other rows meanwhile")
+        with suppress(OSError):
+            for number in listed_numbers(self.folder, VERSIONS):
+                if number < self.number:
+                    self.folder.remove(numbered(VERSIONS, number))
+            for name in set(self.found) - {name for _, name in attributes.segments}:
+                self.folder.remove(name)
+
+
+@contextmanager
+def publication(url: str, *, overwrite: bool = False, append: bool = False) -> Iterator[Publication]:
+    """Yield a ``Publication`` for new DATA at ``url``, or for rows to append. On any error its group is removed."""
+    folder, name = open_folder(url), f"rows-{uuid.uuid4().hex}"
+    with claimed(url) as lease, folder.scratch(name) as scratch:
+        with storing(url):
+            names, before = folder.list(), open_data(url)[1] if append else None
+            numbers = listed_numbers(folder, VERSIONS)
+            if numbers and not overwrite and not append:
+                raise ExistsError(f"{url} exists already. Choose another name, or pass overwrite=True (`--overwrite`).")
+            if folder.is_file() or not (numbers or all(map(GROUP.fullmatch, names))):
+                raise ExistsError(f"{url} exists and is not DATA of partirvm. Choose another name.")
+        found, number = list(filter(GROUP.fullmatch, names)), max(numbers, default=0) + 1
+        made = Publication(folder, name, Path(scratch, "spill"), before, number, found, lease)
+        try:
+            yield made
+        finally:
+            with suppress(OSError):
+                if not made.published:
+                    folder.remove(name)
+                    folder.remove_empty(VERSIONS)
+                    folder.remove_empty()
+
+
+@contextmanager
+def claimed(url: str) -> Iterator[Lease]:
+    """Hold the lease of a path or URL. Raises ``LeaseLostError`` in place of errors after another process took over."""
+    place = open_folder(url.rstrip("/"))
+    if place.path is not None:
+        place = Folder(url, os.path.abspath(place.path))  # noqa: PTH100 - resolve() would follow links
+    folder = place.sibling(f".{place.name}.lease")
+    folder.location = url  # for messages
+    with storing(url), acquire(folder, dict, stop="stop this process") as lease:
+        try:
+            yield lease
+        except Exception:
+            lease.check()
+            raise
+        finally:
+            lease.withdraw()
 
 
 def write_tiles(

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from partirvm.data import ZarrSource, ingest
-from partirvm.data.layout import open_data, publication
+from partirvm.data.writer import publication
+from partirvm.data.zarr_source import open_data
 from partirvm.errors import (
     DataError,
     ExistsError,
@@ -195,7 +196,7 @@ def test_only_data_are_overwritten(tmp_path: Path) -> None:
     ("number", "message"), [(errno.ENOSPC, "no space left"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")]
 )
 @pytest.mark.parametrize(
-    "where", ["partirvm.data.writer.ExternalSorter.add", "partirvm.data.layout.Publication.create_arrays"]
+    "where", ["partirvm.data.writer.ExternalSorter.add", "partirvm.data.writer.Publication.create_arrays"]
 )
 def test_a_store_that_refuses(
     number: int, message: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -94,7 +94,7 @@ def test_a_limit_below_what_it_takes_is_refused(tmp_path: Path) -> None:
     status, _, _, said = ingested(tmp_path / "t.parquet", tmp_path / "d.zarr", 96)
     assert status == 2
     assert "t.parquet: ingesting 17 columns needs" in said
-    assert "the memory limit is 96 MiB: raise --memory-limit, take fewer columns" in said
+    assert "the memory limit is 96 MiB: raise --memory-limit, or take fewer columns" in said
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
@@ -117,7 +117,7 @@ def test_what_is_not_refused_fits(limit: int, base: int, held: int, width: int, 
     """Reading and writing keep within the limit as the formulas have them, or are refused where the least would not."""
     with mock.patch("partirvm.data.ingestion.settled_memory", return_value=base * MiB):
         budget = Budget(limit * MiB)
-    reader = SimpleNamespace(name="t", most_batch=most, advice="")
+    reader = SimpleNamespace(name="t", most_batch=most)
     least = max(LEAST_BATCH, 64 * 8 * width)
     room = (limit - base) * MiB - ALLOWANCE
     fits = room >= held * MiB + BATCHES * least and room >= tile_bytes(width, tile_rows) + 2 * LEAST_SORT

@@ -102,8 +102,8 @@ def test_class_weights_are_scikit_learns():
     for asked in ("balanced", {"a": 2.0, "b": 0.5, "c": 1}, {"c": 3}):
         expected = compute_class_weight(asked, classes=classes, y=labels)
         np.testing.assert_allclose(class_weights(asked, tuple(classes.tolist()), counts.astype(float)), expected)
-    assert class_weights({"0": 2, 1.0: 3}, (0, 1)).tolist() == [2.0, 3.0]
-    assert class_weights({"True": 2}, (False, True)).tolist() == [1.0, 2.0]
+    assert class_weights({"0": 2, 1.0: 3}, (0, 1), np.ones(2)).tolist() == [2.0, 3.0]
+    assert class_weights({"True": 2}, (False, True), np.ones(2)).tolist() == [1.0, 2.0]
 
 
 def test_class_weights_that_cannot_be():
@@ -119,7 +119,7 @@ def test_class_weights_that_cannot_be():
         (2.0, "2.0"),
     ):
         with pytest.raises(UsageError, match=message):
-            class_weights(asked, ("a", "b"))
+            class_weights(asked, ("a", "b"), np.ones(2))
     with pytest.raises(DataError, match="no row of the class 'b'"):
         class_weights("balanced", ("a", "b"), np.array([3.0, 0.0]))
 

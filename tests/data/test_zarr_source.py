@@ -12,7 +12,7 @@ import pytest
 import zarr
 
 from partirvm.data import ArraySource, ZarrSource, as_source, ingest
-from partirvm.data.layout import FORMAT
+from partirvm.data.zarr_source import FORMAT
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
 from partirvm.storage import Folder
 from partirvm.storage.records import read_json, to_json

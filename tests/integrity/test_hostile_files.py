@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, save_model
-from partirvm.data import layout
+from partirvm.data import zarr_source
 from partirvm.jobs import checkpoint
 from partirvm.model import files
 from partirvm.options import Request
@@ -97,7 +97,7 @@ def checkpoints(case, rng, number):
 def data(case, rng, number):
     """The attributes of DATA."""
     (group,) = (case / "d.zarr").glob("rows-*/attributes")
-    h.repack(group, layout.KIND, layout.FORMAT, lambda *value: h.forged_value(*value, rng))
+    h.repack(group, zarr_source.KIND, zarr_source.FORMAT, lambda *value: h.forged_value(*value, rng))
     return (*ON_DATA, "ingest t.csv d.zarr --append", "evaluate job d.zarr", "update job", "resume job --max-rounds=2")[
         number % 8
     ]
