@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import require_exact
 from partirvm.data.source import Source, Tile, as_rows, check_shapes, default_names, tile_rows_for
-from partirvm.errors import DataError, MissingDataError
+from partirvm.errors import MissingDataError
 from partirvm.storage import reading
 from partirvm.types import Columns, Float, Int
 
@@ -243,11 +243,6 @@ def computed(*collections: Any, client: Any = None) -> tuple[Any, ...]:
     """Compute the values of Dask collections through the client, or in the calling thread if ``client`` is None."""
     import dask
 
-    if client is not None and getattr(client, "status", None) != "running":
-        raise DataError(
-            "the data were persisted on a Dask cluster whose client is closed or cannot be reached: pass the array or "
-            "data frame from before persist(), or ingest it while the client is open."
-        )
     scheduler = client or "synchronous"
     values: tuple[Any, ...] = dask.compute(*collections, scheduler=scheduler)  # type: ignore[attr-defined,no-untyped-call,unused-ignore]
     return values

@@ -12,20 +12,18 @@ other, so the DATA count as unshuffled after an append: a fit draws each candida
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import LARGEST
 from partirvm.data.convert import open_table
 from partirvm.data.encode import Encoder, Roles, assign_roles
 from partirvm.data.source import Columns, Float, check_row_count, tile_rows_for
 from partirvm.data.tables import Reader
 from partirvm.data.writer import ExternalSorter, Progress, publication, storing, write_tiles
 from partirvm.data.zarr_source import DataAttributes, ZarrSource
-from partirvm.errors import DataError, DataWarning, MemoryLimitError, UsageError
+from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.options.constraints import parse_bytes
 from partirvm.process_memory import return_freed_memory, settled_memory
 from partirvm.quoting import listed, quoted
@@ -172,15 +170,6 @@ def ingest(
         if not made.moments.inputs.n:
             raise DataError(f"{table.name}: the weights (column {quoted(roles.weights)}) are all zero.")
         place.commit(made)
-    inputs = made.moments.inputs
-    large = [name for name, most in zip(roles.features, inputs.largest, strict=True) if most >= LARGEST]
-    if table.untyped and large:
-        warnings.warn(
-            f"{data}: columns with numbers of 2⁵³ or more, which are rounded to double precision: {listed(large)}. "
-            "Leave identifiers out, or ingest them as categorical (`--categorical`).",
-            DataWarning,
-            stacklevel=2,
-        )
     return ZarrSource(data)
 
 

@@ -27,9 +27,10 @@ def find_classes(y: Any) -> Labels:
     try:
         classes = np.unique(labels)
         # each value twice: scikit-learn warns of more classes than half of the rows
-        check_classification_targets(np.repeat(classes, 2) if labels.ndim == 1 else labels)
+        with np.errstate(invalid="ignore"):
+            check_classification_targets(np.repeat(classes, 2) if labels.ndim == 1 else labels)
     except (TypeError, ValueError) as error:
-        raise DataError(f"y: {error}") from error
+        raise DataError(f"the labels in y are no classes, or mix several types: {error}") from error
     if len(classes) < 2:
         found = f"only one class, {quoted(classes.tolist()[0])}" if len(classes) else "no labels"
         raise DataError(f"y has {found}: classification needs at least two classes.")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.core.moments import first_rounded
 from partirvm.data import as_source, ingest
-from partirvm.errors import DataError, DataWarning
+from partirvm.errors import DataError
 
 ODD = 2**53 + 1
 """The smallest whole number that float64 does not hold; 2**53 is next to it."""
@@ -89,15 +89,6 @@ def test_bytes_that_are_no_text_stay_different(tmp_path):
     pq.write_table(pa.table({"a": [b"\xff", b"\xfe", b"x"], "y": [1.0, 2.0, 3.0]}), tmp_path / "t.parquet")
     data = ingest(tmp_path / "t.parquet", tmp_path / "d.zarr", target="y", categorical=["a"], shuffle=None)
     assert len(set(data.tile(0).X[:, 0].tolist())) == 3
-
-
-@pytest.mark.filterwarnings("error")
-def test_csv_of_large_numbers_gives_a_warning(tmp_path):
-    """CSV is parsed as float64: an integer beyond 2**53 may be rounded. Up to 2**53 nothing is said."""
-    (tmp_path / "t.csv").write_text(f"a,b,y\n1,{2**53 - 1},1\n{ODD},2,2\n3,5,4\n")
-    with pytest.warns(DataWarning, match=r"numbers of 2⁵³ or more, .*: a\. .*--categorical"):
-        data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", shuffle=None)
-    assert data.tile(0).X[1, 0] == 2**53
 
 
 X, Y = np.random.default_rng(0).uniform(0, 9, (20, 2)), np.arange(20.0)

@@ -62,7 +62,7 @@ def test_what_is_no_label_is_refused(tmp_path):
     """Continuous numbers, missing labels, labels of several types, one class, chunks that are not there."""
     for y, message in (
         ([0.5, 1.0], "continuous"),
-        ([np.inf, 1.0], "continuous"),
+        ([np.inf, 1.0], "infinity"),
         ([np.nan, 1.0, 2.0], "1 missing"),
         (np.array(["a", None, "b"], dtype=object), "1 missing"),
         (np.array(["a", 1], dtype=object), "mix several types"),
