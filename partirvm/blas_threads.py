@@ -27,12 +27,6 @@ def _libraries() -> list[Any]:
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
-def kernels() -> str:
-    """Return the kernels that the BLAS libraries of this process took for its processor; they affect the last bits."""
-    names = {f"{lib.internal_api} {getattr(lib, 'architecture', '')}".rstrip() for lib in _libraries()}
-    return ", ".join(sorted(names))
-
-
 def _set_threads(numbers: Iterable[int]) -> None:
     for library, number in zip(_libraries(), numbers, strict=False):
         # threadpoolctl >= 3.7 accepts limits only from the first Python thread that set a limit, and silently ignores

@@ -189,7 +189,11 @@ def map_tile(function: Callable[[Source, int], Any], parts: Sequence[Source], nu
         return function(parts[0], number)
 
 
+PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
+"""Packages that affect the bits of a result."""
+
+
 def package_versions() -> dict[str, str]:
-    """Return the versions of the packages in this process that affect the bits of a result."""
-    found = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "zarr", "partirvm")}
+    """Return the versions of these packages and of Python in this process."""
+    found = {name: importlib.metadata.version(name) for name in PACKAGES}
     return {"python": platform.python_version(), **found}

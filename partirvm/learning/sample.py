@@ -7,7 +7,7 @@ import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -22,7 +22,7 @@ from partirvm.core.tied import Tied, indicator_updates, updates
 from partirvm.core.updates import HyperState, StepInfo
 from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
-from partirvm.execution import Executor, LocalExecutor, in_this_process
+from partirvm.execution import Executor, LocalExecutor
 from partirvm.execution.kernel_store import Blocks, Keeping, forget
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import NONE, Design
@@ -151,7 +151,7 @@ def gathered(
 
     ``options`` are ``room``, ``log`` and ``best`` of ``SampledRows``.
     """
-    with in_this_process(executor) as local, one_blas_thread():
+    with closing(LocalExecutor(executor.threads)) as local, one_blas_thread():
         on_progress((), 0, 0)
         began, numbers = time.perf_counter(), np.arange(source.n_rows) if rows is None else rows
         tiles = np.unique(numbers // source.tile_rows).tolist()
