@@ -24,7 +24,7 @@ from partirvm.execution.local import POLL, SHARE, usable_cores
 from partirvm.execution.tasks import PassGroup, Progress, Solution, grouped, map_tile, run_solve, run_tiles, ungrouped
 from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.planning.plan import Machine
-from partirvm.process_memory import resident_memory
+from partirvm.process import resident_memory
 
 R = TypeVar("R")
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.posterior import posterior
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.tied import Tied, indicator_updates, updates
@@ -29,7 +28,7 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass, labels_of
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, SlopePass
-from partirvm.process_memory import peak_memory
+from partirvm.process import one_blas_thread, peak_memory
 from partirvm.strategies.fit_rows import fresh
 from partirvm.strategies.problem import Problem, Record
 

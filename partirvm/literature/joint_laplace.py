@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 from scipy.optimize import minimize
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.posterior import factorise, inverse
 from partirvm.core.predictive import REACH, information, products, quadratic_forms, quantile
 from partirvm.data.source import Source
@@ -34,6 +33,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.model import Model
 from partirvm.model.input_rows import checked_rows
+from partirvm.process import one_blas_thread
 
 Float = NDArray[np.float64]
 
