@@ -167,7 +167,7 @@ class Cluster:
             "`dask scheduler`, and its workers, and resume there with `partirvm resume JOB --scheduler ADDRESS`"
         )
 
-    def result(self, future: Any, seconds: float = math.inf) -> Any:
+    def result(self, future: Any) -> Any:
         """Return the result of a task. Raises ``CancelledError`` for lost data, or the ``PartirvmError`` of the task;
         for other errors ``ClusterError``.
         """
@@ -177,7 +177,7 @@ class Cluster:
 
         try:
             with self.reaching():
-                return self.call(value(), seconds)
+                return self.call(value())
         except (PartirvmError, CancelledError):
             raise
         except Exception as error:
@@ -202,21 +202,6 @@ class Cluster:
                     )
 
 
-def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
-    """Call ``function(*args)`` on any worker, which can read the same files as the tasks.
-
-    Raises the ``PartirvmError`` of the function, and ``ClusterError`` if packages differ or there is no response.
-    """
-    cluster = Cluster(client)
-    cluster.check_packages()
-    with cluster.reaching():
-        future = client.submit(_call, allowed_protocols(), function, *args, pure=False)
-    try:
-        return cluster.result(future, ANSWER)
-    finally:
-        future.release()
-
-
 def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
     """Run ``function(*args, **options, client=…)`` on a worker, to its end even if this process exits.
 
@@ -234,7 +219,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
 
     end, cluster = time.monotonic() + ANSWER, Cluster(client)
     with cluster.reaching():
-        future = client.submit(_call, allowed_protocols(), _drive, function, args, options, key=key, pure=False)
+        future = client.submit(_drive, allowed_protocols(), function, args, options, key=key, pure=False)
         fire_and_forget(future)  # type: ignore[no-untyped-call,unused-ignore]
         while not cluster.call(client.run_on_scheduler(kept, asynchronous=True)):
             if time.monotonic() > end:
@@ -244,15 +229,13 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
             time.sleep(0.02)
 
 
-def _call(protocols: tuple[str, ...], function: Callable[..., Any], *args: Any) -> Any:
+def _drive(
+    protocols: tuple[str, ...], function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+) -> None:
     """Call a function in a process of the cluster, which may open what the submitting process may open."""
-    allow_protocols(*protocols)
-    return function(*args)
-
-
-def _drive(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
     from distributed import get_client, secede  # type: ignore[attr-defined,unused-ignore]
 
+    allow_protocols(*protocols)
     client = get_client()  # type: ignore[no-untyped-call,unused-ignore]
     secede()  # type: ignore[no-untyped-call,unused-ignore]
     function(*args, **options, client=client)
