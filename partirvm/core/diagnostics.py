@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from partirvm.core.predictive import quantile
-from partirvm.core.reduction import FieldSums
 from partirvm.core.sampling import LargestErrors, Purpose, draw_key, uniform
+from partirvm.core.statistics import FieldSums
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

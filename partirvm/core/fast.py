@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
-from partirvm.core.posterior import Posterior, posterior, sparsity_quality
+from partirvm.core.posterior import Posterior, own_factors, posterior, sparsity_quality
 from partirvm.core.priors import DEPENDENT, log_contribution, optimal_alpha
 from partirvm.core.statistics import EPS, GramStatistics
 from partirvm.core.termination import StopRule, Termination
@@ -49,7 +49,7 @@ class ActiveColumns:
         M = len(columns)
         self.statistics, self.columns, self.alpha = statistics, columns.copy(), alpha.copy()
         self.diagonal: Float = statistics.diagonal
-        self.place: Int = np.full(statistics.n_columns, -1)
+        self.place: Int = np.full(len(statistics.labels), -1)
         self.place[columns] = np.arange(M)
         # rows of G and Σ of the active columns, with room for further columns
         self._rows: Float = statistics.gram[columns]
@@ -135,11 +135,6 @@ class ActiveColumns:
             self.place[self.columns[i]] = i
         self.place[column] = -1
 
-    def own_factors(self) -> tuple[Float, Float]:
-        """Return s and q of the active candidates (M,)."""
-        precision = 1.0 / self.variance
-        return np.maximum(precision - self.alpha, 0.0), self.mean * precision
-
     def now(self) -> Posterior:
         """Return the posterior with current mean, variance, γ and residual; factor and evidence are not updated."""
         delta, quality, variance = -self.statistics.offset[:, 0], self.Q.copy(), self.variance.copy()
@@ -186,7 +181,7 @@ class Greedy:
     """A fit in progress. It starts with those columns of ``state`` that have not just ``entered``, at their α."""
 
     def __init__(self, state: HyperState) -> None:
-        begun = np.arange(state.n_columns) if state.entered is None else np.flatnonzero(~state.entered)
+        begun = np.arange(len(state.labels)) if state.entered is None else np.flatnonzero(~state.entered)
         self._state = state
         self.floored, self.iteration = state.floored, state.iteration
         self.active = ActiveColumns(state.statistics, begun, state.alpha[begun], float(state.beta))
@@ -203,7 +198,7 @@ class Greedy:
         """The action of largest gain if that exceeds ``least`` nats; otherwise with ``thin`` the best deletion."""
         active = self.active
         precision = active.beta * active.diagonal
-        s, q = active.own_factors()
+        s, q = own_factors(active, active.alpha)
         alpha = np.maximum(optimal_alpha(s, q), ALPHA_FLOOR * precision[active.columns])
         gain = log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
         found = self._largest(active.columns, alpha, gain)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.link import LINKS, Link, LogisticBlock, LogisticCross
-from partirvm.core.posterior import SMALL, Posterior, solve_all, sparsity_quality, weakly_correlated
+from partirvm.core.posterior import SMALL, Posterior, factorise, solve, sparsity_quality, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, optimum
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
 
@@ -62,11 +62,6 @@ class LaplaceState:
     def n_vectors(self) -> int:
         """Number of kernel columns, without the leading columns."""
         return int((self.labels >= 0).sum())
-
-    @property
-    def n_columns(self) -> int:
-        """The number M of columns, including the leading columns."""
-        return len(self.labels)
 
     @property
     def link(self) -> Link:
@@ -199,18 +194,20 @@ def _posteriors(
         G = block.curvature[each[:, :, None], columns[:, :, None], columns[:, None, :]]
     H = G.copy()
     H.reshape(n, -1)[:, :: H.shape[2] + 1] += alpha
-    factors, delta, variance = solve_all(H, gradient - alpha * weights)
-    diagonal = np.array([np.diagonal(factor) for factor, _, _ in factors])
-    scales = np.array([scale for _, scale, _ in factors])
+    factors = [factorise(each) for each in H]
+    solved = [solve(*each, right) for each, right in zip(factors, gradient - alpha * weights, strict=True)]
+    delta, variance = (np.array(each) for each in zip(*solved, strict=True))
+    diagonal = np.array([np.diagonal(factor) for factor, _ in factors])
+    scales = np.array([scale for _, scale in factors])
     mean = weights + delta
     bent = (G @ delta[:, :, None])[:, :, 0]
     predicted = logs[outputs] + _products(delta, gradient - 0.5 * bent)
     log_det = 2 * (np.log(diagonal).sum(axis=1) - np.log(scales).sum(axis=1))
     log_evidence = predicted + 0.5 * (np.log(alpha).sum(axis=1) - _products(alpha, mean**2) - log_det)
     determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
-    for k, (factor, scale, jitter) in enumerate(factors):
+    for k, (factor, scale) in enumerate(factors):
         residual, evidence = -2 * float(predicted[k]), float(log_evidence[k])
-        yield Posterior(mean[k], variance[k], determinedness[k], residual, evidence, factor, scale, jitter, 0.0)
+        yield Posterior(mean[k], variance[k], determinedness[k], residual, evidence, factor, scale, 0.0)
 
 
 def _products(a: Float, b: Float) -> Float:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
 
-from partirvm.core.reduction import FieldSums
+from partirvm.core.statistics import FieldSums
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

@@ -122,7 +122,7 @@ def receive(
         return _at_fixed_alpha(now, 1.0, since, pairs, settling=True), None
     if search.step and now.decrement > NEAR:
         return _at_fixed_alpha(now, min(LONGER * search.step, 1.0), now.iteration, pairs), None
-    level = abs(now.log_evidence - before.log_evidence) < small and now.n_columns == before.n_columns
+    level = abs(now.log_evidence - before.log_evidence) < small and len(now.labels) == len(before.labels)
     if level and not search.step and now.decrement < small:
         if reached:
             return _converged(search, now, pairs)
@@ -184,7 +184,7 @@ def _grouped(state: LaplaceState, values: Float) -> Float:
 
 def _at_new_alpha(state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs) -> NewtonSearch:
     """Return the search with the Newton step at the α and columns of ``moved``."""
-    if moved.n_columns < state.n_columns:
+    if len(moved.labels) < len(state.labels):
         kept = np.isin(state.labels, moved.labels)
         pairs = tuple((step[kept], fall[kept]) for step, fall in pairs)
     # the effect of pruning is known only from the quadratic, which is inaccurate far from its centre
@@ -266,7 +266,7 @@ def _by_blocks(state: LaplaceState, right: Float) -> Float:
 
 def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
     """Return s, q and ΦᵀBΦ, (P, C) each, of the P columns of ``block``, at weight zero, after those of ``state``."""
-    M = state.n_columns
+    M = len(state.labels)
     diagonal = np.einsum("kmm->mk", block.curvature)[M:]
     s, q = trial_factors(state, block.curvature[:, :M, M:], diagonal, block.gradient[M:])
     return s, q, diagonal

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,6 @@ class Posterior:
     log_evidence: float
     factor: Float
     scale: Float
-    jitter: float
     rounding: Any
     targets: tuple[Posterior, ...] = ()
 
@@ -77,14 +77,9 @@ class Posterior:
             return np.stack([one.root() for one in self.targets])
         return np.ascontiguousarray(self.scale[:, None] * inverse(self.factor).T)
 
-    def sparsity_and_quality(self, alpha: Float) -> tuple[Float, Float]:
-        """Return s_i = 1/Σ_ii − α_i and q_i = μ_i/Σ_ii of the active columns (Tipping & Faul), (M,) or (M, T)."""
-        precision = 1.0 / self.variance
-        return np.maximum(precision - (alpha[:, None] if self.targets else alpha), 0.0), self.mean * precision
 
-
-def factorise(H: Float) -> tuple[Float, Float, float]:
-    """Return the scaled Cholesky factor of a symmetric positive H (M, M): (L, S, jitter), SHS + jitter·I = LLᵀ.
+def factorise(H: Float) -> tuple[Float, Float]:
+    """Return the scaled Cholesky factor of a symmetric positive H (M, M): (L, S), SHS + jitter·I = LLᵀ.
 
     H is overwritten by L. Raises ``NumericalError`` if H is not finite or not positive definite with any jitter.
     """
@@ -100,7 +95,7 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
     L = np.ascontiguousarray(H).T  # H is symmetric: its transpose has LAPACK's column-major layout
     corners = [L[k, k].copy() for k in ranges]
 
-    def restore(number: int) -> None:
+    def restore(jitter: float, number: int) -> None:
         """Scale the lower triangle of a block of columns; after an attempt, it is still stored above the diagonal."""
         k = ranges[number]
         L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
@@ -113,10 +108,10 @@ def factorise(H: Float) -> tuple[Float, Float, float]:
             L[:column, column] = 0.0
 
     for jitter in JITTERS:
-        tiled.each(restore, range(len(ranges)))
+        tiled.each(partial(restore, jitter), range(len(ranges)))
         if tiled.cholesky(L):
             tiled.each(clear, ranges)
-            return L, scale, jitter
+            return L, scale
     raise NumericalError(
         f"the posterior precision of {len(L)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
     )
@@ -144,11 +139,11 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> 
         names, none = ("mean", "variance", "determinedness", "residual", "rounding"), np.zeros(0)
         joined = {name: np.stack([getattr(one, name) for one in each], axis=-1) for name in names}
         log_evidence = float(sum(one.log_evidence for one in each))
-        return Posterior(**joined, log_evidence=log_evidence, factor=none, scale=none, jitter=0.0, targets=each)
+        return Posterior(**joined, log_evidence=log_evidence, factor=none, scale=none, targets=each)
     m, projection = statistics.offset[:, 0], statistics.projection[:, 0]
     H = beta * statistics.gram
     H.flat[:: len(H) + 1] += alpha
-    factor, scale, jitter = factorise(H)
+    factor, scale = factorise(H)
     delta, variance = solve(factor, scale, beta * projection - alpha * m)
     mean = m + delta
 
@@ -163,7 +158,7 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> 
         - alpha @ mean**2
     )
     determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
-    return Posterior(mean, variance, determinedness, residual, float(log_evidence), factor, scale, jitter, rounding)
+    return Posterior(mean, variance, determinedness, residual, float(log_evidence), factor, scale, rounding)
 
 
 def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
@@ -178,6 +173,12 @@ def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
 
     tiled.inverse_columns(factor, measure)
     return solution, scale**2 * lengths
+
+
+def own_factors(fit: Any, alpha: Float) -> tuple[Float, Float]:
+    """Return s_i = 1/Σ_ii − α_i and q_i = μ_i/Σ_ii (Tipping & Faul) of a fit's own columns, (M,) or (M, T)."""
+    precision = 1.0 / fit.variance
+    return np.maximum(precision - (alpha if fit.mean.ndim == 1 else alpha[:, None]), 0.0), fit.mean * precision
 
 
 def sparsity_quality(
@@ -200,13 +201,6 @@ def sparsity_quality(
     s = beta * diagonal - beta**2 * np.einsum("pm,pm->p", whitened, whitened)
     q = beta * (projection - cross.T @ (old.mean - offset))
     return np.maximum(s, 0.0), q
-
-
-def solve_all(H: Float, right: Float) -> tuple[list[tuple[Float, Float, float]], Float, Float]:
-    """Return ``factorise`` of each H (n, M, M), which is overwritten, H⁻¹·right and the diagonals of H⁻¹, (n, M)."""
-    factors = [factorise(each) for each in H]
-    solved = [solve(L, S, each) for (L, S, _), each in zip(factors, right, strict=True)]
-    return factors, np.array([delta for delta, _ in solved]), np.array([variance for _, variance in solved])
 
 
 def weakly_correlated(old: Sequence[Posterior], columns: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
 from partirvm.core.predictive import quantile
-from partirvm.core.reduction import FieldSums
+from partirvm.core.statistics import FieldSums
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]

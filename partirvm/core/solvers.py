@@ -23,6 +23,7 @@ from dataclasses import replace
 import numpy as np
 
 from partirvm.core.fast import Greedy, grow
+from partirvm.core.posterior import own_factors
 from partirvm.core.priors import ABSENT, DEPENDENT, FLAT, entry_precision
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise
@@ -39,7 +40,7 @@ def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) 
     """The better of the fixed point, revived and improved, and of what grows from nothing."""
     if rule.vectors is not None or isinstance(state.beta, np.ndarray) or state.prior != FLAT:
         return maximise(state, rule, on_step)
-    cost = state.n_columns**3
+    cost = len(state.labels) ** 3
 
     def counted(info: StepInfo) -> None:
         nonlocal cost
@@ -52,7 +53,7 @@ def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) 
 
     found, reason = maximise(state, replace(rule, tol=max(rule.tol, LOOSE)), counted)
     fresh = state.entered is not None and bool(state.entered.all())
-    begins = fresh and state.n_columns <= 500  # then a fixed point takes less than a second
+    begins = fresh and len(state.labels) <= 500  # then a fixed point takes less than a second
     if not (reason is Termination.CONVERGED or (begins and reason is Termination.CANCELLED)):
         return found, reason
     fits = [found]
@@ -80,7 +81,7 @@ def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Wa
     """
     best, evidence, last = (fit.labels, fit.alpha, fit.beta, fit.floored), fit.log_evidence, fit.iteration
     del fit
-    M = whole.n_columns
+    M = len(whole.labels)
     unit = float(whole.statistics.diagonal.max(initial=0.0)) / (whole.n * float(whole.target_variance))
     for level in (1.0 / M**2, 1e-6, 1.0) if unit > 0 else ():
         start = replace(whole, alpha=np.full(M, level * unit), found=None, iteration=last)
@@ -139,7 +140,7 @@ def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
     """The columns of ``fit``, and of the others of ``whole`` those that come back, at α as of columns that join."""
     active = Greedy(_among(whole, fit)).active
     s, q = np.maximum(active.S, 0.0), active.Q.copy()
-    s[active.columns], q[active.columns] = active.own_factors()
+    s[active.columns], q[active.columns] = own_factors(active, active.alpha)
     precision = active.beta * active.diagonal
     alpha = entry_precision(s, q, precision)
     rank = q**2 / np.maximum(s, np.maximum(DEPENDENT * precision, ABSENT))
@@ -154,7 +155,7 @@ def _among(whole: HyperState, fit: HyperState) -> HyperState:
     """All candidates of ``whole``, those of ``fit`` as it has them, the others as if they had just entered."""
     order = np.argsort(whole.labels)
     there = order[np.searchsorted(whole.labels, fit.labels, sorter=order)]
-    alpha, entered = whole.alpha.copy(), np.ones(whole.n_columns, bool)
+    alpha, entered = whole.alpha.copy(), np.ones(len(whole.labels), bool)
     alpha[there], entered[there] = fit.alpha, False
     known = {"floored": fit.floored, "iteration": fit.iteration, "entered": entered}
     return whole.restarted(whole.statistics, alpha, fit.beta, **known)

@@ -1,4 +1,4 @@
-"""Gaussian sufficient statistics of a design, computed by a pass over all rows.
+"""Sums over rows, and of these the Gaussian sufficient statistics of a design, computed by a pass over all rows.
 
 Posterior, evidence and residual of any subset of the columns follow from ΦᵀΦ, Φᵀt, tᵀt without reading a row again. A
 pass gives a ``GramBlock`` of new columns, which ``GramStatistics.extend`` adds. Rows may have precision weights w_n, as
@@ -7,25 +7,81 @@ in Φᵀdiag(w)Φ. Targets are (N, T).
 **Residual target.** If the noise is tiny, the terms of tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancel. Statistics may therefore refer to
 r = t − Φm of an ``offset`` m (M, T), with Φᵀr and rᵀr computed by a pass; δ = μ − m is small, so no terms cancel.
 
+**Sums.** Statistics of tiles are added in one fixed tree, so that the bits do not depend on the order in which tiles
+arrive. Node ``(level, index)`` is the sum over the tiles ``[index * 2**level, (index + 1) * 2**level)``: the left child
+plus the right child, or only the left one if the right one lies beyond the last tile. A task that takes an aligned run
+of ``2**level`` tiles returns one node.
+
 **Identity.** Columns have labels and a ``basis``, a hash of kernel parameters and scaling. A label ≥ 0 is the row
 number of the centre, one below zero is a *leading* column without a centre, such as the bias.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core import tiled
-from partirvm.core.reduction import FieldSums
 from partirvm.core.sampling import LargestErrors
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 EPS = float(np.finfo(np.float64).eps)
+
+
+class FieldSums:
+    """Base of the dataclasses whose fields are all sums over rows, or None."""
+
+    def __add__(self, other: Self) -> Self:
+        return self._sum(other, operator.add)
+
+    def accumulate(self, other: Self) -> Self:
+        """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
+        return self._sum(other, operator.iadd)
+
+    def _sum(self, other: Self, add: Callable[[Any, Any], Any]) -> Self:
+        own = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        sums = {name: add(value, getattr(other, name)) for name, value in own.items() if value is not None}
+        return replace(self, **sums)  # type: ignore[type-var]
+
+
+@dataclass
+class TreeSum:
+    """Sum by ``+`` of ``n_tiles`` nodes that arrive in any order; siblings are added as soon as both are present."""
+
+    n_tiles: int
+    _waiting: dict[tuple[int, int], Any] = field(default_factory=dict)
+
+    def add(self, index: int, value: Any, level: int = 0) -> None:
+        """Insert node ``(level, index)``, and add nodes upward in the tree as far as siblings are present."""
+        while 1 << level < self.n_tiles:
+            if (index ^ 1) << level < self.n_tiles:
+                sibling = self._waiting.pop((level, index ^ 1), None)
+                if sibling is None:
+                    break
+                value = sibling + value if index & 1 else value + sibling
+            level, index = level + 1, index >> 1
+        self._waiting[level, index] = value
+
+    def result(self) -> Any:
+        """Return the root. Raises ``RuntimeError`` while nodes are missing: an incomplete sum must not be used."""
+        for (level, _), value in self._waiting.items():
+            if 1 << level >= self.n_tiles:
+                return value
+        raise RuntimeError(f"the sum over {self.n_tiles} tiles is incomplete: {sorted(self._waiting)} are waiting")
+
+
+def aligned_runs(n_tiles: int, level: int) -> Iterator[tuple[int, range]]:
+    """Cut ``n_tiles`` tiles into aligned runs of ``2**level``: pairs of node index at that level and tile numbers."""
+    size = 1 << level
+    for index, start in enumerate(range(0, n_tiles, size)):
+        yield index, range(start, min(start + size, n_tiles))
 
 
 @dataclass(frozen=True)
@@ -108,11 +164,6 @@ class GramStatistics:
         return cls(basis, np.zeros(0, np.int64), np.zeros((0, 0)), none, np.zeros(n_targets), none, 0)
 
     @property
-    def n_columns(self) -> int:
-        """The number M of columns."""
-        return len(self.labels)
-
-    @property
     def n_targets(self) -> int:
         """The number T of targets."""
         return len(self.sum_squares)
@@ -130,10 +181,9 @@ class GramStatistics:
 
     def extend(self, labels: Int, block: GramBlock, basis: str) -> GramStatistics:
         """Add P columns with these labels. Raises ``ValueError`` if the block has another basis, columns or rows."""
-        kept, new = block.cross.shape
-        fits = (kept, new) == (self.n_columns, len(labels)) and block.n == (self.n or block.n)
+        fits = block.cross.shape == (len(self.labels), len(labels)) and block.n == (self.n or block.n)
         if basis != self.basis or not fits or np.isin(labels, self.labels).any():
-            raise ValueError(f"{kept} + {new} columns over {block.n} rows cannot extend {self.n_columns} over {self.n}")
+            raise ValueError(f"a block of other columns or rows cannot extend {len(self.labels)} columns")
         return GramStatistics(
             basis,
             np.concatenate([self.labels, labels]),
@@ -170,7 +220,7 @@ class GramStatistics:
 
     def take(self, columns: Int) -> GramStatistics:
         """Keep the columns at these positions, in order. The target then includes the offset of dropped columns."""
-        if len(columns) == self.n_columns and np.array_equal(columns, np.arange(self.n_columns)):
+        if len(columns) == len(self.labels) and np.array_equal(columns, np.arange(len(self.labels))):
             return self
         dropped = self.offset.copy()
         dropped[columns] = 0.0

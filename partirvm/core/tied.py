@@ -119,7 +119,7 @@ def indicator_posterior(statistics: GramStatistics, alpha: Float, beta: float) -
     """Return the posterior of T targets that share Σ, at this α (M,) and β: its mean is (M, T), numbers are sums."""
     H = beta * statistics.gram
     H.flat[:: len(H) + 1] += alpha
-    factor, scale, jitter = factorise(H)
+    factor, scale = factorise(H)
     half = scale[:, None] * lapack.dtrtri(factor, lower=1)[0].T
     covariance = half @ half.T
     mean = beta * covariance @ statistics.projection
@@ -132,7 +132,7 @@ def indicator_posterior(statistics: GramStatistics, alpha: Float, beta: float) -
     log_evidence = float(0.5 * (targets - beta * residual - alpha @ np.square(mean).sum(axis=1)))
     variance = np.diagonal(covariance).copy()
     gamma = np.clip(1.0 - alpha * variance, 0.0, 1.0)
-    return Posterior(mean, variance, gamma, residual, log_evidence, factor, scale, jitter, 0.0)
+    return Posterior(mean, variance, gamma, residual, log_evidence, factor, scale, 0.0)
 
 
 def updates(

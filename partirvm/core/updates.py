@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration
-from partirvm.core.posterior import Posterior, posterior, sparsity_quality, weakly_correlated
+from partirvm.core.posterior import Posterior, own_factors, posterior, sparsity_quality, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, fails, optimum
 from partirvm.core.statistics import CrossBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
@@ -81,11 +81,6 @@ class HyperState:
         return self.statistics.labels
 
     @property
-    def n_columns(self) -> int:
-        """M, including the leading columns."""
-        return self.statistics.n_columns
-
-    @property
     def n(self) -> int:
         """Number of rows of positive weight in the posterior."""
         return self.statistics.n
@@ -118,7 +113,7 @@ class HyperState:
 
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""
-        return optimum(*self.posterior.sparsity_and_quality(self.alpha), joint=True)[1]
+        return optimum(*own_factors(self.posterior, self.alpha), joint=True)[1]
 
     def gains(self, statistic: CrossBlock) -> Float:
         """Gain of evidence (Q,) of adding each column of a pool alone, nats; those of a sample are scaled up."""
@@ -170,7 +165,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
 
 def _worthless(state: HyperState) -> NDArray[np.bool_]:
     """True for columns that do not raise the evidence at any α (M,)."""
-    s, q = state.posterior.sparsity_and_quality(state.alpha)
+    s, q = own_factors(state.posterior, state.alpha)
     return fails(s, q, state.alpha) if s.ndim == 2 else state.prior.worthless(s, q**2)
 
 
@@ -214,7 +209,7 @@ def thin(state: HyperState) -> HyperState:
     if not len(failing):
         return state
     old = state.posterior
-    kept = np.setdiff1d(np.arange(state.n_columns), weakly_correlated(old.targets or (old,), failing))
+    kept = np.setdiff1d(np.arange(len(state.labels)), weakly_correlated(old.targets or (old,), failing))
     statistics, alpha = _columns(state, kept), state.alpha[kept]
     return replace(state, statistics=statistics, alpha=alpha, found=posterior(statistics, alpha, state.beta))
 
@@ -222,7 +217,7 @@ def thin(state: HyperState) -> HyperState:
 def _columns(state: HyperState, kept: NDArray[np.int64]) -> GramStatistics:
     """Statistics of the columns at these positions."""
     statistics = state.statistics
-    if len(kept) < state.n_columns and statistics.offset.any():
+    if len(kept) < len(state.labels) and statistics.offset.any():
         # a column about to be deleted has almost no weight, but its offset may be from when it had
         statistics = statistics.shift(state.posterior.means - statistics.offset)
     return statistics.take(kept)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
-from partirvm.core.reduction import TreeSum
+from partirvm.core.statistics import TreeSum
 from partirvm.data.layout import DataAttributes, Publication, storing
 from partirvm.data.source import Float
 from partirvm.storage.records import checksum

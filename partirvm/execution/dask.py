@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from partirvm.blas_threads import kernels
-from partirvm.core.reduction import TreeSum, aligned_runs
+from partirvm.core.statistics import TreeSum, aligned_runs
 from partirvm.data.source import Source
 from partirvm.errors import PartirvmError
 from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster

@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from partirvm.blas_threads import one_blas_thread
-from partirvm.core.reduction import TreeSum
+from partirvm.core.statistics import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.execution.kernel_store import Blocks, forget

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.moments import Moments
-from partirvm.core.reduction import TreeSum
+from partirvm.core.statistics import TreeSum
 from partirvm.core.termination import Termination
 from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import Kernel
-from partirvm.kernels.blocks import PreparedKernel, by_groups, runs
+from partirvm.kernels.base import Kernel, PreparedKernel, by_groups, runs
 from partirvm.kernels.family import part_of
 
 Float = NDArray[np.float64]
@@ -77,9 +76,6 @@ class Product(Kernel):
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         return PreparedParts(self, centres, origin)
-
-    def diagonal(self, points: Float) -> Float:
-        return np.asarray(np.prod([part.diagonal(points) for part in self.parts], axis=0))
 
     def join(self, values: Sequence[Float]) -> Float:
         """Return Π_i values[i]."""
@@ -156,9 +152,6 @@ class OnColumns(Kernel):
         mine = self._mine(centres.shape[1])
         return PreparedColumns(self.kernel.prepare(centres[:, mine], None if origin is None else origin[mine]), mine)
 
-    def diagonal(self, points: Float) -> Float:
-        return self.kernel.diagonal(points[:, self._mine(points.shape[1])])
-
     def relevances(self, n_features: int) -> Float | None:
         own, found = self.kernel.relevances(len(self.columns)), np.zeros(n_features)
         found[self._mine(n_features)] = 0.0 if own is None else own
@@ -215,36 +208,30 @@ class Several(Kernel):
 
     def prepare_each(self, centres: Float, which: Int, origin: Float | None = None) -> PreparedKernel:
         """Prepare each of the centres (m, d) for the kernel with the number ``which`` (m,)."""
-        found = []
+        found = list[tuple[int, Int, PreparedKernel]]()
         for k, kernel in enumerate(self.kernels):
             mine = np.flatnonzero(which == k)
             places = [mine[some] for some in runs(len(mine), SIZE)]
-            found.append([(place, kernel.prepare(centres[place], origin)) for place in places])
+            found += [(k, place, kernel.prepare(centres[place], origin)) for place in places]
         return PreparedSeveral(self, found)
-
-    def without_ignored(self, points: Float, k: int) -> Float:
-        """Return the points (n, d) with zeros in the columns that kernel k ignores."""
-        own = self.kernels[k].relevances(points.shape[1])
-        return points if own is None else np.where(own > 0, points, 0.0)
 
 
 class PreparedSeveral(PreparedKernel):
-    """The kernels prepared for their centres: of each kernel, positions in the block and the prepared kernel."""
+    """The kernels prepared for groups of centres: number of a kernel, positions in the block, the prepared kernel."""
 
-    def __init__(self, several: Several, groups: list[list[tuple[Int, PreparedKernel]]]) -> None:
+    def __init__(self, several: Several, groups: list[tuple[int, Int, PreparedKernel]]) -> None:
         self.several, self.groups = several, groups
 
     def __call__(self, points: Float, out: Float) -> None:
-        for place, prepared in (each for group in self.groups for each in group):
+        for _, place, prepared in self.groups:
             values = np.empty((len(place), len(points)))
             prepared(points, values.T)
             out.T[place] = values
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         found = [np.zeros(len(kernel.logs)) for kernel in self.several.kernels]
-        for own, group in zip(found, self.groups, strict=True):
-            for place, prepared in group:
-                own += prepared.gradient(points, values.T[place].T, weights.T[place].T)
+        for k, place, prepared in self.groups:
+            found[k] += prepared.gradient(points, values.T[place].T, weights.T[place].T)
         return np.concatenate(found)
 
 

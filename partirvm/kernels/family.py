@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import Kernel, kernel_from_spec
-from partirvm.kernels.blocks import PreparedKernel
+from partirvm.kernels.base import Kernel, PreparedKernel, kernel_from_spec
+from partirvm.options.constraints import Check
 from partirvm.options.values import Value, held
 
 Float = NDArray[np.float64]
@@ -21,7 +21,8 @@ Float = NDArray[np.float64]
 class Family(Kernel, Value):
     """Base of the families. With numbers as gamma a family is a kernel; with a word it is only an option of a fit.
 
-    ``form(kernel, centres, widths, origin)`` prepares the kernel; ``value`` and ``slope`` are its function.
+    ``form(kernel, centres, widths, origin)`` prepares the kernel; ``value`` and ``slope`` are its function, which may
+    have further ``numbers``.
     """
 
     gamma: Any = held("gamma")
@@ -31,8 +32,11 @@ class Family(Kernel, Value):
     learned: ClassVar[tuple[str, ...]] = ("gamma",)
     decreasing: ClassVar[bool] = True
     form: ClassVar[type[Any]]
+    numbers: ClassVar[dict[str, Check]] = {}
 
     def __post_init__(self) -> None:
+        for name, check in self.numbers.items():
+            object.__setattr__(self, name, check(f"{name} of the {self.name} kernel", getattr(self, name)))
         if not isinstance(self.gamma, str):
             object.__setattr__(self, "gamma", _checked(self.name, self.gamma))
 

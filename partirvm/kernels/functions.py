@@ -7,7 +7,7 @@ arguments, and each value must depend only on its own row, or on its point and i
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import Kernel
-from partirvm.kernels.blocks import GROUP, PIECE_ROWS, PreparedKernel, by_groups, padded
+from partirvm.kernels.base import GROUP, PIECE_ROWS, Kernel, PreparedKernel, by_groups, padded
 from partirvm.types import BIAS
 
 Float = NDArray[np.float64]
@@ -41,15 +40,14 @@ class FunctionKernel(Kernel):
     name: ClassVar[str] = "function"
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
-            require_path(self.function, "kernel")
+        require_function(self.function, "kernel")
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         function_of(self.function, "kernel")
         return PreparedFunction(self.function, centres)
 
-    def spec(self, *, local: bool = False) -> dict[str, Any]:
-        return {"name": self.name, "function": name_of(self.function, "kernel", local)}
+    def spec(self) -> dict[str, Any]:
+        return {"name": self.name, "function": name_of(self.function, "kernel")}
 
 
 class PreparedFunction(PreparedKernel):
@@ -69,55 +67,49 @@ class PreparedFunction(PreparedKernel):
 
 
 @dataclass(frozen=True)
-class BasisPart:
-    """The ``size`` basis functions of a path or callable of points (n, d), or of "linear", which is the features."""
+class Basis:
+    """The B basis functions of points (n, d), in order. Function b has the label −2 − b (``label_of``).
 
-    function: str | Function
-    size: int
+    Each part is a path or a callable, or "linear", which is the features, and the number of its functions.
+    """
+
+    parts: tuple[tuple[str | Function, int], ...]
 
     def __post_init__(self) -> None:
-        if not callable(self.function) and self.function != LINEAR:
-            require_path(self.function, "basis")
-
-    def __call__(self, points: Float) -> Float:
-        """Return the values at points (n, d), shape (n, B), with bits independent of the size of the block."""
-        if self.function == LINEAR:
-            return points
-        found = evaluated(self.function, "basis", padded(points, PIECE_ROWS))[: len(points)]
-        if found.shape[1] != self.size:
-            what = (
-                f"basis {title_of(self.function)} returned {found.shape[1]} columns, but {self.size} in the first call"
-            )
-            raise UsageError(f"{what}: their number must not depend on the rows")
-        return found
-
-    def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """Return a name for each function: the function's with a position, ``f`` if it has none."""
-        if self.function == LINEAR:
-            return tuple(features)
-        path = self.function if isinstance(self.function, str) else str(getattr(self.function, "__name__", "f"))
-        own = path.rpartition(":")[2].rpartition(".")[2]
-        return tuple(f"{own if own.isidentifier() else 'f'}[{b}]" for b in range(self.size))
-
-
-@dataclass(frozen=True)
-class Basis:
-    """The B basis functions of one or several parts, in order. Function b has the label −2 − b (``label_of``)."""
-
-    parts: tuple[BasisPart, ...]
+        for function, _ in self.parts:
+            if function != LINEAR:
+                require_function(function, "basis")
 
     @property
     def size(self) -> int:
         """The number B of basis functions."""
-        return sum(part.size for part in self.parts)
+        return sum(size for _, size in self.parts)
 
     def __call__(self, points: Float) -> Float:
-        """Return φ_b(x) of points (n, d), shape (n, B). Raises ``UsageError`` for invalid values."""
-        return np.hstack([part(points) for part in self.parts])
+        """Return φ_b(x) of points (n, d), shape (n, B), with bits independent of the size of the block.
 
-    def spec(self, *, local: bool = False) -> dict[str, Any]:
-        """Return plain JSON, with ``local`` also for functions that exist only in this process."""
-        return {"parts": [[name_of(each.function, "basis", local), each.size] for each in self.parts]}
+        Raises ``UsageError`` for invalid values.
+        """
+        found = []
+        for function, size in self.parts:
+            values = points if function == LINEAR else evaluated(function, "basis", padded(points, PIECE_ROWS))
+            if values.shape[1] != size:
+                what = f"basis {title_of(function)} returned {values.shape[1]} columns, but {size} in the first call"
+                raise UsageError(f"{what}: their number must not depend on the rows")
+            found.append(values[: len(points)])
+        return np.hstack(found)
+
+    def names(self, features: Sequence[str]) -> Iterator[str]:
+        """Yield a name for each function: a feature, or the function's name (``f`` if it has none) and a position."""
+        for function, size in self.parts:
+            path = function if isinstance(function, str) else str(getattr(function, "__name__", "f"))
+            own = path.rpartition(":")[2].rpartition(".")[2]
+            own = own if own.isidentifier() else "f"
+            yield from features if function == LINEAR else (f"{own}[{b}]" for b in range(size))
+
+    def spec(self) -> list[Any]:
+        """Return plain JSON. Raises ``UsageError`` for a callable of this process."""
+        return [[name_of(function, "basis"), size] for function, size in self.parts]
 
 
 def label_of(function: Int) -> Int:
@@ -128,12 +120,11 @@ def label_of(function: Int) -> Int:
 def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, int]:
     """Return the labels of the leading columns by name: ``bias``, then the functions; repeats get a number.
 
-    >>> labels_by_name(Basis((BasisPart("linear", 2), BasisPart("linear", 2))), ["age", "bias"])
+    >>> labels_by_name(Basis((("linear", 2), ("linear", 2))), ["age", "bias"])
     {'bias': -1, 'age': -2, 'bias (2)': -3, 'age (2)': -4, 'bias (3)': -5}
     """
     found = {"bias": BIAS}
-    parts = () if basis is None else basis.parts
-    for b, name in enumerate(name for part in parts for name in part.names(features)):
+    for b, name in enumerate(() if basis is None else basis.names(features)):
         own, count = name, 1
         while own in found:
             count += 1
@@ -164,28 +155,25 @@ def function_of(given: str | Function, what: str) -> Function:
     """Return a callable, or import the function "module:function". Raises ``UsageError`` if it is missing."""
     if not isinstance(given, str):
         return given
-    module, _, names = given.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        found: Any = pkgutil.resolve_name(given)
     except Exception as error:
         raise UsageError(
-            f"{what} {given}: the module {module!r} cannot be imported ({type(error).__name__}: {error}): "
-            "it must be installed, or be on PYTHONPATH, here and on every worker"
+            f"{what} {given} cannot be imported ({type(error).__name__}: {error}): its module must be installed, or be "
+            "on PYTHONPATH, here and on every worker"
         ) from error
-    for name in names.split("."):
-        if not hasattr(found, name):
-            raise UsageError(f"{what} {given}: {module!r} has no {name!r}")
-        found = getattr(found, name)
     if not callable(found):
         raise UsageError(f"{what} {given}: it is a {type(found).__name__}, which is not callable")
     function: Function = found
     return function
 
 
-def require_path(path: Any, what: str) -> None:
-    """Raise ``UsageError`` unless ``path`` has the form "module:function"."""
-    if not isinstance(path, str) or not _PATH.fullmatch(path):
-        raise UsageError(f"the {what} is {path!r}: it must be named as 'module:function', such as 'mine.physics:waves'")
+def require_function(given: Any, what: str) -> None:
+    """Raise ``UsageError`` unless ``given`` is a callable, or has the form "module:function"."""
+    if not callable(given) and not (isinstance(given, str) and _PATH.fullmatch(given)):
+        raise UsageError(
+            f"the {what} is {given!r}: it must be named as 'module:function', such as 'mine.physics:waves'"
+        )
 
 
 def title_of(function: Any) -> str:
@@ -193,12 +181,10 @@ def title_of(function: Any) -> str:
     return function if isinstance(function, str) else str(getattr(function, "__qualname__", repr(function)))
 
 
-def name_of(function: Any, what: str, local: bool = False) -> str:
-    """Return the path of a function, or with ``local`` the address of a callable, which otherwise is an error."""
+def name_of(function: Any, what: str) -> str:
+    """Return the path of a function. Raises ``UsageError`` for a callable of this process."""
     if isinstance(function, str):
         return function
-    if local:
-        return f"{title_of(function)} at {id(function)}"
     raise UsageError(
         f"the {what} is the function {title_of(function)!r} of this process, which a job, a cluster or a model "
         "file cannot store: put it into a module that can be imported everywhere, and name it as 'module:function'"

@@ -7,17 +7,16 @@ negative inputs, as in Tipping (2001), it is not. The last three are functions o
 
 from __future__ import annotations
 
-import numbers
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.errors import UsageError
-from partirvm.kernels.base import Kernel
-from partirvm.kernels.blocks import PreparedKernel, Products, by_groups, origin_of, runs
+from partirvm.kernels.base import Kernel, PreparedKernel, Products, by_groups, origin_of, runs
 from partirvm.kernels.family import Family
 from partirvm.kernels.functions import PreparedFunction
+from partirvm.options.constraints import Check
 from partirvm.options.values import documented
 
 Float = NDArray[np.float64]
@@ -171,23 +170,17 @@ class Polynomial(Family):
     decreasing = False
     name = "polynomial"
     form = PreparedInner
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.degree, bool) or not isinstance(self.degree, numbers.Integral) or self.degree < 1:
-            raise UsageError(f"degree of the polynomial kernel is {self.degree!r}: it must be a whole number ≥ 1")
-        object.__setattr__(self, "degree", int(self.degree))
-        object.__setattr__(self, "coef0", _number(self.name, self.coef0, least=0.0))
+    numbers: ClassVar[dict[str, Check]] = {"degree": Check("whole", least=1), "coef0": Check("real", least=0)}
 
     def value(self, work: Float) -> None:
         """Replace s by (s + coef0)^degree."""
         work += self.coef0
-        _raise(work, self.degree)
+        work **= self.degree
 
     def slope(self, work: Float) -> None:
         """Replace s by degree·(s + coef0)^(degree − 1)."""
         work += self.coef0
-        _raise(work, self.degree - 1)
+        work **= self.degree - 1
         work *= self.degree
 
 
@@ -209,10 +202,7 @@ class Sigmoid(Family):
     decreasing = False
     name = "sigmoid"
     form = PreparedInner
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "coef0", _number(self.name, self.coef0))
+    numbers: ClassVar[dict[str, Check]] = {"coef0": Check("real")}
 
     def value(self, work: Float) -> None:
         """Replace s by k = tanh(s + coef0)."""
@@ -224,17 +214,3 @@ class Sigmoid(Family):
         self.value(work)
         work *= work
         np.subtract(1.0, work, out=work)
-
-
-def _raise(values: Float, power: int) -> None:
-    """Raise values to an integer power ≥ 0 in place by products, since ``**`` would use logarithms."""
-    base = values.copy()
-    values[...] = 1.0
-    for _ in range(power):
-        values *= base
-
-
-def _number(name: str, value: float, least: float = -np.inf) -> float:
-    if not isinstance(value, numbers.Real) or not np.isfinite(float(value)) or value < least:
-        raise UsageError(f"coef0 of the {name} kernel is {value!r}: it must be a number{' ≥ 0' * (least == 0)}")
-    return float(value)

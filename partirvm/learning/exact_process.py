@@ -22,7 +22,7 @@ from scipy.optimize import minimize
 
 from partirvm.core.updates import NOISE_FLOOR
 from partirvm.kernels import Kernel
-from partirvm.kernels.blocks import PreparedKernel
+from partirvm.kernels.base import PreparedKernel
 from partirvm.kernels.design import NONE
 from partirvm.learning.sample import SampledRows
 from partirvm.strategies.problem import Problem

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.priors import JOINING
-from partirvm.core.reduction import FieldSums
+from partirvm.core.statistics import FieldSums
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
 from partirvm.kernels.design import Design
@@ -144,8 +144,6 @@ class Fit(Protocol):
     def n(self) -> int: ...
     @property
     def labels(self) -> Int: ...
-    @property
-    def n_columns(self) -> int: ...
     @property
     def n_vectors(self) -> int: ...
     @property

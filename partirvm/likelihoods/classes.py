@@ -226,7 +226,7 @@ class Pooling(PassFit):
         chosen = self.choosing
         if chosen.reason is None:
             chosen = chosen.advance(block, poll)
-            over = chosen.reason is Termination.ITERATIONS or not chosen.fit.n_columns
+            over = chosen.reason is Termination.ITERATIONS or not len(chosen.fit.labels)
             return replace(self, choosing=chosen, reason=chosen.reason if over else None)
         poll()
         if self.search is None or self.alpha is None:

@@ -202,7 +202,7 @@ def root_mean(errors: Float) -> float:
 
 def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperState:
     """Start a fit of ``statistics``, whose first columns are the columns of ``fit``; sort its columns by ``labels``."""
-    beta, M, diagonal = fit.beta, fit.n_columns, np.diagonal(statistics.gram)
+    beta, M, diagonal = fit.beta, len(fit.labels), np.diagonal(statistics.gram)
     precision = np.multiply.outer(diagonal, beta)
     factors = fit.factors(statistics.gram[:M, M:], diagonal[M:], statistics.projection[M:])
     entry = entry_precision(*factors, precision[M:], joint=True)

@@ -143,7 +143,7 @@ class _JointRows:
         heavy = Phi * self.w[:, None]
         H = beta * (Phi.T @ heavy)
         H.flat[:: M + 1] += alpha
-        factor, scale, _ = factorise(H)
+        factor, scale = factorise(H)
         mean = scale * cho_solve((factor, True), scale * (beta * (heavy.T @ self.t)))
         root = scale[:, None] * inverse(factor).T
         r = self.t - Phi @ mean

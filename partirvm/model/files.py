@@ -16,7 +16,7 @@ from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
 from partirvm.kernels import KERNELS
 from partirvm.kernels.design import Design, LocalNoise
-from partirvm.kernels.functions import Basis, BasisPart, require_no_code
+from partirvm.kernels.functions import Basis, require_no_code
 from partirvm.model.base import FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
@@ -29,7 +29,7 @@ from partirvm.types import Columns, Scaling
 KIND = "partirvm-model"
 FORMAT = 11
 
-DESIGN_CLASSES = (*KERNELS.values(), Basis, BasisPart, Calibration, Design, LocalNoise, Scaling)
+DESIGN_CLASSES = (*KERNELS.values(), Basis, Calibration, Design, LocalNoise, Scaling)
 """The classes of a design and of the calibration of a fit."""
 
 CODEC = Codec((*DESIGN_CLASSES, *VALUES, Model, ClassModel, Columns, Termination))

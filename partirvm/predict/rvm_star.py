@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.predictive import augmentation
-from partirvm.core.reduction import TreeSum
 from partirvm.core.scores import LEVELS, Scores
+from partirvm.core.statistics import TreeSum
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, UsageError
@@ -27,7 +27,7 @@ from partirvm.execution.tasks import Progress
 from partirvm.jobs.request import difference
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel
-from partirvm.kernels.blocks import padded
+from partirvm.kernels.base import padded
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import GramPass
 from partirvm.model import FAR, AnyModel, Model

@@ -39,7 +39,7 @@ from partirvm.kernels import (
     Several,
     kernel_from_spec,
 )
-from partirvm.kernels.functions import LINEAR, Basis, BasisPart, evaluated, name_of, title_of
+from partirvm.kernels.functions import LINEAR, Basis, evaluated, name_of, require_function, title_of
 from partirvm.options import Request
 from partirvm.types import Columns, Scaling
 
@@ -110,7 +110,9 @@ def checked_basis(given: Any) -> Any:
             f"basis is {given!r}; known: {LINEAR}, the path 'module:function' of a function, a callable, or a list of "
             "these"
         )
-    return given if given is None else BasisPart(given, 0).function
+    if given not in (None, LINEAR):
+        require_function(given, "basis")
+    return given
 
 
 def plain(given: Any, what: str) -> Any:
@@ -245,7 +247,7 @@ def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis |
         size = source.n_features if each == LINEAR else evaluated(each, "basis", points).shape[1]
         if not size:
             raise UsageError(f"basis {title_of(each)} returned no column: it must return at least one")
-        parts.append(BasisPart(each, size))
+        parts.append((each, size))
     return Basis(tuple(parts))
 
 

@@ -212,7 +212,7 @@ def calibrate(source: Source, problem: Problem) -> Rates:
         read = (time.perf_counter() - began) / len(tile.X)
         X = tile.X[:256]
         design = problem.empty.with_centres(X, np.arange(len(X)))
-        design = design if problem.n_kernels else design.led_by(problem.leading)
+        design = design if problem.n_kernels else design.take(slice(None), leading=problem.leading)
         block, square = design.block(X), np.ones((512, 512))
         kept, places = block.T.copy(), np.arange(block.shape[1])
         element, copy, product = (

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.sampling import Purpose, random_order, stream
-from partirvm.kernels import Several
 from partirvm.kernels.design import NONE, Design
 from partirvm.options import Request
 from partirvm.planning.cost import RowsRead, Schedule
@@ -232,21 +231,8 @@ def ranked(members: Mask, ranks: Int) -> Int:
     return np.concatenate(found)
 
 
-def distinct(points: Float, others: Float) -> Int:
-    """Return positions of points (k, d) that differ from all ``others`` (m, d) and all earlier points, in order."""
-    _, first = np.unique(np.concatenate([others, points]), axis=0, return_index=True)
-    return np.sort(first[first >= len(others)]) - len(others)
-
-
 def fresh(new: Design, present: Design) -> Int:
     """Return positions of the columns of ``new`` that differ from all present and all earlier new columns, in order."""
-    kernel = new.kernel
-    if not isinstance(kernel, Several):
-        return distinct(new.centres, present.centres)
-    found = [NONE]
-    for k in range(len(kernel.kernels)):
-        own = np.flatnonzero(new.which == k)
-        points = kernel.without_ignored(new.centres[own], k)
-        others = kernel.without_ignored(present.centres[present.which == k], k)
-        found.append(own[distinct(points, others)])
-    return np.sort(np.concatenate(found))
+    columns, count = [np.column_stack([design.centres, design.which]) for design in (present, new)], len(present.labels)
+    _, first = np.unique(np.concatenate(columns), axis=0, return_index=True)
+    return np.sort(first[first >= count]) - count

@@ -89,7 +89,7 @@ class Rounds:
             room, limit = self.room(state)
             if limit is not None:
                 return (yield from self.conclude(state, limit))
-            columns = state.fit.n_columns + room * state.problem.n_kernels
+            columns = len(state.fit.labels) + room * state.problem.n_kernels
             rows = enlarged(state.options.sample_rows, columns, state.problem.n_rows)
             if not grows(state.seen) or rows <= state.options.sample_rows:
                 break
@@ -116,7 +116,7 @@ class Rounds:
         if vectors < (each if self.schedule.selects else proposed):
             return 0, Termination.VECTORS
         beside = max(len(problem.missing_leading(state.design)), 1)
-        columns = np.inf if options.max_columns is None else options.max_columns - state.fit.n_columns - beside
+        columns = np.inf if options.max_columns is None else options.max_columns - len(state.fit.labels) - beside
         if columns < min(proposed, vectors):
             return 0, Termination.MEMORY
         return int(min(proposed, vectors)) // each, None
@@ -246,7 +246,7 @@ def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
     if passes:
         fit = with_rows(fit, *(yield passes))
         more, seen, evidence = fit.n - state.fit.n, intermediate_rows(problem, options), fit.log_evidence
-    work = state.work + more * fit.n_columns**2
+    work = state.work + more * len(fit.labels) ** 2
     return replace(state, options=options, seen=seen, fit=fit, evidence=evidence, work=work)
 
 

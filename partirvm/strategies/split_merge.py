@@ -150,7 +150,7 @@ def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
     """Return the joined columns of the first two parts below, up to a limit, their fit's start, and the state after."""
     options, (left, right), leading = state.options, state.below[:2], state.problem.leading
     new = fresh(right.design, left.design)
-    design = left.design.join(right.design.take(new)).led_by(leading)
+    design = left.design.join(right.design.take(new)).take(slice(None), leading=leading)
     duplicates, dropped = state.duplicates + len(right.design.labels) - len(new), state.dropped
     columns = np.inf if options.max_columns is None else options.max_columns - max(len(leading), 1)
     room = min(columns, np.inf if options.max_vectors is None else options.max_vectors)

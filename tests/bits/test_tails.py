@@ -26,7 +26,7 @@ from partirvm.jobs.driver import Driver
 from partirvm.jobs.run import run
 from partirvm.kernels import FunctionKernel, Gaussian
 from partirvm.kernels.design import Design
-from partirvm.kernels.functions import Basis, BasisPart
+from partirvm.kernels.functions import Basis
 from partirvm.model import ClassModel, Model
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve
@@ -93,7 +93,7 @@ def model(columns, targets=1, classes=0):
     turn = rng.normal(size=(D, 3))
     design = Design(
         Gaussian((0.3, 0.2, 0.1)), scaling, rng.normal(size=(columns - 4, D)), np.arange(columns - 4), bias=True,
-        functions=Basis((BasisPart(lambda X: X @ turn, 3),)), active=np.arange(3),
+        functions=Basis(((lambda X: X @ turn, 3),)), active=np.arange(3),
     )  # fmt: skip
     root = np.tril(rng.normal(size=(max(targets, classes, 1), columns, columns)))
     if classes:

@@ -31,7 +31,7 @@ def statistics_of(Phi, t, w=None, labels=None):
 
 def nothing_of(statistics, *, fixed_noise=False, target_variance=1.0) -> HyperState:
     """A fit whose columns have all just entered."""
-    M = statistics.n_columns
+    M = len(statistics.labels)
     state = HyperState(statistics, np.ones(M), FIRST, target_variance=target_variance, fixed_noise=fixed_noise)
     return replace(state, entered=np.ones(M, bool))
 
@@ -94,7 +94,7 @@ def test_copies_stay_out_and_near_copies_may_join():
     cosine of these is above 0.999, and each is worth more than 3 nats."""
     Phi, t = bumps(0)
     fit, _ = grow(nothing_of(statistics_of(np.hstack([Phi, Phi, Phi]), t)), replace(RULE, thin=True))
-    assert len(set(fit.labels % Phi.shape[1])) == fit.n_columns
+    assert len(set(fit.labels % Phi.shape[1])) == len(fit.labels)
     rng = np.random.default_rng(0)
     first = 3 + rng.normal(size=100)
     second = first + 0.03 * rng.normal(size=100)
@@ -102,7 +102,7 @@ def test_copies_stay_out_and_near_copies_may_join():
     t = first + 10 * (second - first) + 0.1 * rng.normal(size=100)
     near = statistics_of(np.stack([first, second], axis=1), t)
     fit, _ = grow(nothing_of(near), RULE)
-    assert fit.n_columns == 2
+    assert len(fit.labels) == 2
     assert fit.losses().min() > 3
 
 

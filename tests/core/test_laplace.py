@@ -148,7 +148,7 @@ def test_all_columns_may_go(likelihood):
     codes = np.array([0.0, 1.0, 0.0, 1.0])
     C = 1 if likelihood == "bernoulli" else 2
     state = update(state_of(likelihood, np.zeros((4, 2)), codes, np.ones((2, C)), np.zeros((2, C))))
-    assert (state.n_columns, state.n_vectors, state.mean.shape) == (0, 0, (0, C))
+    assert (len(state.labels), state.n_vectors, state.mean.shape) == (0, 0, (0, C))
     outputs = C if likelihood == "ovr" else 1
     np.testing.assert_allclose(state.log_evidence, -4 * np.log(2) * outputs)
     assert update(state).log_evidence == state.log_evidence

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from partirvm.core import laplace
 from partirvm.core.link import LogisticBlock
-from partirvm.core.posterior import WEAK_CORRELATION
+from partirvm.core.posterior import WEAK_CORRELATION, own_factors
 from partirvm.core.priors import FLAT, JOINING, GammaDensity, Prior, entry_precision, optimum
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
@@ -118,7 +118,7 @@ def test_near_copies_that_excuse_each_other_do_not_go_at_once(rng, copies):
     Phi = column[:, None] + 1e-6 * rng.normal(size=(80, copies))
     t = 2 * column + 0.1 * rng.normal(size=80)
     state = state_of(Phi, t, np.full(copies, 0.1), 100.0, fixed_noise=True)
-    s, q = state.posterior.sparsity_and_quality(state.alpha)
+    s, q = own_factors(state.posterior, state.alpha)
     assert (q**2 <= s).all()
     for _ in range(100):
         state, _ = step(state)
@@ -240,7 +240,7 @@ def test_columns_that_do_not_fade_are_thinned_out(rng):
     assert reason is Termination.CONVERGED
     assert {3, 8, 15, 22} <= set(state.labels.tolist())
     assert len(state.labels) <= 20
-    s, q = state.posterior.sparsity_and_quality(state.alpha)
+    s, q = own_factors(state.posterior, state.alpha)
     assert (q**2 > s).all()
 
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partirvm.core.moments import Moments
-from partirvm.core.reduction import TreeSum
+from partirvm.core.statistics import TreeSum
 from partirvm.data import ZarrSource, hash_tile, ingest, tile_rows_for
 
 

@@ -147,7 +147,7 @@ def test_classes(asked, classes):
         ({"kernel": None, "basis": "linear", "gamma": 0.5}, "its own parameters, or none: leave gamma out"),
         ({"basis": "quadratic"}, "basis is 'quadratic'; known: linear"),
         ({"basis": PolynomialFeatures(2)}, "known: linear, the path"),
-        ({"basis": "no_such:f"}, "'no_such' cannot be imported"),
+        ({"basis": "no_such:f"}, "no_such:f cannot be imported"),
         ({"basis": lambda X: X[:, 0]}, r"returned the shape \(16,\)"),
     ],
 )

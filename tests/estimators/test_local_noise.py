@@ -75,7 +75,7 @@ def test_the_factor_has_mean_one_and_is_level_far_away(fitted):
     points = fitted.model_.design.scaling.inputs(X)
     assert noise.factor(points).mean() == pytest.approx(1.0)
     assert noise.factor(np.array([[1e3]]))[0] == pytest.approx(np.exp(-noise.shift))
-    np.testing.assert_allclose(noise.row_weights(points), noise.factor(points) ** -0.5)
+    np.testing.assert_allclose(fitted.model_.design.row_weights(X), noise.factor(points) ** -0.5)
 
 
 def test_files_and_pickles_keep_the_noise(fitted, tmp_path):

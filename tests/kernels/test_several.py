@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import naive
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.metrics.pairwise import laplacian_kernel
 
-from partirvm.kernels import Gaussian, Laplacian, Linear, OnColumns, Several, kernel_from_spec
+from partirvm.kernels import Gaussian, Laplacian, Linear, Several, kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.strategies.fit_rows import fresh
 from partirvm.types import Scaling
@@ -58,13 +60,19 @@ def test_spec_and_parameters():
     np.testing.assert_allclose(Several(THREE.kernels[:2]).relevances(3), [0.5, 0.4, 2.4])
 
 
-def test_functions_that_are_the_same(rng):
-    """Of equal rows, and where a kernel sees no difference; columns of another kernel are others."""
-    kernel = Several((Gaussian(0.4), OnColumns(Gaussian(1.0), (2,))))
-    scaling = Scaling(np.zeros(D), np.ones(D), np.zeros(1), np.ones(1))
-    empty = Design(kernel, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False)
-    points = np.array([[0.0, 0.0, 1.0], [5.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 2.0]])
-    new = empty.with_centres(points, np.array([3, 4, 5, 6]))
-    assert new.labels[fresh(new, empty)].tolist() == [6, 7, 8, 12, 13]
-    present = empty.with_centres(points[1:2], np.array([9])).take(np.array([1]))
-    assert new.labels[fresh(new, present)].tolist() == [6, 8, 12, 13]
+@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=5), st.booleans())
+def test_functions_that_are_the_same(points, present, several):
+    """Columns of a kernel at the first of each point that has none yet, in order; columns of others are others."""
+    kernel = Several((Gaussian(0.4), Gaussian(1.0))) if several else Gaussian(0.4)
+    scaling = Scaling(np.zeros(1), np.ones(1), np.zeros(1), np.ones(1))
+    empty = Design(kernel, scaling, np.zeros((0, 1)), np.zeros(0, np.int64), bias=False)
+    new, old = (
+        empty.with_centres(np.array(each, float).reshape(-1, 1), np.arange(len(each))) for each in (points, present)
+    )
+    old = old.take(np.flatnonzero(old.which == 0))  # another kernel's columns are all missing
+    seen, expected = {(0, point) for point in present}, []
+    for label in new.labels.tolist():
+        column = (label % (1 + several), points[label // (1 + several)])
+        expected += [label] * (column not in seen)
+        seen.add(column)
+    assert new.labels[fresh(new, old)].tolist() == expected

@@ -116,7 +116,7 @@ class StudentFit(PassFit):
             if reason is Termination.HALVED:
                 return self._on(fit, passes, settled, reason)
             level = self.current is not None and abs(fit.log_evidence - before.log_evidence) < self.rule.tol * fit.n
-            settled = (level and fit.n_columns == before.n_columns) or passes >= self.most
+            settled = (level and len(fit.labels) == len(before.labels)) or passes >= self.most
         ended = passes >= 2 * self.most
         reason = Termination.CONVERGED if change < MODE else Termination.ITERATIONS if ended else None
         return self._on(fit, passes, settled, reason)

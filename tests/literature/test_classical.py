@@ -84,7 +84,7 @@ def test_a_limit_prunes_by_alpha_alone():
             started(Phi, t), StopRule(1e-7, 500, thin=True), lambda info: None
         )
         assert found.alpha.max() <= limit
-        counts.append(found.n_columns)
+        counts.append(len(found.labels))
     assert counts == sorted(counts)
     assert counts[0] < counts[-1]
 

@@ -87,7 +87,7 @@ def test_a_round_without_gain_enlarges_the_sample_before_it_ends_the_run():
     options = Options(10, "random", "growing", sample_rows=200, tol=1e-6)
     assert simulator.run("working-set", options) is Termination.CONVERGED
     rows = [fit.start.statistics.n for fit in simulator.passes(Solve)]
-    assert max(fit.start.n_columns for fit in simulator.passes(Solve)) * PER_COLUMN < 200
+    assert max(len(fit.start.labels) for fit in simulator.passes(Solve)) * PER_COLUMN < 200
     assert 400 in rows
     assert 1000 not in rows[:-1]
     assert rows[-1] == 2000

@@ -21,7 +21,7 @@ from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import distinct, drawn_rows
+from partirvm.strategies.fit_rows import drawn_rows
 from partirvm.strategies.problem import Options, Save, Solved
 from partirvm.strategies.working_set import FLAT, PATIENCE
 from partirvm.types import BIAS
@@ -69,7 +69,7 @@ def test_limits_are_never_exceeded(run):
     if options.max_vectors is not None:
         assert max(save.record.vectors for save in simulator.saves) <= options.max_vectors
     if options.max_columns is not None:
-        columns = [solve.start.statistics.n_columns for solve in simulator.passes(Solve)]
+        columns = [len(solve.start.labels) for solve in simulator.passes(Solve)]
         columns += [fit.design.n_columns for fit in simulator.passes(Newton)]
         assert max(columns, default=0) <= options.max_columns
     if options.max_rounds is not None and name != "split-merge":
@@ -209,7 +209,7 @@ def test_how_a_working_set_ends(limits, reason):
         assert [(save.record.kind, save.record.number) for save in simulator.saves] == [("round", 1), ("final", 2)]
         assert [solve.rule.vectors is None for solve in simulator.passes(Solve)] == [False, True]
     assert max(save.record.vectors for save in simulator.saves) <= limits.get("max_vectors", 150)
-    columns = [solve.start.statistics.n_columns for solve in simulator.passes(Solve)]
+    columns = [len(solve.start.labels) for solve in simulator.passes(Solve)]
     assert max(columns) <= limits.get("max_columns", 150)
 
 
@@ -327,11 +327,3 @@ def test_unshuffled_rows_are_drawn_from_everywhere():
     assert set(drawn[0].tolist()) != set(drawn[1].tolist())
     shuffled = random_rows(10_000, NONE, 200, draw=3, shuffled=True)
     assert shuffled.max() - shuffled.min() == 199
-
-
-@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=5))
-def test_distinct_points(points, present):
-    """Positions of the first of each value that is not present, in order."""
-    expected = [i for i, p in enumerate(points) if p not in present and p not in points[:i]]
-    found = distinct(np.array(points, float).reshape(-1, 1), np.array(present, float).reshape(-1, 1))
-    assert found.tolist() == expected

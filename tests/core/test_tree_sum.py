@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive import tree_sum
 
-from partirvm.core.reduction import TreeSum, aligned_runs
+from partirvm.core.statistics import TreeSum, aligned_runs
 
 
 @dataclass(frozen=True)
