@@ -18,11 +18,11 @@ __version__ = "0.1.0"
 _HOMES = {
     "data": ["ingest"],
     "estimators": ["RVMClassifier", "RVMRegressor", "load_model", "plan", "save_model", "submit"],
-    "estimators.callbacks": ["FitCallback"],
     "jobs": ["open_job"],
     "kernels": ["Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial", "Sigmoid"],
     "options.values": ["AlphaPrior", "Incremental", "Noise", "Radial", "SplitMerge", "WorkingSet"],
     "report.display": ["DiagnosticsDisplay"],
+    "report.progress": ["FitCallback"],
     "storage.address": ["allow_protocols"],
 }
 """The public names of each module."""
@@ -37,11 +37,11 @@ __all__ += ["save_model", "submit"]
 if TYPE_CHECKING:
     from partirvm.data import ingest
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
-    from partirvm.estimators.callbacks import FitCallback
     from partirvm.jobs import open_job
     from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid
     from partirvm.options.values import AlphaPrior, Incremental, Noise, Radial, SplitMerge, WorkingSet
     from partirvm.report.display import DiagnosticsDisplay
+    from partirvm.report.progress import FitCallback
     from partirvm.storage.address import allow_protocols
 
 

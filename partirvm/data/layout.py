@@ -212,7 +212,7 @@ class Publication:
 def publication(url: str, *, overwrite: bool = False, append: bool = False) -> Iterator[Publication]:
     """Yield a ``Publication`` for new DATA at ``url``, or for rows to append. On any error its group is removed."""
     folder, name = open_folder(url), f"rows-{uuid.uuid4().hex}"
-    with claimed(url) as lease, folder.scratch(folder.path and folder.path / name) as scratch:
+    with claimed(url) as lease, folder.scratch(name) as scratch:
         with storing(url):
             names, before = folder.list(), open_data(url)[1] if append else None
             numbers = listed_numbers(folder, VERSIONS)
@@ -221,7 +221,7 @@ def publication(url: str, *, overwrite: bool = False, append: bool = False) -> I
             if folder.is_file() or not (numbers or all(map(GROUP.fullmatch, names))):
                 raise ExistsError(f"{url} exists and is not DATA of partirvm. Choose another name.")
         found, number = list(filter(GROUP.fullmatch, names)), max(numbers, default=0) + 1
-        made = Publication(folder, name, scratch / "spill", before, number, found, lease)
+        made = Publication(folder, name, Path(scratch, "spill"), before, number, found, lease)
         try:
             yield made
         finally:

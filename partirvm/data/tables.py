@@ -81,11 +81,17 @@ def find_files(url: str) -> tuple[str, Any, list[str]]:
 
 @contextmanager
 def opened(filesystem: Any, path: str) -> Iterator[Any]:
-    """Open a file for reading, one on this machine without fsspec. Errors in it become errors that name the file."""
+    """Open a file for reading, one on this machine without fsspec. Errors in it become errors that name the file.
+
+    Arrow opens local files itself: it reads CSV ahead in a thread, and such a thread in a Python file hangs or aborts a
+    process that ends meanwhile.
+    """
+    import pyarrow as pa
+
     local = type(filesystem).__name__ == "LocalFileSystem"
     with (
         reading(path, "check that the file is complete and that its ending states its type", DataError),
-        open(path, "rb") if local else filesystem.open(path, "rb") as file,  # noqa: PTH123
+        pa.OSFile(path, "rb") if local else filesystem.open(path, "rb") as file,
     ):
         yield file
 

@@ -18,7 +18,6 @@ from partirvm.core.termination import Termination
 from partirvm.data import as_source, require_target
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
-from partirvm.estimators.callbacks import FitCallback, Watching
 from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of, training_source
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
@@ -31,7 +30,7 @@ from partirvm.options.values import AlphaPrior, Strategy, Value, flat
 from partirvm.predict.evaluation import score
 from partirvm.predict.prediction import TileValues, check_features, warn_of_far_rows
 from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
-from partirvm.report.progress import progress_for
+from partirvm.report.progress import FitCallback, progress_for
 from partirvm.resolve.measuring import Timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, portable, resolve
 from partirvm.types import OFF
@@ -246,32 +245,24 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         if self.client is not None:
             portable(parameters)
         with closing(executor_for(self.client)) as executor, progress_for(quiet=not self.verbose) as display:
-            timer, watching = Timer(parameters.time_limit), Watching(getattr(self, "_callbacks", ()), display)
+            timer, display.callbacks = Timer(parameters.time_limit), getattr(self, "_callbacks", ())
 
             def interrupted() -> Termination | None:
                 # an update ends after its first round at the earliest: before that there is no model
                 if before is not None and log.model is None:
                     return None
-                return Termination.ABORTED if watching.ended else timer()
+                return Termination.ABORTED if display.ended else timer()
 
             if before is None:
                 spec = resolve(source, parameters, executor, held_out, timer)
             else:
                 spec = continued(before[0], source, parameters, executor)
                 checkpoint = with_new_rows(before[1], spec)
-            watching.on_plan(spec.plan)
-            outcome = run(
-                spec,
-                source,
-                executor,
-                log,
-                held_out=held_out,
-                watcher=watching,
-                interrupted=interrupted,
-                checkpoint=checkpoint,
-                elapsed=timer.seconds,
-            )
-        watching.on_end(outcome.reason)
+            display.on_plan(spec.plan)
+            how: dict[str, Any] = {"held_out": held_out, "checkpoint": checkpoint, "elapsed": timer.seconds}
+            outcome = run(spec, source, executor, log, watcher=display, interrupted=interrupted, **how)
+        for callback in display.callbacks:
+            callback.on_end(outcome.reason)
         assert log.model is not None
         self.history_, self.termination_, self.plan_ = log.history, outcome.reason, spec.plan
         self._take(log.model, spec.input_variance)

@@ -133,9 +133,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         else:
             request, columns, before = self._continued(stream, asked), stream.columns, (stream.spec, stream.checkpoint)
             calls = (*stream.calls, training_rows(self, X, y, sample_weight, columns.categories))
-            if calls[-1].y.shape[1:] != calls[0].y.shape[1:]:
-                numbers = [call.y.size // len(call.y) for call in (calls[-1], calls[0])]
-                raise DataError(f"y has {numbers[0]} targets, the rows before had {numbers[1]}")
         spec = self._fit(_source_of_calls(calls, columns, request.seed), None, request, journal, before)
         # a fit that has ended without a checkpoint cannot be continued
         self._stream = None if journal.last is None else Stream(calls, columns, request, spec, journal.last)
@@ -273,5 +270,6 @@ def _source_of_calls(calls: Iterable[TrainingRows], columns: Columns, seed: int)
         weights = np.concatenate([np.ones(len(call.X)) if call.weights is None else call.weights for call in calls])
     starts = np.cumsum([0, *sizes[:-1]])
     order = np.concatenate([start + shuffled_rows(n, seed) for start, n in zip(starts, sizes, strict=True)])
-    X, y = (np.concatenate([getattr(call, name) for call in calls]) for name in ("X", "y"))
+    with data_errors():  # of calls with other numbers of targets
+        X, y = (np.concatenate([getattr(call, name) for call in calls]) for name in ("X", "y"))
     return ArraySource(X, y, weights, permutation=order, columns=columns)

@@ -27,7 +27,6 @@ from partirvm.storage.records import require
 VALUE_OF = {
     "class": str,
     "parameters": {"kernel": Any, "basis": Any},
-    "requests": dict[str, dict[str, Any]],
     "attributes": dict[str, Any],
     "texts": dict[str, str],
 }
@@ -44,7 +43,8 @@ Saved: TypeAlias = Model | ClassModel | RVMRegressor | RVMClassifier
 def save_model(model: Saved, location: str | os.PathLike[str]) -> None:
     """Write a fitted estimator, or a model, to a folder or fsspec URL that must not exist yet.
 
-    Everything of an estimator is saved except ``client``, ``plan_`` and the training rows that ``partial_fit`` needs.
+    Everything of an estimator is saved except ``client``, ``plan_``, metadata requests, and the training rows that
+    ``partial_fit`` needs.
     Three things cannot be saved: a ``kernel`` or ``basis`` that only this process has, such as a lambda; a
     ``random_state`` that is not an integer; a subclass of the two estimators. Nothing is pickled.
 
@@ -75,8 +75,8 @@ def save_model(model: Saved, location: str | os.PathLike[str]) -> None:
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
     """Load an estimator or a model that ``save_model`` wrote, or the latest usable model from the folder of a job.
 
-    A loaded estimator has parameters, metadata requests and the attributes of its fit, except that ``client`` is None
-    and there is no ``plan_``. ``partial_fit`` of a loaded regressor raises ``UsageError``, because the file holds no
+    A loaded estimator has parameters and the attributes of its fit, except that ``client`` is None and there is no
+    ``plan_``. ``partial_fit`` of a loaded regressor raises ``UsageError``, because the file holds no
     training rows; ``fit`` works. ``location`` is a folder or an fsspec URL. ``allow_code`` allows kernels and basis
     functions given as "module:function", which a model imports and runs to predict, an estimator to fit.
 
@@ -84,7 +84,7 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
     ------
     MissingDataError
         If the location does not exist, or a file is missing or damaged; a ``FileNotFoundError``.
-    FormatError, NewerFormatError
+    FormatError
         If the location holds something else, or a file of another version of partirvm.
     UsageError
         If ``allow_code`` is needed; the message names the functions.
@@ -116,8 +116,8 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
 
 
 def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
-    """Return the parameters, metadata requests and attributes of an estimator without its model, as plain values."""
-    name, requests = type(estimator).__name__, getattr(estimator, "_metadata_request", None)
+    """Return the parameters and attributes of an estimator without its model, as plain values."""
+    name = type(estimator).__name__
     if name not in CLASSES:
         raise UsageError(f"a {name} cannot be kept in a file: only {' and '.join(CLASSES)} can")
     portable(check_parameters(estimator.parameters()))
@@ -128,7 +128,6 @@ def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
     return {
         "class": name,
         "parameters": {name: value for name, value in estimator.get_params(deep=False).items() if name != "client"},
-        "requests": {} if requests is None else requests._serialize(),
         "attributes": attributes,
         "texts": texts,
     }
@@ -143,11 +142,6 @@ def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: boo
     if not allow_code:
         require_no_code((parameters["kernel"], parameters["basis"]), location)
     found = CLASSES[saved["class"]](**parameters)
-    if saved["requests"]:
-        found._metadata_request = found.get_metadata_routing()
-    for method, requests in saved["requests"].items():
-        for name, alias in requests.items():
-            getattr(found._metadata_request, method).add_request(param=name, alias=alias)
     for name in STORED & attributes.keys():
         kind = saved["texts"].get(name)
         setattr(found, name, attributes[name] if kind is None else np.array(attributes[name], dtype=kind))

@@ -24,7 +24,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from partirvm.errors import ExistsError, FormatError, LeaseError, MissingDataError, NewerFormatError, StorageError
+from partirvm.errors import ExistsError, FormatError, LeaseError, MissingDataError, StorageError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
@@ -83,10 +83,9 @@ class JobStore:
                 store.lease = leases.acquire(folder, lambda: void, stop="abort this job before overwriting it")
             else:
                 folder.remove_empty()
-                folder.require_exclusive()
             try:
                 for name in (SPEC_NAME, EVENTS, "control", *KEPT) if store.lease is not None else ():
-                    folder.remove_each(name, store._check)  # another process may have taken over meanwhile
+                    folder.remove(name, store._check)  # another process may have taken over meanwhile
                 store._check()
                 begun = {"format": FORMAT, "token": uuid.uuid4().hex, "time": time.time(), **spec}
                 folder.create(SPEC_NAME, to_json(SPEC_NAME, begun))
@@ -121,7 +120,7 @@ class JobStore:
             spec = read_json(self.folder, SPEC_NAME)
         except MissingDataError as error:
             raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
-        require_format(spec.get("format"), FORMAT, self.location, "job", "start it again")
+        require_format(spec.get("format"), FORMAT, self.location, "job")
         require(spec, schema, f"{self.location}/{SPEC_NAME}")
         spec.pop("token", None)
         return spec
@@ -299,8 +298,6 @@ class JobStore:
                 if not whole:
                     raise FormatError(f"{place}: damaged, or another checkpoint")
                 value = load_checkpoint(place, allow_code=allow_code)
-            except NewerFormatError:
-                raise
             except (MissingDataError, FormatError) as error:
                 damaged.append(str(error))
                 continue
@@ -315,7 +312,7 @@ class JobStore:
         self._check()
         with storing(self.location):
             for name in KEPT:
-                self.folder.remove_each(name, self._check)
+                self.folder.remove(name, self._check)
 
 
 def _request(what: str, attempt: int) -> str:

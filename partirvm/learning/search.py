@@ -57,39 +57,40 @@ WORK = 2e8
 
 @dataclass(frozen=True)
 class LearningOptions:
-    """Options of kernel learning: initial and maximum number of centres.
+    """Options of kernel learning: number of rows, and the initial and maximum number of centres.
 
-    ``metric`` is "widths", "directions", or
+    ``evaluations`` is the maximum number of evaluations of each search. ``metric`` is "widths", "directions", or
     "auto", which chooses between them (``learning.forms``). ``warm`` (p,) are log parameters at which the first search
-    begins, if they were learned before. ``evaluations`` is the maximum number of evaluations of each search.
+    begins, if they were learned before.
     """
 
+    rows: int
     centres: int
     max_centres: int
+    evaluations: int = rprop.MOST_ROUNDS
     metric: str = "widths"
     warm: Float | None = field(default=None, repr=False, compare=False)
-    evaluations: int = field(default=rprop.MOST_ROUNDS, repr=False)
 
 
-def learning_options(n_rows: int, *, classes: bool, several: bool = False, metric: str = "widths") -> LearningOptions:
+def learning_options(
+    n_rows: int, n_features: int = 1, *, classes: bool, several: bool = False, metric: str = "widths"
+) -> LearningOptions:
     """Compute the options of kernel learning for data of ``n_rows`` rows; ``several`` for more than two classes.
 
+    Rows, centres and evaluations are reduced alike beyond ``WORK``.
+
     >>> learning_options(36_000, classes=False), learning_options(400, classes=True).max_centres
-    (LearningOptions(centres=300, max_centres=500, metric='widths'), 100)
+    (LearningOptions(rows=8000, centres=300, max_centres=500, evaluations=150, metric='widths'), 100)
+    >>> learning_options(2_000, 2_000, classes=False)
+    LearningOptions(rows=632, centres=158, max_centres=158, evaluations=47, metric='widths')
     """
-    room = max(int((0.25 if classes else SHARE) * min(n_rows, LEARNING_ROWS)), 1)
+    rows = min(n_rows, LEARNING_ROWS)
+    room = max(int((0.25 if classes else SHARE) * rows), 1)
     first, most = (100, 100) if several else (CENTRES, CENTRES) if classes else (CENTRES, MOST_CENTRES)
-    return LearningOptions(min(first, room), min(most, room), metric)
-
-
-def within_work(rows: int, centres: int, n_features: int) -> tuple[int, int, int]:
-    """Return rows and centres of kernel learning and evaluations of each search, all reduced alike beyond ``WORK``.
-
-    >>> within_work(8_000, 500, 50), within_work(2_000, 500, 2_000)
-    ((8000, 500, 150), (632, 158, 47))
-    """
-    share = min(np.sqrt(WORK / (rows * centres * n_features)), 1.0)
-    return max(int(share * rows), 2), max(int(share * centres), 1), max(int(share * rprop.MOST_ROUNDS), 20)
+    share = min(np.sqrt(WORK / (rows * min(most, room) * n_features)), 1.0)
+    most = max(int(share * min(most, room)), 1)
+    evaluations = max(int(share * rprop.MOST_ROUNDS), 20)
+    return LearningOptions(max(int(share * rows), 2), min(first, most), most, evaluations, metric)
 
 
 Score: TypeAlias = Callable[[Design, EvidencePoint | None, bool], EvidencePoint]

@@ -63,7 +63,7 @@ def save_model(
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
     """Read a model from its folder or fsspec URL. No code of the file is run.
 
-    Raises ``MissingDataError`` if any of it is missing or damaged, ``FormatError`` or ``NewerFormatError`` for another
+    Raises ``MissingDataError`` if any of it is missing or damaged, ``FormatError`` for another
     kind of file, ``UsageError`` if its kernel or basis is a named function and ``allow_code`` is false.
     """
     return load_saved(location, allow_code=allow_code)[0]

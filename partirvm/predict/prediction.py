@@ -125,10 +125,10 @@ def _table(values: Float, names: Sequence[str], classes: tuple[Any, ...] | None)
 def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
     """Yield an empty folder of this machine for unfinished files, and a function that checks the lease of OUTPUT."""
     folder = output.sibling(f".{output.name}.partial")
-    with claimed(output.place()) as lease, storing(folder.location), output.scratch(folder.path) as scratch:
+    with claimed(output.place()) as lease, storing(folder.location), folder.scratch() as scratch:
         folder.remove()
         try:
-            yield scratch, lease.check
+            yield Path(scratch), lease.check
         finally:
             lease.check()  # the folder may be that of a process that took over
             folder.remove()

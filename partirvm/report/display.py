@@ -61,7 +61,7 @@ def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
 
 
 class DiagnosticsDisplay:
-    """Picture of predictions beside what was observed, in the style of scikit-learn's displays.
+    """Picture of predictions beside what was observed, which ``plot_diagnostics`` of an estimator returns.
 
     For numbers: actual against predicted values, the fraction of rows inside intervals of each stated level,
     standardised residuals against predictions, and the probability integral transform (uniform if the stated normal
@@ -84,10 +84,10 @@ class DiagnosticsDisplay:
     --------
     >>> import numpy as np
     >>> from matplotlib.figure import Figure
-    >>> from partirvm import DiagnosticsDisplay, RVMRegressor
+    >>> from partirvm import RVMRegressor
     >>> X = np.linspace(-5, 5, 100)[:, None]
     >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=100)
-    >>> display = DiagnosticsDisplay.from_estimator(RVMRegressor(gamma=2.0).fit(X, y), X, y, figure=Figure())
+    >>> display = RVMRegressor(gamma=2.0).fit(X, y).plot_diagnostics(X, y, figure=Figure())
     >>> display.axes_[0].get_xlabel() != ""
     True
     """
@@ -97,12 +97,6 @@ class DiagnosticsDisplay:
 
     def __init__(self, found: Sequence[Diagnostics], names: Sequence[str] = ()) -> None:
         self.found, self.names = tuple(found), tuple(names)
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, X: Any = None, y: Any = None, *, figure: Any = None) -> Self:
-        """Draw the picture of a fitted estimator's predictions at X; parameters as for ``plot_diagnostics``."""
-        display: Self = estimator.plot_diagnostics(X, y, figure=figure)
-        return display
 
     def plot(self, figure: Any = None) -> Self:
         """Draw the panels into a figure, one row of panels for each of several targets; return the display."""

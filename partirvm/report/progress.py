@@ -1,4 +1,4 @@
-"""Progress of a fit, an ingest or a prediction: a live view on a terminal, plain lines elsewhere.
+"""Progress of a fit, an ingest or a prediction: a live view on a terminal, plain lines elsewhere, and callbacks.
 
 A ``Progress`` is a driver's ``Watcher`` that keeps the latest state. It is a context manager, which restores the
 terminal after any exception.
@@ -18,7 +18,7 @@ from partirvm.jobs.driver import Watcher
 from partirvm.process_memory import peak_memory
 from partirvm.quoting import counted, format_bytes, format_duration, printable
 from partirvm.report.history import Lines
-from partirvm.report.quantities import MEASURED
+from partirvm.report.quantities import MEASURED, leaves_model
 from partirvm.report.text import plan_line
 from partirvm.strategies import schedule_of
 
@@ -38,12 +38,53 @@ TITLES = {
 """Names of the phases in the output."""
 
 
+class FitCallback:
+    """Base class of callbacks. Every method does nothing and may be overridden.
+
+    A callback runs in the process of ``fit``, between two steps of it; a slow one makes the fit slow. An exception that
+    it raises ends the fit and reaches the caller, as the pruning of an Optuna trial needs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partirvm import RVMRegressor
+    >>> class Vectors(FitCallback):
+    ...     def on_round(self, entry):
+    ...         print(entry["kind"], entry["vectors"] > 0)
+    >>> X = np.linspace(-5, 5, 100)[:, None]
+    >>> _ = RVMRegressor(gamma=1.0).set_callbacks(Vectors()).fit(X, np.sinc(X[:, 0]))
+    final True
+    """
+
+    def on_plan(self, plan: Any) -> None:
+        """Called once, when the kernel is learned and before the first round; ``plan`` is a ``Plan``."""
+
+    def on_pass(self, name: str, done: int, total: int) -> None:
+        """Called when a pass over the rows, such as "gram", has finished ``done`` of ``total`` tiles."""
+
+    def on_round(self, entry: dict[str, Any]) -> bool | None:
+        """Called after each fit that left a model, with its line of ``history_``. Return True to end the fit.
+
+        The estimator then has the model of this round, and ``termination_`` is ``Termination.ABORTED``. The line has
+        ``vectors``, ``log_evidence``, ``seconds`` and, with ``validation``, ``held_out_rmse`` or
+        ``held_out_log_loss``.
+        """
+        return None
+
+    def on_end(self, termination: Any) -> None:
+        """Called when the fit has ended, with ``termination_``. It is not called after an exception."""
+
+
 class Progress(Watcher):
     """State of a running fit, ingest or prediction, with its lines on ``stream``; without a stream nothing is shown.
 
     On a terminal the state is drawn below the lines, eight times a second; elsewhere a long phase has a line a minute.
-    ``spell`` converts the names of Python parameters in messages, for example to command-line flags.
+    ``spell`` converts the names of Python parameters in messages, for example to command-line flags. ``callbacks`` hear
+    of a fit; ``ended`` is true if one of them ends it.
     """
+
+    callbacks: tuple[FitCallback, ...] = ()
+    ended = False
 
     def __init__(self, stream: TextIO | None = None, *, spell: Callable[[str], str] = str) -> None:
         self.stream, self._spell, self._lines = stream, spell, Lines()
@@ -126,9 +167,13 @@ class Progress(Watcher):
         planned = plan.to_json()
         self.memory_limit = planned["memory_limit"]
         self.note(plan_line(planned))
+        for callback in self.callbacks:
+            callback.on_plan(plan)
 
     def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
         self._set_phase(name, done, total, rows, "tile")
+        for callback in self.callbacks:
+            callback.on_pass(name, done, total)
 
     def on_step(self, info: StepInfo, candidates: int) -> None:
         """Receive an iteration of a dense fit. In classification each iteration needs a pass."""
@@ -148,6 +193,8 @@ class Progress(Watcher):
             self.fit = entry["candidates"], entry["vectors"]
             self.fits, self._last_fit = self.fits + 1, time.monotonic()
         self._show(*self._lines.of(entry))
+        for callback in self.callbacks if leaves_model(entry) else ():
+            self.ended |= callback.on_round(entry) is True
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
         """Receive the number of rows that ingest has read or written. ``total`` is None if unknown."""

@@ -63,8 +63,8 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("fit", "{changed}", "{new}", "--verify"),
         r"changed\.zarr: chunk 0 of .* has other values",
     ),
-    "newer data": (("fit", "{newer}", "{new}"), r"newer\.zarr.*: the data has format 99.*upgrade partirvm"),
-    "newer job": (("evaluate", "{newjob}", "{test}"), r"newjob: the job has format 99.*upgrade partirvm"),
+    "newer data": (("fit", "{newer}", "{new}"), r"newer\.zarr.*: the data has format 99.*use the version"),
+    "newer job": (("evaluate", "{newjob}", "{test}"), r"newjob: the job has format 99.*use the version"),
     "no scheduler": (("fit", "{train}", "{new}", "--scheduler", "tcp://127.0.0.1:9"), r"no Dask scheduler.*:9"),
 }
 

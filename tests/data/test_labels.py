@@ -124,7 +124,6 @@ def test_class_weights_that_cannot_be():
         class_weights("balanced", ("a", "b"), np.array([3.0, 0.0]))
 
 
-@pytest.mark.filterwarnings("ignore:classes with fewer than:partirvm.errors.DataWarning")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("asked", ["balanced", {"a": 0.25, "c": 0}])
 def test_class_weights_of_rows_are_rows_of_the_same_weights(tmp_path, asked, weighted):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from by_default import some
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -115,26 +114,6 @@ def test_rows_that_joined_later(tmp_path):
     np.testing.assert_array_equal(found.predict(X, augment=(X, y)), fitted.predict(X, augment=(X, y)))
     with pytest.raises(UsageError, match="a file holds none"):
         found.partial_fit(X, y)
-
-
-@pytest.mark.parametrize("kind", ["regressor", "classifier"])
-def test_metadata_requests_come_back(kind, tmp_path):
-    """What ``set_fit_request`` and its like asked, whether routing is on or off while loading; a clone has them too."""
-    X, y = wave()
-    with sklearn.config_context(enable_metadata_routing=True):
-        if kind == "classifier":
-            fitted = RVMClassifier(gamma=0.5).set_fit_request(sample_weight=True).set_score_request(sample_weight="w")
-            fitted.fit(X, y > 0)
-        else:
-            asking = RVMRegressor(gamma=0.5).set_fit_request(sample_weight=True)
-            asking.set_score_request(sample_weight="w")
-            fitted = asking.fit(X, y)
-    save_model(fitted, tmp_path / "m")
-    for loaded in (load_model(tmp_path / "m"), clone(load_model(tmp_path / "m")), clone(fitted)):
-        routing = loaded.get_metadata_routing()
-        assert routing.fit.requests["sample_weight"] is True
-        assert routing.score.requests["sample_weight"] == "w"
-        assert routing.fit.requests["validation"] is None
 
 
 def test_what_cannot_be_saved(tmp_path):

@@ -92,7 +92,7 @@ def test_little_memory_holds_the_centres(data):
     learned.learn(spec.problem, all_rows=False)
     executor.close()
     assert learned.centres < 240
-    assert learned.notes == (f"kernel learned with at most {learned.centres:,} centres because of the memory limit",)
+    assert f"at most {learned.centres:,} centres because of the memory limit" in learned.notes[0]
 
 
 def _fit(X, y, **asked):

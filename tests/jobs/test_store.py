@@ -68,7 +68,7 @@ def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(tmp_path, how):
 
 
 def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
-    """StorageError before anything is written; fsspec's own way, which looks first, is refused without a trial."""
+    """StorageError, and no claim is left; fsspec's own way, which looks first, is refused without a trial."""
     from fsspec.implementations.local import LocalFileSystem
     from fsspec.implementations.memory import MemoryFileSystem
 
@@ -79,8 +79,10 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
     from partirvm.storage import Folder
 
     folder = Folder("imitation://job", str(tmp_path / "job"), Imitation())
+    (tmp_path / "job").mkdir()
+    folder.create("one", b"1")
     with pytest.raises(StorageError, match=r"Imitation cannot create an object exclusively.*local disk"):
-        folder.require_exclusive()
+        folder.require_exclusive("one")
 
     class Careless(MemoryFileSystem):
         """Takes the mode and does not care."""
@@ -94,8 +96,8 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
     fsspec.register_implementation("careless", Careless, clobber=True)
     monkeypatch.setattr(address, "_allowed", {"file", "careless"})
     with pytest.raises(StorageError, match="Careless cannot create"):
-        JobStore.create("careless://job", {})
-    assert not Careless().exists("/job")
+        JobStore.create("careless://job", {}).acquire()
+    assert not Careless().exists("/job/lease/000001.json")
 
 
 def test_who_may_write(place):

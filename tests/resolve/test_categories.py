@@ -93,14 +93,6 @@ def test_kernels_that_stay_as_they_are():
         resolved(gamma=[0.1, 0.2])
 
 
-def test_kernels_that_see_codes_as_numbers_say_so():
-    """Linear ones, which have no gamma."""
-    X, y = rows(60)
-    plan = RVMRegressor(kernel="linear").fit(X, y).plan_
-    assert "the linear kernel treats the codes of categorical columns as numbers: zone" in plan.notes
-    assert not any("codes" in note for note in RVMRegressor(gamma=0.5).fit(X, y).plan_.notes)
-
-
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_what_is_learned_is_told_by_names():
     """In plan and history; relevance gamma·v beside gamma·variance, and the features that it selects."""
