@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
+from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.predictive import augmentation
-from partirvm.core.scores import LEVELS, Scores
+from partirvm.core.scores import Scores
 from partirvm.core.statistics import TreeSum
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
@@ -86,9 +87,9 @@ class Augmenting:
     def scores(self, source: Source, progress: Progress | None = None) -> Scores:
         """Return the scores of the predictions of all rows of a source."""
         total = TreeSum(_n_pieces(source))
-        multiples = self.model.multiples(LEVELS)
+        multiples = self.model.multiples(STATED_LEVELS)
         for number, (records, t, variance) in enumerate(self.pieces(source, progress)):
-            total.add(number, Scores.of(t[:, 0], records[:, 1], variance, multiples))
+            total.add(number, Scores.of(t[:, 0], records[:, 1], variance, multiples=multiples))
         scores: Scores = total.result()
         return scores
 
