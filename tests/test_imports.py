@@ -54,7 +54,7 @@ ARROWS = {
     "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
-    "cli": VALUES | {"storage.address", "resolve", "jobs", "predict", "report", "data.ingest"} | {"model.relevance"},
+    "cli": VALUES | {"storage.address", "resolve", "jobs", "predict", "report", "data.ingest"} | {"model.fitted"},
     "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""

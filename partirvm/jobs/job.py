@@ -21,7 +21,7 @@ from partirvm.jobs.request import Allowed, Place, Places, absolute, create, requ
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
-from partirvm.model.relevance import basis_functions_json, directions_json, relevances
+from partirvm.model.fitted import basis_functions_json, directions_json, relevances
 from partirvm.options import Request
 from partirvm.quoting import html_table
 from partirvm.resolve.resolve import check_parameters, portable
@@ -307,7 +307,7 @@ class Job:
             raise
 
     def facts(self) -> dict[str, Any]:
-        """Return facts about the model for reports, as plain JSON; empty without a model (``model.relevance``)."""
+        """Return facts about the model for reports, as plain JSON; empty without a model (``model.fitted``)."""
         last: Checkpoint | None = self.store.restore(allow_code=True)
         if last is None or not self.store.has_model():
             return {}

@@ -226,7 +226,7 @@ class Likelihood(ABC):
     early_rows: int = 4000
     """Maximum number of rows of the small fit when the time limit ends a run (``strategies.rounds``)."""
     relearns: bool = False
-    """True if a learned kernel is learned again as the number of vectors grows (``strategies.relearn``)."""
+    """True if a learned kernel is learned again as the number of vectors grows (``strategies.stages``)."""
 
     @abstractmethod
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
