@@ -132,7 +132,7 @@ WRONG = {
     "classify a number": ("fit number.zarr new --classify", r"number\.zarr: the target 'score' is a number.*--classes"),
     "a continuous target": (
         "ingest {csv} new --target score --features a,b --classes",
-        r"train\.csv: the target 'score' holds continuous values such as .* without --classes",
+        r"train\.csv: the column 'score' holds .* different values such as .* without --classes",
     ),
     "evaluation of one": (
         "evaluate {job} other.zarr",

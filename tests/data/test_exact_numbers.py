@@ -88,7 +88,7 @@ def test_a_single_label_of_csv_keeps_its_digits(tmp_path):
     (tmp_path / "t.csv").write_text(f"a,y\n5,1\n{ODD},2\n0.5,3\n")
     data = ingest(tmp_path / "t.csv", tmp_path / "e.zarr", target="y", categorical=["a"])
     assert data.columns.categories["a"] == (0.5, 5, ODD)
-    (tmp_path / "new.csv").write_text(f"a,y\n{2**53},1\n{ODD},2\n5e0,3\n")
+    (tmp_path / "new.csv").write_text(f"a,y\n{2**53},1\n{ODD},2\n5.0,3\n")
     found = ingest(tmp_path / "new.csv", tmp_path / "f.zarr", like=data, shuffle=None)
     assert found.tile(0).X[:, 0].tolist() == [3, 2, 1]  # 2**53 is a level of its own
 
