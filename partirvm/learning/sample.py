@@ -132,15 +132,15 @@ class SampledRows:
         """Return a sample of some of the rows; ``rows`` are increasing row numbers of the source."""
         return replace(self, rows=self.rows.only(rows), whole=False)
 
-    def candidates(self, problem: Problem, rows: Int) -> tuple[Design, Design]:
-        """Make two designs of these rows: all their kernel columns, and the leading columns plus the distinct ones.
+    def candidates(self, problem: Problem, rows: Int) -> Design:
+        """Return the design of the leading columns and the distinct kernel columns of these rows.
 
         Rows of zero weight have no columns. Of several equal columns, the first one is kept.
         """
         points, weights = self.rows.gather(rows), self.rows.weights_of(rows)
         there = slice(None) if weights is None else weights > 0
         offered = problem.empty.with_centres(points[there], rows[there])
-        return offered, offered.take(fresh(offered, problem.empty), leading=problem.leading)
+        return offered.take(fresh(offered, problem.empty), leading=problem.leading)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from partirvm.kernels.design import Design
 from partirvm.learning.sample import EvidencePoint, SampledRows, evaluate, evaluate_fit
 from partirvm.likelihoods.gaussian import noise, root_mean
 from partirvm.strategies.problem import KernelLearned, LearnKernel, Problem, Record
-from partirvm.strategies.relearn import SHARE
+from partirvm.strategies.stages import SHARE
 from partirvm.types import LEARNING_ROWS
 
 Float = NDArray[np.float64]
@@ -196,7 +196,7 @@ def kernel_record(
 def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
     """Make the first stage without evaluating it; draw its centres at random from the rows of the sample."""
     chosen = stream(seed, Purpose.CENTRES).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
-    _, pool = sample.candidates(problem, chosen)
+    pool = sample.candidates(problem, chosen)
     count, kernel = min(learning.centres, len(pool.labels)), problem.empty.kernel
     score, search = partial(evaluate, sample, problem), rprop.begin(kernel.logs)
     return KernelSearch(sample, kernel, pool, count, score, search, most=learning.evaluations)

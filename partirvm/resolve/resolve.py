@@ -30,7 +30,7 @@ from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, inpu
 from partirvm.resolve.measuring import Measuring, calibrate
 from partirvm.resolve.new_problem import CheckedData, Interrupted, checked_data, new_problem
 from partirvm.strategies import schedule_of
-from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined, rows_read
+from partirvm.strategies.fit_rows import GROWING, automatic, first_sample, joined, rows_read
 from partirvm.strategies.problem import Options, Problem
 
 LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
@@ -95,7 +95,7 @@ def check_parameters(request: Request) -> Request:
     Check("word", words_of(classes=True))("multi_class", p.multi_class)
     if isinstance(p.noise_variance, str):
         Check("word", ("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
-    if p.strategy == "split-merge" and (grows(p.fit_rows) or p.max_rounds is not None):
+    if p.strategy == "split-merge" and (p.fit_rows == GROWING or p.max_rounds is not None):
         raise UsageError(
             "strategy is 'split-merge', which has no rounds: leave max_rounds out, and set fit_rows to 'full' or "
             "'sample', or use another strategy"
@@ -200,7 +200,7 @@ def continued(
 def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) -> Request:
     """Return the request for ``new`` more rows; statistics of the earlier fit are of all rows, so no sample grows."""
     n_rows, K, size = spec.problem.n_rows + new, spec.problem.n_kernels, int(request.partition_size)
-    fit_rows, schedule = "full" if grows(request.fit_rows) else request.fit_rows, spec.plan.schedule
+    fit_rows, schedule = "full" if request.fit_rows == GROWING else request.fit_rows, spec.plan.schedule
     if spec.in_order:
         size, schedule = size if schedule.has_rounds else min(size, new * K), schedule_of("incremental")
         request = replace(request, strategy=schedule.name, selection="order", partition_size=size)

@@ -16,7 +16,6 @@ from partirvm.core.termination import Termination
 
 STRATEGIES = ("basic", "split-merge", "incremental", "working-set")
 MULTI_CLASS = ("multinomial", "ovr")
-DUPLICATES = "had the same inputs as another row"
 NO_VECTOR = "no relevance vector is left"
 NARROW = "the kernel is probably too narrow"
 FAR = ".*are far from every"
