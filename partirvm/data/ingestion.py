@@ -25,7 +25,7 @@ from partirvm.data.writer import ExternalSorter, Progress, publication, storing,
 from partirvm.data.zarr_source import DataAttributes, ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.options.constraints import parse_bytes
-from partirvm.process_memory import return_freed_memory, settled_memory
+from partirvm.process import return_freed_memory, settled_memory
 from partirvm.quoting import listed, quoted
 
 ALLOWANCE = 28 << 20
