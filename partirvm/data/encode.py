@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import require_exact
-from partirvm.data.labels import plain_label, weights_of_noise
+from partirvm.data.labels import plain_label
 from partirvm.data.source import Columns, Float
 from partirvm.data.tables import Batch, Reader, numbers, text_column
 from partirvm.errors import DataError, UsageError
@@ -95,13 +95,12 @@ def assign_roles(
 
 def _check_roles(roles: Roles, table: Reader) -> None:
     """Raise ``DataError`` for unknown or ambiguous names, and ``UsageError`` for names with two roles."""
-    where, twice = table.name, [name for name, count in Counter(table.columns).items() if count > 1]
-    if twice:
-        raise DataError(f"{where}: the column name {quoted(twice[0])} occurs twice: rename one column.")
+    where = table.name
     for name in roles.wanted:
-        if name not in table.columns:
-            hint = f" {UNLABELLED}" * (name in roles.targets)
-            raise DataError(f"{where} has no column {quoted(name)}. Its columns: {listed(table.columns)}.{hint}")
+        found = table.columns.count(name)
+        if found != 1:
+            has, hint = "several columns" if found else "no column", f" {UNLABELLED}" * (name in roles.targets)
+            raise DataError(f"{where} has {has} {quoted(name)}. Its columns: {listed(table.columns)}.{hint}")
     if not roles.features:
         raise DataError(f"{where}: there is no feature column besides {listed(roles.wanted)}.")
     several = [name for name, count in Counter(roles.wanted).items() if count > 1]
@@ -222,17 +221,20 @@ class Encoder:
         for place, column in enumerate(self.roles.wanted):
             coded = column in self.levels
             into[:, place] = self._labels(column, batch) if coded else self._numbers(column, batch[column])
-        for row, place in np.argwhere(~np.isfinite(into))[:1].tolist():
-            raise DataError(
-                f"{self._column(self.roles.wanted[place])} has missing values or values that are not finite, the first "
-                f"in row {self.n_rows + row:,} (counted from 0). Remove these rows or impute the values first."
-            )
         if self.roles.noisy:
-            name = f"{self._name}: the noise (column {quoted(self.roles.weights)})"
-            into[:, -1] = weights_of_noise(into[:, -1], self.n_rows, name)
-        elif self.roles.weights is not None and (into[:, -1] < 0).any():
-            row = self.n_rows + int(np.argmax(into[:, -1] < 0))
-            raise DataError(f"{self._column(self.roles.weights)} holds a negative weight in row {row:,}.")
+            with np.errstate(all="ignore"):
+                into[:, -1] = 1.0 / into[:, -1] ** 2
+        wrong = ~np.isfinite(into)
+        if self.roles.weights is not None:
+            wrong[:, -1] |= into[:, -1] < 0
+        if wrong.any():
+            row, place = np.argwhere(wrong)[0].tolist()
+            rule = ", weights are at least 0, and noise is above 0" if self.roles.weights is not None else ""
+            raise DataError(
+                f"{self._column(self.roles.wanted[place])} has missing values or others that cannot be used, the first "
+                f"in row {self.n_rows + row:,} (counted from 0): values are finite numbers{rule}. Remove these rows or "
+                "impute the values first."
+            )
 
     def _labels(self, column: str, batch: Batch) -> Float:
         codes, n = self.levels[column].codes(batch[column]), len(self.levels[column].found)

@@ -1,4 +1,4 @@
-"""Conversion of labels of any type to class codes 0 … K−1, and precision weights of classes and of known noise."""
+"""Conversion of labels of any type to class codes 0 … K−1, and precision weights of classes."""
 
 from __future__ import annotations
 
@@ -90,20 +90,6 @@ def plain_labels(classes: Labels) -> tuple[Any, ...]:
     if len(set(map(str, plain))) < len(plain):
         raise DataError(f"several labels in y have the same text: {listed(plain)}: rename these labels.")
     return plain
-
-
-def weights_of_noise(noise: NDArray[Any], first: int, name: str) -> Float:
-    """Return 1/r² for a run of rows that begins at row ``first``. Raises ``DataError`` for the first invalid value."""
-    with np.errstate(all="ignore"):
-        weights: Float = 1.0 / noise**2
-    wrong = ~((noise > 0) & (weights > 0) & np.isfinite(weights))
-    if wrong.any():
-        place = int(np.argmax(wrong))
-        raise DataError(
-            f"{name} is {noise[place]:g} in row {first + place:,} (counted from 0): noise and 1/noise² must be "
-            "positive and finite."
-        )
-    return weights
 
 
 def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> Float:
