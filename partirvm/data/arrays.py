@@ -248,7 +248,7 @@ def computed(*collections: Any, client: Any = None) -> tuple[Any, ...]:
     return values
 
 
-def with_known_sizes(array: Any) -> Any:
+def known_sizes(array: Any) -> Any:
     """Compute unknown chunk sizes of a Dask array. All other values are returned unchanged."""
     if hasattr(array, "compute_chunk_sizes") and any(np.isnan(n) for n in array.shape):
         return array.compute_chunk_sizes()

@@ -9,14 +9,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import refuse_masked, require_exact_frame
-from partirvm.data.arrays import (
-    ArraySource,
-    client_of,
-    computed,
-    refuse_missing_chunks,
-    shuffled_rows,
-    with_known_sizes,
-)
+from partirvm.data.arrays import ArraySource, client_of, computed, known_sizes, refuse_missing_chunks, shuffled_rows
 from partirvm.data.source import Source, check_beside, check_dtype, check_shapes, default_names, numeric_array
 from partirvm.data.tables import Batch, Reader, file_table, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
@@ -61,7 +54,7 @@ def as_source(
 def _numbers(name: str, values: Any) -> Any:
     """Convert numbers to an array that supports slicing; arrays of Zarr and Dask are unchanged."""
     if values is None or hasattr(values, "chunks"):
-        return with_known_sizes(values)
+        return known_sizes(values)
     if not hasattr(values, "npartitions"):
         return numeric_array(name, values)
     for column, dtype in values.dtypes.items() if values.ndim == 2 else [(name, values.dtype)]:
@@ -183,4 +176,4 @@ def _positional(values: Any) -> Any:
     refuse_masked(values, "y")
     if module_of(values) == "pandas":
         return values
-    return with_known_sizes(values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values))
+    return known_sizes(values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values))

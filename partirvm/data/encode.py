@@ -24,7 +24,7 @@ from partirvm.types import label_bytes
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 
 LABELS, MOST_CLASSES = 16 << 20, np.iinfo(np.int16).max
-"""Maximum numbers of bytes of all names and labels, which every process reads, and of classes: fits keep two bytes."""
+"""Maximum numbers of bytes of all labels, which every process reads, and of classes: fits keep two bytes."""
 
 INTEGER, FRACTION = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?"), re.compile(r"-?(0|[1-9]\d{0,6})\.\d{1,8}")
 """Texts that are numbers: different ones are different integers or floats."""

@@ -99,23 +99,20 @@ def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> F
     class, and n is the sum of ``counts``. A mapping gives the weight of a label, which may be written as text; other
     classes have the weight 1.
     """
+    texts = list(map(text_of_label, classes))
     if isinstance(class_weight, str) and class_weight == "balanced":
-        if not (counts > 0).all():
-            empty = classes[int(np.argmin(counts))]
-            raise DataError(f"class_weight='balanced', but no row of the class {quoted(empty)} has a positive weight")
-        balanced: Float = counts.sum() / (len(classes) * counts)
-        return balanced
-    if not isinstance(class_weight, Mapping):
+        with np.errstate(divide="ignore"):
+            given = dict(zip(texts, counts.sum() / (len(classes) * counts), strict=True))
+    elif isinstance(class_weight, Mapping):
+        given = {text_of_label(label): weight for label, weight in class_weight.items()}
+    else:
         raise UsageError(f"class_weight is {class_weight!r}: it must be None, 'balanced' or weights by label")
-    places = {text_of_label(label): code for code, label in enumerate(classes)}
-    weights = np.ones(len(classes))
-    for label, weight in class_weight.items():
-        if text_of_label(label) not in places:
-            known = listed_values(classes)
-            raise UsageError(f"class_weight names {quoted(label)}, but the classes of the data are {known}")
+    for label, weight in given.items():
+        if label not in texts:
+            raise UsageError(f"class_weight names {quoted(label)}, but the classes are {listed_values(classes)}")
         if not isinstance(weight, int | float | np.number) or not 0 <= weight < np.inf:
-            raise UsageError(f"class_weight of {quoted(label)} is {weight!r}: it must be a number ≥ 0")
-        weights[places[text_of_label(label)]] = weight
+            raise UsageError(f"class_weight of {quoted(label)} is {weight!r}: it must be finite and at least 0")
+    weights = np.array([given.get(text, 1.0) for text in texts], dtype=np.float64)
     if (weights > 0).sum() < 2:
         raise UsageError("class_weight leaves fewer than two classes with positive weight: two classes are needed")
     return weights
