@@ -65,7 +65,6 @@ EXCEPTIONS = {
         "kernels.functions.require_no_code",
         "storage.records.require",
     },
-    "estimators.jobs": {"planning.plan.Plan"},
     # A handle shows its page; the import is inside the method.
     "jobs.job": {"report.page.report_of"},
 }

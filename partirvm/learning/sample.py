@@ -231,4 +231,4 @@ def _statistics(sample: SampledRows, design: Design, n_targets: int, n_classes: 
     """Return the statistics of the columns of a design and their targets, which are indicators of classes if given."""
     nothing, offset = design.take(NONE, leading=NONE), np.zeros((0, n_targets))
     (block,) = sample.run(GramPass(nothing, design, offset, n_classes=n_classes))
-    return GramStatistics.empty(design.basis, n_targets).extend(labels_of(design), block, design.basis)
+    return GramStatistics.of(labels_of(design), block)

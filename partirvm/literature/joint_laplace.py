@@ -142,7 +142,7 @@ class _JointRows:
         Phi = design.block(self.X)
         alpha, beta = np.exp(theta[:M]), float(np.exp(theta[M]))
         block = GramBlock.of(Phi[:, :0], Phi, self.t[:, None], self.w)
-        found = posterior(GramStatistics.empty("").extend(np.arange(M), block, ""), alpha, beta)
+        found = posterior(GramStatistics.of(np.arange(M), block), alpha, beta)
         root, gamma = found.root(), found.determinedness
         of_alpha = 0.5 * (gamma - alpha * found.mean**2)
         of_beta = 0.5 * (block.n - gamma.sum() - beta * found.residual)

@@ -243,7 +243,8 @@ class Lease(AbstractContextManager["Lease"]):
             self._folder.remove_empty()
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        with suppress(LeaseError, StorageError):  # an error of the block is not replaced
+            self.release()
 
     def _beat(self) -> None:
         """Write heartbeats. A failed write (for example on a full disk) is ignored; the next write may succeed."""

@@ -24,7 +24,6 @@ pytest.importorskip("s3fs")
 from partirvm import RVMRegressor, ingest, jobs, save_model
 from partirvm.errors import PartirvmError, StorageError
 from partirvm.jobs import open_job
-from partirvm.jobs.request import Allowed
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request as Options
@@ -98,9 +97,8 @@ def seen(job: str) -> tuple[str, list[str]]:
 
 def go_on(job: str, data: str) -> None:
     """Resume a job for one round more."""
-    allowed = Allowed.of(False, data)
-    open_job(job).requeue(allowed=allowed, max_rounds=2)
-    assert jobs.run_job(job, allowed=allowed) is not None
+    open_job(job).requeue(allow_data=data, max_rounds=2)
+    assert jobs.run_job(job) is not None
 
 
 def outcome(run: Callable[[], object], job: str, expected: tuple[str, list[str]]) -> str:
