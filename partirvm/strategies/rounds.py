@@ -79,8 +79,8 @@ class Rounds:
         if self.schedule.selects:
             state, chosen = yield from choose(state, room)
         else:
-            rows = partition(state.problem, state.options, state.round - 1)
-            chosen = yield from stages.columns_of(state.design, rows)
+            part = partition(state.problem, state.options, state.round - 1)
+            chosen = yield from stages.columns_of(state.design, part)
         return (yield from self.join(state, chosen))
 
     def room(self, state: RoundsState) -> tuple[int, Termination | None]:
