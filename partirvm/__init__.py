@@ -17,8 +17,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "data": ["ingest"],
-    "estimators": ["RVMClassifier", "RVMRegressor", "load_model", "plan", "save_model", "submit"],
-    "jobs": ["open_job"],
+    "estimators": ["RVMClassifier", "RVMRegressor", "load_model", "save_model"],
+    "jobs": ["open_job", "plan", "submit"],
     "kernels": ["Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial", "Sigmoid"],
     "options.values": ["AlphaPrior", "Incremental", "Noise", "Radial", "SplitMerge", "WorkingSet"],
     "report.plots": ["DiagnosticsDisplay"],
@@ -36,8 +36,8 @@ __all__ += ["save_model", "submit"]
 
 if TYPE_CHECKING:
     from partirvm.data import ingest
-    from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, plan, save_model, submit
-    from partirvm.jobs import open_job
+    from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, save_model
+    from partirvm.jobs import open_job, plan, submit
     from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid
     from partirvm.options.values import AlphaPrior, Incremental, Noise, Radial, SplitMerge, WorkingSet
     from partirvm.report.plots import DiagnosticsDisplay

@@ -52,10 +52,6 @@ class FormatError(PartirvmError, ValueError):
     """A file of partirvm that this version cannot read, for instance of a newer format."""
 
 
-class NewerFormatError(FormatError):
-    """A valid file of a newer version of partirvm, which this version cannot read."""
-
-
 class MemoryLimitError(PartirvmError, MemoryError):
     """The work cannot fit under the memory limit; the message says what it needs, what it has and what to change."""
 

@@ -167,7 +167,7 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
       partirvm plan trips.zarr --memory-limit 2GiB --max-rounds 9
     """
     with cluster(scheduler) as client:
-        made = jobs.plan(place(data, client), options.parameters(choices), validation=validation, client=client)
+        made = jobs.plan(options.parameters(choices), place(data, client), validation=validation, client=client)
     show(made.to_json(), as_flags(str(made)), as_json)
 
 
@@ -187,7 +187,7 @@ def fit(
     kernel learning and planning; if it is reached before the first model, a small fit of a sample of the rows gives
     one. A fit that cannot fit under the memory limit is refused before anything is written.
 
-    With --scheduler and --detach the fit runs on the cluster: the command ends when a worker has opened DATA and JOB,
+    With --scheduler and --detach the fit runs on the cluster: the command ends when the scheduler has accepted it,
     and `partirvm status JOB --follow` shows the progress.
 
     \b
@@ -204,7 +204,7 @@ def fit(
         source, held_out = place(data, client), place(validation, client)
         how: dict[str, Any] = {"validation": held_out, "client": client, "overwrite": overwrite}
         if detach:
-            jobs.submit(source, place(job, client), asked, **how)
+            jobs.submit(asked, source, place(job, client), **how)
             return job_commands.detached(job, scheduler, as_json)
         work = partial(jobs.fit, source, job, asked, verify=verify, **how)
         return in_foreground(work, job, quiet=quiet, as_json=as_json)

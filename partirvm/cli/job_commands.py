@@ -212,15 +212,14 @@ def _run_again(
             if detach:
                 getattr(jobs.Job(place(job, client)), verb)(client=client, **choices)
                 return detached(job, scheduler, as_json)
-            code, stores = choices.pop("allow_code"), choices.pop("allow_data")
-            allowed = jobs.Allowed.of(code, stores, choices["data"], choices["validation"])
-            attempt = opened.requeue(allowed=allowed, grown=verb == "update", **choices).attempt
+            attempt = opened.requeue(grown=verb == "update", **choices).attempt
         except DoneError as error:
             show(opened.progress(), as_flags(str(error)), as_json)
             return ExitStatus.DONE
 
         def work(**hooks: Any) -> Any:
-            return jobs.run_job(job, attempt=attempt, client=client, patience=0.0, allowed=allowed, **hooks)
+            code = choices["allow_code"]
+            return jobs.run_job(job, attempt=attempt, client=client, patience=0.0, allow_code=code, **hooks)
 
         return in_foreground(work, job, quiet=quiet, as_json=as_json, resumed=True)
 

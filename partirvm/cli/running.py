@@ -202,7 +202,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     A ``resumed`` job is aborted instead, because its folder exists. Without a usable model the exit status is 4, and a
     message states the reason.
     """
-    from partirvm.model.relevance import basis_functions_json, targets_json
+    from partirvm.model.fitted import basis_functions_json, targets_json
     from partirvm.report.progress import progress_for
     from partirvm.report.text import job_facts, summary
 

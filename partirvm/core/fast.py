@@ -135,19 +135,14 @@ class ActiveColumns:
             self.place[self.columns[i]] = i
         self.place[column] = -1
 
-    def now(self) -> Posterior:
-        """Return the posterior with current mean, variance, γ and residual; factor and evidence are not updated."""
-        delta, quality, variance = -self.statistics.offset[:, 0], self.Q.copy(), self.variance.copy()
+    def now(self) -> tuple[float, float]:
+        """Return Σγ and ‖t − Φμ‖² at the current mean and variance."""
+        delta, quality = -self.statistics.offset[:, 0], self.Q.copy()
         delta[self.columns] += self.mean
         quality[self.columns] = self.alpha * self.mean  # Q = β(b − Gδ), which equals αμ for active columns
         explained = delta @ (self.statistics.projection[:, 0] + quality / self.beta)
-        return replace(
-            self.posterior,
-            mean=self.mean.copy(),
-            variance=variance,
-            determinedness=np.clip(1.0 - self.alpha * variance, 0.0, 1.0),
-            residual=float(self.statistics.sum_squares[0] - explained),
-        )
+        determined = np.clip(1.0 - self.alpha * self.variance, 0.0, 1.0).sum()
+        return float(determined), float(self.statistics.sum_squares[0] - explained)
 
     def drift(self) -> float:
         """Return the largest |Q − αμ| of the active columns in units of √S, which is zero in exact arithmetic."""
@@ -168,13 +163,11 @@ class ActiveColumns:
 
 @dataclass(frozen=True)
 class Action:
-    """A change of the candidate at ``column``: its α (∞ if it is deleted), gain in nats, evidence afterwards."""
+    """A change of the candidate at ``column``: its α, ∞ if it is deleted, and the gain in nats."""
 
-    kind: str
     column: int
     alpha: float
     gain: float
-    log_evidence: float
 
 
 class Greedy:
@@ -221,20 +214,19 @@ class Greedy:
             return None
         most = float(gain.max())
         i = int(np.argmax(gain >= most - 1e-9 * abs(most)))
-        kind = "add" if self.active.place[columns[i]] < 0 else "estimate" if np.isfinite(alpha[i]) else "delete"
-        return Action(kind, int(columns[i]), float(alpha[i]), float(gain[i]), self.log_evidence + float(gain[i]))
+        return Action(int(columns[i]), float(alpha[i]), float(gain[i]))
 
     def do(self, action: Action) -> None:
         """Apply an action. Its cost in multiplications of a factorisation is that of reading numbers."""
         active = self.active
         self.cost += 2_500_000 + 20 * active.M * (len(active.place) + 2 * active.M)
-        if action.kind == "add":
+        if active.place[action.column] < 0:
             active.add(action.column, action.alpha)
-        elif action.kind == "delete":
+        elif np.isinf(action.alpha):
             active.delete(action.column)
         else:
             active.change(action.column, action.alpha)
-        self.log_evidence = action.log_evidence
+        self.log_evidence += action.gain
         self.since += 1
 
     def is_settled(self, info: StepInfo, done: int, least: float) -> bool:
@@ -245,7 +237,7 @@ class Greedy:
         """Estimate σ² again unless it is fixed, then all quantities; ``change`` is the change of evidence by that."""
         before, active, beta = self.log_evidence, self.active, self.active.beta
         if not self._state.fixed_noise:
-            precision, self.floored = noise_precision(self._taken(active.now(), beta))
+            precision, self.floored = noise_precision(self._state, active.now())
             beta = float(precision)
         active.refresh(beta)
         self.log_evidence = active.posterior.log_evidence
@@ -274,14 +266,12 @@ def grow(
     state: HyperState,
     rule: StopRule,
     on_step: Callable[[StepInfo], None] = lambda info: None,
-    on_action: Callable[[Action], None] = lambda action: None,
     enough: Callable[[float, int], bool] = lambda cost, columns: False,
 ) -> tuple[HyperState, Termination]:
     """A dense fit by actions, until no gain exceeds ``tol``·N nats and σ² has converged, or the rule ends it.
 
-    ``on_step`` is called at each refresh, which is an iteration of the rule, and may raise to stop; ``on_action`` at
-    each action. ``vectors`` ends a fit that starts with more, ``enough(Greedy.cost, columns)`` as the maximum of
-    iterations.
+    ``on_step`` is called at each refresh, which is an iteration of the rule, and may raise to stop.
+    ``vectors`` ends a fit that starts with more, ``enough(Greedy.cost, columns)`` as the maximum of iterations.
     """
     greedy, least, reason = Greedy(state), rule.tol * state.n, None
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors
@@ -291,7 +281,6 @@ def grow(
         drifts = since % 4 == 3 and greedy.active.drift() > 1e-6
         if action and not (halved or drifts or since >= FEWEST + greedy.active.M // PART):
             greedy.do(action)
-            on_action(action)
             continue
         done = greedy.since
         info = greedy.refresh()

@@ -29,9 +29,6 @@ Float = NDArray[np.float64]
 WEAK_CORRELATION = 0.1
 """Absolute posterior correlation of two weights below which their columns may be deleted together."""
 
-SMALL = 32
-"""Maximum number of columns of outputs whose posteriors are computed together."""
-
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Values added to the unit diagonal, tried in this order."""
 
@@ -75,7 +72,18 @@ class Posterior:
         """Return R (M, M) with Σ = R Rᵀ, so that a predictive variance φᵀΣφ = ‖Rᵀφ‖² is never negative; (T, M, M)."""
         if self.targets:
             return np.stack([one.root() for one in self.targets])
-        return np.ascontiguousarray(self.scale[:, None] * inverse(self.factor).T)
+        return root_of(self.factor, self.scale)
+
+
+def require_positive(diagonal: Float) -> None:
+    """Raise ``NumericalError`` unless all elements of a diagonal are finite and positive."""
+    wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
+    if wrong.any():
+        raise NumericalError(
+            f"{int(wrong.sum()):,} of {len(wrong):,} basis functions, the first at position {int(np.argmax(wrong))}, "
+            "have a sum of squares or a precision that is not finite and positive: standardize the inputs, "
+            "choose a gamma, degree or basis of smaller values, or leave alpha and noise to be estimated"
+        )
 
 
 def factorise(H: Float) -> tuple[Float, Float]:
@@ -84,13 +92,7 @@ def factorise(H: Float) -> tuple[Float, Float]:
     H is overwritten by L. Raises ``NumericalError`` if H is not finite or not positive definite with any jitter.
     """
     diagonal = np.diagonal(H)
-    wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
-    if wrong.any():
-        raise NumericalError(
-            f"{int(wrong.sum()):,} of {len(H):,} basis functions, the first at position {int(np.argmax(wrong))}, have "
-            "a sum of squares or a precision that is not finite and positive: standardize the inputs, "
-            "choose a gamma, degree or basis of smaller values, or leave alpha and noise to be estimated"
-        )
+    require_positive(diagonal)
     scale, ranges = 1.0 / np.sqrt(diagonal), tiled.blocks(len(H))
     L = np.ascontiguousarray(H).T  # H is symmetric: its transpose has LAPACK's column-major layout
     corners = [L[k, k].copy() for k in ranges]
@@ -117,15 +119,15 @@ def factorise(H: Float) -> tuple[Float, Float]:
     )
 
 
-def inverse(factor: Float) -> Float:
-    """Return L⁻¹ (M, M) of a lower triangular factor L."""
+def root_of(factor: Float, scale: Float) -> Float:
+    """Return the upper triangular R = SL⁻ᵀ (M, M), so that H⁻¹ = RRᵀ."""
     found = np.zeros_like(factor)
 
     def store(columns: slice, block: Float) -> None:
         found[columns.start :, columns] = block
 
     tiled.inverse_columns(factor, store)
-    return found
+    return np.ascontiguousarray(scale[:, None] * found.T)
 
 
 def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> Posterior:
@@ -182,18 +184,9 @@ def own_factors(fit: Any, alpha: Float) -> tuple[Float, Float]:
 
 
 def sparsity_quality(
-    old: Posterior, beta: Any, offset: Float, cross: Float, diagonal: Float, projection: Float
+    old: Posterior, beta: float, offset: Float, cross: Float, diagonal: Float, projection: Float
 ) -> tuple[Float, Float]:
-    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) of P columns from cross (M, P), diagonal (P,) and projection (P,).
-
-    For T targets the projection, s and q are (P, T), the offset (M, T) and β (T,).
-    """
-    if old.targets:
-        pairs = [
-            sparsity_quality(one, b, offset[:, k], cross, diagonal, projection[:, k])
-            for k, (one, b) in enumerate(zip(old.targets, beta.tolist(), strict=True))
-        ]
-        return np.column_stack([s for s, _ in pairs]), np.column_stack([q for _, q in pairs])
+    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) of P columns from cross (M, P), diagonal (P,) and projection (P,)."""
     if not len(cross):
         return beta * diagonal, beta * projection
     # the transposed problem: rows of ``cross`` are columns for BLAS, so nothing is copied

@@ -26,7 +26,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core import tiled
 from partirvm.core.sampling import LargestErrors
 
 Float = NDArray[np.float64]
@@ -205,17 +204,9 @@ class GramStatistics:
 
     def residual(self, delta: Float) -> tuple[float, float]:
         """Return ‖t − Φμ‖² (weighted) of μ = offset + δ (M,), one target, and a bound of its error, its minimum."""
-        projection, sum_squares = self.projection[:, 0], float(self.sum_squares[0])
-        sizes, moved, moved_sizes = np.abs(delta), np.empty(len(delta)), np.empty(len(delta))
-
-        def multiply(rows: slice) -> None:
-            moved[rows] = self.gram[rows] @ delta
-            moved_sizes[rows] = np.abs(self.gram[rows]) @ sizes
-
-        tiled.each(multiply, tiled.blocks(len(delta)))
-        explained = float(delta @ (2 * projection - moved))
-        magnitude = sum_squares + sizes @ (2 * np.abs(projection) + moved_sizes)
-        rounding = float(EPS * magnitude)
+        projection, sum_squares, sizes = self.projection[:, 0], float(self.sum_squares[0]), np.abs(delta)
+        explained = float(delta @ (2 * projection - self.gram @ delta))
+        rounding = float(EPS * (sum_squares + sizes @ (2 * np.abs(projection) + np.abs(self.gram) @ sizes)))
         return max(sum_squares - explained, rounding), rounding
 
     def take(self, columns: Int) -> GramStatistics:

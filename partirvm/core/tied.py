@@ -11,10 +11,10 @@ follow MacKay's fixed point (Tipping 2001, eqs. 16–18), α ← Σγ_i / Σμ_i
 Φμ)μᵀ − ΦΣ ]. ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ is a sum over rows, which a pass computes, and over targets.
 
 **Sums.** The updates need only tr Σ, ‖μ‖² and ‖t − Φμ‖². Let k be the K kernel columns and l the J leading columns,
-with α and b. One reduction G_kk = QTQᵀ to a tridiagonal T (LAPACK's ``dsytrd``, 4/3 K³ flops) serves all α and β: with
-B = QᵀG_kl, c = Qᵀp_k and the tridiagonal matrix R = βT + αI,
+with α and b. One decomposition G_kk = VΛVᵀ serves all α and β: with B = VᵀG_kl, c = Vᵀp_k and the diagonal matrix R =
+βΛ + αI,
 
-    S = βG_ll + bI − β²BᵀR⁻¹B,             μ_l = βS⁻¹(p_l − βBᵀR⁻¹c),      Qᵀμ_k = βR⁻¹(c − Bμ_l),
+    S = βG_ll + bI − β²BᵀR⁻¹B,             μ_l = βS⁻¹(p_l − βBᵀR⁻¹c),      Vᵀμ_k = βR⁻¹(c − Bμ_l),
     tr Σ_kk = tr R⁻¹ + β² tr (R⁻¹BS⁻¹BᵀR⁻¹),   tr Σ_ll = tr S⁻¹.
 
 **Class indicators**: least squares in place of the softmax. The K targets of a row are 1 for its class and 0 otherwise.
@@ -30,9 +30,8 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, lapack
 
-from partirvm.core.posterior import Posterior, factorise, posterior
+from partirvm.core.posterior import Posterior, factorise, posterior, require_positive, root_of
 from partirvm.core.statistics import EPS, GramStatistics
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 
@@ -60,57 +59,35 @@ Sums: TypeAlias = tuple[Float, Float, float]
 """Σγ (2,), Σμ² (2,) over the kernel columns and over the leading ones, ‖t − Φμ‖²; the last two over all targets."""
 
 
-def reduction(statistics: GramStatistics) -> Callable[[float, float, float, slice], Sums | None] | None:
-    """Rotate the kernel columns by Q; return a function of α, b, β and a range of targets that computes their sums.
+def reduction(statistics: GramStatistics) -> Callable[[float, float, float, slice], Sums]:
+    """Rotate the kernel columns by V; return a function of α, b, β and a range of targets that computes their sums.
 
-    None for fewer than three kernel columns, or if LAPACK fails; the function also returns None if rounding has left R
-    or S not positive definite. The statistics have the offset 0.
+    The statistics have the offset 0. Raises ``NumericalError`` if they are not finite, the function as ``factorise``.
     """
-    kernels = statistics.labels >= 0
-    K, J, gram = int(kernels.sum()), int((~kernels).sum()), statistics.gram
-    if K < 3:
-        return None
-    square = np.array(gram[np.ix_(kernels, kernels)], order="F")
-    work = int(lapack.dsytrd_lwork(K, lower=1)[0])
-    reflectors, diagonal, beside, tau, failed = lapack.dsytrd(square, lower=1, lwork=work, overwrite_a=1)
-    eigenvalues, bad = lapack.dsterf(diagonal, beside)
-    if failed or bad or not np.isfinite(eigenvalues).all():
-        return None
+    kernels, gram = statistics.labels >= 0, statistics.gram
+    require_positive(1.0 + statistics.diagonal)
+    eigenvalues, V = np.linalg.eigh(gram[np.ix_(kernels, kernels)])
     eigenvalues = np.maximum(eigenvalues, 0.0)
-    right = np.column_stack([gram[np.ix_(kernels, ~kernels)], statistics.projection[kernels]])
-    Q, below = np.asfortranarray(reflectors[1:, :-1]), np.asfortranarray(right[1:])
-    right[1:] = lapack.dormqr("L", "T", Q, tau, below, 64 * right.shape[1])[0]  # LAPACK's blocks have 64 columns
-    B, corner = right[:, :J], gram[np.ix_(~kernels, ~kernels)]
+    B, rotated = V.T @ gram[np.ix_(kernels, ~kernels)], V.T @ statistics.projection[kernels]
+    corner, size = gram[np.ix_(~kernels, ~kernels)], np.array([kernels.sum(), (~kernels).sum()])
 
-    def sums(alpha: float, leading: float, beta: float, targets: slice) -> Sums | None:
-        c, p = right[:, J:][:, targets], statistics.projection[~kernels][:, targets]
-        d, e, failed = lapack.dpttrf(beta * diagonal + alpha, beta * beside)
-        if failed:
-            return None
-        solved = lapack.dpttrs(d, e, beta * np.column_stack([B, c]))[0]
-        X, rotated = solved[:, :J], solved[:, J:]
-        trace, corner_trace = float(np.sum(1.0 / (beta * eigenvalues + alpha))), 0.0
-        mean = np.zeros((0, rotated.shape[1]))
-        if J:
-            schur = beta * (corner - B.T @ X)
-            schur.flat[:: J + 1] += leading
-            try:
-                factor = cho_factor(schur, lower=True, check_finite=False)
-            except np.linalg.LinAlgError:
-                return None
-            mean = cho_solve(factor, beta * (p - B.T @ rotated))
-            rotated = rotated - X @ mean
-            inverse = cho_solve(factor, np.eye(J))
-            trace, corner_trace = trace + float(np.sum(inverse * (X.T @ X))), float(np.trace(inverse))
-        product = diagonal[:, None] * rotated + B @ mean
-        product[1:] += beside[:, None] * rotated[:-1]
-        product[:-1] += beside[:, None] * rotated[1:]
+    def sums(alpha: float, leading: float, beta: float, targets: slice) -> Sums:
+        c, p = rotated[:, targets], statistics.projection[~kernels][:, targets]
+        R = beta * eigenvalues + alpha
+        X = beta * B / R[:, None]
+        schur = beta * (corner - B.T @ X)
+        schur.flat[:: len(schur) + 1] += leading
+        root = root_of(*factorise(schur))
+        covariance = root @ root.T
+        mean = beta * covariance @ (p - X.T @ c)
+        own = beta * (c - B @ mean) / R[:, None]
         squares = float(statistics.sum_squares[targets].sum())
-        explained = float(np.sum(rotated * (2 * c - product)))
-        explained += float(np.sum(mean * (2 * p - (B.T @ rotated + corner @ mean))))
-        size, free = np.array([K, J]), np.array([alpha * trace, leading * corner_trace])
-        square = np.array([np.sum(rotated**2), np.sum(mean**2)])
-        return np.clip(size - free, 0.0, size), square, max(squares - explained, EPS * squares)
+        explained = float(np.sum(own * (2 * c - eigenvalues[:, None] * own - 2 * B @ mean)))
+        explained += float(np.sum(mean * (2 * p - corner @ mean)))
+        traces = np.array([np.sum(1.0 / R) + np.sum(covariance * (X.T @ X)), np.trace(covariance)])
+        square = np.array([np.sum(own**2), np.sum(mean**2)])
+        determined = np.clip(size - np.array([alpha, leading]) * traces, 0.0, size)
+        return determined, square, max(squares - explained, EPS * squares)
 
     return sums
 
@@ -120,8 +97,8 @@ def indicator_posterior(statistics: GramStatistics, alpha: Float, beta: float) -
     H = beta * statistics.gram
     H.flat[:: len(H) + 1] += alpha
     factor, scale = factorise(H)
-    half = scale[:, None] * lapack.dtrtri(factor, lower=1)[0].T
-    covariance = half @ half.T
+    root = root_of(factor, scale)
+    covariance = root @ root.T
     mean = beta * covariance @ statistics.projection
     square = float(statistics.sum_squares.sum())
     explained = float(np.sum(mean * (2 * statistics.projection - statistics.gram @ mean)))
@@ -136,69 +113,43 @@ def indicator_posterior(statistics: GramStatistics, alpha: Float, beta: float) -
 
 
 def updates(
-    statistics: GramStatistics, tied: Tied, count: int, target_variance: float | Float, fixed: float | Float | None
+    statistics: GramStatistics,
+    tied: Tied,
+    count: int,
+    target_variance: float | Float | None = None,
+    fixed: float | Float | None = None,
 ) -> tuple[Tied, Posterior]:
     """Apply ``count`` updates of α and β on these statistics, and return α, β and the posterior.
 
-    ``target_variance`` defines the noise floor, ``fixed`` is a given β; both (T,) for several targets. Raises
-    ``NumericalError``.
+    ``target_variance`` defines the noise floor, ``fixed`` is a given β; both (T,) for several targets. Without a
+    ``target_variance`` the targets are class indicators, which share β. Raises ``NumericalError``.
     """
-    floor = NOISE_FLOOR * np.atleast_1d(target_variance)
-
-    def precision(found: list[Sums]) -> float | Float:
-        """Return MacKay's β of each target, limited by the noise floor."""
-        if fixed is not None:
-            return fixed
-        freedom = np.maximum(statistics.n - np.array([determined.sum() for determined, _, _ in found]), 1.0)
-        residual = np.array([residual for _, _, residual in found])
-        beta = np.minimum(freedom / np.maximum(residual, floor * freedom), 1 / floor)
-        return beta if isinstance(target_variance, np.ndarray) else float(beta[0])
-
-    tied = _updated(statistics, tied, count, 1, precision)
-    return tied, posterior(statistics, tied.alphas(statistics.labels), tied.beta)
-
-
-def indicator_updates(statistics: GramStatistics, tied: Tied, count: int) -> tuple[Tied, Posterior]:
-    """Apply ``count`` updates of α and β on the statistics of class indicators; return α, β and the posterior."""
-    K, n = statistics.n_targets, statistics.n
-    floor = NOISE_FLOOR * float(statistics.sum_squares.sum()) / max(K * n, 1)
-
-    def precision(found: list[Sums]) -> float:
-        ((determined, _, residual),) = found
-        kernels, leading = map(float, determined)
-        return 1.0 / max(residual / (K * max(n - kernels - leading, 1.0)), floor)
-
-    tied = _updated(statistics, tied, count, K, precision)
-    return tied, indicator_posterior(statistics, tied.alphas(statistics.labels), float(tied.beta))
-
-
-def _updated(
-    statistics: GramStatistics, tied: Tied, count: int, size: int, precision: Callable[[list[Sums]], float | Float]
-) -> Tied:
-    """Update α and β ← ``precision(sums)``. ``size`` targets share a β."""
-    parts = [slice(k, k + size) for k in range(0, statistics.n_targets, size)]
-    kernels, reduced = statistics.labels >= 0, reduction(statistics)
-    groups = [np.flatnonzero(kernels), np.flatnonzero(~kernels)]
-    largest = np.array([statistics.diagonal[group].max(initial=0.0) for group in groups])
+    T, shared = statistics.n_targets, target_variance is None
+    size = T if shared else 1
+    if target_variance is None:
+        target_variance = float(statistics.sum_squares.mean()) / max(statistics.n, 1)
+    floor, sums = NOISE_FLOOR * np.atleast_1d(target_variance), reduction(statistics)
+    kernels = statistics.labels >= 0
+    largest = np.array([statistics.diagonal[group].max(initial=0.0) for group in (kernels, ~kernels)])
     for _ in range(count):
-        found = []
-        for part, beta in zip(parts, np.atleast_1d(tied.beta).tolist(), strict=True):
-            sums = None if reduced is None else reduced(tied.alpha, tied.leading, beta, part)
-            if sums is None:
-                fit = indicator_posterior(statistics.of_targets(part), tied.alphas(statistics.labels), beta)
-                values = np.column_stack([fit.determinedness, (fit.mean**2).sum(axis=1)])
-                determined, square = np.array([values[group].sum(axis=0) for group in groups]).T
-                sums = determined, square, fit.residual
-            found.append(sums)
-        determined, square = size * sum(each for each, _, _ in found), sum(each for _, each, _ in found)
-        new_beta = precision(found)
-        bound = np.max(new_beta) * largest
+        betas = np.atleast_1d(tied.beta).tolist()
+        found = [sums(tied.alpha, tied.leading, beta, slice(k * size, (k + 1) * size)) for k, beta in enumerate(betas)]
+        beta = tied.beta
+        if fixed is None:
+            freedom = size * np.maximum(statistics.n - np.array([each[0].sum() for each in found]), 1.0)
+            residual = np.array([each[2] for each in found])
+            limited = freedom / np.maximum(residual, floor * freedom)
+            beta = limited if isinstance(target_variance, np.ndarray) else float(limited[0])
+        bound = np.max(beta) * largest
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(square > 0, determined / square, np.inf)
-        ratio = np.clip(ratio, ALPHA_FLOOR * bound, ALPHA_CEILING * bound)
+            ratio = size * sum(each[0] for each in found) / sum(each[1] for each in found)
+        ratio = np.clip(np.where(np.isnan(ratio), np.inf, ratio), ALPHA_FLOOR * bound, ALPHA_CEILING * bound)
         alpha, leading = np.where(bound > 0, ratio, [tied.alpha, tied.leading]).tolist()
-        tied = Tied(alpha, leading, new_beta)
-    return tied
+        tied = Tied(alpha, leading, beta)
+    alphas = tied.alphas(statistics.labels)
+    if shared:
+        return tied, indicator_posterior(statistics, alphas, float(tied.beta))
+    return tied, posterior(statistics, alphas, tied.beta)
 
 
 def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: float, weights: Float | None) -> Float:

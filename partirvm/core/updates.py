@@ -107,10 +107,6 @@ class HyperState:
         others = {"iteration": 0, "floored": False, **unknown, **others}
         return replace(self, statistics=statistics, alpha=self.prior.fix(statistics.labels, alpha), beta=beta, **others)
 
-    def again(self) -> HyperState:
-        """The fit with its count of iterations reset to zero."""
-        return replace(self, iteration=0)
-
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""
         return optimum(*own_factors(self.posterior, self.alpha), joint=True)[1]
@@ -123,10 +119,11 @@ class HyperState:
 
     def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:
         """s and q (Tipping & Faul 2003, eqs. 19 and 22) of P other columns, (P,) or (P, T), from their statistics."""
-        old, offset = self.posterior, self.statistics.offset
-        if not old.targets:
-            offset, projection = offset[:, 0], projection[:, 0]
-        return sparsity_quality(old, self.beta, offset, cross, diagonal, projection)
+        fits, betas = self.posterior.targets or (self.posterior,), np.atleast_1d(self.beta).tolist()
+        targets = zip(fits, betas, self.statistics.offset.T, projection.T, strict=True)
+        pairs = [sparsity_quality(one, beta, m, cross, diagonal, p) for one, beta, m, p in targets]
+        s, q = (np.column_stack(each) for each in zip(*pairs, strict=True))
+        return (s, q) if self.posterior.targets else (s[:, 0], q[:, 0])
 
 
 @dataclass(frozen=True)
@@ -144,13 +141,9 @@ class StepInfo:
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """One update of α and β, pruning, one factorisation."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
-    if old.targets:
-        gamma = old.determinedness.max(axis=1, initial=0.0)  # what is said of γ must hold for all targets
-        sums = (each.sum(axis=1) for each in (old.determinedness, old.mean**2, old.variance))
-        alpha = prior.alpha_update(*sums)
-    else:
-        gamma = old.determinedness
-        alpha = prior.alpha_update(gamma, old.mean**2, old.variance)
+    values = [np.atleast_2d(each.T).T for each in (old.determinedness, old.mean**2, old.variance)]
+    gamma = values[0].max(axis=1, initial=0.0)  # what is said of γ must hold for all targets
+    alpha = prior.alpha_update(*(each.sum(axis=1) for each in values))
     beta, floored = (state.beta, state.floored) if state.fixed_noise else noise_precision(state)
     gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     kept = np.flatnonzero(~gone | prior.held(state.labels))
@@ -169,11 +162,14 @@ def _worthless(state: HyperState) -> NDArray[np.bool_]:
     return fails(s, q, state.alpha) if s.ndim == 2 else state.prior.worthless(s, q**2)
 
 
-def noise_precision(state: HyperState) -> tuple[float | Float, bool]:
-    """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and True if ``NOISE_FLOOR`` limits any of it."""
-    n, residual = state.statistics.n, np.atleast_1d(state.posterior.residual)
-    determined = np.atleast_1d(state.posterior.determinedness.sum(axis=0))
-    freedom, residual = state.prior.noise_update(n, determined, residual, np.atleast_1d(state.beta))
+def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tuple[float | Float, bool]:
+    """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and True if ``NOISE_FLOOR`` limits any of it.
+
+    ``now`` are Σγ and ‖t − Φμ‖², by default those of the posterior.
+    """
+    determined, residual = now or (state.posterior.determinedness.sum(axis=0), state.posterior.residual)
+    determined, residual, beta = (np.atleast_1d(each) for each in (determined, residual, state.beta))
+    freedom, residual = state.prior.noise_update(state.n, determined, residual, beta)
     floor = NOISE_FLOOR * np.atleast_1d(state.target_variance)
     ceiling = 1.0 / np.maximum(floor, state.least_noise)
     held = residual * ceiling <= freedom
@@ -182,8 +178,17 @@ def noise_precision(state: HyperState) -> tuple[float | Float, bool]:
     return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), floored
 
 
+def settled(state: HyperState, info: StepInfo, rule: StopRule) -> bool:
+    """True if the step to ``state`` pruned no column and changed the evidence by less than ``tol``·N or rounding."""
+    rounding = 0.5 * float(np.sum(state.beta * state.posterior.rounding))
+    return info.pruned == 0 and abs(info.change) < max(rule.tol * state.n, rounding)
+
+
 def maximise(
-    state: HyperState, rule: StopRule, on_step: Callable[[StepInfo], None] = lambda info: None
+    state: HyperState,
+    rule: StopRule,
+    on_step: Callable[[StepInfo], None] = lambda info: None,
+    converged: Callable[[HyperState, StepInfo, StopRule], bool] = settled,
 ) -> tuple[HyperState, Termination]:
     """A dense fit: step until the rule ends it. ``on_step`` is called at each step; it may raise to stop the fit."""
     state, reason = replace(state, found=state.posterior), None
@@ -191,7 +196,7 @@ def maximise(
     while reason is None:
         state, info = step(state)
         on_step(info)
-        reason = verdict(state, info, rule)
+        reason = verdict(state, rule, converged(state, info, rule))
         # with a prior that keeps columns, they are thinned once a step changes little
         slow = keeps and reason is None and abs(info.change) < 100.0 * rule.tol * state.n
         done = reason is Termination.CONVERGED and (rule.thin or keeps)
@@ -223,13 +228,12 @@ def _columns(state: HyperState, kept: NDArray[np.int64]) -> GramStatistics:
     return statistics.take(kept)
 
 
-def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | None:
-    """The reason if the fit ends after the step to ``state``, otherwise None."""
+def verdict(state: HyperState, rule: StopRule, converged: bool) -> Termination | None:
+    """The reason if the fit ends at ``state``, otherwise None."""
     if rule.guard and state.posterior.cancelled:
         return Termination.CANCELLED
     if rule.vectors is not None and state.n_vectors <= rule.vectors:
         return Termination.HALVED
-    rounding = 0.5 * float(np.sum(state.beta * state.posterior.rounding))
-    if info.pruned == 0 and abs(info.change) < max(rule.tol * state.n, rounding):
+    if converged:
         return Termination.CONVERGED
     return Termination.ITERATIONS if state.iteration >= rule.max_iterations else None

@@ -2,8 +2,7 @@
 
 from partirvm.core.termination import Termination
 from partirvm.estimators.classification import RVMClassifier
-from partirvm.estimators.jobs import plan, submit
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.estimators.saving import load_model, save_model
 
-__all__ = ["RVMClassifier", "RVMRegressor", "Termination", "load_model", "plan", "save_model", "submit"]
+__all__ = ["RVMClassifier", "RVMRegressor", "Termination", "load_model", "save_model"]

@@ -125,7 +125,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
                 "partial_fit cannot continue the last fit: fit keeps no rows, and a file holds none. Call partial_fit "
                 "of an estimator that is not fitted, with these rows first"
             )
-        asked, journal = self.parameters(), MemoryJournal(resumable=True)
+        asked, journal = self.parameters(), MemoryJournal()
         if stream is None:
             rows = training_rows(self, X, y, sample_weight)
             calls: tuple[TrainingRows, ...] = (rows,)

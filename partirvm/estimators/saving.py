@@ -84,7 +84,7 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
     ------
     MissingDataError
         If the location does not exist, or a file is missing or damaged; a ``FileNotFoundError``.
-    FormatError, NewerFormatError
+    FormatError
         If the location holds something else, or a file of another version of partirvm.
     UsageError
         If ``allow_code`` is needed; the message names the functions.

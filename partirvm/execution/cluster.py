@@ -222,29 +222,6 @@ class Cluster:
             )
 
 
-def ask(client: Any, function: Callable[..., Any], *args: Any) -> Any:
-    """Call ``function(*args)`` on any worker, which can read the same files as the tasks.
-
-    Raises the ``PartirvmError`` of the function, and ``ClusterError`` if packages differ or there is no response.
-    """
-    cluster = Cluster(client)
-    cluster.workers()
-    cluster.check_packages()
-    with cluster.reaching():
-        future = client.submit(_call, allowed_protocols(), function, *args, pure=False)
-    try:
-        return future.result(timeout=ANSWER)
-    except PartirvmError:
-        raise
-    except TimeoutError as error:
-        future.cancel()
-        raise ClusterError(
-            f"no worker of the cluster responded within {ANSWER:.0f} s: all are busy; try again, or add workers"
-        ) from error
-    except Exception as error:
-        raise cluster.failure(error) from error
-
-
 def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
     """Run ``function(*args, **options, client=…)`` on a worker, to its end even if this process exits.
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from partirvm.jobs.attempt import Fitted, fit, plan, run_job
     from partirvm.jobs.job import Job, jobs_in, open_job, submit
-    from partirvm.jobs.request import Allowed
 
-__all__ = ["Allowed", "Fitted", "Job", "fit", "jobs_in", "open_job", "plan", "run_job", "submit"]
+__all__ = ["Fitted", "Job", "fit", "jobs_in", "open_job", "plan", "run_job", "submit"]
 
-_HOMES = {"Allowed": "request", **dict.fromkeys(("Fitted", "fit", "plan", "run_job"), "attempt")}
+_HOMES = dict.fromkeys(("Fitted", "fit", "plan", "run_job"), "attempt")
 
 
 def __getattr__(name: str) -> Any:

@@ -7,10 +7,11 @@ is recorded as ``interrupted``, because the job itself has no error.
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,12 @@ from partirvm.errors import (
     PartirvmError,
     StorageError,
 )
-from partirvm.execution import Executor, executor_for
+from partirvm.execution import executor_for
 from partirvm.execution.cluster import address_of
 from partirvm.jobs import request as requests
 from partirvm.jobs.checkpoint import Checkpoint, attached, resumes
 from partirvm.jobs.driver import Entry, MemoryJournal, Outcome, Watcher
-from partirvm.jobs.request import Allowed
+from partirvm.jobs.request import Place
 from partirvm.jobs.run import run, with_new_rows
 from partirvm.jobs.state import TRANSITIONS, Status
 from partirvm.jobs.store import JobStore
@@ -39,7 +40,7 @@ from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.resolve.measuring import Timer
 from partirvm.resolve.new_problem import Interrupted, check_aborted
-from partirvm.resolve.resolve import LIMITS, FitSpec, check_parameters, continued, portable, resolve
+from partirvm.resolve.resolve import FitSpec, check_parameters, continued, portable, resolve
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 
@@ -48,9 +49,6 @@ TAKE_OVER_SECONDS = 40.0
 
 POLL_SECONDS = 0.2
 """Seconds between two polls for requests to end the job."""
-
-STAMPS = {"event", "time", "epoch", "model"}
-"""Fields that the store adds to a line of history."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +81,30 @@ class JobJournal(MemoryJournal):
         self._store.checkpoint(Checkpoint(self._spec, state, lines))
 
 
-def plan(data: str, parameters: Request, *, validation: str | None = None, client: Any = None) -> Plan:
-    """Return the plan of a fit of DATA, without running the fit. Raises as ``resolve.resolve.resolve`` does."""
+def plan(estimator: Any, data: str | os.PathLike[str], *, validation: Place = None, client: Any = None) -> Plan:
+    """Return the plan of a fit to DATA: partition size, passes, seconds and memory; ``print`` shows it.
+
+    DATA and validation are paths or URLs of what ``ingest`` made; a ``Request`` may be given in place of the estimator.
+    Raises ``MemoryLimitError`` if the fit needs more memory than allowed, and the errors of ``fit``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from partirvm import RVMRegressor, ingest, plan
+    >>> X = np.linspace(-5, 5, 300)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=300)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> _ = ingest((X, y), f"{folder.name}/rows.zarr")
+    >>> found = plan(RVMRegressor(gamma=2.0, strategy="working-set", partition_size=20), f"{folder.name}/rows.zarr")
+    >>> found.partition_size
+    20
+    >>> folder.cleanup()
+    """
+    asked, client = requests.request_of(estimator, client)
     source, held_out = requests.open_sources(data, validation)
     with closing(executor_for(client)) as executor:
-        return resolve(source, check_parameters(parameters), executor, held_out).plan
+        return resolve(source, check_parameters(asked), executor, held_out).plan
 
 
 def fit(
@@ -123,10 +140,10 @@ def fit(
             spec = resolve(source, parameters, executor, held_out, timer.after(interrupted))
         except Stopped as error:
             raise JobFailedError(f"aborted during planning: {job} was not changed") from error
-        requests.create(data, job, parameters, validation, overwrite)
-        store, allowed = JobStore(job), Allowed.of(True, (), data, validation)
-        with store.held():
-            fitted = run_attempt(store, allowed, client, watcher, planned=(spec, executor, timer))
+    requests.create(data, job, parameters, validation, overwrite)
+    store = JobStore(job)
+    with store.acquire():
+        fitted = run_attempt(store, client, watcher, True, planned=(spec, timer))
     if store.folded().status is Status.CANCELLED:
         raise JobFailedError(f"{job} was cancelled: its model was discarded")
     return fitted
@@ -137,14 +154,14 @@ def run_job(
     *,
     attempt: int | None = None,
     patience: float = TAKE_OVER_SECONDS,
-    allowed: Allowed = Allowed(),  # noqa: B008 - a frozen value
+    allow_code: bool = False,
     client: Any = None,
     watcher: Watcher | None = None,
 ) -> Fitted | None:
     """Run a queued or interrupted job in this process and return its result.
 
     Returns None if the job has already ended or if its current attempt is not ``attempt``. A job that names functions
-    or DATA that are not ``allowed`` raises ``UsageError`` and stays unchanged.
+    raises ``UsageError`` without ``allow_code``, and stays unchanged.
 
     Raises ``LeaseError`` while another process runs the job. If the DATA are missing or have changed since the job
     began, it raises ``MissingDataError`` or ``ChangedDataError``; the job is then interrupted, and can be resumed once
@@ -158,76 +175,82 @@ def run_job(
 
     if not due():
         return None
-    with store.held(patience):
-        return run_attempt(store, allowed, client, watcher or Watcher()) if due() else None
+    with store.acquire(patience=patience):
+        return run_attempt(store, client, watcher or Watcher(), allow_code) if due() else None
 
 
 def run_attempt(
     store: JobStore,
-    allowed: Allowed,
     client: Any,
     watcher: Watcher,
-    planned: tuple[FitSpec, Executor, Timer] | None = None,
+    allow_code: bool,
+    planned: tuple[FitSpec, Timer] | None = None,
 ) -> Fitted:
     """Run the current attempt at a job whose lease the caller holds, as ``run_job``; it may be ``planned`` before."""
-    requests.require_allowed(store.location, store.asked(), allowed)
-    with ExitStack() as closed, _ending(store):
-        asked = store.asked().request
-        n_rows = asked["fingerprint"]["n_rows"]
-        restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allowed.code)
-        if restored is None and "rounds" in asked:
-            raise MissingDataError(
-                f"{store.location}: the checkpoint from which the update continues is missing: restore it in "
-                f"{store.location}/checkpoints"
-            )
+    asked = store.asked().request
+    requests.require_code_allowed(store.location, asked, allow_code)
+    with _ending(store):
+        restored = _restored(store, asked, allow_code)
         cluster, lines = "" if client is None else address_of(client), 0 if restored is None else restored.history
         store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster})
         state = store.folded()
-        history = [_line(event) for event in state.history]
+        history = list(state.history)
         before = float(history[-1]["seconds"]) if history else 0.0
         source, held_out = requests.open_unchanged(asked["data"], asked["fingerprint"]), requests.open_held_out(asked)
-        requests.compare_versions(asked["versions"])
-        poll = _poll(store, state.attempt, watcher)
-        if planned is not None:
-            spec, executor, timer = planned
-        else:
-            request = check_parameters(requests.parameters_of(state))
-            executor, timer = closed.enter_context(closing(executor_for(client))), Timer(request.time_limit)
-            how = source, request, executor, held_out, timer.after(poll)
-            # before the first line of history a change of the limits makes a new spec, too
-            kept = restored is not None and (restored.state is not None or _same_limits(request, restored.spec.request))
+        request, poll = check_parameters(requests.parameters_of(asked)), _poll(store, state.attempt, watcher)
+        with closing(executor_for(client)) as executor:
+            spec, timer = planned or (None, Timer(request.time_limit))
+            interrupted = timer.after(poll)
             try:
-                check_aborted(how[-1])
-                spec = continued(restored.spec, *how) if restored is not None and kept else resolve(*how)
+                spec = spec or _spec(restored, source, request, executor, held_out, interrupted)
             except Stopped:
                 stopped = Outcome(Termination.ABORTED, None, before + timer.seconds)
                 return _end(store, state.attempt, MemoryJournal(None, history), stopped, None)
-        checkpoint: Any = None
-        if restored is not None and restored.state is not None:
-            checkpoint = attached(restored.state, spec.problem, spec.options)
-            if restored.spec.problem.n_rows != source.n_rows:
-                checkpoint = with_new_rows(checkpoint, spec)
-        elif timer() is None:  # otherwise the spec may lack learned values
-            store.checkpoint(Checkpoint(spec, None, 0))
-        journal = JobJournal(store, history, spec)
-        store.record({"event": "plan", **spec.plan.to_json()})
-        watcher.on_plan(spec.plan)
-        for entry in history:
-            watcher.on_record(entry)
-        outcome = run(
-            spec,
-            source,
-            executor,
-            journal,
-            held_out=held_out,
-            watcher=watcher,
-            interrupted=timer.after(poll),
-            checkpoint=checkpoint,
-            usable=checkpoint is not None and store.has_model(),
-            elapsed=before + timer.seconds,
-            beside=None if "://" in store.location else Path(store.location, "kernel"),
-        )
+            checkpoint = _checkpoint(restored, spec)
+            if checkpoint is None and timer() is None:  # otherwise the spec may lack learned values
+                store.checkpoint(Checkpoint(spec, None, 0))
+            journal = JobJournal(store, history, spec)
+            store.record({"event": "plan", **spec.plan.to_json()})
+            watcher.on_plan(spec.plan)
+            for entry in history:
+                watcher.on_record(entry)
+            outcome = run(
+                spec,
+                source,
+                executor,
+                journal,
+                held_out=held_out,
+                watcher=watcher,
+                interrupted=interrupted,
+                checkpoint=checkpoint,
+                usable=checkpoint is not None and store.has_model(),
+                elapsed=before + timer.seconds,
+                beside=None if "://" in store.location else Path(store.location, "kernel"),
+            )
         return _end(store, state.attempt, journal, outcome, spec.plan)
+
+
+def _restored(store: JobStore, asked: dict[str, Any], allow_code: bool) -> Checkpoint | None:
+    """Return the checkpoint to resume from. Raises ``MissingDataError`` if an update has none."""
+    n_rows = asked["fingerprint"]["n_rows"]
+    restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
+    if restored is None and "rounds" in asked:
+        raise MissingDataError(f"{store.location}/checkpoints: the checkpoint of the update is missing: restore it")
+    return restored
+
+
+def _spec(restored: Checkpoint | None, *how: Any) -> FitSpec:
+    """Continue a stored spec, or make one; ``how`` are the arguments of ``resolve``."""
+    check_aborted(how[-1])
+    return resolve(*how) if restored is None else continued(restored.spec, *how)
+
+
+def _checkpoint(restored: Checkpoint | None, spec: FitSpec) -> Any:
+    """Return the stored state for the spec, with its new rows if it has any."""
+    if restored is None or restored.state is None:
+        return None
+    state = attached(restored.state, spec.problem, spec.options)
+    return state if restored.spec.problem.n_rows == spec.problem.n_rows else with_new_rows(state, spec)
 
 
 def _poll(store: JobStore, attempt: int, watcher: Watcher) -> Interrupted:
@@ -245,10 +268,6 @@ def _poll(store: JobStore, attempt: int, watcher: Watcher) -> Interrupted:
         return Termination.ABORTED if found else None
 
     return poll
-
-
-def _same_limits(one: Request, other: Request) -> bool:
-    return all(getattr(one, name) == getattr(other, name) for name in LIMITS)
 
 
 @contextmanager
@@ -273,26 +292,18 @@ def _ending(store: JobStore) -> Iterator[None]:
 
 
 def _end(store: JobStore, attempt: int, journal: MemoryJournal, outcome: Outcome, plan: Plan | None) -> Fitted:
-    """Record the end of an attempt and return its result.
-
-    An update that ends before its own first line of history returns the final line before it, that of the model.
-    """
+    """Record the end of an attempt and return its result."""
     model, seconds = journal.model, outcome.seconds
     if model is None and store.has_model():
         model = store.model(allow_code=True)  # the caller was permitted to run the job's code
+    what, reason = store.requested(attempt) or ("abort", "")
     if outcome.reason is not Termination.ABORTED:
         store.record({"event": "done", "reason": outcome.reason.value, "seconds": seconds})
-    elif store.requested(attempt) == "cancel":
-        reason = store.reason_of("cancel", attempt) or "cancel requested"
-        store.record({"event": "cancelled", "reason": reason})
+    elif what == "cancel":
+        store.record({"event": "cancelled", "reason": reason or "cancel requested"})
         store.forget()
         model = None
     else:
         advice = Termination.ABORTED.advice if model else "Aborted before a model was saved."
-        store.record({"event": "aborted", "reason": store.reason_of("abort", attempt) or advice, "seconds": seconds})
-    last = store.folded().last_line
-    return Fitted(model, journal.history or ([] if last is None else [_line(last)]), outcome, plan)
-
-
-def _line(event: dict[str, Any]) -> Entry:
-    return {key: value for key, value in event.items() if key not in STAMPS}
+        store.record({"event": "aborted", "reason": reason or advice, "seconds": seconds})
+    return Fitted(model, journal.history, outcome, plan)

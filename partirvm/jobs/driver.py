@@ -71,11 +71,10 @@ class Watcher:
 
 @dataclass
 class MemoryJournal:
-    """The journal of a run, in memory: the last model and the history; if ``resumable``, the ``last`` state, too."""
+    """The journal of a run, in memory: the last model, the history and the ``last`` state from which it can resume."""
 
     model: AnyModel | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
-    resumable: bool = False
     last: Any = None
 
     def save(self, model: AnyModel) -> None:
@@ -89,9 +88,8 @@ class MemoryJournal:
         self.history.append(entry)
 
     def checkpoint(self, state: Any) -> None:
-        """Keep this state if the fit may be continued."""
-        if self.resumable:
-            self.last = state
+        """Keep this state."""
+        self.last = state
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any, Literal, get_type_hints
 
 from partirvm.core.termination import Termination
@@ -17,22 +16,18 @@ from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageE
 from partirvm.execution.cluster import address_of
 from partirvm.jobs.attempt import run_job
 from partirvm.jobs.checkpoint import Checkpoint
-from partirvm.jobs.request import Allowed, Place, Places, absolute, create, requeue
+from partirvm.jobs.request import Place, Places, absolute, create, request_of, requeue
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
-from partirvm.model.relevance import basis_functions_json, directions_json, relevances
-from partirvm.options import Request
+from partirvm.model.fitted import basis_functions_json, directions_json, relevances
 from partirvm.quoting import html_table
-from partirvm.resolve.resolve import check_parameters, portable
 from partirvm.storage import open_folder
 from partirvm.storage.records import MOST, TIME, require
 from partirvm.strategies.problem import Record
 
 POLL_SECONDS = 0.5  # seconds between two polls of a waiting caller
 GRACE = 25.0  # seconds without a driver, more than a lease lives, after which a job on a cluster counts as ended
-TRIES = 25
-"""Number of attempts to end a job that another process is starting."""
 
 WHOLE = "rows features passes rounds max_columns threads workers memory_limit memory_peak"
 OPTIONAL = "sample_rows partition_size partitions max_rounds max_vectors"
@@ -63,37 +58,43 @@ FIELDS = {"plan": PLAN, "fit": FIT}
 
 
 def submit(
-    data: str,
-    job: str,
-    parameters: Request,
+    estimator: Any,
+    data: str | os.PathLike[str],
+    job: str | os.PathLike[str],
     *,
-    validation: str | None = None,
+    validation: Place = None,
     client: Any = None,
     overwrite: bool = False,
 ) -> Job:
-    """Start a job and return at once, after all checks that read no rows, which raise as in ``jobs.attempt.fit``.
+    """Start fitting this estimator to DATA, keep it in the folder JOB, and return at once.
 
-    Without a ``client`` the job runs in a thread of this process, otherwise on the cluster: this process may then end.
+    With a client (by default the estimator's) the job runs on the cluster, and this process may end. Without a client
+    the job runs in a thread, and is interrupted if this process ends. The returned handle, ``open_job(job)`` and the
+    command line can watch, abort and resume the job; ``model()`` returns its latest model. The estimator is not fitted;
+    a ``Request`` may be given in its place. Raises ``ExistsError`` if JOB exists, unless ``overwrite``, and errors that
+    can be found without reading rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from partirvm import RVMRegressor, ingest, submit
+    >>> X = np.linspace(-5, 5, 300)[:, None]
+    >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=300)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> _ = ingest((X, y), f"{folder.name}/rows.zarr")
+    >>> model = RVMRegressor(gamma=2.0, strategy="working-set", partition_size=20, max_rounds=2)
+    >>> job = submit(model, f"{folder.name}/rows.zarr", f"{folder.name}/job")
+    >>> job.wait(timeout=60).value
+    'done'
+    >>> job.model().n_vectors < 40
+    True
+    >>> folder.cleanup()
     """
-    data, job = absolute(data), absolute(job)
-    validation = None if validation is None else absolute(validation)
-    parameters = check_parameters(parameters)
-    portable(parameters)
-    made, allowed = Job(job), Allowed.of(True, (), data, validation)
-    state: JobState = _called(client, create, data, job, parameters, validation, overwrite)
-    return made._start(state, allowed, client)
-
-
-def _called(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function here, or on a worker of the cluster, which cannot read the memory of this process."""
-    if client is None:
-        return function(*arguments)
-    from partirvm.execution.cluster import ask
-
-    for place in arguments:
-        if isinstance(place, str) and place.startswith("memory:"):
-            raise UsageError(f"{place}: a cluster cannot read the memory of one process: use a folder or a URL")
-    return ask(client, partial(function, cluster=address_of(client)), *arguments)
+    asked, client = request_of(estimator, client)
+    made = Job(absolute(job))
+    address = "" if client is None else address_of(client)
+    return made._start(create(data, made.location, asked, validation, overwrite, address), True, client)
 
 
 def open_job(job: str | os.PathLike[str]) -> Job:
@@ -163,7 +164,7 @@ class Job:
             "job": self.location,
             "status": state.status.value,
             "reason": state.reason,
-            "advice": self._advice(state, has_model),
+            "advice": _advice(state),
             "attempt": state.attempt,
             "strategy": (state.plan or {}).get("strategy"),
             "fits": sum(entry["kind"] not in ("heuristic", "kernel") for entry in state.history),
@@ -173,23 +174,10 @@ class Job:
             "since": state.since,
         }
 
-    def _advice(self, state: JobState, has_model: bool) -> str:
-        """Return the advice of the status, or of the reason of the end if the job is done."""
-        if state.status is Status.DONE and state.reason in Termination._value2member_map_:
-            reference = state.history[-1].get("reference") if state.history else None
-            return " ".join([Termination(state.reason).advice, *(reference or {}).get("remarks", ())])
-        if state.status is Status.ABORTED and not has_model:
-            return "The job was aborted before it had a model: resume continues it."
-        return state.status.advice
-
     def asked(self) -> dict[str, Any]:
-        """Return the request as JSON: the parameters with the changes of all resumes, and ``validation``."""
+        """Return the request as JSON: the parameters with the changes of all resumes, ``data`` and ``validation``."""
         request = self.store.asked().request
-        return {**request["parameters"], "validation": request["validation"]}
-
-    def data(self) -> str:
-        """Return the last known place of the DATA."""
-        return str(self.store.asked().request["data"])
+        return {**request["parameters"], "data": request["data"], "validation": request["validation"]}
 
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
         """Yield the state now and after each change, until no process runs the job.
@@ -248,9 +236,9 @@ class Job:
         The job is not changed if an error is raised: ``UsageError`` for other changes or without a permission,
         ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.
         """
-        allowed = Allowed.of(allow_code, allow_data, data, validation)
-        places: dict[str, Any] = {"data": data, "validation": validation}
-        return self._start(self.requeue(allowed, client=client, grown=grown, **places, **changed), allowed, client)
+        how = {"allow_code": allow_code, "allow_data": allow_data, "grown": grown}
+        state = self.requeue(client=client, data=data, validation=validation, **how, **changed)
+        return self._start(state, allow_code, client)
 
     def update(self, **how: Any) -> Job:
         """Update with rows appended to the DATA; ``how`` is described in ``resume``, its one limit is ``max_rounds``.
@@ -262,30 +250,23 @@ class Job:
         """
         return self.resume(grown=True, **how)
 
-    def requeue(
-        self, allowed: Allowed | None = None, *, client: Any = None, grown: bool = False, **changed: Any
-    ) -> JobState:
-        """Queue the job again and return its state; ``run_job`` then runs it. Raises as ``resume`` or ``update``."""
-        places = {name: changed.pop(name, None) for name in ("data", "validation")}
-        moved = {name: absolute(os.fspath(place)) for name, place in places.items() if place is not None}
-        location = self.location if client is None else absolute(self.location)
-        allowed = allowed or Allowed.of(False, (), *places.values())
-        state: JobState = _called(client, requeue, location, moved, allowed, grown, changed)
-        return state
+    def requeue(self, *, client: Any = None, **how: Any) -> JobState:
+        """Queue the job again and return its state; ``run_job`` then runs it. Takes and raises what ``resume`` does."""
+        return requeue(self.location, cluster="" if client is None else address_of(client), **how)
 
-    def _start(self, state: JobState, allowed: Allowed, client: Any) -> Job:
+    def _start(self, state: JobState, allow_code: bool, client: Any) -> Job:
         """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
-        place, attempt = absolute(self.location), state.attempt
+        place, how = absolute(self.location), {"attempt": state.attempt, "allow_code": allow_code}
         if client is not None:
             from partirvm.execution.cluster import start
 
-            key = f"partirvm-{place}-{attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
-            start(client, key, run_job, place, attempt=attempt, allowed=allowed)
+            key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
+            start(client, key, run_job, place, **how)
             return self
 
         def run() -> None:
             try:
-                run_job(place, attempt=attempt, allowed=allowed)
+                run_job(place, **how)  # type: ignore[arg-type]
             except Exception as error:  # recorded in the job, except before the attempt has the lease
                 self._error = error
 
@@ -295,19 +276,14 @@ class Job:
         return self
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the last saved model. Raises ``MissingDataError`` without one.
+        """Return the last saved model. Raises ``MissingDataError`` without one, as after a cancel.
 
-        Raises ``UsageError`` after a cancel, or if it has a named function and ``allow_code`` is false.
+        Raises ``UsageError`` if it has a named function and ``allow_code`` is false.
         """
-        try:
-            return self.store.model(allow_code=allow_code)
-        except MissingDataError:
-            if self.status() is Status.CANCELLED:
-                raise UsageError(f"{self.location} was cancelled: its model was discarded; start a new job") from None
-            raise
+        return self.store.model(allow_code=allow_code)
 
     def facts(self) -> dict[str, Any]:
-        """Return facts about the model for reports, as plain JSON; empty without a model (``model.relevance``)."""
+        """Return facts about the model for reports, as plain JSON; empty without a model (``model.fitted``)."""
         last: Checkpoint | None = self.store.restore(allow_code=True)
         if last is None or not self.store.has_model():
             return {}
@@ -323,23 +299,28 @@ class Job:
 
     def _end(self, what: str, reason: str) -> Status:
         end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
-        for left in reversed(range(TRIES)):
-            state = self.state()
+        state = self.state()
+        if state.status is Status.ABORTING or end in TRANSITIONS[state.status]:
+            self.store.request(what, state.attempt, reason)  # heard by a driver, even by one that just starts
             if state.status in {Status.RUNNING, Status.ABORTING}:
-                self.store.request(what, state.attempt, reason)
                 return Status.ABORTING
-            if end not in TRANSITIONS[state.status]:
-                break
             try:
-                with self.store.held():  # no process runs it
-                    if end in TRANSITIONS[self.store.folded().status]:
+                with self.store.acquire():  # no process runs it
+                    now = self.store.folded()
+                    if end in TRANSITIONS[now.status] and now.attempt == state.attempt:
                         self.store.record({"event": end.value, "reason": reason or "no process was running it"})
                         if end is Status.CANCELLED:
                             self.store.forget()
-            except LeaseError:  # another process has just started the job
-                if not left:
-                    raise
-                time.sleep(0.2)
-        if what == "cancel" and state.status is Status.DONE:
+            except LeaseError:
+                return Status.ABORTING
+        elif what == "cancel" and state.status is Status.DONE:
             raise UsageError(f"{self.location} is done and cannot be cancelled: delete the folder")
-        return state.status
+        return self.status()
+
+
+def _advice(state: JobState) -> str:
+    """Return the advice of the status, or of the reason of the end if the job is done."""
+    if state.status is Status.DONE and state.reason in Termination._value2member_map_:
+        reference = state.history[-1].get("reference") if state.history else None
+        return " ".join([Termination(state.reason).advice, *(reference or {}).get("remarks", ())])
+    return state.status.advice

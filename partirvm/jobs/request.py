@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from partirvm.core.termination import Termination
 from partirvm.data import ZarrSource
 from partirvm.data.source import Fingerprint
-from partirvm.errors import ChangedDataError, DoneError, FormatError, MissingDataError, PartirvmWarning, UsageError
+from partirvm.errors import ChangedDataError, DoneError, MissingDataError, UsageError
 from partirvm.execution.tasks import package_versions
 from partirvm.jobs.checkpoint import resumes
 from partirvm.jobs.run import is_growable
@@ -24,66 +23,59 @@ from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
 from partirvm.resolve.new_problem import check_request
 from partirvm.resolve.resolve import LIMITS, check_parameters, portable
-from partirvm.storage.address import require_address, store_of
+from partirvm.storage.address import reading, require_address, store_of
 from partirvm.strategies.rounds import IncrementalRounds
-from partirvm.strategies.working_set import LEAST_GAIN
 
 Place: TypeAlias = str | os.PathLike[str] | None
 Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 ENDED_BY = {
-    Termination.ROUNDS: "max_rounds",
-    Termination.VECTORS: "max_vectors",
-    Termination.EFFORT: "effort",
-    Termination.TIME: "time_limit",
-    Termination.MEMORY: "memory_limit",
+    Termination.ROUNDS.value: "max_rounds",
+    Termination.VECTORS.value: "max_vectors",
+    Termination.EFFORT.value: "effort",
+    Termination.TIME.value: "time_limit",
+    Termination.MEMORY.value: "memory_limit",
 }
 """Reasons of an end after which a finished job can be resumed, each with the option that caused the end."""
 
 
-def absolute(place: str) -> str:
+def absolute(place: str | os.PathLike[str]) -> str:
     """Return an absolute path, which is valid in every working folder. A URL is returned unchanged."""
+    place = os.fspath(place)
     return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - keeps symbolic links of the user
 
 
-@dataclass(frozen=True)
-class Allowed:
-    """What the caller permits a job: importing the functions it names (``code``), ``data`` in another store."""
-
-    code: bool = False
-    data: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, allow_code: bool, allow_data: Places, *moved: Place) -> Allowed:
-        """Return the permissions of a call; the places ``moved`` that it gives are allowed too."""
-        named = (allow_data,) if isinstance(allow_data, str | os.PathLike) else tuple(allow_data)
-        places = [os.fspath(place) for place in (*named, *moved) if place is not None]
-        return cls(allow_code, tuple(absolute(place).rstrip("/") for place in places))
+def request_of(asked: Any, client: Any) -> tuple[Request, Any]:
+    """Return the request of an estimator, and its client unless another one is given; or the request itself."""
+    return (asked, client) if isinstance(asked, Request) else (asked.parameters(), client or asked.client)
 
 
-def require_allowed(location: str, state: JobState, allowed: Allowed) -> None:
-    """Raise ``UsageError`` if a job names code, or DATA in another store than its own, that are not allowed."""
-    for place in filter(None, (state.request["data"], state.request["validation"])):
+def require_places(location: str, places: Iterable[str | None], allow_data: Places) -> None:
+    """Raise ``UsageError`` if places of DATA are in another store than the job and not allowed."""
+    named = (allow_data,) if isinstance(allow_data, str | os.PathLike) else allow_data
+    allowed = {absolute(place).rstrip("/") for place in named}
+    for place in filter(None, places):
         require_address(place)
-        if place.rstrip("/") not in allowed.data and store_of(place) != store_of(location):
+        if place.rstrip("/") not in allowed and store_of(place) != store_of(location):
             raise UsageError(
                 f"{location}: the job reads {place}, which is in another store than the job: if you trust whoever "
                 f"made the job, pass --allow-data {place}, or allow_data={place!r}"
             )
-    if not allowed.code:
-        parameters = state.request["parameters"]
-        require_no_code((parameters["kernel"], parameters["basis"]), location)
 
 
-def parameters_of(state: JobState, **changed: Any) -> Request:
+def require_code_allowed(location: str, request: dict[str, Any], allow_code: bool) -> None:
+    """Raise ``UsageError`` if a job names functions, unless code is allowed."""
+    if not allow_code:
+        require_no_code([request["parameters"][name] for name in ("kernel", "basis")], location)
+
+
+def parameters_of(request: dict[str, Any], **changed: Any) -> Request:
     """Return the parameters of a job with the changes made by resumes and updates, and further ones."""
-    try:
-        return Request(**{**state.request["parameters"], **changed})
-    except TypeError as error:
-        raise FormatError(f"the job asks for other options than this version: {error}: start it again") from error
+    with reading("the options of the job", "start it again"):
+        return Request(**{**request["parameters"], **changed})
 
 
-def open_sources(data: str, validation: str | None) -> tuple[ZarrSource, ZarrSource | None]:
+def open_sources(data: str | os.PathLike[str], validation: Place) -> tuple[ZarrSource, ZarrSource | None]:
     """Open DATA and held-out DATA. Raises as ``ZarrSource`` does."""
     return ZarrSource(data), None if validation is None else ZarrSource(validation)
 
@@ -117,9 +109,8 @@ def difference(source: ZarrSource, began: dict[str, Any]) -> str:
     shapes = [f"{each.n_rows:,} × {each.n_features}" for each in (then, now)]
     if shapes[0] != shapes[1]:
         return f"{shapes[0]} values at the start, {shapes[1]} now"
-    tiles = [number for number, pair in enumerate(zip(then.hashes, now.hashes, strict=False)) if pair[0] != pair[1]]
-    if tiles:
-        return f"{len(tiles):,} of its {len(then.hashes):,} tiles have other values; the first is tile {tiles[0]:,}"
+    if then.hashes != now.hashes:
+        return "some of its tiles have other values"
     return "" if now == then else "its names, categories, classes, moments or tile size differ"
 
 
@@ -127,20 +118,8 @@ def _fingerprint(found: dict[str, Any]) -> Fingerprint:
     return Fingerprint(**{**found, "hashes": tuple(found["hashes"])})
 
 
-def compare_versions(began: dict[str, str]) -> None:
-    """Warn if the versions of packages differ from those at the start of the job."""
-    now = package_versions()
-    if other := [f"{name} {then}, now {now[name]}" for name, then in began.items() if now.get(name, then) != then]:
-        warnings.warn(
-            f"versions of packages have changed since the job began ({'; '.join(other)}): the last digits may differ "
-            "from those of an uninterrupted fit",
-            PartirvmWarning,
-            stacklevel=2,
-        )
-
-
 def create(
-    data: str, job: str, parameters: Request, validation: str | None, overwrite: bool, cluster: str = ""
+    data: str | os.PathLike[str], job: str, parameters: Request, validation: Place, overwrite: bool, cluster: str = ""
 ) -> JobState:
     """Create a queued job and return its state, after all checks that read no rows. Raises as ``fit`` does."""
     source, held_out = open_sources(data, validation)
@@ -155,55 +134,59 @@ def create(
         "versions": package_versions(),
         "cluster": cluster,
     }
-    store = JobStore.create(job, spec, overwrite=overwrite)
-    store.release()
-    return store.folded()
+    return JobStore.create(job, spec, overwrite=overwrite).folded()
 
 
 def requeue(
-    location: str, moved: dict[str, str], allowed: Allowed, grown: bool, changed: dict[str, Any], cluster: str = ""
+    location: str,
+    *,
+    data: Place = None,
+    validation: Place = None,
+    allow_code: bool = False,
+    allow_data: Places = (),
+    grown: bool = False,
+    cluster: str = "",
+    **changed: Any,
 ) -> JobState:
-    """Queue a job again, with new places of DATA that were ``moved``. Raises as ``Job.resume`` or ``Job.update``."""
+    """Queue a job again, with new places of DATA that were moved. Raises as ``Job.resume`` or ``Job.update``."""
     if other := sorted(changed.keys() - set(LIMITS)):
         raise UsageError(
             f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job with these options"
         )
     changed = {key: value for key, value in changed.items() if value is not None}
+    places = {"data": data, "validation": validation}
+    moved = {name: absolute(place) for name, place in places.items() if place is not None}
     store = JobStore(location)
-    with store.held():
+    with store.acquire():
         state = store.asked()
-        state = replace(state, request={**state.request, **moved})
-        require_allowed(location, state, allowed)
+        request = {**state.request, **moved}
+        require_places(location, [state.request[name] for name in places if name not in moved], allow_data)
+        require_code_allowed(location, request, allow_code)
         if state.status is Status.CANCELLED:
             raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
-        open_held_out(state.request)
-        event = _grown(store, state, allowed, changed) if grown else _resumed(location, state, changed)
+        open_held_out(request)
+        event = _grown(store, request, allow_code, changed) if grown else _resumed(location, state, request, changed)
         store.record({"event": "queued", **event, "cluster": cluster, **moved})
         return store.folded()
 
 
-def _resumed(location: str, state: JobState, changed: dict[str, Any]) -> dict[str, Any]:
-    """Return the event of a resume, or raise ``DoneError``."""
-    before, after = parameters_of(state), check_parameters(parameters_of(state, **changed))
+def _resumed(location: str, state: JobState, request: dict[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
+    """Return the event of a resume. A finished job needs a larger limit, or more time or memory (``DoneError``)."""
+    before, after = parameters_of(request), check_parameters(parameters_of(request, **changed))
     if state.status is Status.DONE:
-        reason = next((each for each in Termination if each.value == state.reason), None)
-        if reason is None or reason not in ENDED_BY:
-            advice = state.reason if reason is None else reason.advice
-            raise DoneError(f"{location} is done, and a resume would change nothing: {advice}")
-        option = ENDED_BY[reason]
-        was, is_now = getattr(before, option), getattr(after, option)
-        text = f"{location} is done; it reached {option} = {was}: resume with a larger {option}"
-        if option == "effort":
-            was, is_now = -LEAST_GAIN[was], -LEAST_GAIN[is_now]
-        if option not in ("time_limit", "memory_limit") and is_now <= was:
-            raise DoneError(text)
-    open_unchanged(state.request["data"], state.request["fingerprint"])
+        option = ENDED_BY.get(state.reason)
+        if option is None:
+            raise DoneError(f"{location} is done ({state.reason}), and a resume would change nothing")
+        was, now = getattr(before, option), getattr(after, option)
+        if now == was if option == "effort" else option in ("max_rounds", "max_vectors") and now <= was:
+            raise DoneError(f"{location} is done; it reached {option} = {was}: resume with a larger {option}")
+    open_unchanged(request["data"], request["fingerprint"])
     return {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
 
 
-def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str, Any]) -> dict[str, Any]:
+def _grown(store: JobStore, request: dict[str, Any], allow_code: bool, changed: dict[str, Any]) -> dict[str, Any]:
     """Return the event of an update."""
-    source, began = ZarrSource(state.request["data"]), state.request["fingerprint"]
+    source, began = ZarrSource(request["data"]), request["fingerprint"]
     if not source.has_grown(_fingerprint(began)):
         since = "since the last fit of the job"
         if difference(source, began):
@@ -211,21 +194,17 @@ def _grown(store: JobStore, state: JobState, allowed: Allowed, changed: dict[str
                 f"the earlier rows of {source.url} have changed {since}: start a new job, or restore the earlier rows"
             )
         raise UsageError(f"{source.url} has no new rows {since}: append rows first (`ingest --append`)")
-    last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allowed.code)
-    if last is None or last.state is None:
-        why = "the job has finished no round"
-    elif not is_growable(last.state):
-        why = "split-merge ended before its last merge"
-    elif not last.spec.problem.target_variance:
-        why = "the target of the earlier rows is constant, so that the target of new rows cannot be scaled"
-    else:  # as many rounds as the last update, or as the fit
-        rounds = changed.get("max_rounds", state.request.get("rounds", state.request["parameters"].get("max_rounds")))
-        changes: dict[str, Any] = {"max_rounds": None if rounds is None else last.state.round + rounds}
-        if last.spec.in_order:
-            changes["strategy"] = IncrementalRounds.name
-        check_parameters(parameters_of(state, **changes))
-        fingerprint = asdict(source.fingerprint())
-        return {"reason": "updated", "changes": changes, "fingerprint": fingerprint, "rounds": rounds}
-    raise UsageError(
-        f"{store.location} cannot be updated: {why}; no fit is there that new rows could join: start a new job"
-    )
+    last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allow_code)
+    if last is None or not is_growable(last.state) or not last.spec.problem.target_variance:
+        raise UsageError(
+            f"{store.location} cannot be updated: it has no fit that new rows could join (no round is finished, "
+            "split-merge ended before its last merge, or the target is constant): start a new job"
+        )
+    # as many rounds as the last update, or as the fit
+    rounds = changed.get("max_rounds", request.get("rounds", request["parameters"].get("max_rounds")))
+    changes: dict[str, Any] = {"max_rounds": None if rounds is None else last.state.round + rounds}
+    if last.spec.in_order:
+        changes["strategy"] = IncrementalRounds.name
+    check_parameters(parameters_of(request, **changes))
+    fingerprint = asdict(source.fingerprint())
+    return {"reason": "updated", "changes": changes, "fingerprint": fingerprint, "rounds": rounds}

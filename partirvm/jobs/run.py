@@ -168,13 +168,6 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
             "comes from these errors. The kernel is probably too narrow: try a lower gamma",
         )
     yield from ((AccuracyWarning, remark) for remark in remarks)
-    if last.duplicates:
-        used = "classes" if classes else "targets"
-        yield (
-            DataWarning,
-            f"{last.duplicates:,} candidates had the same inputs as another row: these candidates did not become "
-            f"centres, but their {used} are used in the fit",
-        )
     if last.dropped:
         yield (
             LimitWarning,

@@ -25,7 +25,7 @@ class Status(StrEnum):
     QUEUED = "queued", "Waiting for a process to run it: resume starts it if none does."
     RUNNING = "running", "A process is running it."
     ABORTING = "aborting", "The job ends after the current tile or iteration; an abort keeps the model so far."
-    ABORTED = "aborted", "Aborted by a user: the model so far is usable; resume continues from there."
+    ABORTED = "aborted", "Aborted by a user: the model so far, if any, is usable; resume continues from there."
     FAILED = "failed", "Ended by an error: resume continues from the last checkpoint."
     INTERRUPTED = "interrupted", "The process that ran it has ended: resume continues from the last checkpoint."
     DONE = "done", "The fit is complete and its model can be used."
@@ -64,10 +64,10 @@ class JobState:
 
     ``since`` and ``reason`` are those of the last transition, ``began`` is the time of the first ``running`` event,
     ``ended`` that of the last end, or None, and ``seconds`` the computing time recorded by the last end. ``attempt`` is
-    the number of times the job was queued. ``plan`` is the last plan event, ``history`` the valid fit events, and
-    ``last_line`` the last fit event whether valid or not. ``cluster`` is the address of the scheduler that restarts a
-    lost driver, or empty. ``request`` is the request (``spec.json``) with the changes by resumes and updates; after an
-    update it has ``rounds``, those that the update may make.
+    the number of times the job was queued. ``plan`` is the last plan event, and ``history`` the valid fit events.
+    ``cluster`` is the address of the scheduler that restarts a lost driver, or empty. ``request`` is the request
+    (``spec.json``) with the changes by resumes and updates; after an update it has ``rounds``, those that the update
+    may make.
     """
 
     status: Status = Status.QUEUED
@@ -80,7 +80,6 @@ class JobState:
     seconds: float | None = None
     plan: dict[str, Any] | None = None
     history: tuple[dict[str, Any], ...] = ()
-    last_line: dict[str, Any] | None = None
     cluster: str = ""
     request: dict[str, Any] = field(default_factory=dict)
 
@@ -109,7 +108,7 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
     if kind == "plan":
         return replace(state, plan=event)
     if kind == "fit" and status is Status.RUNNING:
-        return replace(state, history=(*state.history, event), last_line=event)
+        return replace(state, history=(*state.history, event))
     if kind not in {"fit", *Status}:
         return state
     if kind not in TRANSITIONS[status]:
@@ -129,10 +128,14 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
     return replace(new, ended=at, seconds=event.get("seconds")) if new.status.final else new
 
 
-def observed(state: JobState, *, held: bool, aborting: bool = False, lost: bool = False) -> JobState:
-    """Return the state corrected by the lease and by a request to end; ``lost`` if the last holder did not release."""
+def observed(state: JobState, *, held: bool, requested: tuple[str, str] | None = None, lost: bool = False) -> JobState:
+    """Return the state corrected by the lease and by what is ``requested`` (``JobStore.requested``).
+
+    ``lost`` is True if the last holder of the lease did not release it.
+    """
     if (state.status is Status.RUNNING and not held) or (state.status is Status.QUEUED and lost):
         reason = "the process that ran it has ended without recording an end"
         return replace(state, status=Status.INTERRUPTED, reason=reason)
-    aborted = state.status is Status.RUNNING and aborting
-    return replace(state, status=Status.ABORTING) if aborted else state
+    if state.status is Status.RUNNING and requested is not None:
+        return replace(state, status=Status.ABORTING, reason=requested[1])
+    return state

@@ -8,23 +8,22 @@
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
 
-A process killed at any moment leaves every finished event, model and checkpoint. Readers ignore what a process writes
-after it has lost the lease: an event holds the epoch (0 without a lease) and the token of its writer's lease, or of the
-spec. A job that overwrites another one continues its epochs: its first claim makes void what the old driver writes.
+A process killed at any moment leaves every finished event, model and checkpoint. Only the holder of the lease writes.
+Readers ignore what a process writes after it has lost the lease: an event holds the epoch and the token of its writer's
+lease. A job that overwrites another one continues its epochs: its first claim makes void what the old driver writes.
 """
 
 from __future__ import annotations
 
 import os
 import time
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from partirvm.errors import ExistsError, FormatError, LeaseError, MissingDataError, NewerFormatError, StorageError
+from partirvm.errors import ExistsError, FormatError, LeaseError, MissingDataError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.model import AnyModel, load_model, save_model
@@ -34,14 +33,9 @@ from partirvm.storage.address import require_address
 from partirvm.storage.lease import Lease, Snapshots, valid
 from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
 
-Found = TypeVar("Found")
-
-FORMAT = 9
-READS = 5  # maximum number of reads of what another process changes during each read
-KEPT = {
-    "models": 2,
-    "checkpoints": 3,
-}  # numbers kept: an earlier checkpoint than a final one must be there
+FORMAT = 10
+READS = 5  # maximum number of reads of a model
+KEPT = {"models": 2, "checkpoints": 3}  # numbers kept: an earlier checkpoint than a final one must be there
 REQUESTS = ("cancel", "abort")  # what any process may request of a running job, the strongest first
 SPEC_NAME, EVENTS = "spec.json", "events"
 
@@ -67,32 +61,30 @@ class JobStore:
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
         self.folder = open_folder(self.location)
+        self._series = {name: Snapshots(self.folder, name, kept) for name, kept in KEPT.items()}
         self._saved: dict[str, str] = {}  # the model saved last, until an event names it
 
     @classmethod
     def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
-        """Create the folder of a job and return its store, which holds a ``lease`` if the job overwrites another one.
+        """Create the folder of a job and return its store.
 
         Raises ``ExistsError``, ``LeaseError`` if a process runs the job there, or ``StorageError``.
         """
         store = cls(location)
         folder = store.folder
-        with storing(store.location):
+        with storing(store.location), ExitStack() as held:
             if store.require_creatable(overwrite):
                 void = {series: [0, 0] for series in (EVENTS, *KEPT)}
-                store.lease = leases.acquire(folder, lambda: void, stop="abort this job before overwriting it")
+                lease = leases.acquire(folder, lambda: void, stop="abort this job before overwriting it")
+                held.enter_context(lease)
+                for name in (SPEC_NAME, EVENTS, "control", *KEPT):
+                    folder.remove(name, lease.check)  # another process may have taken over meanwhile
+                lease.check()
             else:
                 folder.remove_empty()
-                folder.require_exclusive()
             try:
-                for name in (SPEC_NAME, EVENTS, "control", *KEPT) if store.lease is not None else ():
-                    folder.remove_each(name, store._check)  # another process may have taken over meanwhile
-                store._check()
-                begun = {"format": FORMAT, "token": uuid.uuid4().hex, "time": time.time(), **spec}
-                folder.create(SPEC_NAME, to_json(SPEC_NAME, begun))
-                store._check()
+                folder.create(SPEC_NAME, to_json(SPEC_NAME, {"format": FORMAT, "time": time.time(), **spec}))
             except BaseException as error:
-                store.release()
                 folder.remove_empty()
                 if not isinstance(error, FileExistsError):
                     raise
@@ -121,65 +113,35 @@ class JobStore:
             spec = read_json(self.folder, SPEC_NAME)
         except MissingDataError as error:
             raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
-        require_format(spec.get("format"), FORMAT, self.location, "job", "start it again")
+        require_format(spec.get("format"), FORMAT, self.location, "job")
         require(spec, schema, f"{self.location}/{SPEC_NAME}")
-        spec.pop("token", None)
         return spec
 
-    def _snapshots(self, name: str) -> Snapshots:
-        return Snapshots(self.folder, name, KEPT[name])
-
-    def _stable(self, read: Callable[[], Found], mark: Callable[[], Any]) -> Found:
-        """Return what ``read`` returns while ``mark`` does not change; the last of ``READS`` reads counts anyway."""
-        for _ in range(READS - 1):
-            before = mark()
-            with suppress(MissingDataError):
-                found = read()
-                if mark() == before:
-                    return found
-        return read()
-
     def acquire(self, *, patience: float = 0.0) -> Lease:
-        """Take the lease. Raises ``LeaseError`` if another process holds it."""
+        """Take the lease, for a block. Raises ``LeaseError`` if another process holds it."""
         self.spec()
         self.lease = leases.acquire(self.folder, self._marks, patience=patience)
         return self.lease
-
-    def release(self) -> None:
-        """Release the lease of this process, if it has one and the folder can still be written."""
-        with suppress(LeaseError, StorageError):
-            if self.lease is not None:
-                self.lease.release()
-
-    @contextmanager
-    def held(self, patience: float = 0.0) -> Iterator[None]:
-        """Hold the lease in a block. Raises as ``acquire`` does."""
-        self.acquire(patience=patience)
-        try:
-            yield
-        finally:
-            self.release()
 
     def holder(self) -> leases.Holder | None:
         """Return the current or the last holder of the lease."""
         return leases.holder(self.folder)
 
-    def _check(self) -> None:
-        """Raise ``LeaseError`` if this process may not write: a job that had a lease is written only with one."""
-        if self.lease is not None:
-            self.lease.check()
-        elif numbers(self.folder, "lease"):
+    def _held(self) -> Lease:
+        """Return the lease of this process. Raises ``LeaseError`` without it: only its holder may write."""
+        if self.lease is None:
             raise LeaseError(f"{self.location}: only the holder of the lease may write to this job: call acquire first")
+        self.lease.check()
+        return self.lease
 
     def _marks(self) -> leases.Marks:
-        series = {each.series: list(each.mark()) for each in map(self._snapshots, KEPT)}
-        return {EVENTS: [0, self._last_event()], **series}
+        return {EVENTS: [0, self._last_event()], **{name: list(each.mark()) for name, each in self._series.items()}}
 
     def record(self, entry: dict[str, Any]) -> None:
         """Append an event with the time, and the ``model`` saved since the last event."""
-        self._check()
-        epoch, token = (0, self._token()) if self.lease is None else (self.lease.epoch, self.lease.token)
-        event = {"event": entry["event"], "time": time.time(), **entry, **self._saved, "epoch": epoch, "token": token}
+        lease = self._held()
+        event = {"event": entry["event"], "time": time.time(), **entry, **self._saved}
+        event |= {"epoch": lease.epoch, "token": lease.token}
         with storing(f"{self.location}/{EVENTS}"):
             number, created = self._last_event(), False
             while not created:
@@ -187,30 +149,24 @@ class JobStore:
                 with suppress(FileExistsError):  # another writer, or a listing of a network disk that lags behind
                     self.folder.create(name, to_json(name, event))
                     created = True
-        self._check()
+        lease.check()
         self._saved = {}
 
     def _last_event(self) -> int:
         return max(numbers(self.folder, EVENTS, first=1), default=0)
-
-    def _token(self) -> str:
-        return str(read_json(self.folder, SPEC_NAME, {"token": str})["token"])
 
     def events(self) -> list[dict[str, Any]]:
         """Return all valid events in order. Raises ``FormatError`` or ``MissingDataError`` for damage or a gap."""
         events = list[dict[str, Any]]()
         found = {n: read_json(self.folder, numbered(EVENTS, n), EVENT) for n in numbers(self.folder, EVENTS, first=1)}
         claims = leases.claims(self.folder)
-        tokens = {epoch: claim["token"] for epoch, claim in claims.items()}
-        if any(event["epoch"] == 0 for event in found.values()):
-            tokens[0] = self._token()
         for number, event in found.items():
             if not valid(claims, EVENTS, event["epoch"], (0, number)):
                 continue
-            if event.pop("token") != tokens.get(event["epoch"]):
+            if event.pop("token") != claims.get(event["epoch"], {}).get("token"):
                 raise FormatError(
-                    f"{self.location}: {numbered(EVENTS, number)} belongs to another job than {SPEC_NAME}, or than "
-                    f"the claim of epoch {event['epoch']} in lease/: restore these files"
+                    f"{self.location}: {numbered(EVENTS, number)} belongs to another job than the claim of epoch "
+                    f"{event['epoch']} in lease/: restore these files"
                 )
             if events[-1:] != [event]:  # otherwise written again by a client that heard no reply
                 events.append(event)
@@ -226,18 +182,14 @@ class JobStore:
 
     def state(self) -> JobState:
         """Return the state of the job, computed from its events, its lease and the requests to end it."""
-
-        def mark() -> tuple[int, bool] | None:
-            last = self.holder()
-            return None if last is None else (last.epoch, last.over)
-
-        state, last = self._stable(lambda: (self.folded(), self.holder()), mark)  # no driver begins or ends meanwhile
-        request, held = self.requested(state.attempt), last is not None and last.alive()
+        while True:
+            before, state, last = self.holder(), self.folded(), self.holder()
+            one, two = (None if each is None else (each.epoch, each.over) for each in (before, last))
+            if one == two:  # no driver has begun or ended meanwhile
+                break
+        held = last is not None and last.alive()
         lost = last is not None and not (held or last.over)
-        current = observed(state, held=held, aborting=request is not None, lost=lost)
-        if request is None or current.status is not Status.ABORTING:
-            return current
-        return replace(current, reason=self.reason_of(request, state.attempt))
+        return observed(state, held=held, requested=self.requested(state.attempt), lost=lost)
 
     def request(self, what: str, attempt: int, reason: str = "") -> None:
         """Request that an attempt ends, with ``what`` "abort" or "cancel"; no-op if it was requested before."""
@@ -246,36 +198,36 @@ class JobStore:
         with storing(self.location), suppress(FileExistsError):
             self.folder.create(name, to_json(name, request))
 
-    def requested(self, attempt: int) -> str | None:
-        """Return the strongest request for this attempt, or None. The check is fast enough to run for every tile."""
-        names = {what: _request(what, attempt) for what in REQUESTS}
-        return next((what for what, name in names.items() if self.folder.exists(name)), None)
-
-    def reason_of(self, what: str, attempt: int) -> str:
-        """Return the reason given with a request; "" without a readable one."""
-        with suppress(MissingDataError, FormatError):
+    def requested(self, attempt: int) -> tuple[str, str] | None:
+        """Return the strongest request for this attempt and its reason, "" if unreadable; None without a request."""
+        for what in REQUESTS:
             name = _request(what, attempt)
-            return str(read_json(self.folder, name, {"reason": str})["reason"])
-        return ""
+            if self.folder.exists(name):
+                with suppress(MissingDataError, FormatError):
+                    return what, str(read_json(self.folder, name, {"reason": str})["reason"])
+                return what, ""
+        return None
 
     def save(self, model: AnyModel) -> None:
         """Save this model as the current one. After an error the previous model stays current."""
-        self._check()
-        self._saved["model"] = self._snapshots("models").publish(partial(save_model, model), lease=self.lease)
+        self._saved["model"] = self._series["models"].publish(partial(save_model, model), lease=self._held())
 
     def has_model(self) -> bool:
         """Return True if the job has a model."""
-        return self._snapshots("models").mark() > (0, 0)
+        return self._series["models"].mark() > (0, 0)
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
         """Return the newest whole model, not older than the one that events name; else ``MissingDataError``."""
         self.spec()
-        return self._stable(lambda: self._newest_model(allow_code), self._snapshots("models").mark)
+        for _ in range(READS - 1):  # a driver may remove a model while it is read
+            with suppress(MissingDataError):
+                return self._newest_model(allow_code)
+        return self._newest_model(allow_code)
 
     def _newest_model(self, allow_code: bool) -> AnyModel:
         events = self.events()
         named = next((str(event["model"]) for event in reversed(events) if "model" in event), "")
-        newest = next((name for name, whole in self._snapshots("models").newest() if whole), "")
+        newest = next((name for name, whole in self._series["models"].newest() if whole), "")
         if newest and newest >= named:
             return load_model(self.folder.place(newest), allow_code=allow_code)
         if named and fold(events).status is not Status.CANCELLED:
@@ -283,24 +235,21 @@ class JobStore:
                 f"{self.location}/{named}, the last model, is missing or damaged: restore this folder, or run the job "
                 "again"
             )
-        raise MissingDataError(f"{self.location}: the job has no model yet")
+        raise MissingDataError(f"{self.location}: the job has no model yet, or was cancelled and its model discarded")
 
     def checkpoint(self, value: Any) -> None:
         """Store this checkpoint as the one to resume from."""
-        self._check()
-        self._snapshots("checkpoints").publish(partial(save_checkpoint, value), lease=self.lease)
+        self._series["checkpoints"].publish(partial(save_checkpoint, value), lease=self._held())
 
     def restore(self, wanted: Callable[[Any], bool] = lambda value: True, *, allow_code: bool = False) -> Any:
         """Return the newest ``wanted`` checkpoint that can be read, or None. Raises ``MissingDataError`` for damage."""
         damaged: list[str] = []
-        for name, whole in self._snapshots("checkpoints").newest():
+        for name, whole in self._series["checkpoints"].newest():
             place, value = self.folder.place(name), None  # the one before may be large: it is freed
             try:
                 if not whole:
                     raise FormatError(f"{place}: damaged, or another checkpoint")
                 value = load_checkpoint(place, allow_code=allow_code)
-            except NewerFormatError:
-                raise
             except (MissingDataError, FormatError) as error:
                 damaged.append(str(error))
                 continue
@@ -312,10 +261,10 @@ class JobStore:
 
     def forget(self) -> None:
         """Remove the models and checkpoints of a cancelled job. Its request and its events are kept."""
-        self._check()
+        lease = self._held()
         with storing(self.location):
             for name in KEPT:
-                self.folder.remove_each(name, self._check)
+                self.folder.remove(name, lease.check)
 
 
 def _request(what: str, attempt: int) -> str:

@@ -199,8 +199,8 @@ def stratified_folds(problem: Problem, seed: int, rows: Int) -> tuple[Int, ...]:
 
 def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     """Fit a basic RVM to the sample; return its history record, which has the numbers of candidates and vectors."""
-    offered, design = sample.candidates(problem, sample.rows.rows)
-    count, duplicates = len(design.labels), len(np.setdiff1d(offered.rows, design.rows))
+    design = sample.candidates(problem, sample.rows.rows)
+    count = len(design.labels)
     options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)
     likelihood: Any = problem.likelihood
     fit: Any
@@ -219,7 +219,7 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
         fit = likelihood.settle(fit, residual, last=True)
     assert reason is not None
     facts: dict[str, Any] = {"number": 1, "candidates": count, "selection": "random", "fit_rows": "sample"}
-    return record(problem, fit, kind="heuristic", termination=reason, duplicates=duplicates, dropped=0, **facts)
+    return record(problem, fit, kind="heuristic", termination=reason, **facts)
 
 
 def fits_at(
@@ -229,7 +229,7 @@ def fits_at(
     rows = sample.rows.rows
     if len(rows) > CANDIDATES:
         rows = np.sort(stream(options.seed, Purpose.BASIC_CANDIDATES).permutation(rows)[:CANDIDATES])
-    designs = [sample.candidates(problem.with_kernel(kernel), rows)[1] for kernel in kernels]
+    designs = [sample.candidates(problem.with_kernel(kernel), rows) for kernel in kernels]
     loose = replace(options, tol=INTERMEDIATE * options.tol)
     found = [course.fit for course in _newton(sample, problem, designs, loose)]
     return [(survivors(design, fit), fit.mean) for design, fit in zip(designs, found, strict=True)]

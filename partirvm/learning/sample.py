@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from partirvm.blas_threads import one_blas_thread
 from partirvm.core.posterior import posterior
 from partirvm.core.statistics import GramStatistics
-from partirvm.core.tied import Tied, indicator_updates, updates
+from partirvm.core.tied import Tied, updates
 from partirvm.core.updates import HyperState, StepInfo
 from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
@@ -132,15 +132,15 @@ class SampledRows:
         """Return a sample of some of the rows; ``rows`` are increasing row numbers of the source."""
         return replace(self, rows=self.rows.only(rows), whole=False)
 
-    def candidates(self, problem: Problem, rows: Int) -> tuple[Design, Design]:
-        """Make two designs of these rows: all their kernel columns, and the leading columns plus the distinct ones.
+    def candidates(self, problem: Problem, rows: Int) -> Design:
+        """Return the design of the leading columns and the distinct kernel columns of these rows.
 
         Rows of zero weight have no columns. Of several equal columns, the first one is kept.
         """
         points, weights = self.rows.gather(rows), self.rows.weights_of(rows)
         there = slice(None) if weights is None else weights > 0
         offered = problem.empty.with_centres(points[there], rows[there])
-        return offered, offered.take(fresh(offered, problem.empty), leading=problem.leading)
+        return offered.take(fresh(offered, problem.empty), leading=problem.leading)
 
 
 @contextmanager
@@ -193,7 +193,7 @@ def evaluate(
     assert tied is not None
     if not problem.likelihood.has_noise:
         statistics = _statistics(sample, design, problem.n_classes, problem.n_classes)
-        tied, shared = indicator_updates(statistics, tied, count)
+        tied, shared = updates(statistics, tied, count)
         beta, n_classes = float(tied.beta), problem.n_classes
         slopes = SlopePass(design, shared.mean, shared.covariances, beta, n_classes=n_classes)
         slope, sums = sample.run(slopes, IndicatorLossPass(design, shared.mean))

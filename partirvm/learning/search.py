@@ -17,7 +17,7 @@ their gamma raised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -33,7 +33,7 @@ from partirvm.kernels.design import Design
 from partirvm.learning.sample import EvidencePoint, SampledRows, evaluate, evaluate_fit
 from partirvm.likelihoods.gaussian import noise, root_mean
 from partirvm.strategies.problem import KernelLearned, LearnKernel, Problem, Record
-from partirvm.strategies.relearn import SHARE
+from partirvm.strategies.stages import SHARE
 from partirvm.types import LEARNING_ROWS
 
 Float = NDArray[np.float64]
@@ -45,9 +45,6 @@ Of classes there are at most a quarter of the rows: with fewer centres small dat
 evidence overfits. Of more than two classes there are at most 100, for time; the errors differ little.
 """
 
-AXES_SD = 0.3
-"""Standard deviation of the normal prior of an entry of a direction around its start; .1 and no prior differ little."""
-
 SHORT_WINDOW, LATER_WINDOW = 5, 3
 """Evaluations in which the best evidence must rise: in a search from learned widths, and between rounds."""
 
@@ -57,39 +54,40 @@ WORK = 2e8
 
 @dataclass(frozen=True)
 class LearningOptions:
-    """Options of kernel learning: initial and maximum number of centres.
+    """Options of kernel learning: number of rows, and the initial and maximum number of centres.
 
-    ``metric`` is "widths", "directions", or
+    ``evaluations`` is the maximum number of evaluations of each search. ``metric`` is "widths", "directions", or
     "auto", which chooses between them (``learning.forms``). ``warm`` (p,) are log parameters at which the first search
-    begins, if they were learned before. ``evaluations`` is the maximum number of evaluations of each search.
+    begins, if they were learned before.
     """
 
+    rows: int
     centres: int
     max_centres: int
+    evaluations: int = rprop.MOST_ROUNDS
     metric: str = "widths"
     warm: Float | None = field(default=None, repr=False, compare=False)
-    evaluations: int = field(default=rprop.MOST_ROUNDS, repr=False)
 
 
-def learning_options(n_rows: int, *, classes: bool, several: bool = False, metric: str = "widths") -> LearningOptions:
+def learning_options(
+    n_rows: int, n_features: int = 1, *, classes: bool, several: bool = False, metric: str = "widths"
+) -> LearningOptions:
     """Compute the options of kernel learning for data of ``n_rows`` rows; ``several`` for more than two classes.
 
+    Rows, centres and evaluations are reduced alike beyond ``WORK``.
+
     >>> learning_options(36_000, classes=False), learning_options(400, classes=True).max_centres
-    (LearningOptions(centres=300, max_centres=500, metric='widths'), 100)
+    (LearningOptions(rows=8000, centres=300, max_centres=500, evaluations=150, metric='widths'), 100)
+    >>> learning_options(2_000, 2_000, classes=False)
+    LearningOptions(rows=632, centres=158, max_centres=158, evaluations=47, metric='widths')
     """
-    room = max(int((0.25 if classes else SHARE) * min(n_rows, LEARNING_ROWS)), 1)
+    rows = min(n_rows, LEARNING_ROWS)
+    room = max(int((0.25 if classes else SHARE) * rows), 1)
     first, most = (100, 100) if several else (CENTRES, CENTRES) if classes else (CENTRES, MOST_CENTRES)
-    return LearningOptions(min(first, room), min(most, room), metric)
-
-
-def within_work(rows: int, centres: int, n_features: int) -> tuple[int, int, int]:
-    """Return rows and centres of kernel learning and evaluations of each search, all reduced alike beyond ``WORK``.
-
-    >>> within_work(8_000, 500, 50), within_work(2_000, 500, 2_000)
-    ((8000, 500, 150), (632, 158, 47))
-    """
-    share = min(np.sqrt(WORK / (rows * centres * n_features)), 1.0)
-    return max(int(share * rows), 2), max(int(share * centres), 1), max(int(share * rprop.MOST_ROUNDS), 20)
+    share = min(np.sqrt(WORK / (rows * min(most, room) * n_features)), 1.0)
+    most = max(int(share * min(most, room)), 1)
+    evaluations = max(int(share * rprop.MOST_ROUNDS), 20)
+    return LearningOptions(max(int(share * rows), 2), min(first, most), most, evaluations, metric)
 
 
 Score: TypeAlias = Callable[[Design, EvidencePoint | None, bool], EvidencePoint]
@@ -143,8 +141,7 @@ class KernelSearch:
         if first:
             self.sample.best(self.kernel)
         point = self.score(self.design(self.start.with_logs(self.search.logs)), last, first or last is None)
-        value, slope = with_prior(self.start, self.search.logs, point.value, point.slope)
-        self.search, self.reason = rprop.advance(self.search, value, slope, point.rows, window, self.most)
+        self.search, self.reason = rprop.advance(self.search, point.value, point.slope, point.rows, window, self.most)
         self.evaluations += 1
         self.first = point.value if first else self.first
         if self.search.improved:
@@ -195,7 +192,7 @@ def kernel_record(
 def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
     """Make the first stage without evaluating it; draw its centres at random from the rows of the sample."""
     chosen = stream(seed, Purpose.CENTRES).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
-    _, pool = sample.candidates(problem, chosen)
+    pool = sample.candidates(problem, chosen)
     count, kernel = min(learning.centres, len(pool.labels)), problem.empty.kernel
     score, search = partial(evaluate, sample, problem), rprop.begin(kernel.logs)
     return KernelSearch(sample, kernel, pool, count, score, search, most=learning.evaluations)
@@ -257,18 +254,3 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     assert stage.best is not None
     better = not np.array_equal(stage.search.best, start.logs)
     return KernelLearned(stage.kernel, better, stage.best.rows, stage.evaluations)
-
-
-def with_prior(start: Kernel, logs: Float, value: float, slope: Float) -> tuple[float, Float]:
-    """Add the log prior of parameters ``logs`` (p,) to the evidence, and its slopes (p,); constants are left out.
-
-    Each entry of a direction has a normal prior around ``start``, and each other parameter a flat one.
-    """
-    entries = axes_of(start.parameters)
-    move = np.where(entries, logs - np.where(entries, start.logs, 0.0), 0.0)
-    return value - 0.5 * float(move @ move) / AXES_SD**2, slope - move / AXES_SD**2
-
-
-def axes_of(names: Sequence[str]) -> NDArray[np.bool_]:
-    """Return which parameters are entries of directions, (p,)."""
-    return np.array(["axes[" in name for name in names], dtype=np.bool_)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from partirvm.core.priors import Prior
 from partirvm.core.solvers import SOLVERS, Watch
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import HyperState, maximise, step
+from partirvm.core.updates import HyperState, StepInfo, maximise, settled
 from partirvm.errors import UsageError
 
 Float = NDArray[np.float64]
@@ -78,35 +78,22 @@ def classical(
     def run(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
         if isinstance(state.beta, np.ndarray):
             raise UsageError(f"solver {name!r} needs a single target")
-        before = state.prior
-        own = {each.name: getattr(before, each.name) for each in fields(before)}
+        given, last = state.prior, state
+        own = {each.name: getattr(given, each.name) for each in fields(given)}
         state = replace(state, prior=ClassicalPrior(**own, em=em, limit=alpha_limit))
         rule = replace(rule, max_iterations=STEPS * rule.max_iterations if em else rule.max_iterations)
-        if alpha_tol is None and beta_tol is None:
-            found, reason = maximise(state, rule, on_step)
-        else:
-            found, reason = _until_still(state, rule, on_step, alpha_tol or np.inf, beta_tol or np.inf)
-        return replace(found, prior=before), reason
+
+        def still(now: HyperState, info: StepInfo, rule: StopRule) -> bool:
+            """True if the last step pruned no column, and α and β changed by less than their thresholds."""
+            nonlocal last
+            before, last = last, now
+            if info.pruned or not np.max(np.abs(now.alpha - before.alpha), initial=0.0) < (alpha_tol or np.inf):
+                return False
+            return abs(float(now.beta) - float(before.beta)) < (beta_tol or np.inf)
+
+        rests = settled if alpha_tol is None and beta_tol is None else still
+        found, reason = maximise(state, rule, on_step, rests)
+        return replace(found, prior=given), reason
 
     SOLVERS[name] = run
     return name
-
-
-def _until_still(
-    state: HyperState, rule: StopRule, on_step: Watch, alpha_tol: float, beta_tol: float
-) -> tuple[HyperState, Termination]:
-    """Repeat steps until none of them prunes a column or changes α or β by as much as these thresholds."""
-    state = replace(state, found=state.posterior)
-    while True:
-        before = state
-        state, info = step(state)
-        on_step(info)
-        if rule.guard and state.posterior.cancelled:
-            return state, Termination.CANCELLED
-        if rule.vectors is not None and state.n_vectors <= rule.vectors:
-            return state, Termination.HALVED
-        still = info.pruned == 0 and np.max(np.abs(state.alpha - before.alpha), initial=0.0) < alpha_tol
-        if still and abs(float(state.beta) - float(before.beta)) < beta_tol:
-            return state, Termination.CONVERGED
-        if state.iteration >= rule.max_iterations:
-            return state, Termination.ITERATIONS

@@ -23,12 +23,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
 from scipy.optimize import minimize
 
 from partirvm.blas_threads import one_blas_thread
-from partirvm.core.posterior import factorise, inverse
+from partirvm.core.posterior import posterior
 from partirvm.core.predictive import REACH, information, products, quadratic_forms, quantile
+from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.tied import slopes
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
@@ -140,28 +141,14 @@ class _JointRows:
         M, design = self.M, self.at(theta)
         Phi = design.block(self.X)
         alpha, beta = np.exp(theta[:M]), float(np.exp(theta[M]))
-        heavy = Phi * self.w[:, None]
-        H = beta * (Phi.T @ heavy)
-        H.flat[:: M + 1] += alpha
-        factor, scale = factorise(H)
-        mean = scale * cho_solve((factor, True), scale * (beta * (heavy.T @ self.t)))
-        root = scale[:, None] * inverse(factor).T
-        r = self.t - Phi @ mean
-        squares = float(r @ (self.w * r))
-        determined = 1.0 - alpha * np.einsum("mk,mk->m", root, root)
-        there = self.w > 0
-        evidence = 0.5 * (
-            there.sum() * (theta[M] - np.log(2 * np.pi))
-            + np.log(self.w[there]).sum()
-            + theta[:M].sum()
-            - beta * squares
-            - alpha @ mean**2
-        ) - float(np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
-        of_alpha = 0.5 * (determined - alpha * mean**2)
-        of_beta = 0.5 * (there.sum() - determined.sum() - beta * squares)
-        S = beta * self.w[:, None] * (np.outer(r, mean) - Phi @ (root @ root.T))
-        of_kernel = design.gradient(self.X, Phi, S)
-        return Evaluated(float(evidence), np.concatenate([of_alpha, [of_beta], of_kernel]), mean, root)
+        block = GramBlock.of(Phi[:, :0], Phi, self.t[:, None], self.w)
+        found = posterior(GramStatistics.empty("").extend(np.arange(M), block, ""), alpha, beta)
+        root, gamma = found.root(), found.determinedness
+        of_alpha = 0.5 * (gamma - alpha * found.mean**2)
+        of_beta = 0.5 * (block.n - gamma.sum() - beta * found.residual)
+        D = slopes(Phi, self.t[:, None], found.means, root @ root.T, beta, self.w)
+        of_kernel = design.gradient(self.X, Phi, D)
+        return Evaluated(found.log_evidence, np.concatenate([of_alpha, [of_beta], of_kernel]), found.mean, root)
 
     def maximum(self, theta: Float, free: NDArray[np.bool_]) -> Float:
         """Return θ at the largest evidence near ``theta``; only ``free`` elements change."""

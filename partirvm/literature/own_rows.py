@@ -31,30 +31,10 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class OwnRows:
-    """The last fit: an estimator, its relevance vectors as ``rows`` of X (M,), and the number of ``fits``."""
+    """The last fit: an estimator, and its relevance vectors as ``rows`` of X (M,)."""
 
     estimator: Any
     rows: Int
-    fits: int
-
-
-class _Fits:
-    """Basic RVMs of some rows by themselves."""
-
-    def __init__(self, estimator: Any, X: Float, y: Float) -> None:
-        self.estimator, self.X, self.y, self.count = estimator, X, y, 0
-
-    def fit(self, rows: Int) -> OwnRows:
-        """Fit a clone to these rows, all of them candidates."""
-        self.count += 1
-        fitted = clone(self.estimator).set_params(strategy="basic").fit(self.X[rows], self.y[rows])
-        nearest = cdist(fitted.relevance_vectors_, self.X[rows]).argmin(axis=1)  # a vector is one of these rows
-        return OwnRows(fitted, np.unique(rows[nearest]), self.count)
-
-    def merged(self, models: list[OwnRows]) -> OwnRows:
-        """Fit the vectors of these models together; a single model, or those of one vector, stay as they are."""
-        rows = np.unique(np.concatenate([model.rows for model in models]))
-        return self.fit(rows) if len(models) > 1 and len(rows) > 1 else models[0]
 
 
 def own_rows(
@@ -65,22 +45,32 @@ def own_rows(
     ``strategy`` is "split-merge", "incremental" or "working-set", ``partition_size`` P. A working set has
     ``rounds`` rounds.
     """
-    fits, order = _Fits(estimator, X, y), np.random.default_rng(seed).permutation(len(y))
+
+    def fit(rows: Int) -> OwnRows:
+        """Fit a clone to these rows, all of them candidates."""
+        fitted = clone(estimator).set_params(strategy="basic").fit(X[rows], y[rows])
+        nearest = cdist(fitted.relevance_vectors_, X[rows]).argmin(axis=1)  # a vector is one of these rows
+        return OwnRows(fitted, np.unique(rows[nearest]))
+
+    order = np.random.default_rng(seed).permutation(len(y))
     parts = [np.sort(part) for part in np.array_split(order, -(-len(y) // partition_size))]
     if strategy == "split-merge":
-        models = [fits.fit(part) for part in parts]
+        models = [fit(part) for part in parts]
         while len(models) > 1:
             pairs = [models[k : k + 2] for k in range(0, len(models), 2)]
-            models = [fits.merged(pair) for pair in pairs]
+            rows = [np.unique(np.concatenate([model.rows for model in pair])) for pair in pairs]
+            # a single model, or two with the same single vector, stay as they are
+            merges = [len(pair) > 1 and len(some) > 1 for pair, some in zip(pairs, rows, strict=True)]
+            models = [fit(some) if merge else pair[0] for pair, some, merge in zip(pairs, rows, merges, strict=True)]
         return models[0]
-    found = fits.fit(parts[0])
+    found = fit(parts[0])
     if strategy == "incremental":
         for part in parts[1:]:
-            found = fits.fit(np.union1d(found.rows, part))
+            found = fit(np.union1d(found.rows, part))
         return found
     for _ in range(rounds - 1):
         error = np.abs(found.estimator.predict(X) - y)
         outside = np.setdiff1d(np.arange(len(y)), found.rows)
         largest = outside[np.argsort(-error[outside], kind="stable")[:partition_size]]
-        found = fits.fit(np.union1d(found.rows, largest))
+        found = fit(np.union1d(found.rows, largest))
     return found

@@ -7,7 +7,7 @@ mean φᵀμ_k and the variance φᵀΣ_kφ. If ``moderate`` is true, f_k is cor
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,11 +18,10 @@ from partirvm.blas_threads import one_blas_thread
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.link import LINKS, moderated, probabilities, probability_band
 from partirvm.core.predictive import quantile
-from partirvm.errors import DataError, UsageError
+from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.model.base import FittedModel, OfRows, linear_values
-from partirvm.model.input_rows import checked_rows, label_array, plain_labels
-from partirvm.quoting import quoted
+from partirvm.model.input_rows import checked_rows, label_array
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]
@@ -45,8 +44,7 @@ class ClassModel(FittedModel):
 
     @classmethod
     def from_fit(cls, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
-        """Return the model of a dense fit. Raises ``DataError`` for labels that cannot be stored (``plain_labels``)."""
-        assert columns.classes is not None
+        """Return the model of a dense fit."""
         return cls(
             design=design,
             mean=fit.mean,
@@ -56,7 +54,7 @@ class ClassModel(FittedModel):
             moderate=moderate,
             log_evidence=float(fit.log_evidence),
             n_rows=fit.n,
-            columns=replace(columns, classes=plain_labels(columns.classes)),
+            columns=columns,
         )
 
     def _stated(self) -> list[Any]:
@@ -116,17 +114,10 @@ class ClassModel(FittedModel):
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Return names of the columns of ``values``: ``p_<class>`` for each class, in order.
 
-        With ``interval`` ``lower_<class>`` of all and then ``upper_<class>`` follow. Raises ``DataError`` for a name
-        that occurs twice.
+        With ``interval`` ``lower_<class>`` of all and then ``upper_<class>`` follow.
         """
-        names = tuple(f"p_{label}" for label in self.classes)
-        twice = [label for label in self.classes if names.count(f"p_{label}") > 1]
-        if twice:
-            raise DataError(
-                f"the classes {quoted(twice[0])} and {quoted(twice[1])} would both have the column 'p_{twice[0]}'"
-            )
-        ends = ("lower", "upper") if interval else ()
-        return (*names, *(f"{end}_{label}" for end in ends for label in self.classes))
+        columns = ("p", "lower", "upper") if interval else ("p",)
+        return tuple(f"{column}_{label}" for column in columns for label in self.classes)
 
     def values(self, X: Float) -> tuple[Float, Float]:
         """Return probabilities (n, K) at raw inputs X (n, d), and nearness (n,)."""

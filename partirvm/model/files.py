@@ -7,7 +7,6 @@ model import and run the function, so such a model is loaded only if the caller 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from partirvm.core.left_out import Calibration
@@ -20,7 +19,6 @@ from partirvm.kernels.functions import Basis, require_no_code
 from partirvm.model.base import FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
-from partirvm.model.input_rows import plain_labels
 from partirvm.options.values import VALUES
 from partirvm.quoting import quoted
 from partirvm.storage.codec import Codec
@@ -51,11 +49,8 @@ def save_model(
     model.design.kernel.spec()  # raises UsageError for functions of this process
     if model.design.functions is not None:
         model.design.functions.spec()
-    classes = model.columns.classes
-    columns = replace(model.columns, classes=None if classes is None else plain_labels(classes))
     try:
-        value = {"model": replace(model, columns=columns), "estimator": estimator}
-        CODEC.write(value, os.fspath(location), KIND, FORMAT, about)
+        CODEC.write({"model": model, "estimator": estimator}, os.fspath(location), KIND, FORMAT, about)
     except TypeError as error:
         raise UsageError(f"the model cannot be kept in a file: {error}") from error
 
@@ -63,7 +58,7 @@ def save_model(
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
     """Read a model from its folder or fsspec URL. No code of the file is run.
 
-    Raises ``MissingDataError`` if any of it is missing or damaged, ``FormatError`` or ``NewerFormatError`` for another
+    Raises ``MissingDataError`` if any of it is missing or damaged, ``FormatError`` for another
     kind of file, ``UsageError`` if its kernel or basis is a named function and ``allow_code`` is false.
     """
     return load_saved(location, allow_code=allow_code)[0]

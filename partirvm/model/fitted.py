@@ -1,4 +1,4 @@
-"""A fitted regression model as a value: what prediction needs, and some facts for reports.
+"""A fitted regression model as a value: what prediction needs; and facts about fitted models for reports.
 
 Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the target's own units. The
 variances that are stated differ from this formula in three respects (``Model.predictive``): Σ includes the uncertainty
@@ -20,8 +20,10 @@ from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
 from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.errors import UsageError
+from partirvm.kernels import Directions, Kernel
+from partirvm.kernels.composed import inside
 from partirvm.kernels.design import TEMPER, Design
-from partirvm.model.base import FittedModel, OfRows, linear_values
+from partirvm.model.base import FittedModel, OfRows, bases_of, linear_values
 from partirvm.model.input_rows import checked_rows
 from partirvm.types import Columns
 
@@ -267,3 +269,49 @@ class Model(FittedModel):
                 f"{what} need a model with one target: fit each target separately, with MultiOutputRegressor of "
                 "scikit-learn, or ingest it as DATA with one target"
             )
+
+
+def relevances(kernel: Kernel, variance: Float) -> Float | None:
+    """Compute gamma_j·var_j (d,) as a fraction of the largest, from the variance (d,) of the scaled inputs; or None."""
+    found = kernel.relevances(len(variance))
+    if found is None:
+        return None
+    found = found * variance
+    largest = found.max()
+    return found / largest if largest > 0 else found
+
+
+def directions_json(kernel: Kernel, variance: Float, features: Sequence[str]) -> list[dict[str, Any]]:
+    """Return ``share`` and ``loadings`` by feature of each direction of the kernel, as plain JSON; empty without them.
+
+    The share of a direction is gamma times its variance, as a fraction of the sum over all directions, for uncorrelated
+    inputs of ``variance`` (d,). The squares of the loadings add up to 1.
+    """
+    found: list[tuple[float, dict[str, float]]] = []
+    for part, columns in inside(kernel, len(features), Directions):
+        matrix = part.matrix
+        weights = part.kernel.widths(len(matrix)) * (matrix**2 @ variance[columns])
+        names = [features[j] for j in columns.tolist()]
+        for weight, axis in zip(weights.tolist(), matrix, strict=True):
+            unit = axis / np.linalg.norm(axis)
+            found.append((weight, dict(zip(names, unit.tolist(), strict=True))))
+    total = sum(weight for weight, _ in found)
+    return [{"share": weight / total if total else 0.0, "loadings": loadings} for weight, loadings in found]
+
+
+def basis_functions_json(model: FittedModel) -> list[dict[str, Any]]:
+    """Return ``name``, ``weights`` (one per output) and ``relevance`` (nats) of the bias and each basis function."""
+    if model.design.functions is None:
+        return []
+    found = bases_of(model)
+    weights = found.weights.reshape(len(found.names), -1).tolist()
+    parts = zip(found.names, weights, found.relevance.tolist(), strict=True)
+    return [{"name": name, "weights": each, "relevance": relevance} for name, each, relevance in parts]
+
+
+def targets_json(model: FittedModel) -> dict[str, Any]:
+    """Return ``noise_sd`` of each target by name, in its unit, under the key ``targets``; empty for one target."""
+    if not isinstance(model, Model) or model.n_targets == 1:
+        return {}
+    names, noise = model.output_names, np.sqrt(model.noise_variance)
+    return {"targets": {name: {"noise_sd": sd} for name, sd in zip(names, noise.tolist(), strict=True)}}

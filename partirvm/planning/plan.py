@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, sqrt
 from typing import Any
 
 from partirvm.errors import MemoryLimitError
@@ -82,8 +81,9 @@ class Plan:
 
     ``pool`` is the number of columns on trial if candidates are chosen by gain. ``notes`` list what was capped, and
     why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the time that kernel learning and the
-    heuristic have taken. ``joining`` is the number of rows that have yet to become candidates (None for all rows), and
-    ``columns`` the expected maximum number of columns M + P.
+    heuristic have taken. ``joining`` is the number of rows that have yet to become candidates (None for all rows).
+    ``columns`` is the expected maximum number of columns M + P, and ``learning_columns`` the maximum for kernel
+    learning between rounds.
     """
 
     shape: DataShape
@@ -109,6 +109,7 @@ class Plan:
     learning_seconds: float = 0.0
     joining: int | None = None
     columns: int = 0
+    learning_columns: int = 0
 
     @property
     def strategy(self) -> str:
@@ -140,15 +141,6 @@ class Plan:
         """Return the bytes that a process may use for kernel blocks while the fit has ``columns`` columns."""
         how = {"pool": self.pool, "held_out": self.held_out, "elements": self.batch_elements}
         return kept_bytes(self.shape, columns, self.threads, self.machine.budget, **how)
-
-    @property
-    def learning_columns(self) -> int:
-        """Maximum number of columns for kernel learning between rounds.
-
-        The slopes of a kernel block take as much memory as the block itself, and the sample of rows is in memory too.
-        """
-        budget = self.machine.budget - sample_bytes(self.shape, LEARNING_ROWS)
-        return max_columns_within(self.shape, 1, self.threads, budget, held_out=self.held_out, whole=True) // 2
 
     def to_json(self) -> dict[str, object]:
         """Convert the plan to plain JSON."""
@@ -269,6 +261,9 @@ def make_plan(
         elements = batch_elements(shape, candidates, threads, spare // 2, fits)
         batch = step_bytes(shape, shape.n_leading, candidates, threads, **how, elements=elements)
         step = max(step, batch, key=lambda each: each.peak)
+    # the slopes of a kernel block take as much memory as the block itself, and the sample of rows is in memory too
+    spare = machine.budget - sample_bytes(shape, LEARNING_ROWS)
+    learning = max_columns_within(shape, 1, threads, spare, held_out=held_out, whole=True) // 2
     plan = Plan(
         shape=shape,
         machine=machine,
@@ -289,6 +284,7 @@ def make_plan(
         notes=notes,
         joining=joining,
         columns=columns,
+        learning_columns=learning,
     )
     if not shape.n_kernels:
         return replace(plan, kernel_store=KernelStore("none", 0, "there is no kernel"))
@@ -336,21 +332,3 @@ def choose(
     if rates.copy < 0.5 * rates.element and spare > 0:
         return KernelStore("memory", spare, costs)
     return KernelStore("none", 0, costs if spare else costs + ", and the fit leaves no memory")
-
-
-def partition_size(n_rows: int, n_features: int, rho: float) -> int:
-    """Compute the partition size ⌈f·√(N·d)⌉ with f = 0.2 for ρ ≤ 0.25, 0.6 for 0.25 < ρ ≤ 0.75, and 1 for larger ρ.
-
-    ρ is the fraction of rows that a basic RVM on √(N·d) random rows keeps as vectors (Ben-Shimon & Shmilovici 2006,
-    §3.1; the paper prints the middle line with a reversed sign).
-
-    >>> [partition_size(6144, 8, rho) for rho in (0.1, 0.5, 0.9)]
-    [45, 134, 222]
-    """
-    fraction = 0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0
-    return ceil(fraction * sqrt(n_rows * n_features))
-
-
-def probe_rows(n_rows: int, n_features: int) -> int:
-    """Return the number of rows on which ρ is measured: ⌈√(N·d)⌉, at most all rows."""
-    return min(ceil(sqrt(n_rows * n_features)), n_rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from partirvm.predict.evaluation import evaluate
-from partirvm.predict.prediction import predict
+from partirvm.predict.prediction import evaluate, predict
 
 __all__ = ["evaluate", "predict"]

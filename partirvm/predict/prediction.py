@@ -1,4 +1,7 @@
-"""Predict DATA with a job's model, tile by tile. The output has the order of the rows before shuffling."""
+"""Predict DATA with a job's model, or score its predictions, tile by tile.
+
+The output has the order of the rows before shuffling.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.data import ZarrSource
+from partirvm.core.scores import ClassScores, Scores
+from partirvm.data import ZarrSource, class_codes, require_target
 from partirvm.data.external_sort import ExternalSorter
 from partirvm.data.layout import claimed
 from partirvm.data.source import Source
@@ -20,13 +24,15 @@ from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
-from partirvm.model import FAR, AnyModel, OfRows
+from partirvm.likelihoods.passes import LogisticScorePass, ScorePass
+from partirvm.model import FAR, AnyModel, ClassModel, Model, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of, original_rows
 from partirvm.quoting import listed_values, quoted
 from partirvm.storage import Folder, storing
 
 Float = NDArray[np.float64]
+AnyScores = Scores | ClassScores
 
 SORT_MEMORY = 32 << 20
 """Bytes of predictions that are sorted in memory at once."""
@@ -125,10 +131,10 @@ def _table(values: Float, names: Sequence[str], classes: tuple[Any, ...] | None)
 def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
     """Yield an empty folder of this machine for unfinished files, and a function that checks the lease of OUTPUT."""
     folder = output.sibling(f".{output.name}.partial")
-    with claimed(output.place()) as lease, storing(folder.location), output.scratch(folder.path) as scratch:
+    with claimed(output.place()) as lease, storing(folder.location), folder.scratch() as scratch:
         folder.remove()
         try:
-            yield scratch, lease.check
+            yield Path(scratch), lease.check
         finally:
             lease.check()  # the folder may be that of a process that took over
             folder.remove()
@@ -162,3 +168,65 @@ def check_features(model: AnyModel, source: Source) -> None:
                 f"the categories of {quoted(name)} have different codes in the data and in the model: ingest the data "
                 "with like= (`--like`) and the DATA that the model was trained on"
             )
+
+
+def evaluate(
+    job: str,
+    data: str,
+    *,
+    augment: str | None = None,
+    client: Any = None,
+    allow_code: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Scores of a job's model on DATA, in the target's units.
+
+    ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean negative log density of the noisy prediction, nats), ``crps``
+    (mean continuous ranked probability score), ``interval_score_95`` (mean score of the 95 % interval), and the
+    fractions of targets inside their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. Of several
+    targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets`` has those of each by
+    its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row,
+    nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
+    ``core.scores.ClassScores``. Classes may be in another order in DATA than in the model. ``augment`` and
+    ``allow_code`` are those of ``predict``. Raises ``DataError`` if DATA have no target, or not the same number of
+    targets in the same order, or other features, or classes that the model does not know, and as ``predict`` does.
+    """
+    store, source = JobStore(job), ZarrSource(data)
+    model = store.model(allow_code=allow_code)
+    require_target(source)
+    check_features(model, source)
+    with closing(executor_for(client)) as executor:
+        if augment is None:
+            scores: AnyScores = score(model, source, executor, progress)
+        else:
+            augmenting = augmenting_of(store, model, augment, executor)
+            _require_number_targets(augmenting.model, source)
+            scores = augmenting.scores(source, progress)
+    targets = source.columns.target_names(source.n_targets)
+    return {"n_rows": scores.n, "n_vectors": model.n_vectors, **scores.figures(targets)}
+
+
+def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> AnyScores:
+    """Scores of a model on all rows of a source, by one pass. Raises ``DataError`` for other targets or classes."""
+    if isinstance(model, ClassModel):
+        codes = class_codes(source, model.classes)
+        work: Any = LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
+    else:
+        _require_number_targets(model, source)
+        work = ScorePass.of(model)
+    scores: AnyScores = executor.run([work], source, progress)[0]
+    return scores
+
+
+def _require_number_targets(model: Model, source: Source) -> None:
+    if source.columns.classes not in (None, model.columns.classes):
+        raise DataError(
+            f"{source}: the model predicts a number, but the target of the data is a class: ingest it without --classes"
+        )
+    wanted, found = model.columns.target_names(model.n_targets), source.columns.target_names(source.n_targets)
+    named = model.columns.targets and source.columns.targets
+    if len(found) != len(wanted) or (named and found != wanted):
+        raise DataError(
+            f"{source}: the model predicts {', '.join(wanted)}, and the data have {', '.join(found)}: ingest them with "
+            "like= (`--like`) and the DATA that the model was trained on, from a source that has these columns"
+        )

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import islice
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
+from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.predictive import augmentation
-from partirvm.core.scores import LEVELS, Scores
-from partirvm.core.statistics import TreeSum
+from partirvm.core.scores import Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, UsageError
@@ -85,12 +87,9 @@ class Augmenting:
 
     def scores(self, source: Source, progress: Progress | None = None) -> Scores:
         """Return the scores of the predictions of all rows of a source."""
-        total = TreeSum(_n_pieces(source))
-        multiples = self.model.multiples(LEVELS)
-        for number, (records, t, variance) in enumerate(self.pieces(source, progress)):
-            total.add(number, Scores.of(t[:, 0], records[:, 1], variance, multiples))
-        scores: Scores = total.result()
-        return scores
+        multiples, pieces = self.model.multiples(STATED_LEVELS), self.pieces(source, progress)
+        parts = (Scores.of(t[:, 0], each[:, 1], variance, multiples=multiples) for each, t, variance in pieces)
+        return reduce(add, parts)
 
     @one_blas_thread()
     def _predicted(

@@ -86,7 +86,7 @@ def report_of(job: Any) -> Report:
     """Return the report of a job in any state. It imports and runs no code that the job names."""
     state, progress, parameters = job.state(), job.progress(), job.asked()
     facts: dict[str, Any] = {"relevance": None, "directions": [], "bases": [], "outputs": []}
-    damaged, validation = [], parameters.pop("validation")
+    damaged, data, validation = [], parameters.pop("data"), parameters.pop("validation")
     try:
         facts |= job.facts()
     except PartirvmError as error:
@@ -98,7 +98,7 @@ def report_of(job: Any) -> Report:
             "status_advice": state.status.advice,
             "advice": progress["advice"],
             "seconds": progress["seconds"],
-            "data": job.data(),
+            "data": data,
             "validation": validation,
             "parameters": parameters,
             "versions": state.request.get("versions"),

@@ -183,7 +183,7 @@ def job_facts(job: Any) -> dict[str, Any]:
     except the heuristic fit, and ``passes`` is the total number of passes of all fits.
     """
     state, progress = job.state(), job.progress()
-    history, plan = state.history, state.plan or {}
+    history, plan, parameters = state.history, state.plan or {}, job.asked()
     last, advice = last_model(history), progress["advice"]
     if state.reason == Termination.CONVERGED.value and not schedule_of(plan["strategy"]).selects:
         advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
@@ -195,7 +195,7 @@ def job_facts(job: Any) -> dict[str, Any]:
         "reason": state.reason,
         "advice": advice,
         "remarks": references[-1]["remarks"] if references else [],
-        "data": job.data(),
+        "data": parameters.pop("data"),
         **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho")},
         "n_rows": plan.get("rows"),
         "n_vectors": last.get("vectors"),
@@ -206,7 +206,7 @@ def job_facts(job: Any) -> dict[str, Any]:
         "passes": sum(entry.get("passes", 0) for entry in history),
         "seconds": progress["seconds"],
         "peak_memory": max((entry.get("peak_memory") or 0 for entry in history), default=0),
-        "parameters": job.asked(),
+        "parameters": parameters,
     }
 
 

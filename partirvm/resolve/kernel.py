@@ -249,11 +249,3 @@ def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis |
             raise UsageError(f"basis {title_of(each)} returned no column: it must return at least one")
         parts.append((each, size))
     return Basis(tuple(parts))
-
-
-def codes_as_numbers(request: Request, columns: Columns) -> list[str]:
-    """List the parts of a model that treat the codes of categorical columns as numbers."""
-    basis = request.basis if isinstance(request.basis, tuple) else (request.basis,)
-    linear = isinstance(request.kernel, str) and request.kernel in NAMES and request.kernel not in BY_GAMMA
-    found = [f"{request.kernel} kernel"] * linear + ["linear basis"] * any(_is(each, LINEAR) for each in basis)
-    return found if columns.categories else []

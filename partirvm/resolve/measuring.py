@@ -16,15 +16,15 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import Kernel, kernel_from_spec
-from partirvm.learning.folds import DENSE, WIDTHS, choose, sparseness
+from partirvm.learning.folds import DENSE, choose, sparseness
 from partirvm.learning.forms import kernel_texts, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
-from partirvm.learning.search import learning_options, within_work
+from partirvm.learning.search import learning_options
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
 from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
-from partirvm.planning.plan import Machine, Sparseness, affordable, partition_size, probe_rows
+from partirvm.planning.plan import Machine, Sparseness, affordable
 from partirvm.resolve.kernel import chooses
 from partirvm.resolve.new_problem import Interrupted
 from partirvm.strategies.fit_rows import posterior_rows
@@ -90,32 +90,27 @@ class Measuring:
         """
         request, n_rows, d, chosen = self.request, self.source.n_rows, self.shape.n_features, chooses(self.request)
         metric = "widths" if request.metric == "auto" and not chosen else request.metric
-        learning = learning_options(n_rows, classes=problem.classifies, several=problem.n_classes > 2, metric=metric)
-        wanted = learning.max_centres
-        rows, worth, evaluations = within_work(min(n_rows, LEARNING_ROWS), wanted, d)
-        columns, room = self._affordable(max(2 * worth, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
-        most = min(max(columns // 2, 1), worth)  # the slopes of a block take as much memory as the block itself
-        if most < worth:
-            self.notes += (f"kernel learned with at most {most:,} centres because of the memory limit",)
-        if worth < wanted:
+        several = problem.n_classes > 2
+        learning = learning_options(n_rows, d, classes=problem.classifies, several=several, metric=metric)
+        columns, room = self._affordable(max(2 * learning.max_centres, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
+        most = min(max(columns // 2, 1), learning.max_centres)  # the slopes of a block take as much memory as the block
+        unbounded = learning.rows >= min(n_rows, LEARNING_ROWS)
+        if most < learning.max_centres or not unbounded:
             self.notes += (
-                f"kernel learned from {rows:,} rows and at most {worth:,} centres, in searches of at most "
-                f"{evaluations:,} evaluations, because of {d:,} features",
+                f"kernel learned from {learning.rows:,} rows and at most {most:,} centres because of the memory limit "
+                "or the number of features",
             )
-        learning = replace(learning, centres=min(learning.centres, most), max_centres=most, evaluations=evaluations)
-        # memory for a basic RVM of all rows for each compared kernel at the same time
-        together = math.ceil(math.sqrt(len(WIDTHS) + 1) * n_rows)
-        every = chosen and all_rows and worth == wanted and self._affordable(together, n_rows)[0] >= together
+        learning = replace(learning, centres=min(learning.centres, most), max_centres=most)
         measured = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
         start, self._best = per_feature(measured) if chosen else measured, problem.empty.kernel
         try:
-            with self._sample(measured, LEARNING_ROWS if worth == wanted else rows, room) as sample:
+            with self._sample(measured, learning.rows, room) as sample:
                 if searchable(measured):
                     family = request.kernel == "auto"
                     learn_regression(sample, start, learning, request.seed, family=family, columns=columns)
                 elif chosen and not measured.likelihood.has_noise:
                     options = Options(learning.max_centres, "random", seed=request.seed)
-                    choose(sample, measured, learning, options, all_candidates=every)
+                    choose(sample, measured, learning, options, all_candidates=all_rows and unbounded)
                 else:
                     learn(sample, start, learning, request.seed)
         except Stopped as stopped:
@@ -133,12 +128,8 @@ class Measuring:
         n_rows, d, least = self.source.n_rows, self.source.n_features, min(AUTO_PARTITION[0], self.shape.n_candidates)
         if not problem.target_variance:
             return least
-        wanted = probe_rows(n_rows, d)
-        most = min(wanted, HEURISTIC_ROWS)
+        most = min(math.ceil(math.sqrt(n_rows * d)), n_rows, HEURISTIC_ROWS)
         rows = max(self._affordable(most * problem.n_kernels, most)[0] // problem.n_kernels, 1)
-        if rows < wanted:
-            cap = "the time it takes" if rows == most else "the memory limit"
-            self.notes += (f"ρ measured on {rows:,} rows instead of {wanted:,} because of {cap}",)
         problem = replace(problem, likelihood=problem.likelihood.measured_by or problem.likelihood)
         try:
             with self._sample(problem, rows) as sample:
@@ -156,17 +147,17 @@ class Measuring:
         """Gather up to ``rows`` random rows; ``room`` is the number of bytes for kernel blocks."""
         self._since = time.perf_counter()
         options = Options(rows, "random", sample_rows=rows, seed=self.request.seed)
-        numbers, hooks = posterior_rows(problem, options, "sample"), {"log": self._log, "best": self._keep}
+        numbers = posterior_rows(problem, options, "sample")
 
         def check(*passes: Any) -> None:
             reason = self.interrupted()
             if reason is not None:
                 raise Stopped(reason)
 
-        return gathered(self.source, numbers, self.executor, check, self._spent, room=room, **hooks)
+        def keep(kernel: Kernel) -> None:
+            self._best = kernel
 
-    def _keep(self, kernel: Kernel) -> None:
-        self._best = kernel
+        return gathered(self.source, numbers, self.executor, check, self._spent, room=room, log=self._log, best=keep)
 
     def _log(self, record: Record) -> None:
         """Add an entry; time since the previous entry outside passes and dense fits is counted as ``deciding``."""
@@ -190,18 +181,21 @@ def resolve_partition_size(
 ) -> tuple[Sparseness, int, tuple[str, ...]]:
     """Return the sparseness, ``partition_size="auto"`` within its bounds, and notes.
 
-    The partition size is at least the number of ``centres`` of kernel learning: learned kernels are wide, so the
-    heuristic finds few vectors, and rounds of so few candidates would end the fit too early.
+    The heuristic is ⌈f·√(N·d)⌉ with f = 0.2 for ρ ≤ 0.25, 0.6 for 0.25 < ρ ≤ 0.75, and 1 for larger ρ, the fraction of
+    rows that a basic RVM on √(N·d) random rows keeps as vectors (Ben-Shimon & Shmilovici 2006, §3.1; the paper prints
+    the middle line with a reversed sign). The partition size is at least the number of ``centres`` of kernel learning:
+    learned kernels are wide, so the heuristic finds few vectors, and rounds of so few candidates would end the fit too
+    early.
     """
-    heuristic = partition_size(n_rows, d, measured.vectors / measured.rows)
-    found, (least, most) = Sparseness(measured.rows, measured.vectors, heuristic), AUTO_PARTITION
+    rho, (least, most) = measured.vectors / measured.rows, AUTO_PARTITION
+    heuristic = math.ceil((0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0) * math.sqrt(n_rows * d))
     notes: tuple[str, ...] = ()
     size = min(max(heuristic, least, centres), most, n_rows)
     if size != heuristic:
         notes += (f"partition size changed from {heuristic:,} to {size:,}, a limit of 'auto'",)
-    if found.rho > DENSE:
+    if rho > DENSE:
         notes += ("nearly every row became a vector: the kernel is probably too narrow (lower gamma)",)
-    return found, size, notes
+    return Sparseness(measured.rows, measured.vectors, heuristic), size, notes
 
 
 def calibrate(source: Source, problem: Problem) -> Rates:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -18,7 +17,7 @@ from partirvm.data import Source, require_target
 from partirvm.data.arrays import ClassWeighted
 from partirvm.data.checks import FARTHEST, check_range
 from partirvm.data.labels import class_weights
-from partirvm.errors import DataError, DataWarning, UsageError
+from partirvm.errors import DataError, UsageError
 from partirvm.execution import Executor
 from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels.design import NONE, Design
@@ -28,7 +27,7 @@ from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
 from partirvm.options.constraints import Check
 from partirvm.process_memory import return_freed_memory
-from partirvm.quoting import listed, quoted
+from partirvm.quoting import quoted
 from partirvm.resolve.kernel import resolve_basis, resolve_kernel
 from partirvm.strategies.problem import Problem, Stopped
 from partirvm.types import GRAIN, Scaling
@@ -39,11 +38,11 @@ Int = NDArray[np.int64]
 Interrupted: TypeAlias = Callable[[], Termination | None]
 """Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""
 
-FARTHEST_NOISE = 1e60
-"""Largest ratio of a given noise variance to the target variance; the smallest ratio is its reciprocal."""
+NOISE = (1e-60, 1e60)
+"""Bounds of a given noise variance of scaled targets, so that it does not overflow."""
 
-RARE, MANY = 5, 20
-"""A class with fewer than ``RARE`` rows gives a warning; more than ``MANY`` classes need two rows each on average."""
+MANY = 20
+"""More classes need two rows each on average."""
 
 
 def check_aborted(interrupted: Interrupted) -> None:
@@ -109,15 +108,18 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
     """Check a request and held-out data against the columns of a source, without reading rows. Raises as a fit does."""
     require_target(source)
     columns, labels = source.columns, source.columns.classes
-    if request.classify is not None and request.classify != (labels is not None):
-        kind, use = "a number", "ingest the data with classes=True (`--classes`) to classify"
-        if labels is not None:
-            kind, use = f"a class ({len(labels)} of them)", "use RVMClassifier, or ingest a number without --classes"
-        raise UsageError(f"{source}: the target {quoted(columns.target)} is {kind}: {use}")
     several = source.n_targets > 1
     priors = any(request.alpha_prior) or any(request.noise_prior)
     slow = labels is not None or several or priors or bool(request.fixed_alpha)
     for wrong, message in (
+        (
+            request.classify and labels is None,
+            f"the target {quoted(columns.target)} is a number: ingest the data with classes=True (`--classes`)",
+        ),
+        (
+            request.classify is False and labels is not None,
+            f"the target {quoted(columns.target)} is a class: use RVMClassifier, or ingest a number without --classes",
+        ),
         (labels is None and request.class_weight is not None, "class_weight needs a target that is a class"),
         (several and request.noise == "local", "noise='local' needs one target: leave noise='auto'"),
         (several and priors, "alpha_prior and noise_prior need one target: fit each target separately"),
@@ -165,25 +167,15 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
 
 
 def _check_classes(source: Source, counts: Int) -> None:
-    """Raise ``DataError`` for too few or too many classes, and warn of classes with few rows or none."""
-    labels, target = source.columns.classes or (), quoted(source.columns.target)
-    there = int(np.count_nonzero(counts))
+    """Raise ``DataError`` for fewer than two classes, and for many classes of few rows: they are probably numbers."""
+    target, there, rows = quoted(source.columns.target), int(np.count_nonzero(counts)), counts.sum()
     if there < 2:
         found = "one class" if there else "no class"
         raise DataError(f"the target {target} has {found} in all rows of positive weight: two are needed")
-    if there > MANY and counts.sum() < 2 * there:
+    if there > MANY and rows < 2 * there:
         raise DataError(
-            f"the target {target} has {there:,} classes in {counts.sum():,} rows of positive weight: with more than "
-            f"{MANY} classes, 2 rows per class are needed on average; merge rare classes, or fit the target as a "
-            "number, without classes"
-        )
-    rare = [f"{label} ({count})" for label, count in zip(labels, counts, strict=True) if count < RARE]
-    if rare:
-        warnings.warn(
-            f"classes with fewer than {RARE} rows of positive weight: {listed(rare, 10)}; their probability is "
-            "uncertain, and cannot be learned without a row",
-            DataWarning,
-            stacklevel=4,
+            f"the target {target} has {there:,} classes in {rows:,} rows of positive weight: of more than {MANY} "
+            "classes each needs 2 rows on average; merge rare classes, or fit the target as a number, without classes"
         )
 
 
@@ -200,16 +192,21 @@ def new_problem(data: CheckedData, request: Request) -> Problem:
         origin=scaling.inputs(moments.inputs.mean),
         functions=resolve_basis(request, source, scaling),
     )
-    scales, variances = scaling.t_scale, np.ones(1)
+    scales, variances, noise, several = scaling.t_scale, np.ones(1), None, not K and source.n_targets > 1
     if not K:
         variances = (targets.variance * targets.total / targets.n) / scales**2
         variances = np.where(np.abs(variances - 1.0) < GRAIN, 1.0, variances)
-    problem = Problem(
+        if not isinstance(request.noise_variance, str):
+            noise = np.clip(request.noise_variance / scales**2, *NOISE)
+    if several and variances.any() and not variances.all():
+        name = source.columns.target_names(source.n_targets)[int(np.argmin(variances))]
+        raise DataError(f"the target {quoted(name)} is constant: leave it out, or fit targets by MultiOutputRegressor")
+    return Problem(
         n_rows=source.n_rows,
         empty=empty,
         bias=request.fit_intercept,
         target_variance=float(variances.mean()),
-        noise_variance=None,
+        noise_variance=noise if several or noise is None else float(noise[0]),
         target_scale=root_mean(scales),
         shuffled=source.shuffled,
         held_out=data.held_out,
@@ -217,24 +214,8 @@ def new_problem(data: CheckedData, request: Request) -> Problem:
         n_classes=K,
         codes=data.codes,
         prior=_prior(request, float(scales[0]), labels_by_name(empty.functions, source.columns.features)),
+        target_variances=np.where(variances > 0, variances, 1.0) if several else None,
     )
-    if K:
-        return problem
-    if not isinstance(request.noise_variance, str):
-        noise = request.noise_variance / scales**2
-        share = np.divide(noise, variances, out=np.ones_like(variances), where=variances > 0)
-        if not ((share >= 1 / FARTHEST_NOISE) & (share <= FARTHEST_NOISE)).all():
-            raise UsageError(
-                f"noise_variance is {request.noise_variance:g}, which is numerically zero or infinite beside the "
-                "target variance: give a variance in squared target units, or 'estimate'"
-            )
-        problem = replace(problem, noise_variance=noise if source.n_targets > 1 else float(noise[0]))
-    if source.n_targets == 1:
-        return problem
-    if variances.any() and not variances.all():
-        name = source.columns.target_names(source.n_targets)[int(np.argmin(variances))]
-        raise DataError(f"the target {quoted(name)} is constant: leave it out, or fit targets by MultiOutputRegressor")
-    return replace(problem, target_variances=np.where(variances > 0, variances, 1.0))
 
 
 def _scaling(moments: Moments, request: Request, *, classes: bool) -> Scaling:

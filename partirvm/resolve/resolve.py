@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.solvers import SOLVERS
-from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.arrays import ClassWeighted
 from partirvm.errors import UsageError
@@ -27,19 +26,11 @@ from partirvm.options.constraints import Check
 from partirvm.planning.cost import Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, make_plan
-from partirvm.resolve.kernel import (
-    checked_basis,
-    checked_kernel,
-    chooses,
-    codes_as_numbers,
-    input_variance,
-    learns,
-    plain,
-)
+from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns, plain
 from partirvm.resolve.measuring import Measuring, calibrate
 from partirvm.resolve.new_problem import CheckedData, Interrupted, checked_data, new_problem
 from partirvm.strategies import schedule_of
-from partirvm.strategies.fit_rows import automatic, first_sample, grows, joined, rows_read
+from partirvm.strategies.fit_rows import GROWING, automatic, first_sample, joined, rows_read
 from partirvm.strategies.problem import Options, Problem
 
 LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
@@ -104,7 +95,7 @@ def check_parameters(request: Request) -> Request:
     Check("word", words_of(classes=True))("multi_class", p.multi_class)
     if isinstance(p.noise_variance, str):
         Check("word", ("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
-    if p.strategy == "split-merge" and (grows(p.fit_rows) or p.max_rounds is not None):
+    if p.strategy == "split-merge" and (p.fit_rows == GROWING or p.max_rounds is not None):
         raise UsageError(
             "strategy is 'split-merge', which has no rounds: leave max_rounds out, and set fit_rows to 'full' or "
             "'sample', or use another strategy"
@@ -135,48 +126,30 @@ def resolve(
     """
     data = checked_data(source, request, executor, held_out, interrupted)
     source, problem = data.source, new_problem(data, request)
-    schedule = schedule_of(resolve_strategy(request, problem.n_rows, problem.likelihood, problem.n_outputs))
     shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
+    schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     measuring, counted = Measuring(source, shape, machine, request, executor, interrupted), data.moments.targets.n
     notes: tuple[str, ...] = ()
     if learns(request) and not problem.target_variance:
-        notes += ("no kernel was learned: the target is constant",)
+        notes = ("no kernel was learned: the target is constant",)
     elif chooses(request) and counted < LEAST:
-        notes += (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
+        notes = (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
     elif learns(request):
         problem = measuring.learn(problem, all_rows=schedule.one_fit)
-    measured, size = not schedule.one_fit and request.partition_size == "auto", shape.n_candidates
-    if measured:
-        size = measuring.partition_size(problem)
-    elif not schedule.one_fit:
-        size = min(int(request.partition_size), size)
-    resolved = _resolved(request, problem, schedule, size)
-    for part in codes_as_numbers(request, source.columns):
-        names = ", ".join(source.columns.categories)
-        notes += (f"the {part} treats the codes of categorical columns as numbers: {names}",)
-    if schedule.whole_partitions and not source.shuffled:
-        notes += ("the rows are not shuffled, so each partition is gathered from all tiles: shuffled data are faster",)
-    if interrupted() is Termination.TIME:
-        notes += ("time_limit is over before the fit begins",)
-    notes = measuring.notes + notes
-    plan = _planned(resolved, problem, shape, machine, source, executor, shrink_partition=measured)
-    notes_of_plan, entries = notes + plan.notes, measuring.entries
-    if measuring.sparseness is not None:
-        chosen = {"partition_size": plan.partition_size, "heuristic_size": measuring.sparseness.partition_size}
-        entries[-1] |= {**chosen, "notes": list(notes_of_plan)}
-    sample = int(resolved.sample_rows)
-    if request.sample_rows == "auto" and plan.sample_rows is not None:  # the plan may have lowered the partition size
-        sample = min(sample, first_sample(plan.fit_rows, plan.partition_size))
-        plan = replace(plan, sample_rows=sample)
-    plan = replace(
-        plan,
-        sparseness=measuring.sparseness,
-        learned=measuring.learned,
-        learning_seconds=max((entry["seconds"] for entry in entries), default=0.0),
-        notes=notes_of_plan,
-    )
-    resolved = replace(resolved, partition_size=plan.partition_size, sample_rows=sample)
-    options = replace(_options(resolved, plan), centres=measuring.centres)
+    measured = request.partition_size == "auto" and not schedule.one_fit
+    size = measuring.partition_size(problem) if measured else request.partition_size
+    resolved = _resolved(request, problem, schedule, shape.n_candidates if schedule.one_fit else int(size))
+    read, rates = rows_read(resolved, shape, shuffled=problem.shuffled), calibrate(source, problem)
+    how = {"held_out": problem.held_out, "shrink_threads": executor.elastic, "shrink_partition": measured}
+    plan, notes = make_plan(shape, machine, rates, resolved, schedule, read, **how), notes + measuring.notes
+    plan = replace(plan, sparseness=measuring.sparseness, learned=measuring.learned, notes=notes + plan.notes)
+    entries = measuring.entries
+    if plan.sparseness is not None:
+        chosen = {"partition_size": plan.partition_size, "heuristic_size": plan.sparseness.partition_size}
+        entries[-1] |= {**chosen, "notes": list(plan.notes)}
+    plan = replace(plan, learning_seconds=max((entry["seconds"] for entry in entries), default=0.0))
+    resolved = replace(resolved, partition_size=plan.partition_size)
+    options = _options(resolved, plan, measuring.centres)
     return FitSpec(resolved, problem, options, plan, **_facts(data, problem), measured=tuple(entries), notes=notes)
 
 
@@ -198,49 +171,45 @@ def continued(
     size is at most the number of new rows. Raises the errors of ``resolve``.
     """
     data = checked_data(source, asked, executor, held_out, interrupted)
-    before, options, source = spec.problem, spec.options, data.source
+    before, old, source = spec.problem, spec.plan, data.source
     new = source.n_rows - before.n_rows
     problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=data.codes)
-    request, joining = replace(spec.request, **{name: getattr(asked, name) for name in LIMITS}), spec.plan.joining
-    at_once = not spec.plan.schedule.has_rounds
+    request = replace(spec.request, **{name: getattr(asked, name) for name in LIMITS})
     if new:
-        # the statistics of the earlier fit refer to all rows, and only those of the new rows are needed
-        fit_rows = "full" if grows(options.fit_rows) else options.fit_rows
-        size, schedule, joining = options.partition_size, spec.plan.schedule, None
-        if spec.in_order:
-            schedule, joining = schedule_of("incremental"), new
-            size = min(size, new * before.n_kernels) if at_once else size
-            if asked.fit_rows == "auto":
-                fit_rows = automatic(schedule, source.n_rows, size, before.n_kernels, new)
-            request = replace(request, strategy=schedule.name, selection="order")
-        if fit_rows != options.fit_rows:
-            _, sample = resolve_fit_rows(replace(asked, fit_rows=fit_rows), schedule, source.n_rows, size)
-            request = replace(request, fit_rows=fit_rows, sample_rows=sample)
-        request = replace(request, partition_size=size)
-    machine = machine_for(asked, executor, source)
-    plan = _planned(request, problem, _shape(source, problem, request), machine, source, executor, joining=joining)
-    plan, now = replace(plan, notes=spec.notes + plan.notes), _options(request, plan)
-    changed = ["max_rounds", "max_vectors", "effort"]
-    if new or machine.limit != spec.plan.machine.limit:
-        changed += ["max_columns", "batch", "learning_columns"]
-    if not new:
-        plan = replace(plan, sparseness=spec.plan.sparseness, learned=spec.plan.learned)
-        options = replace(options, **{name: getattr(now, name) for name in changed})
-        return replace(spec, request=request, problem=problem, options=options, plan=plan)
-    earlier = replace(options, partition_size=before.n_rows * before.n_kernels) if at_once else options
-    if at_once:  # max_vectors may have lowered it
-        request = replace(request, partition_size=plan.partition_size)
-    changed += ["partition_size", "selection", "fit_rows", "sample_rows", "centres"]
-    now = _options(request, plan)
-    return replace(
-        spec,
-        request=request,
-        problem=joined(before, earlier, problem, now.partition_size),
-        options=replace(options, **{name: getattr(now, name) for name in changed}),
-        plan=plan,
-        measured=(),
-        **_facts(data, before),
-    )
+        request = _with_new_rows(request, spec, asked, new)
+    shape, machine = _shape(source, problem, request), machine_for(asked, executor, source)
+    read, rates = rows_read(request, shape, shuffled=problem.shuffled), calibrate(source, problem)
+    how = {"held_out": problem.held_out, "shrink_threads": executor.elastic}
+    joining = (new if spec.in_order else None) if new else old.joining
+    plan = make_plan(shape, machine, rates, request, schedule_of(request.strategy), read, joining=joining, **how)
+    plan = replace(plan, notes=spec.notes + plan.notes)
+    if new:
+        request = replace(request, partition_size=plan.partition_size)  # max_vectors may have lowered it
+        size = spec.options.partition_size if old.schedule.has_rounds else before.n_rows * before.n_kernels
+        problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
+        options, measured = _options(request, plan), tuple[dict[str, Any], ...]()
+    else:
+        plan = replace(plan, sparseness=old.sparseness, learned=old.learned)
+        if machine.limit == old.machine.limit:
+            kept = ("max_columns", "batch_elements", "learning_columns")
+            plan = replace(plan, **{name: getattr(old, name) for name in kept})
+        options, measured = _options(request, plan, spec.options.centres), spec.measured
+    return FitSpec(request, problem, options, plan, **_facts(data, before), measured=measured, notes=spec.notes)
+
+
+def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) -> Request:
+    """Return the request for ``new`` more rows; statistics of the earlier fit are of all rows, so no sample grows."""
+    n_rows, K, size = spec.problem.n_rows + new, spec.problem.n_kernels, int(request.partition_size)
+    fit_rows, schedule = "full" if request.fit_rows == GROWING else request.fit_rows, spec.plan.schedule
+    if spec.in_order:
+        size, schedule = size if schedule.has_rounds else min(size, new * K), schedule_of("incremental")
+        request = replace(request, strategy=schedule.name, selection="order", partition_size=size)
+        if asked.fit_rows == "auto":
+            fit_rows = automatic(schedule, n_rows, size, K, new)
+    if fit_rows == request.fit_rows:
+        return request
+    _, sample = resolve_fit_rows(replace(asked, fit_rows=fit_rows), schedule, n_rows, size)
+    return replace(request, fit_rows=fit_rows, sample_rows=sample)
 
 
 def _facts(data: CheckedData, problem: Problem) -> dict[str, Any]:
@@ -276,30 +245,14 @@ def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
     )
 
 
-def _planned(
-    request: Request,
-    problem: Problem,
-    shape: DataShape,
-    machine: Machine,
-    source: Source,
-    executor: Executor,
-    **how: Any,
-) -> Plan:
-    """Plan a resolved request with the rates of this machine; ``how`` are further arguments of ``make_plan``."""
-    rates, schedule = calibrate(source, problem), schedule_of(request.strategy)
-    read = rows_read(request, shape, shuffled=problem.shuffled)
-    how |= {"held_out": problem.held_out, "shrink_threads": executor.elastic}
-    return make_plan(shape, machine, rates, request, schedule, read, **how)
-
-
-def _options(request: Request, plan: Plan) -> Options:
+def _options(request: Request, plan: Plan, centres: int = 0) -> Options:
     """Make the options of the strategies from a resolved request and its plan."""
     names = {each.name for each in fields(Options)}
     options = {name: value for name, value in vars(request).items() if name in names and value is not None}
     if request.max_iterations is not None:
         options["max_passes"] = request.max_iterations
     options |= {"max_columns": plan.max_columns, "batch": plan.batch_elements}
-    return Options(**options, learning_columns=plan.learning_columns)
+    return Options(**options, learning_columns=plan.learning_columns, centres=centres)
 
 
 def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int) -> Request:
@@ -322,17 +275,17 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
     )
 
 
-def resolve_strategy(request: Request, n_rows: int, likelihood: Likelihood, outputs: int = 1) -> str:
-    """Resolve the strategy: ``"auto"`` is ``basic`` for few rows and ``working-set`` for more rows.
+def schedule_for(request: Request, n_rows: int, likelihood: Likelihood, outputs: int = 1) -> Schedule:
+    """Return the schedule of the strategy: ``"auto"`` is ``basic`` for few rows and ``working-set`` for more rows.
 
     ``outputs`` is the number C of linear predictors. Without a kernel the strategy is always ``basic``.
     """
+    few, name = outputs * n_rows**2 <= likelihood.at_once and request.partition_size == "auto", request.strategy
     if request.kernel == NoKernel.name:
-        return "basic"
-    if request.strategy != "auto":
-        return request.strategy
-    few = outputs * n_rows**2 <= likelihood.at_once
-    return "basic" if few and request.partition_size == "auto" else "working-set"
+        name = "basic"
+    elif name == "auto":
+        name = "basic" if few else "working-set"
+    return schedule_of(name)
 
 
 def resolve_fit_rows(

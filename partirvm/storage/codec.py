@@ -1,14 +1,14 @@
 """Values as JSON and arrays in a folder: the one format of models, specs and checkpoints.
 
 A value is a tree of dataclasses, enums, tuples, lists, dicts, arrays, NumPy scalars, numbers, texts and None. Its JSON
-has ``value``, ``objects`` (the dataclass instances, parts first) and ``arrays`` (dtype, shape and memory order, because
-BLAS may round differently in another order). What occurs several times is stored once:
+has ``value`` and ``arrays`` (dtype, shape and memory order, because BLAS may round differently in another order). An
+array that occurs several times is stored once:
 
     None, bool, int, float, str, list    unchanged
     tuple, dict                          {"tuple": [...]}, {"dict": [[key, value], ...]}
     enum                                 {"enum": "Phase", "member": "ROWS"}
     member of a registry                 {"registry": "likelihood", "name": "gaussian"}
-    dataclass                            {"object": 5}; entry 5 of ``objects`` is ["Design", {field: value, ...}]
+    dataclass                            {"object": "Design", "fields": {field: value, ...}}
     NumPy scalar, array                  {"scalar": "<f8", "bytes": "..."}, {"array": 3}
 
 Classes and enums are looked up by name in the list of a ``Codec``: decoding runs no code from the file.
@@ -60,7 +60,7 @@ class Codec:
     """Writes and reads values of these dataclasses and enums; members of ``registries`` are stored as their names."""
 
     def __init__(self, classes: Iterable[type], registries: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        self._classes = {each.__name__: each for each in classes}
+        self._classes: dict[str, Any] = {each.__name__: each for each in classes}
         self._registries = registries or {}
 
     def write(self, value: Any, location: str, kind: str, version: int, about: dict[str, Any] | None = None) -> None:
@@ -73,8 +73,8 @@ class Codec:
     def read(self, location: str, kind: str, version: int) -> Any:
         """Return the value of a group.
 
-        Raises ``MissingDataError`` if the group is missing, incomplete or damaged, ``FormatError`` for another kind or
-        version, and ``NewerFormatError`` if a newer version of partirvm wrote it.
+        Raises ``MissingDataError`` if the group is missing, incomplete or damaged, and ``FormatError`` for another kind
+        or version.
         """
         tree, arrays = read_group(location, kind, version)
         with reading(f"{location}: the {kind.removeprefix('partirvm-')}", ADVICE):
@@ -82,19 +82,7 @@ class Codec:
 
     def encode(self, value: Any) -> tuple[dict[str, Any], list[Array]]:
         """Return the JSON, without the entries of arrays, and the arrays. Raises ``TypeError`` as ``write`` does."""
-        objects, arrays, numbers = list[Any](), list[Array](), dict[int, tuple[int, Any]]()
-
-        def number(value: Any, where: str) -> int:
-            """Return the position of an array or object; ``numbers`` keeps it alive, so that its id stays unique."""
-            if id(value) not in numbers:
-                if isinstance(value, np.ndarray):
-                    arrays.append(value)
-                else:
-                    names = [each.name for each in fields(value)]
-                    parts = {name: encoded(getattr(value, name), f"{where}.{name}") for name in names}
-                    objects.append([type(value).__name__, parts])
-                numbers[id(value)] = len(arrays if isinstance(value, np.ndarray) else objects) - 1, value
-            return numbers[id(value)][0]
+        arrays, numbers = list[Array](), dict[int, int]()
 
         def encoded(value: Any, where: str) -> Any:
             kind = type(value)
@@ -108,24 +96,28 @@ class Codec:
             if kind is dict:
                 return {"dict": [[encoded(k, where), encoded(v, f"{where}[{k!r}]")] for k, v in value.items()]}
             if kind is np.ndarray and value.dtype.kind in KINDS:
-                return {"array": number(value, where)}
+                if id(value) not in numbers:  # ``arrays`` keeps it alive, so that its id stays unique
+                    numbers[id(value)] = len(arrays)
+                    arrays.append(value)
+                return {"array": numbers[id(value)]}
             if isinstance(value, np.generic) and value.dtype.kind in KINDS:
                 return {"scalar": value.dtype.str, "bytes": value.tobytes().hex()}
             if self._classes.get(kind.__name__) is kind:
                 if isinstance(value, Enum):
                     return {"enum": kind.__name__, "member": value.name}
-                return {"object": number(value, where)}
+                names = [each.name for each in fields(value)]
+                values = {name: encoded(getattr(value, name), f"{where}.{name}") for name in names}
+                return {"object": kind.__name__, "fields": values}
             name = getattr(value, "name", None)
             for registry, members in self._registries.items():
                 if isinstance(name, str) and type(members.get(name)) is kind:
                     return {"registry": registry, "name": name}
             raise TypeError(f"{where} is a {kind.__module__}.{kind.__qualname__}, which cannot be stored")
 
-        return {"value": encoded(value, "value"), "objects": objects}, arrays
+        return {"value": encoded(value, "value")}, arrays
 
     def decode(self, tree: dict[str, Any], arrays: list[Array]) -> Any:
         """Return the value. Raises ``ValueError`` or another builtin error for what this version did not encode."""
-        objects: list[Any] = []
 
         def decoded(tree: Any) -> Any:
             if tree is None or type(tree) in (bool, float, str) or (type(tree) is int and abs(tree) < MOST):
@@ -139,23 +131,21 @@ class Codec:
                     return {decoded(key): decoded(value) for key, value in pairs}
                 case {"array": int(number)}:
                     return arrays[number]
-                case {"object": int(number)}:
-                    return objects[number]
+                case {"object": name, "fields": values}:
+                    return self._instance(name, {field: decoded(value) for field, value in values.items()})
                 case {"scalar": dtype, "bytes": text}:
                     return np.frombuffer(bytes.fromhex(text), plain(dtype))[0]
                 case {"enum": name, "member": member}:
-                    return self._known(name)[member]
+                    return self._classes[name][member]
                 case {"registry": registry, "name": name}:
                     return self._registries[registry][name]
             raise ValueError(f"found {tree!r:.80} in place of a value")
 
-        for name, values in tree["objects"]:
-            objects.append(self._instance(name, {field: decoded(value) for field, value in values.items()}))
         return decoded(tree["value"])
 
     def _instance(self, name: str, values: dict[str, Any]) -> Any:
         """Return an instance of a class with these fields, which have the types of their annotations."""
-        kind = self._known(name)
+        kind = self._classes[name]
         differ = values.keys() ^ {each.name for each in fields(kind)}
         if differ:
             raise ValueError(f"{name} lacks or has the fields {', '.join(sorted(differ))}")
@@ -164,11 +154,6 @@ class Codec:
             if field in values and not has_type(value, hint):
                 raise ValueError(f"{name}.{field} is {type(value).__name__} {value!r:.40}, expected {hint}")
         return kind(**values)
-
-    def _known(self, name: str) -> Any:
-        if name not in self._classes:
-            raise ValueError(f"the class {name!r} is unknown to this version of partirvm")
-        return self._classes[name]
 
 
 annotated = cache(get_type_hints)
@@ -216,7 +201,7 @@ def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], 
         raise MissingDataError(f"{location}: no {what} here, or it is incomplete: {HEAD} is missing") from error
     if head.get("kind") != kind:
         raise FormatError(f"{location}: this is not a partirvm {what} (kind {head.get('kind')!r:.40})")
-    require_format(head.get("format"), version, location, what, f"make the {what} again")
+    require_format(head.get("format"), version, location, what)
     require(head, HEAD_FIELDS, f"{location}/{HEAD}")
     following = _reader(folder, head["parts"], what)
     with reading(f"{location}: the {what}", ADVICE):

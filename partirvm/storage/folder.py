@@ -14,13 +14,14 @@ from __future__ import annotations
 import builtins
 import errno
 import os
+import posixpath
 import shutil
 import stat
 import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -28,7 +29,7 @@ from partirvm.errors import ExistsError, StorageError
 from partirvm.storage.address import open_filesystem, protocol_of, reading, require_address, storing
 
 REPLY_SECONDS = 300.0
-"""Limit of a write with its repetitions: aiohttp waits without limit for the reply to ``Expect: 100-continue``."""
+"""Limit of the write of an object: aiohttp waits without limit for the reply to ``Expect: 100-continue``."""
 
 EXCLUSIVE = {"s3", "gs", "gcs", "az", "abfs", "memory"}
 """Protocols whose stores create an object exclusively."""
@@ -70,9 +71,7 @@ class Folder:
 
     def sibling(self, name: str) -> Folder:
         """Return the folder with this name in the same parent folder."""
-        if self.path is not None:
-            return Folder(str(self.path.with_name(name)), self.path.with_name(name))
-        location, root = (f"{each.rpartition('/')[0]}/{name}" for each in (self.location, self._root))
+        location, root = (posixpath.join(posixpath.dirname(each), name) for each in (self.location, self._root))
         return Folder(location, root, self._fs)
 
     def read(self, name: str, most: int | None = None) -> bytes:
@@ -120,26 +119,21 @@ class Folder:
             if found != data:  # with equal bytes only the reply was lost
                 raise FileExistsError(errno.EEXIST, "exists already", self.place(name)) from error
 
-    def require_exclusive(self) -> None:
-        """Raise ``StorageError`` if two concurrent calls of ``create`` could both succeed, as in most file systems of
-        fsspec; those of ``EXCLUSIVE`` leave the decision to the store, which is tested.
+    def require_exclusive(self, name: str) -> None:
+        """Create an existing object again, and raise ``StorageError`` if that succeeds: two processes could both create
+        it, as in most file systems of fsspec. Those of ``EXCLUSIVE`` leave the decision to the store.
         """
         if self.path is not None:
             return
-        if protocol_of(self.location) in EXCLUSIVE:
-            name = f".probe-{uuid.uuid4().hex}"
-            try:
-                self.create(name, b"1")
-                self.create(name, b"2")
-            except FileExistsError:
-                return
-            finally:
-                self.remove(name)
-        raise StorageError(
-            f"{self.location}: the filesystem {type(self._fs).__name__} cannot create an object exclusively, so two "
-            "processes could run the same job: put the job on a local disk, or on a store with exclusive creation "
-            "(such as S3)"
-        )
+        with suppress(FileExistsError):
+            if protocol_of(self.location) in EXCLUSIVE:
+                self.create(name, b"again")
+            self.remove(name)
+            raise StorageError(
+                f"{self.location}: the filesystem {type(self._fs).__name__} cannot create an object exclusively, so "
+                "two processes could run the same job: put the job on a local disk, or on a store with exclusive "
+                "creation (such as S3)"
+            )
 
     def list(self, name: str = "", *, hidden: bool = False) -> builtins.list[str]:
         """Return the sorted names of the children of a folder; empty without a folder."""
@@ -180,41 +174,31 @@ class Folder:
         local = protocol_of(other) == "file"
         return local and self.path.resolve().is_relative_to(Path(other.removeprefix("file://")).resolve())
 
-    def remove(self, name: str = "") -> None:
-        """Remove an object, or a folder with its contents; no-op without it."""
-        if self.path is None:
+    def remove(self, name: str = "", check: Callable[[], None] | None = None) -> None:
+        """Remove an object, or a folder with its contents; no-op without it.
+
+        ``check`` is called before each removal and may raise. A new object that another process puts into the folder
+        meanwhile is then not removed.
+        """
+        here = self.at(name)
+        if here.path is None and check is None:
             self._fs.invalidate_cache()
             with suppress(FileNotFoundError):
-                self._fs.rm(self._at(name), recursive=True)
+                self._fs.rm(here._root, recursive=True)
             return
-        path = self._at(name)
-        for left in reversed(range(10)):
-            try:
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink(missing_ok=True)
-                return
-            except NotADirectoryError:
-                return
-            except OSError:  # other processes add or remove files meanwhile
-                if not left:
-                    raise
-
-    def remove_each(self, name: str, check: Callable[[], None]) -> None:
-        """Remove a folder object by object. ``check`` is called before each removal and may raise.
-
-        A new object that another process has put into the folder since then is not removed.
-        """
-        link = self.path is not None and self._at(name).is_symlink()
-        children = [] if link else self.list(name, hidden=True)
-        for child in children:
-            self.remove_each(f"{name}/{child}", check)
-        check()
-        if link or self.at(name).is_file():
-            self.remove(name)
+        link = here.path is not None and here.path.is_symlink()
+        for child in () if link else here.list(hidden=True):
+            here.remove(child, check)
+        if check is not None:
+            check()
+        if here.path is None:
+            if here.is_file():
+                here.remove()
+        elif link or not here.path.is_dir():
+            here.path.unlink(missing_ok=True)
         else:
-            self.remove_empty(name)
+            with suppress(OSError):  # it has a new object
+                here.path.rmdir()
 
     def remove_empty(self, name: str = "") -> None:
         """Remove a local folder in one step if it has no contents besides hidden files of killed writers."""
@@ -229,14 +213,11 @@ class Folder:
         if self.path is not None:
             flush(self._at(name))
 
-    @contextmanager
-    def scratch(self, folder: Path | None) -> Iterator[Path]:
-        """Yield a folder of this machine for unfinished files: ``folder``, or a temporary one for another store."""
-        if folder is not None:
-            yield folder
-            return
-        with tempfile.TemporaryDirectory(prefix="partirvm-output-") as scratch:
-            yield Path(scratch)
+    def scratch(self, name: str = "") -> AbstractContextManager[str]:
+        """Return a folder of this machine for unfinished files: ``name`` in this folder, or a temporary one."""
+        if self.path is not None:
+            return nullcontext(self.place(name))
+        return tempfile.TemporaryDirectory(prefix="partirvm-output-")
 
     def publish(self, part: Path, check: Callable[[], None] = lambda: None) -> None:
         """Move a finished file or folder here, and replace what is there. ``check`` is called before and may raise.
@@ -254,34 +235,21 @@ class Folder:
                 return
             check()
             if part.is_file():
-                self._put(part, self._root)
+                self._fs.put_file(str(part), self._root)
                 return
             self.remove("zarr.json")  # a Zarr group loses its root object first and gets it last
             self.remove()
             files = filter(Path.is_file, part.rglob("*"))
             for file in sorted(files, key=lambda file: file == part / "zarr.json"):
-                self._put(file, f"{self._root}/{file.relative_to(part).as_posix()}")
+                self._fs.put_file(str(file), f"{self._root}/{file.relative_to(part).as_posix()}")
 
     def _at(self, name: str) -> Any:
         """Return the path of an object on this machine or in the file system."""
         return self.path / name if self.path is not None else f"{self._root}/{name}".rstrip("/")
 
     def _send(self, name: str, data: bytes, **how: str) -> None:
-        with self._replying(len(data)) as limit:
-            self._fs.pipe_file(self._at(name), data, **limit, **how)
-
-    def _put(self, file: Path, path: str) -> None:
-        with self._replying(file.stat().st_size) as limit:
-            self._fs.put_file(str(file), path, **limit)
-
-    @contextmanager
-    def _replying(self, n_bytes: int) -> Iterator[dict[str, float]]:
-        """Yield the keyword arguments that limit a write of ``n_bytes``. Raises ``TimeoutError`` beyond the limit."""
-        seconds = REPLY_SECONDS * max(1.0, n_bytes / (64 << 20))
-        try:
-            yield {"timeout": seconds} if self._fs.async_impl else {}
-        except TimeoutError as error:
-            raise TimeoutError(f"the store has not replied within {seconds:g} s") from error
+        limit = {"timeout": REPLY_SECONDS} if self._fs.async_impl else {}
+        self._fs.pipe_file(self._at(name), data, **limit, **how)
 
     def _reading(self, name: str) -> AbstractContextManager[None]:
         """Convert errors of a read request, because libraries of stores have their own error classes."""
@@ -300,25 +268,18 @@ def write_text(location: str, text: str, *, overwrite: bool = False) -> None:
         place.write("", text.encode())
 
 
-def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to disk. A disk that does not support this causes no error."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
+def sync(*paths: Path) -> None:
+    """Flush files, and the names in folders, to disk. A disk that does not support this causes no error."""
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
         with suppress(OSError):
             os.fsync(handle)
-    finally:
         os.close(handle)
 
 
 def flush(path: Path) -> None:
     """Wait until a file, or a folder with everything in it, is flushed to disk together with its name."""
-    if not path.is_dir():
-        sync(path)
-    for folder, _, files in os.walk(path, topdown=False):
-        for file in files:
-            sync(Path(folder, file))
-        sync(Path(folder))
-    sync(path.parent)
+    sync(*sorted(path.rglob("*"), reverse=True), path, path.parent)
 
 
 @contextmanager

@@ -30,7 +30,6 @@ import socket
 import threading
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
@@ -38,7 +37,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from partirvm.errors import FormatError, LeaseError, LeaseLostError, MissingDataError, PartirvmWarning, StorageError
+from partirvm.errors import FormatError, LeaseError, LeaseLostError, MissingDataError, StorageError
 from partirvm.storage.address import storing
 from partirvm.storage.codec import HEAD
 from partirvm.storage.folder import Folder
@@ -167,17 +166,16 @@ def valid(known: dict[int, dict[str, Any]], series: str, epoch: int, position: P
 def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0, stop: str = "abort the job") -> Lease:
     """Take the lease; a thread writes heartbeats until the lease is released or this process ends.
 
-    ``marks`` is called when the old holder is certainly gone. A holder on another machine is watched, with a
-    ``PartirvmWarning``, until it writes a heartbeat or counts as gone.
+    ``marks`` is called when the old holder is certainly gone. A holder on another machine is watched until it writes a
+    heartbeat or counts as gone.
 
     Raises ``LeaseError`` with the advice ``stop`` if the holder is alive after ``patience`` seconds, and
     ``StorageError`` if the store does not support leases.
     """
     seen: Position | None = None
     with storing(folder.location):
-        folder.require_exclusive()
         began = since = time.monotonic()
-        moved = warned = False
+        moved = False
         while True:
             last, now = holder(folder), time.monotonic()
             if last is not None and (last.epoch, last.beat) != seen:
@@ -189,20 +187,12 @@ def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0
                 name, claim["marks"] = numbered("lease", epoch), marks()  # may raise MissingDataError
                 with suppress(FileExistsError, FileNotFoundError):  # another process was faster, or withdrew
                     folder.create(name, to_json(name, claim))
+                    folder.require_exclusive(name)
                     return Lease(folder, epoch, token)
-            elif moved or (last.process.local and last.alive()):
-                if now - began >= patience:
-                    raise LeaseError(
-                        f"{folder.location} is in use by {last.process}, since {time.ctime(last.since)}: wait until "
-                        f"this process ends, or {stop}"
-                    )
-            elif not warned:
-                warned = True
-                warnings.warn(
-                    f"{folder.location}: waiting up to {EXPIRY:g} s for a heartbeat of {last.process}, "
-                    "which holds this folder; without a heartbeat this process takes over",
-                    PartirvmWarning,
-                    stacklevel=2,
+            elif (moved or (last.process.local and last.alive())) and now - began >= patience:
+                raise LeaseError(
+                    f"{folder.location} is in use by {last.process}, since {time.ctime(last.since)}: wait until "
+                    f"this process ends, or {stop}"
                 )
             time.sleep(min(BEAT / 10, 0.2))
 
@@ -219,12 +209,10 @@ class Lease(AbstractContextManager["Lease"]):
     def check(self) -> None:
         """Raise ``LeaseLostError`` if a newer epoch was claimed or the folder was replaced."""
         if not self._holds():
-            self.lost, last, how = True, holder(self._folder), "replaced"
-            if last is not None and last.epoch > self.epoch:
-                how = f"taken over by {last.process} (epoch {last.epoch}), which repeats unpublished work,"
+            self.lost = True
             raise LeaseLostError(
-                f"{self._folder.location} was {how} while this process (epoch {self.epoch}) was silent: this process "
-                "stops"
+                f"{self._folder.location} was taken over or replaced by another process, which repeats unpublished "
+                f"work, while this process (epoch {self.epoch}) was silent: this process stops"
             )
 
     def _holds(self) -> bool:
@@ -247,15 +235,16 @@ class Lease(AbstractContextManager["Lease"]):
     def withdraw(self) -> None:
         """Release the lease and remove its files, for a folder that contains nothing else."""
         self.release()
-        if self._holds():
-            for epoch in numbers(self._folder, "lease"):
-                for suffix in ("", ".beat", ".over") if epoch <= self.epoch else ():
-                    self._folder.remove(numbered("lease", epoch, suffix))
+        names = self._folder.list("lease")
+        if self._holds():  # then none of these names belongs to a later holder
+            for name in names:
+                self._folder.remove(f"lease/{name}")
             self._folder.remove_empty("lease")
             self._folder.remove_empty()
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        with suppress(LeaseError, StorageError):  # an error of the block is not replaced
+            self.release()
 
     def _beat(self) -> None:
         """Write heartbeats. A failed write (for example on a full disk) is ignored; the next write may succeed."""
@@ -288,15 +277,10 @@ class Snapshots:
         """
         position = (0 if lease is None else lease.epoch), max([number for _, number in self._all()], default=0) + 1
         name, check = self._name(position), lease.check if lease is not None else lambda: None
-        try:
-            with storing(self._folder.place(name)):
-                check()
-                write(self._folder.place(name), {"name": name, "token": "" if lease is None else lease.token})
+        with storing(self._folder.place(name)):
             check()
-        except OSError:
-            with suppress(OSError):
-                check()  # the error may come from the new holder, which removes unfinished groups
-            raise
+            write(self._folder.place(name), {"name": name, "token": "" if lease is None else lease.token})
+            check()
         with suppress(OSError):
             stays = self._positions()[-self._kept :]
             for older in self._all():

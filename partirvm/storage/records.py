@@ -24,7 +24,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.errors import FormatError, MissingDataError, NewerFormatError
+from partirvm.errors import FormatError, MissingDataError
 from partirvm.storage.address import reading
 from partirvm.storage.folder import Folder
 
@@ -177,14 +177,13 @@ def has_type(value: Any, hint: Any) -> bool:
     return True
 
 
-def require_format(found: Any, known: int, place: str, what: str, again: str) -> None:
-    """Raise ``NewerFormatError`` for a format later than ``known``, and ``FormatError`` for any other mismatch."""
-    if type(found) is int and found > known:
-        raise NewerFormatError(
-            f"{place}: the {what} has format {found}, this version reads format {known}: upgrade partirvm"
-        )
+def require_format(found: Any, known: int, place: str, what: str) -> None:
+    """Raise ``FormatError`` for another format than ``known``."""
     if found != known:
-        raise FormatError(f"{place}: the {what} has format {found!r}, this version reads format {known}: {again}")
+        raise FormatError(
+            f"{place}: the {what} has format {found!r:.40}, this version reads format {known}: make the {what} again, "
+            "or use the version of partirvm that wrote it"
+        )
 
 
 def checksum(block: NDArray[Any]) -> str:

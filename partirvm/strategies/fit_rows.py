@@ -1,8 +1,8 @@
 """Row numbers: the rows that a fit uses (``fit_rows``, the flag ``--likelihood``), and candidates. Pure functions.
 
 A fit uses all rows (``full``), one random ``sample`` for all fits of a run, or a ``growing`` sample, which grows with
-the number of columns; larger ones contain smaller ones. In classification, samples, partitions and candidates have rows
-of all classes. Of shuffled data, neighbouring rows (of a class) are a random sample, and reading them takes few tiles.
+the number of columns. In classification, samples, partitions and candidates have rows of all classes. Of shuffled data,
+neighbouring rows (of a class) are a random sample, reading them takes few tiles, and a larger sample has the smaller.
 """
 
 from __future__ import annotations
@@ -47,17 +47,12 @@ def rows_read(request: Request, shape: DataShape, *, shuffled: bool) -> RowsRead
     pool = min(POOL * P, shape.n_candidates) if selection == "gain" else 0
     if request.fit_rows == "full":
         return RowsRead(n_rows, searched=searched, pool=pool)
-    return RowsRead(int(request.sample_rows), True, ROWS_PER_COLUMN * grows(request.fit_rows), searched, pool)
+    return RowsRead(int(request.sample_rows), True, ROWS_PER_COLUMN * (request.fit_rows == GROWING), searched, pool)
 
 
 def first_sample(fit_rows: str, partition_size: int) -> int:
     """Return the default size of a sample, or the first size of a growing one."""
-    return (ROWS_PER_COLUMN if grows(fit_rows) else 20) * partition_size
-
-
-def grows(seen: str) -> bool:
-    """Return whether ``fit_rows`` or ``RoundsState.seen`` (empty before the first fit) is a sample that grows."""
-    return seen == GROWING
+    return (ROWS_PER_COLUMN if fit_rows == GROWING else 20) * partition_size
 
 
 def automatic(
@@ -83,7 +78,7 @@ def automatic(
 
 def intermediate_rows(problem: Problem, options: Options) -> str:
     """Return the rows of the next fit before the last one: ``fit_rows``, or "full" if a growing sample has all rows."""
-    return "full" if grows(options.fit_rows) and options.sample_rows >= problem.n_rows else options.fit_rows
+    return "full" if options.fit_rows == GROWING and options.sample_rows >= problem.n_rows else options.fit_rows
 
 
 def enlarged(rows: int, columns: int, n_rows: int) -> int:
@@ -97,10 +92,6 @@ def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | N
     count, n_rows, seed = options.sample_rows, problem.n_rows, options.seed
     if fit_rows not in ("sample", GROWING) or count >= n_rows:
         return None
-    if grows(fit_rows) and problem.codes is None:
-        if problem.shuffled:
-            return np.arange(count, dtype=np.int64)
-        return np.sort(random_order(n_rows, stream(seed, Purpose.SAMPLE), np.arange(count)))
     return drawn_rows(problem, NONE, count, seed=seed, draw=0, even=0.0, least=LEAST, purpose=Purpose.SAMPLE)
 
 
@@ -140,8 +131,6 @@ def partition(problem: Problem, options: Options, number: int) -> Int:
         start, number = batch.stop, number - count
     else:
         return NONE
-    if count == 1:
-        return np.arange(start, batch.stop, dtype=np.int64)
     if codes is not None:
         here = codes[start : batch.stop]
         return start + stratified_partition(here, problem.n_classes, count, number, seed=seed, shuffled=shuffled)

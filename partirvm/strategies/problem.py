@@ -198,10 +198,10 @@ class Record:
     run before there is a model, or during the fit with local noise).
 
     ``rows`` is the number of rows of the posterior and of the log evidence; the training error is over the rows from
-    which σ² was estimated. ``duplicates`` and ``dropped`` count, so far, rows left out because they equal another row,
-    and vectors deleted because of a limit. Of a classification, errors are the mean log loss (nats) and the fraction of
-    wrongly classified rows, and ``iterations`` are passes. Of several targets the evidence is the joint one, the noise
-    variance and the negative log density are means, and errors are roots of mean squares.
+    which σ² was estimated. ``dropped`` counts, so far, vectors deleted because of a limit. Of a classification, errors
+    are the mean log loss (nats) and the fraction of wrongly classified rows, and ``iterations`` are passes. Of several
+    targets the evidence is the joint one, the noise variance and the negative log density are means, and errors are
+    roots of mean squares.
 
     After kernel learning, ``iterations`` are evaluations of the evidence, and ``gain`` is the increase of the tied
     evidence (``core.tied``) over the first kernel, in nats; between rounds, that over all rows, ``taken`` is true if
@@ -224,7 +224,6 @@ class Record:
     selection: str
     fit_rows: str = "full"
     level: int | None = None
-    duplicates: int = 0
     dropped: int = 0
     floored: bool = False
     held_out_rmse: float | None = None

@@ -22,22 +22,23 @@ from partirvm.likelihoods.base import Pass, Rows
 from partirvm.likelihoods.gaussian import with_rows
 from partirvm.planning.cost import Schedule
 from partirvm.strategies.fit_rows import (
+    GROWING,
     enlarged,
     fresh,
-    grows,
     intermediate_rows,
     partition,
 )
 from partirvm.strategies.problem import Options, Problem, Steps
-from partirvm.strategies.relearn import due, learned_again
 from partirvm.strategies.stages import (
     BETTER,
     INTERMEDIATE,
     RoundsState,
     columns_of,
+    due,
     final_rule,
     first_state,
     intermediate_rule,
+    learned_again,
     measured,
     saved,
     scored,
@@ -79,7 +80,7 @@ class Rounds:
                 return (yield from self.restore(state, reason))
             if reason is not None:
                 return (yield from self.conclude(state, reason))
-            if grows(state.seen) and (state.slow or state.flat) and self.room(state)[1] is None:
+            if state.seen == GROWING and (state.slow or state.flat) and self.room(state)[1] is None:
                 state = yield from enlarge(state, enlarged(2 * options.sample_rows, 0, problem.n_rows))
         return (yield from self.next_round(state))
 
@@ -91,7 +92,7 @@ class Rounds:
                 return (yield from self.conclude(state, limit))
             columns = len(state.fit.labels) + room * state.problem.n_kernels
             rows = enlarged(state.options.sample_rows, columns, state.problem.n_rows)
-            if not grows(state.seen) or rows <= state.options.sample_rows:
+            if state.seen != GROWING or rows <= state.options.sample_rows:
                 break
             state = yield from enlarge(state, rows)
         state = replace(state, round=state.round + 1)
@@ -124,12 +125,11 @@ class Rounds:
     def join(self, state: RoundsState, chosen: Design) -> Steps[RoundsState]:
         """Fit these candidates beside the vectors; if no further round is possible, their fit is the last."""
         new = chosen.take(fresh(chosen, state.design), leading=state.problem.missing_leading(state.design))
-        duplicates = state.duplicates + len(np.setdiff1d(chosen.rows, new.rows))
-        state = replace(state, candidates=state.fit.n_vectors + len(new.labels), duplicates=duplicates)
+        state = replace(state, candidates=state.fit.n_vectors + len(new.labels))
         if not len(new.labels):
             return replace(state, reason=Termination.CONVERGED)
         limit, rows = self.room(state)[1], intermediate_rows(state.problem, state.options)
-        if limit not in (None, Termination.VECTORS, Termination.MEMORY) and not grows(rows):
+        if limit not in (None, Termination.VECTORS, Termination.MEMORY) and rows != GROWING:
             state = yield from measured(state, new, state.options.last_rows)
             return (yield from self.last_fit(state, limit))
         state = yield from measured(state, new, rows)
@@ -137,8 +137,8 @@ class Rounds:
 
     def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Run the last fit; if it uses other rows than the current fit, measure them first."""
-        grew = grows(state.seen)
-        state = replace(state, candidates=state.fit.n_vectors, fit=state.fit.again())
+        grew = state.seen == GROWING
+        state = replace(state, candidates=state.fit.n_vectors)
         if grew:
             state = yield from enlarge(state, state.problem.n_rows)
         if state.seen != state.options.last_rows:
@@ -171,7 +171,7 @@ class Rounds:
             state = yield from settled(state)
             return (yield from self.ended(state, reason))
         # a sample may have grown since the best round: its statistics are those of another sample
-        return (yield from self.conclude(replace(state, seen="" if grows(best.seen) else best.seen), reason))
+        return (yield from self.conclude(replace(state, seen="" if best.seen == GROWING else best.seen), reason))
 
     def after_append(self, state: RoundsState) -> Steps[RoundsState]:
         """Fit the present columns to all rows after an append."""
@@ -258,7 +258,7 @@ def passes_over(state: RoundsState, rows: Rows) -> tuple[Pass, ...]:
 
 def with_appended_rows(state: RoundsState, problem: Problem, options: Options) -> RoundsState:
     """Return the state of a checkpoint for a problem with additional rows (``fit_rows.joined``); its kernel stays."""
-    kept = ("design", "fit", "round", "selection", "seen", "candidates", "duplicates", "learned", "used", "kept")
+    kept = ("design", "fit", "round", "selection", "seen", "candidates", "learned", "used", "kept")
     problem, options = replace(problem, empty=state.problem.empty), replace(options, centres=0)
     fresh_state = first_state(problem, options, appended=True, work=work_before_rounds(problem.n_rows, 0))
     return replace(fresh_state, **{name: getattr(state, name) for name in kept})

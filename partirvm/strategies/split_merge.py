@@ -59,7 +59,6 @@ class SplitMergeState:
     partitions: int = 0
     below: tuple[Part, ...] = ()
     parts: tuple[Part, ...] = ()
-    duplicates: int = 0
     dropped: int = 0
     best: float = -np.inf
     end: ClassVar[None] = None
@@ -110,7 +109,6 @@ def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
         present = slice(None) if found.present is None else found.present[here]
         chosen = problem.empty.with_centres(found.points[here][present], rows[present])
         new = chosen.take(fresh(chosen, problem.empty), leading=problem.leading)
-        state = replace(state, duplicates=state.duplicates + len(np.setdiff1d(chosen.rows, new.rows)))
         if len(new.labels):
             designs.append(new)
     state = replace(state, partitions=numbers.stop)
@@ -136,9 +134,8 @@ def _last(state: SplitMergeState) -> Steps[RoundsState]:
     design, start, joined = state.below[0].design, state.below[0].warm, state
     if len(state.below) > 1:
         design, start, joined = _joined(state)
-    facts: dict[str, Any] = {"duplicates": joined.duplicates, "dropped": joined.dropped}
     last = BasicRound().start(state.problem, state.options)
-    last = replace(last, round=1, selection="order", candidates=len(design.labels), **facts)
+    last = replace(last, round=1, selection="order", candidates=len(design.labels), dropped=joined.dropped)
     last = yield from measured(last, design, last.options.last_rows, start)
     last = yield from solved(last, final_rule(last.options), warm=start)
     last = yield from settled(last)
@@ -151,7 +148,7 @@ def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
     options, (left, right), leading = state.options, state.below[:2], state.problem.leading
     new = fresh(right.design, left.design)
     design = left.design.join(right.design.take(new)).take(slice(None), leading=leading)
-    duplicates, dropped = state.duplicates + len(right.design.labels) - len(new), state.dropped
+    dropped = state.dropped
     columns = np.inf if options.max_columns is None else options.max_columns - max(len(leading), 1)
     room = min(columns, np.inf if options.max_vectors is None else options.max_vectors)
     if len(design.labels) > room:
@@ -159,7 +156,7 @@ def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
         best = np.sort(np.argsort(-gain, kind="stable")[: int(room)])
         design, dropped = design.take(best), dropped + len(gain) - len(best)
     start = left.warm.merge(right.warm, labels_of(design))
-    return design, start, replace(state, below=state.below[2:], duplicates=duplicates, dropped=dropped)
+    return design, start, replace(state, below=state.below[2:], dropped=dropped)
 
 
 def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Any]) -> Steps[SplitMergeState]:
@@ -180,7 +177,7 @@ def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[An
 
 def _fit(state: SplitMergeState, number: int, design: Design, start: Any) -> Steps[RoundsState]:
     """Fit these columns and score the fit; an intermediate fit needs no residual pass for full precision."""
-    facts: dict[str, Any] = {"duplicates": state.duplicates, "dropped": state.dropped, "candidates": len(design.labels)}
+    facts: dict[str, Any] = {"dropped": state.dropped, "candidates": len(design.labels)}
     fit = first_state(state.problem, state.options, round=number, **facts)
     fit = yield from measured(fit, design, state.options.fit_rows, start)
     rule = replace(intermediate_rule(state.options, fit.candidates), guard=False)

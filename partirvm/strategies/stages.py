@@ -3,6 +3,11 @@
 A *round* is ``measured``, ``solved``, ``scored`` and ``saved``. The last fit converges, uses all rows and has its noise
 variance from a residual pass. Its noise may then depend on the inputs (``settled``). A run to which rows are appended
 keeps its noise factors, as it keeps its kernel.
+
+Between rounds the kernel is *learned again* whenever the number of vectors has doubled since the last learning.
+``LearnKernel`` searches for a better kernel at these vectors, on a sample of rows. One pass gives the statistics of the
+same columns under the new kernel, over all rows. It is taken if the evidence at the current α and β is higher; the next
+round updates α and β. The evidence over all rows therefore never falls.
 """
 
 from __future__ import annotations
@@ -24,8 +29,10 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit, Pass, survivors
 from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
+from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies.fit_rows import posterior_rows
-from partirvm.strategies.problem import Gather, Options, Problem, Record, Save, Steps, Stopped
+from partirvm.strategies.problem import Gather, LearnKernel, Log, Options, Problem, Record, Save, Steps, Stopped
+from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS
 
 Int = NDArray[np.int64]
 AnyScores: TypeAlias = Scores | ClassScores
@@ -38,6 +45,9 @@ BETTER = 1e-3
 
 REBASES = 2
 """Maximum number of passes per fit against cancellation."""
+
+SHARE = 0.4
+"""Maximum number of centres, as a fraction of the rows of kernel learning; with more centres the evidence overfits."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,6 @@ class RoundsState:
     selection: str = "order"
     seen: str = ""
     candidates: int = 0
-    duplicates: int = 0
     dropped: int = 0
     learned: int = 0
     reason: Termination = Termination.CONVERGED
@@ -159,8 +168,8 @@ def settled(state: RoundsState, noise: FittedNoise | None = None) -> Steps[Round
         noise = yield from fitted_noise(constant, left_out)
         if noise is None or noise.noise is None:
             return constant
-        design, fit = replace(constant.design, noise=noise.noise), constant.fit.again()
-        state = replace(constant, design=design, fit=fit, seen="", candidates=fit.n_vectors)
+        design = replace(constant.design, noise=noise.noise)
+        state = replace(constant, design=design, seen="", candidates=constant.fit.n_vectors)
         state = yield from measured(state, design.take(NONE, leading=NONE), state.options.last_rows)
         state = yield from solved(state, final_rule(state.options))
         return (yield from settled(state, noise))
@@ -204,7 +213,7 @@ def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Step
 
 def line_of(state: RoundsState, **facts: Any) -> Record:
     """Return the line of history of a state; ``facts`` are further fields of ``Record``."""
-    counts = {name: getattr(state, name) for name in ("candidates", "selection", "duplicates", "dropped")}
+    counts = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
     given = {"number": state.round, "termination": state.reason, **counts, **facts}
     return record(state.problem, state.fit, state.scores, **given)
 
@@ -214,3 +223,44 @@ def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts:
     found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
     diagnostics = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
     return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)
+
+
+def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
+    """Return whether a kernel that was learned from ``centres`` centres should be learned again at this fit's vectors.
+
+    Never in classification: a comparison would take a whole fit over all rows.
+    """
+    if not options.centres or not problem.likelihood.relearns:
+        return False
+    rows = min(problem.n_rows, learning_rows(problem.empty.centres.shape[1]))
+    maximum = min(int(SHARE * rows), options.learning_columns - 1)
+    return bool(2 * max(centres, options.centres) <= fit.n_vectors <= maximum)
+
+
+def learning_rows(n_features: int) -> int:
+    """Return the maximum number of rows from which a kernel is learned again."""
+    return max(min(LEARNING_ROWS, LEARNING_ROWS * LEARNING_FEATURES // n_features), 1)
+
+
+def learned_again(state: RoundsState) -> Steps[RoundsState]:
+    """Learn the kernel at the vectors of the fit, and keep it if the evidence over all rows is larger."""
+    problem, options, old = state.problem, state.options, state.fit
+    assert isinstance(old, HyperState)
+    sample = replace(options, sample_rows=learning_rows(state.design.centres.shape[1]))
+    rows = posterior_rows(problem, sample, "sample")
+    (found,) = yield (LearnKernel(state.design, old, rows),)
+    facts = {"candidates": old.n_vectors, "fit_rows": state.seen, "kernel": found.kernel.spec()}
+    state, gain, taken = replace(state, learned=old.n_vectors), 0.0, False
+    if found.better:
+        problem, design = problem.with_kernel(found.kernel), replace(state.design, kernel=found.kernel)
+        nothing = np.zeros((0, len(problem.empty.scaling.t_shift)))
+        (block,) = yield (GramPass(problem.empty, design, nothing, rows=posterior_rows(problem, options, state.seen)),)
+        fit = problem.likelihood.join(problem, old, problem.empty, design, block)
+        gain = fit.log_evidence - old.log_evidence
+        taken = gain > options.tol * fit.n
+        if taken:
+            state = yield from scored(replace(state, problem=problem, design=design, fit=fit))
+    line = line_of(state, kind="kernel", gain=gain, taken=taken, **facts)
+    line = replace(line, rows=found.rows, iterations=found.evaluations)
+    yield (Save(state.design, state.fit, line, options.moderate) if taken else Log(line),)
+    return state

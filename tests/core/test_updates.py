@@ -16,7 +16,17 @@ from partirvm.core.posterior import WEAK_CORRELATION, own_factors
 from partirvm.core.priors import FLAT, JOINING, GammaDensity, Prior, entry_precision, optimum
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import FADED, NOISE_FLOOR, HyperState, maximise, noise_precision, step, thin, verdict
+from partirvm.core.updates import (
+    FADED,
+    NOISE_FLOOR,
+    HyperState,
+    maximise,
+    noise_precision,
+    settled,
+    step,
+    thin,
+    verdict,
+)
 from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)
@@ -215,7 +225,7 @@ def test_when_a_fit_is_over(rng, rule, changes, expected):
     """N = 40 rows, 3 vectors, after 1 iteration: tol·N = 4e-6 nats. A cancelled residual ends a guarded fit, before
     anything else, and only with the guard."""
     state, info = fit_and_info(rng, **changes)
-    assert verdict(state, info, rule) is expected
+    assert verdict(state, rule, settled(state, info, rule)) is expected
 
 
 @given(st.floats(-6, 6), st.floats(-4, 5))

@@ -75,7 +75,7 @@ def test_no_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"format": FORMAT + 1}, FormatError, f"has format {FORMAT + 1}, this version reads format {FORMAT}: upgrade"),
+        ({"format": FORMAT + 1}, FormatError, f"has format {FORMAT + 1}, this version reads format {FORMAT}: make"),
         ({"format": FORMAT - 1}, FormatError, f"has format {FORMAT - 1}, this version reads format {FORMAT}: make"),
         ({"parts": []}, MissingDataError, "part 000000 of the data"),
     ],

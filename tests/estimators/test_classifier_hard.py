@@ -16,8 +16,6 @@ from partirvm.core.termination import Termination
 
 STRATEGIES = ("basic", "split-merge", "incremental", "working-set")
 MULTI_CLASS = ("multinomial", "ovr")
-DUPLICATES = "had the same inputs as another row"
-RARE = "classes with fewer than 5 rows"
 NO_VECTOR = "no relevance vector is left"
 NARROW = "the kernel is probably too narrow"
 FAR = ".*are far from every"
@@ -87,7 +85,7 @@ def test_one_row_of_each_class(strategy, K):
     y = np.arange(K)
     options = {} if strategy == "basic" else {"partition_size": 2}
     for multi_class in MULTI_CLASS:
-        model = fitted(X, y, RARE, NO_VECTOR, NARROW, strategy=strategy, multi_class=multi_class, **options)
+        model = fitted(X, y, NO_VECTOR, NARROW, strategy=strategy, multi_class=multi_class, **options)
         p = told(model, X)
         assert (p[np.arange(K), y] >= p.max(axis=1) - 0.01).all()
 
@@ -99,7 +97,7 @@ def test_a_rare_class_is_found(selection):
     X = np.vstack([rng.normal(size=(9997, 2)), [6, 6] + 0.2 * rng.normal(size=(3, 2))])
     y = np.r_[np.zeros(9997, int), np.ones(3, int)]
     options = {"partition_size": 40, "max_rounds": 2, "standardize": False, "gamma": 0.3}
-    model = fitted(X, y, RARE, strategy=WorkingSet(selection=selection), **options)
+    model = fitted(X, y, strategy=WorkingSet(selection=selection), **options)
     p = told(model, X)[:, 1]
     assert (p[-3:] > 0.5).all()
     assert (p[:-3] < 0.5).all()

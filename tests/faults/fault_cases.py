@@ -398,6 +398,7 @@ def overwrite_until(job, things):
     for name in ("create", "write", "remove"):
         setattr(Folder, name, counted(getattr(Folder, name)))
     store = JobStore.create(job, {"run": 2}, overwrite=True)
+    store.acquire()
     store.record({"event": "note"})
     store.save(model(2))
     store.lease.release()

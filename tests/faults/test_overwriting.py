@@ -14,14 +14,14 @@ from partirvm.storage import open_folder
 
 sys.path.append(str(Path(__file__).parents[1] / "jobs"))
 
-from reference import model
+from reference import model, written
 
 
 def old_job(place):
-    store = JobStore.create(place, {"run": 1})
+    store = written(place, {"run": 1})
     store.save(model(1))
     store.record({"event": "note"})
-    return store
+    store.lease.release()
 
 
 def test_a_kill_leaves_the_old_job_or_the_new_one(breeder, tmp_path):
@@ -46,6 +46,7 @@ def test_a_kill_leaves_the_old_job_or_the_new_one(breeder, tmp_path):
         elif found[-1] == (2, True):
             assert bits(store.model()) == bits(model(2))
         again = JobStore.create(place, {"run": 3}, overwrite=True)
+        again.acquire()
         again.save(model(3))
         again.lease.release()
         assert bits(JobStore(place).model()) == bits(model(3))

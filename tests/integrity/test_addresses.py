@@ -163,17 +163,3 @@ def test_a_job_that_names_another_store(elsewhere, capsys):
     with pytest.raises(UsageError, match=f"--allow-data {address}"):
         open_job(job).resume(max_rounds=2, allow_data="memory://other")
     assert open_job(job).state() == before
-
-
-def test_an_attempt_checks_again(made, tmp_path):
-    """What was queued may have been changed since: the attempt names the option, and the job stays as it was."""
-    job, elsewhere = tmp_path / "job", "memory://attempt/d.zarr"
-    shutil.copytree(made["job"], job)
-    ingest(made["table"], elsewhere, tile_rows=64)
-    attempt = open_job(job).requeue(max_rounds=2).attempt
-    lie(job, "spec.json", data=elsewhere)
-    before = open_job(job).state()
-    with pytest.raises(UsageError, match=f"--allow-data {elsewhere}"):
-        jobs.run_job(str(job), attempt=attempt)
-    assert open_job(job).state() == before
-    assert jobs.run_job(str(job), attempt=attempt, allowed=jobs.Allowed.of(False, elsewhere)) is not None

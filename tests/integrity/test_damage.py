@@ -22,8 +22,6 @@ from partirvm.errors import PartirvmError
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*waiting up to.*for a heartbeat")
-
 ASKED = Request(gamma=0.5, partition_size=16, selection="error", strategy="working-set", max_rounds=1)
 
 LIMIT = 120

@@ -116,14 +116,23 @@ def test_a_checkpoint_without_a_field(job):
     """Its checksums agree: every field is missing, or a list. Decoding or ``attached`` refuses what is wrong."""
     spec = JobStore(job).restore().spec
     tree, arrays = read_group(str(max((job / "checkpoints").iterdir())), KIND, FORMAT)
-    for number, (name, values) in enumerate(tree["objects"]):
+    for node in list(objects_of(tree)):
+        values = node["fields"]
         for field in values:
             without = {key: value for key, value in values.items() if key != field}
-            for other in (without, {**values, field: [[]]}):
-                objects = [*tree["objects"][:number], [name, other], *tree["objects"][number + 1 :]]
+            for node["fields"] in (without, {**values, field: [[]]}):
                 try:
-                    found = CODEC.decode({**tree, "objects": objects}, arrays)
+                    found = CODEC.decode(tree, arrays)
                 except Exception:  # readers name the place of any error
                     continue
                 with suppress(PartirvmError):
                     attached(found.state, spec.problem, spec.options)
+        node["fields"] = values
+
+
+def objects_of(tree):
+    """Yield the dataclasses of encoded JSON."""
+    if isinstance(tree, dict) and "object" in tree:
+        yield tree
+    for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from objects_of(part)

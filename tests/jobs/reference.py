@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from partirvm.jobs.store import JobStore
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.model import Model
@@ -21,3 +22,10 @@ def model(seed=0, m=3):
     return Model(
         design, rng.normal(size=m), np.tril(rng.normal(size=(m, m))), np.ones(m), -1.0, 9, Columns(("a", "b")), 1.0, 1.0
     )
+
+
+def written(place, spec=None):
+    """The store of a new job, which this process may write."""
+    store = JobStore.create(place, spec or {})
+    store.acquire()
+    return store

@@ -57,9 +57,9 @@ def test_what_is_no_checkpoint(place):
     with pytest.raises(ExistsError, match="exists already and is never overwritten"):
         save_checkpoint((2,), f"{place}/mine")
     assert load_checkpoint(f"{place}/mine") == (1,)
-    strange = {"value": {"object": 0}, "objects": [["Path", {}]]}
-    unknown = r"the checkpoint: cannot be read .*the class 'Path' is unknown"
-    cases = (strange, 0, unknown), ({}, 0, "cannot be read"), (strange, 99, "format 99.*upgrade")
+    strange = {"value": {"object": "Path", "fields": {}}}
+    unknown = r"the checkpoint: cannot be read .*'Path'"
+    cases = (strange, 0, unknown), ({}, 0, "cannot be read"), (strange, 99, "format 99.*use the version")
     for number, (tree, newer, says) in enumerate(cases):
         codec.write_group(tree, [], f"{place}/{number}", checkpoint.KIND, newer or checkpoint.FORMAT)
         with pytest.raises(PartirvmError, match=says):

@@ -62,7 +62,7 @@ def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_pat
     place = tmp_path / "d.zarr"
     X, y = rows(50, 0)
     before = contents(ingest((X, y), place, tile_rows=32))
-    with pytest.raises(DataError, match="missing or not finite"):
+    with pytest.raises(DataError, match="missing values"):
         ingest((X, np.where(y > 0, np.nan, y)), place, append=True)
     with pytest.raises(DataError, match=r"DATA are \[y\], those of the new rows \[y\] with weights"):
         ingest((X, y, np.ones(50)), place, append=True)
@@ -97,16 +97,12 @@ def test_what_cannot_be_updated(tmp_path):
     place, folder = str(tmp_path / "d.zarr"), str(tmp_path / "job")
     X, y = rows(80, 0)
     halves = Request(gamma=0.5, strategy="split-merge", partition_size=20)
-    for t, asked, lines, why in (
-        (y, ASKED, 0, "the job has finished no round"),
-        (np.ones(80), ASKED, 9, "the target of the earlier rows is constant"),
-        (y, halves, 4, "split-merge ended before its last merge"),
-    ):
+    for t, asked, lines in ((y, ASKED, 0), (np.ones(80), ASKED, 9), (y, halves, 4)):
         ingest((X, t), place, overwrite=True)
         create(place, folder, asked, None, True)
         watcher = Stopper(lines)
         if lines:
             jobs.run_job(folder, watcher=watcher)
         ingest(rows(10, 1), place, append=True)
-        with pytest.raises(UsageError, match=f"job cannot be updated: {why}.*: start a new job"):
+        with pytest.raises(UsageError, match="job cannot be updated: it has no fit that new rows could join"):
             open_job(folder).update()

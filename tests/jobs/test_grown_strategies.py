@@ -201,12 +201,12 @@ def test_an_update_that_reached_its_rounds_is_resumed(tmp_path):
 
 
 def test_an_update_that_is_left_before_its_first_line_tells_of_the_model_that_stands(tmp_path):
-    """The last fit is no more the last of the history, but still that of the model."""
+    """The last fit is no more in the history, but its model is there."""
     case = Grown(tmp_path, strategy="basic", solver="fast").fit().append()
     job = open_job(case.job)
     vectors = job.model().n_vectors
     job.requeue(grown=True)
     left = jobs.run_job(case.job, watcher=Stopper(0))
-    assert [(line["kind"], line["vectors"]) for line in left.history] == [("final", vectors)]
+    assert left.model.n_vectors == vectors
     assert job.resume().wait(60) is Status.DONE
     assert [line["kind"] for line in job.state().history] == ["round", "final"]

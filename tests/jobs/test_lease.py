@@ -14,7 +14,7 @@ from processes import running
 from reference import model
 from waiting import Clock, wait_for
 
-from partirvm.errors import LeaseError, LeaseLostError, PartirvmWarning, StorageError
+from partirvm.errors import LeaseError, LeaseLostError, StorageError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import Folder, lease, open_folder
 from partirvm.storage.lease import Process, holder, started
@@ -84,17 +84,15 @@ def test_a_number_that_was_given_to_another_process(tmp_path):
 @pytest.mark.parametrize("change", ["host", "space"])
 def test_elsewhere_only_silence_tells(tmp_path, clock, quick, change, ahead):
     """Another host, or this one before a reboot or in another container: after the expiry, not before, whatever its
-    clock shows; who asks without patience waits too, and is told so."""
+    clock shows; who asks without patience waits too."""
     store, began = JobStore.create(tmp_path / "job", {}), clock.now
     claim_of(open_folder(tmp_path / "job"), 1, began + ahead, **{"pid": 1, "began": "1", change: "elsewhere"})
-    with pytest.warns(PartirvmWarning, match=r"waiting up to 1\.5 s.*process 1 on ") as said:
-        mine = store.acquire()
-    assert (mine.epoch, len(said)) == (2, 1)
+    mine = store.acquire()
+    assert mine.epoch == 2
     mine.release()
     assert 1.5 <= clock.now - began < 1.6
 
 
-@pytest.mark.filterwarnings("ignore:.*waiting up to")
 @pytest.mark.parametrize("patience", [0.0, 60.0])
 @pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
 def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ahead, patience):
@@ -207,7 +205,7 @@ def test_a_folder_that_begins_anew_is_another_ones(place, quick):
     open_folder(place).remove()
     with JobStore.create(place, {}).acquire() as new:
         assert new.epoch == old.epoch
-        with pytest.raises(LeaseLostError, match="was replaced while"):
+        with pytest.raises(LeaseLostError, match="was taken over or replaced"):
             old.check()
         old.release()
         new.check()

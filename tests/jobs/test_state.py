@@ -85,5 +85,5 @@ def test_a_long_life():
 )
 def test_what_a_watcher_sees(kinds, held, aborting, status):
     """The lease and the flags tell what no event says yet."""
-    assert observed(fold(life(*kinds)), held=held, aborting=aborting).status is status
+    assert observed(fold(life(*kinds)), held=held, requested=("abort", "why") if aborting else None).status is status
     assert fold([]) == JobState()

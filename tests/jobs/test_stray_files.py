@@ -24,8 +24,8 @@ pytestmark = pytest.mark.timeout(30)
 def finished(place: Path, seed: int = 0) -> JobStore:
     """A job that was queued, run in two epochs and done, with two models and a request to abort."""
     store = JobStore.create(place, {"parameters": {}, "data": "d.zarr", "validation": None})
-    store.record({"event": "note"})
     with store.acquire():
+        store.record({"event": "note"})
         store.record({"event": "running", "history": 0})
         store.save(model(seed))
         store.checkpoint({"n": seed})
@@ -85,7 +85,6 @@ LOUD = {
     "an event of another job": from_other("events/000002.json"),
     "a claim of another job": from_other("lease/000001.json"),
     "the last claim of another job": from_other("lease/000002.json"),
-    "the request of another job": from_other("spec.json"),
     "an event between is missing": lambda job, other: (job / "events" / "000002.json").unlink(),
     **{f"an event between is {data!r}": write("events/000002.json", data) for data in (b"", b"{", b"3", b"{}")},
     "the last claim is cut": lambda job, other: cut(job / "lease" / "000002.json"),

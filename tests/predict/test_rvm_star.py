@@ -11,7 +11,7 @@ from partirvm import RVMRegressor, WorkingSet, ingest, jobs
 from partirvm.errors import ChangedDataError, UsageError
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.predict import evaluation, prediction, rvm_star
+from partirvm.predict import prediction, rvm_star
 
 PARAMETERS = Request(gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error")
 N, TESTED = 900, 1100
@@ -68,7 +68,7 @@ def test_how_many_rows_share_a_pass_changes_no_byte(folder, tmp_path, monkeypatc
 
 
 def test_scores_are_those_of_the_augmented_predictions(folder):
-    found = evaluation.evaluate(str(folder / "job"), str(folder / "test.zarr"), augment=str(folder / "train.zarr"))
+    found = prediction.evaluate(str(folder / "job"), str(folder / "test.zarr"), augment=str(folder / "train.zarr"))
     written, y = pd.read_csv(folder / "whole.csv"), rows(TESTED, seed=1)[1]
     predictive = norm(written["mean"], written["std"])
     half = JobStore(str(folder / "job")).model().multiples([0.95])[0] * written["std"]
@@ -99,7 +99,7 @@ def test_classes_are_not_augmented(tmp_path):
     job, data = str(tmp_path / "job"), str(tmp_path / "d.zarr")
     jobs.fit(data, job, Request(gamma=0.5, partition_size=10, max_rounds=1, strategy="working-set"))
     for call in (lambda: prediction.predict(job, data, str(tmp_path / "p.csv"), augment=data),
-                 lambda: evaluation.evaluate(job, data, augment=data)):  # fmt: skip
+                 lambda: prediction.evaluate(job, data, augment=data)):  # fmt: skip
         with pytest.raises(UsageError, match="holds a classifier, but augment supports regression only"):
             call()
     assert not list(tmp_path.glob("*p.csv*"))

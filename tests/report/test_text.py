@@ -83,7 +83,7 @@ def facts_of(history, seconds=1.5, **plans):
     fits = sum(entry["kind"] != "heuristic" for entry in history)
     progress = {"status": "done", "advice": Termination.CONVERGED.advice, "fits": fits, "seconds": seconds}
     job = SimpleNamespace(location="jobs/run1", state=lambda: state, progress=lambda: progress)
-    job.data, job.asked = lambda: "d.zarr", dict
+    job.asked = lambda: {"data": "d.zarr"}
     return job_facts(job)
 
 

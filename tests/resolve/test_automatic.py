@@ -9,7 +9,7 @@ from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.classes import SOFTMAX
 from partirvm.options import Request
 from partirvm.resolve.measuring import resolve_partition_size
-from partirvm.resolve.resolve import resolve_fit_rows, resolve_strategy
+from partirvm.resolve.resolve import resolve_fit_rows, schedule_for
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Record
 
@@ -66,7 +66,7 @@ def test_the_partition_size_of_the_heuristic(n, d, vectors, size, heuristic, not
 
 def test_few_rows_are_one_basic_fit():
     """Up to 200 rows, or C·N² = 10⁶ of classes, unless a partition size was asked for."""
-    assert [resolve_strategy(Request(), n, GAUSSIAN) for n in (200, 201)] == ["basic", "working-set"]
-    assert [resolve_strategy(Request(), n, SOFTMAX, 4) for n in (500, 501)] == ["basic", "working-set"]
-    assert resolve_strategy(Request(partition_size=10), 200, GAUSSIAN) == "working-set"
-    assert resolve_strategy(Request(strategy="incremental"), 200, GAUSSIAN) == "incremental"
+    assert [schedule_for(Request(), n, GAUSSIAN).name for n in (200, 201)] == ["basic", "working-set"]
+    assert [schedule_for(Request(), n, SOFTMAX, 4).name for n in (500, 501)] == ["basic", "working-set"]
+    assert schedule_for(Request(partition_size=10), 200, GAUSSIAN).name == "working-set"
+    assert schedule_for(Request(strategy="incremental"), 200, GAUSSIAN).name == "incremental"

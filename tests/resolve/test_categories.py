@@ -8,11 +8,12 @@ import pytest
 
 from partirvm import RVMRegressor
 from partirvm.core.moments import Moments
-from partirvm.data import Columns, as_source
+from partirvm.data import as_source
 from partirvm.errors import DataError, UsageError
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product
 from partirvm.options import Request
 from partirvm.resolve.kernel import resolve_kernel
+from partirvm.types import Columns
 
 LEVELS = ("east", "north", "west")
 EFFECT = np.array([0.0, 3.0, -1.0])
@@ -91,14 +92,6 @@ def test_kernels_that_stay_as_they_are():
     assert resolved(every, gamma="scale") == OnColumns(Categorical(1 / (3 * 0.25)), (0, 1, 2))
     with pytest.raises(UsageError, match="2 values, but the data have 3 features"):
         resolved(gamma=[0.1, 0.2])
-
-
-def test_kernels_that_see_codes_as_numbers_say_so():
-    """Linear ones, which have no gamma."""
-    X, y = rows(60)
-    plan = RVMRegressor(kernel="linear").fit(X, y).plan_
-    assert "the linear kernel treats the codes of categorical columns as numbers: zone" in plan.notes
-    assert not any("codes" in note for note in RVMRegressor(gamma=0.5).fit(X, y).plan_.notes)
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
