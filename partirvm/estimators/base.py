@@ -30,7 +30,7 @@ from partirvm.options import Request, values
 from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName
 from partirvm.options.values import AlphaPrior, Strategy, Value, flat
 from partirvm.predict.prediction import TileValues, check_features, score, warn_of_far_rows
-from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
+from partirvm.report.plots import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, progress_for
 from partirvm.resolve.measuring import Timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, portable, resolve
