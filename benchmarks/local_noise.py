@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 from benchmarks import measure
 from partirvm import RVMRegressor
 from partirvm.cli.demo import load_terrain
-from partirvm.core.scores import LEVELS, Scores
+from partirvm.core.diagnostics import STATED_LEVELS
+from partirvm.core.scores import Scores
 from partirvm.errors import PartirvmWarning
 
 Float = NDArray[np.float64]
@@ -80,7 +81,7 @@ def fit(X: Float, y: Float, rows: int, seed: int, options: dict[str, Any]) -> di
     inside, unit = (y[test] >= lower) & (y[test] <= upper), float(y.std())
     groups = np.array_split(np.argsort(std, kind="stable"), DECILES)
     deciles = [100 * float(inside[group].mean()) for group in groups]
-    scores = Scores.of(y[test] / unit, mean / unit, (std / unit) ** 2, multiples=model.model_.multiples(LEVELS))
+    scores = Scores.of(y[test] / unit, mean / unit, (std / unit) ** 2, multiples=model.model_.multiples(STATED_LEVELS))
     noise = model.model_.design.noise
     return {
         "vectors": model.n_relevance_vectors_,

@@ -19,7 +19,6 @@ most one third. A constant added to all outputs changes only the prior, so with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -27,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.link import LINKS, Link, LogisticBlock, LogisticCross
-from partirvm.core.posterior import SMALL, Posterior, factorise, solve, sparsity_quality, weakly_correlated
+from partirvm.core.posterior import Posterior, factorise, solve, sparsity_quality
 from partirvm.core.priors import FLAT, Prior, optimum
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
 
@@ -137,10 +136,6 @@ class LaplaceState:
         inverse = np.where(self.present, 1.0 / np.where(self.present, self.variance, 1.0), 0.0)
         return np.maximum(inverse - self.precision, 0.0), self.mean * inverse
 
-    def again(self) -> LaplaceState:
-        """The fit itself: passes are counted over the whole run."""
-        return self
-
     def losses(self) -> Float:
         """Return the loss of evidence by the deletion of each column (M,), nats, summed over outputs."""
         found: Float = optimum(*self.sparsity_quality())[1].sum(axis=1)
@@ -162,58 +157,31 @@ def init(
     return settled(LaplaceState(likelihood, labels, alpha, weights, block, (), prior=prior), alpha, weights, block)
 
 
-def settled(
-    state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock, changed: Bool | None = None
-) -> LaplaceState:
-    """Return the state of the same fit with other ``alpha``, ``weights``, ``block``; of ``changed`` outputs (C,)."""
+def settled(state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock) -> LaplaceState:
+    """Return the state of the same fit with other ``alpha``, ``weights`` and ``block``."""
     alpha = state.prior.fix(state.labels, alpha)
     logs = np.zeros(alpha.shape[1])
     logs[: len(block.log_likelihood)] = block.log_likelihood  # the first posterior holds a likelihood that is shared
-    new = np.ones(len(logs), dtype=bool) if changed is None else changed.copy()
-    new[0] |= len(logs) > len(block.log_likelihood)
-    there, found = np.isfinite(alpha.T), dict(enumerate(state.posteriors))
-    sizes = np.where(new, there.sum(axis=1), -1)
-    for size in sorted(set(sizes[new].tolist())):
-        alike = np.flatnonzero(sizes == size)
-        for outputs in [alike] if size <= SMALL else alike[:, None]:
-            found |= zip(outputs.tolist(), _posteriors(outputs, there, alpha, weights, block, logs), strict=True)
-    posteriors = tuple(found[k] for k in range(len(logs)))
+    posteriors = tuple(_posterior(k, alpha[:, k], weights[:, k], block, logs[k]) for k in range(len(logs)))
     return replace(state, alpha=alpha, weights=weights, block=block, posteriors=posteriors)
 
 
-def _posteriors(
-    outputs: Int, there: Bool, alpha: Float, weights: Float, block: LogisticBlock, logs: Float
-) -> Iterator[Posterior]:
-    """Return the posteriors of outputs (n,) that have m columns each, marked by ``there`` (C, M)."""
-    n, M = len(outputs), there.shape[1]
-    columns, each = np.nonzero(there[outputs])[1].reshape(n, -1), outputs[:, None]
-    alpha, weights, gradient = alpha.T[each, columns], weights.T[each, columns], block.gradient.T[each, columns]
-    if columns.shape[1] == M and outputs[-1] - outputs[0] == n - 1:
-        G = block.curvature[outputs[0] : outputs[-1] + 1]  # a view: the matrices may be large
-    else:
-        G = block.curvature[each[:, :, None], columns[:, :, None], columns[:, None, :]]
+def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock, log_likelihood: float) -> Posterior:
+    """Return the posterior of output k, of the columns whose α (M,) is finite."""
+    own = np.flatnonzero(np.isfinite(alpha))
+    G = block.curvature[k]  # the matrix may be large
+    G = G if len(own) == len(alpha) else G[np.ix_(own, own)]
+    alpha, weights, gradient = alpha[own], weights[own], block.gradient[own, k]
     H = G.copy()
-    H.reshape(n, -1)[:, :: H.shape[2] + 1] += alpha
-    factors = [factorise(each) for each in H]
-    solved = [solve(*each, right) for each, right in zip(factors, gradient - alpha * weights, strict=True)]
-    delta, variance = (np.array(each) for each in zip(*solved, strict=True))
-    diagonal = np.array([np.diagonal(factor) for factor, _ in factors])
-    scales = np.array([scale for _, scale in factors])
+    H.flat[:: len(H) + 1] += alpha
+    factor, scale = factorise(H)
+    delta, variance = solve(factor, scale, gradient - alpha * weights)
     mean = weights + delta
-    bent = (G @ delta[:, :, None])[:, :, 0]
-    predicted = logs[outputs] + _products(delta, gradient - 0.5 * bent)
-    log_det = 2 * (np.log(diagonal).sum(axis=1) - np.log(scales).sum(axis=1))
-    log_evidence = predicted + 0.5 * (np.log(alpha).sum(axis=1) - _products(alpha, mean**2) - log_det)
+    predicted = log_likelihood + delta @ (gradient - 0.5 * (G @ delta))
+    log_det = 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
+    evidence = float(predicted + 0.5 * (np.log(alpha).sum() - alpha @ mean**2 - log_det))
     determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
-    for k, (factor, scale) in enumerate(factors):
-        residual, evidence = -2 * float(predicted[k]), float(log_evidence[k])
-        yield Posterior(mean[k], variance[k], determinedness[k], residual, evidence, factor, scale, 0.0)
-
-
-def _products(a: Float, b: Float) -> Float:
-    """Return the inner products (n,) of the rows of two arrays (n, m)."""
-    found: Float = (a[:, None, :] @ b[:, :, None])[:, 0, 0]
-    return found
+    return Posterior(mean, variance, determinedness, -2 * float(predicted), evidence, factor, scale, 0.0)
 
 
 def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
@@ -228,26 +196,9 @@ def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
     if state.link.shared_alpha:
         floor = np.broadcast_to(floor.max(axis=1, keepdims=True), floor.shape)
     alpha = np.where(gone, np.inf, np.maximum(alpha, floor))
-    if going is None or going.all() or state.link.shared_alpha:
-        return _without(state, gone, alpha)
-    return _without(state, np.where(going, gone, ~state.present), np.where(going, alpha, state.alpha), going)
-
-
-def thin(state: LaplaceState) -> LaplaceState:
-    """Delete columns that do not raise the evidence, of correlated ones one at a time; the state itself if none."""
-    s, q = state.sparsity_quality()
-    worthless = state.own_prior.worthless(_alike(state, s), _alike(state, q**2))
-    failing = worthless & state.present & ~state.prior.held(state.labels)[:, None]
-    if not failing.any():
-        return state
-    gone = ~state.present
-    if state.link.shared_alpha:
-        gone[weakly_correlated(state.posteriors, np.flatnonzero(failing[:, 0]))] = True
-    else:
-        for k, each in enumerate(state.posteriors):
-            active = np.flatnonzero(state.present[:, k])
-            gone[active[weakly_correlated((each,), np.flatnonzero(failing[active, k]))], k] = True
-    return _without(state, gone, np.where(gone, np.inf, state.alpha))
+    if going is not None and not state.link.shared_alpha:
+        gone, alpha = np.where(going, gone, ~state.present), np.where(going, alpha, state.alpha)
+    return _without(state, gone, alpha)
 
 
 def _alike(state: LaplaceState, value: Float) -> Float:
@@ -255,7 +206,7 @@ def _alike(state: LaplaceState, value: Float) -> Float:
     return np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) if state.link.shared_alpha else value
 
 
-def _without(state: LaplaceState, gone: Bool, alpha: Float, changed: Bool | None = None) -> LaplaceState:
+def _without(state: LaplaceState, gone: Bool, alpha: Float) -> LaplaceState:
     """Return the state at this α without the columns ``gone`` (M, C): the quadratic with zeros in their place."""
     shift, block = np.where(gone, state.weights, 0.0), state.block
     if shift.any():
@@ -267,7 +218,7 @@ def _without(state: LaplaceState, gone: Bool, alpha: Float, changed: Bool | None
         block = replace(block, log_likelihood=logs, gradient=block.gradient + moved)
     kept = np.flatnonzero(~gone.all(axis=1))
     state, weights = replace(state, labels=state.labels[kept]), (state.weights - shift)[kept]
-    return settled(state, alpha[kept], weights, block.take(kept), changed)
+    return settled(state, alpha[kept], weights, block.take(kept))
 
 
 def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: Float) -> tuple[Float, Float]:

@@ -1,4 +1,4 @@
-"""What is known of the columns of a table: their moments, non-finite values, and integers that float64 would round.
+"""What is known of the columns of a table: their moments, non-finite values, and integers that float64 may round.
 
 Means and centred sums of squares are merged (Chan, Golub & LeVeque 1983, eq. 2.1), and never raw sums of squares, so
 that data in raw units lose no digits. Integers beyond 2⁵³ are refused: two identifiers could become equal.
@@ -6,9 +6,7 @@ that data in raw units lose no digits. Integers beyond 2⁵³ are refused: two i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -121,83 +119,36 @@ class Moments:
 
 
 def require_exact(
-    values: Any,
-    name: str,
-    start: int = 0,
-    *,
-    rows: str = "row {:,} (counted from 0)",
-    columns: Any = None,
-    ingested: bool = False,
+    values: Any, name: str, start: int = 0, *, columns: Any = None, ingested: bool = False, rows: str = "row"
 ) -> None:
-    """Raise ``DataError`` if an array (n,) or (n, d) has an integer that float64 cannot represent, or masked values.
+    """Raise ``DataError`` if an array (n,) or (n, d) has masked values, or integers of 64 bits beyond 2⁵³.
 
-    Checked are 64-bit integers, text, and integers, decimals and text in arrays of objects. ``start`` is the number of
-    the first row, ``rows`` the format of row numbers, ``columns`` the d names. ``ingested``: suggest options of ingest.
+    ``start`` is the number of the first row, ``columns`` the d names. ``ingested``: suggest options of ingest.
     """
     refuse_masked(values, name)
-    place = first_rounded(values)
-    if place is None:
+    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
         return
-    number, value = place[1] if len(place) > 1 else 0, int(values[place])
-    column = columns[number] if columns is not None else f"x{number}" if len(place) > 1 else name
-    labels = "make the column of a data frame categorical with astype('category')"
-    if ingested:
+    wrong = (values > LARGEST) | (values < -LARGEST)
+    if wrong.any():
+        place = np.argwhere(wrong)[0].tolist()
+        column = columns[(*place, 0)[1]] if columns is not None else name
         labels = f"ingest them as categorical (`--categorical {named(column)}`, of a target `--classes`)"
-    nearest = f"{float(value):.0f}" if abs(value) <= np.finfo(float).max else "infinity"
-    raise DataError(
-        f"{name}: the column {quoted(column)} holds the whole number {value} in {rows.format(start + place[0])}, which "
-        f"float64 would round to {nearest}. Leave identifiers out, or {labels}; if rounding is acceptable, convert the "
-        "column to float64."
-    )
-
-
-def require_exact_frame(frame: Any, rows: str = "row {:,} (counted from 0)") -> None:
-    """Raise ``DataError`` if a numeric column of a pandas data frame has an integer that float64 cannot represent."""
-    for place, (name, dtype) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
-        kind, column = getattr(dtype, "kind", "O"), frame.iloc[:, place]
-        if isinstance(dtype, np.dtype) or (kind == "O" and not hasattr(dtype, "categories")):
-            require_exact(column.to_numpy(), "the data frame", rows=rows, columns=[name])
-        elif kind in "iu":  # nullable integers
-            require_exact(column.fillna(0).to_numpy(f"{kind}8"), "the data frame", rows=rows, columns=[name])
+        raise DataError(
+            f"{name}: the column {quoted(column)} holds the whole number {values[tuple(place)]} in {rows} "
+            f"{start + place[0]:,} (counted from 0), which float64 may round. Leave identifiers out, or "
+            f"{labels if ingested else 'make them categorical in a data frame'}; or convert the column to float64."
+        )
 
 
 def refuse_masked(values: Any, name: str) -> None:
     """Raise ``DataError`` if a NumPy array has masked values, which a conversion to float64 would include."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        masked = int(np.ma.getmaskarray(values).sum())
-        raise DataError(f"{name}: {masked:,} values are masked: leave these rows out, or impute the values.")
+    if np.ma.is_masked(values):
+        raise DataError(f"{name} has masked values: leave these rows out, or impute the values.")
 
 
-def whole_numbers(values: Any) -> Any:
-    """Convert pandas' nullable integers without missing values to NumPy integers, not to float64; return others
-    unchanged.
-
-    Raises ``DataError`` for masked values.
-    """
-    refuse_masked(values, "y")
-    dtypes = values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]
-    kinds = {getattr(dtype, "kind", "") for dtype in dtypes if not isinstance(dtype, np.dtype)}
-    if kinds in ({"i"}, {"u"}) and hasattr(values, "isna") and not np.asarray(values.isna()).any():
-        return values.to_numpy(f"{kinds.pop()}8")
-    return values
-
-
-def first_rounded(values: NDArray[Any]) -> tuple[int, ...] | None:
-    """Return the index of the first number that ``require_exact`` refuses, or None if all numbers are accepted."""
-    places: Iterable[tuple[int, ...]] = ()
-    if values.dtype.kind in "OUS":
-        places = np.ndindex(values.shape)
-    elif values.dtype.kind in "iu" and values.dtype.itemsize == 8:
-        places = map(tuple, np.argwhere(np.abs(values) > LARGEST).tolist())
-    return next((place for place in places if _is_rounded(values[place])), None)
-
-
-def _is_rounded(value: Any) -> bool:
-    try:
-        value = int(value) if isinstance(value, str | bytes | np.integer) else value
-        whole = isinstance(value, int | Decimal)
-        return whole and abs(float(value)) >= LARGEST and float(value) != value
-    except ValueError:  # text that is no integer
-        return False
-    except OverflowError:
-        return True
+def require_exact_frame(frame: Any, rows: str = "row") -> None:
+    """Raise ``DataError`` if a pandas data frame has a column of integers with one beyond 2⁵³."""
+    for name, column in frame.items():
+        kind = getattr(column.dtype, "kind", "O")
+        if kind in "iu":
+            require_exact(column.fillna(0).to_numpy(f"{kind}8"), "the data frame", columns=[name], rows=rows)

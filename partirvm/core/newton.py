@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from partirvm.core.laplace import LaplaceState, init, settled, thin, trial_factors, update
+from partirvm.core.laplace import LaplaceState, init, settled, trial_factors, update
 from partirvm.core.link import LogisticBlock
 from partirvm.core.priors import FLAT, JOINING, Prior, entry_precision
 from partirvm.core.termination import StopRule, Termination
@@ -115,7 +115,7 @@ def receive(
     small = rule.tol * now.n
     reached = now.decrement < SETTLED * small
     if search.settling and reached:
-        return _converged(search, now, pairs)
+        return replace(search, current=now), Termination.CONVERGED
     if now.iteration >= rule.max_iterations:
         return replace(search, current=now), Termination.ITERATIONS
     if search.settling:
@@ -125,17 +125,9 @@ def receive(
     level = abs(now.log_evidence - before.log_evidence) < small and len(now.labels) == len(before.labels)
     if level and not search.step and now.decrement < small:
         if reached:
-            return _converged(search, now, pairs)
+            return replace(search, current=now), Termination.CONVERGED
         return _at_fixed_alpha(now, 1.0, since, pairs, settling=True), None
     return _propose(now, rule, now.iteration if search.step else since, poll, pairs, search), None
-
-
-def _converged(search: NewtonSearch, now: LaplaceState, pairs: Pairs) -> tuple[NewtonSearch, Termination | None]:
-    """End the fit, or first take a step without the columns that do not raise the evidence, if there are any."""
-    thinner = thin(now) if now.prior.keeps_worthless else now
-    if thinner is now:
-        return replace(search, current=now), Termination.CONVERGED
-    return _at_new_alpha(now, thinner, now.iteration, pairs), None
 
 
 def _propose(

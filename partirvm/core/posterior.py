@@ -29,9 +29,6 @@ Float = NDArray[np.float64]
 WEAK_CORRELATION = 0.1
 """Absolute posterior correlation of two weights below which their columns may be deleted together."""
 
-SMALL = 32
-"""Maximum number of columns of outputs whose posteriors are computed together."""
-
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Values added to the unit diagonal, tried in this order."""
 

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
-from partirvm.core.predictive import quantile
+from partirvm.core.diagnostics import (
+    MOST_TARGETS,
+    NORMAL_MULTIPLES,
+    STATED_LEVELS,
+    ClassDiagnostics,
+    NumberDiagnostics,
+)
 from partirvm.core.statistics import FieldSums
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
-Keys = NDArray[np.uint64]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
-"""Levels of the central intervals whose coverage is measured."""
-
-NORMAL = tuple(map(quantile, LEVELS))
-"""Half widths of these intervals of a standard normal."""
+"""Levels of the central intervals whose coverage is a score, some of ``STATED_LEVELS``."""
 
 MEANS = ("nlpd", "crps", "interval_score_95", *(f"coverage_{100 * level:.0f}" for level in LEVELS))
 """Names of the scores that are means over rows."""
@@ -44,21 +45,34 @@ class Scores:
     diagnostics: tuple[NumberDiagnostics, ...] = field(default=(), compare=False)
 
     @classmethod
-    def of(cls, t: Float, mean: Float, variance: Float, multiples: Sequence[float] = NORMAL) -> Scores:
+    def of(
+        cls,
+        t: Float,
+        mean: Float,
+        variance: Float,
+        rows: Int | None = None,
+        multiples: Sequence[float] = NORMAL_MULTIPLES,
+    ) -> Scores:
         """Scores of targets t under normal predictions with this mean and (noisy) variance, all (n,) or (n, T).
 
-        Intervals are mean ± ``multiples`` × the standard deviation.
+        Intervals at ``STATED_LEVELS`` are mean ± ``multiples`` × the standard deviation. With the numbers of the
+        ``rows`` (n,) the first targets have diagnostics.
         """
         t, mean, variance = (np.atleast_2d(each.T) for each in (t, mean, variance))
         r, sd = t - mean, np.sqrt(variance)
         z = r / sd
         nll = 0.5 * (np.log(2 * np.pi * variance) + z**2)
         crps = sd * (z * (2 * ndtr(z) - 1) + np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2) - 1 / np.sqrt(np.pi))
-        half = multiples[LEVELS.index(0.95)] * sd
+        half_widths = dict(zip(STATED_LEVELS, multiples, strict=True))
+        half = half_widths[0.95] * sd
         width = 2 * half + 2 / (1 - 0.95) * np.maximum(np.abs(r) - half, 0.0)
         sums = [nll.sum(axis=1), crps.sum(axis=1), width.sum(axis=1)]
-        sums += [(np.abs(z) <= multiple).sum(axis=1) for multiple in multiples]
-        return cls(t.shape[1], np.einsum("tn,tn->t", r, r), np.stack(sums, axis=1))
+        sums += [(np.abs(z) <= half_widths[level]).sum(axis=1) for level in LEVELS]
+        found = cls(t.shape[1], np.einsum("tn,tn->t", r, r), np.stack(sums, axis=1))
+        if rows is None:
+            return found
+        shown = zip(t[:MOST_TARGETS], mean, sd, strict=False)
+        return replace(found, diagnostics=tuple(NumberDiagnostics.of(*each, rows, multiples) for each in shown))
 
     def __add__(self, other: Scores) -> Scores:
         diagnostics = tuple(one + more for one, more in zip(self.diagnostics, other.diagnostics, strict=True))
@@ -88,52 +102,23 @@ class Scores:
 N_BINS = 15
 """Number of bins of the expected calibration error (Guo, Pleiss, Sun & Weinberger 2017)."""
 
-LIMIT = 1 << 17
-"""Maximum number of distinct scores in a ranking, about 3 MB."""
 
+def ranking(scores: Float, positive: NDArray[np.bool_]) -> Int:
+    """Return the counts (2, 2¹⁶) of negative and positive rows by their scores (n,), rounded to half precision.
 
-@dataclass(frozen=True)
-class Ranking:
-    """Counts of negative and positive rows for each distinct score, in order of the score.
-
-    ``keys`` (u,) uint64, increasing, encode the scores in numerical order without the lowest ``level`` bits, the fewest
-    that leave at most ``LIMIT`` keys. ``counts`` (u, 2) int64 are those of negative and positive rows.
+    They are in the order of the scores; ``positive`` (n,) marks rows that should have larger scores.
     """
+    with np.errstate(over="ignore"):
+        halves = (scores.astype(np.float16) + np.float16(0)).view(np.int16).astype(np.int64)  # −0 becomes 0
+    places = np.where(halves < 0, -halves - 1, halves + (1 << 15))  # integers in the order of the scores
+    return np.stack([np.bincount(places[rows], minlength=1 << 16) for rows in (~positive, positive)])
 
-    level: int
-    keys: Keys
-    counts: Int
 
-    @classmethod
-    def of(cls, scores: Float, positive: NDArray[np.bool_]) -> Ranking:
-        """Return the ranking of finite scores (n,); ``positive`` (n,) marks rows that should have larger scores."""
-        bits, sign = (scores + 0.0).view(np.uint64), np.uint64(1 << 63)  # −0 becomes 0
-        keys = np.where(bits & sign, ~bits, bits | sign)  # integers in the order of the scores
-        return cls._thinned(0, keys, np.column_stack([~positive, positive]).astype(np.int64))
-
-    def __add__(self, other: Ranking) -> Ranking:
-        level = max(self.level, other.level)
-        keys = [part.keys >> np.uint64(level - part.level) for part in (self, other)]
-        return self._thinned(level, np.concatenate(keys), np.concatenate([self.counts, other.counts]))
-
-    @classmethod
-    def _thinned(cls, level: int, keys: Keys, counts: Int) -> Ranking:
-        """Merge equal keys, and then neighbouring keys until at most ``LIMIT`` keys remain."""
-        order = np.argsort(keys, kind="stable")
-        keys, counts = keys[order], counts[order]
-        while True:
-            keys, starts = np.unique(keys, return_index=True)
-            counts = np.add.reduceat(counts, starts, axis=0) if len(starts) else counts
-            if len(keys) <= LIMIT:
-                return cls(level, keys, counts)
-            level, keys = level + 1, keys >> np.uint64(1)
-
-    @property
-    def auc(self) -> float | None:
-        """The fraction of pairs whose positive row has the larger score, ties count half; None without pairs."""
-        negative, positive = self.counts.T
-        pairs, below = int(negative.sum()) * int(positive.sum()), np.cumsum(negative) - negative
-        return float(positive @ (below + 0.5 * negative)) / pairs if pairs else None
+def auc(counts: Int) -> float | None:
+    """Return the fraction of pairs whose positive row has the larger score, ties count half; None without pairs."""
+    negative, positive = counts
+    pairs, below = int(negative.sum()) * int(positive.sum()), np.cumsum(negative) - negative
+    return float(positive @ (below + 0.5 * negative)) / pairs if pairs else None
 
 
 @dataclass(frozen=True)
@@ -142,7 +127,8 @@ class ClassScores(FieldSums):
 
     ``nll`` is −Σ log p of the true class, nats. ``wrong`` counts rows of another most probable class (first of equals).
     ``squares`` is Σ_k (p_k − [t = k])², or for two classes (p_1 − t)² (Brier 1950). ``excess`` is the number of correct
-    rows minus the sum of the largest probabilities, in ``N_BINS`` bins of these. ``ranking`` is for two classes only.
+    rows minus the sum of the largest probabilities, in ``N_BINS`` bins of these. ``ranking`` (2, 2¹⁶) is for two
+    classes only.
     """
 
     n: int
@@ -150,7 +136,7 @@ class ClassScores(FieldSums):
     wrong: int
     squares: float
     excess: Float
-    ranking: Ranking | None
+    ranking: Int | None
     diagnosed: ClassDiagnostics
 
     @classmethod
@@ -175,7 +161,7 @@ class ClassScores(FieldSums):
             wrong=int((~correct).sum()),
             squares=float(squares) / (2.0 if k == 2 else 1.0),
             excess=np.bincount(bins, correct - confidence, minlength=N_BINS).astype(np.float64),
-            ranking=None if scores is None else Ranking.of(scores, classes == 1),
+            ranking=None if scores is None else ranking(scores, classes == 1),
             diagnosed=ClassDiagnostics.of(classes, probabilities, start),
         )
 
@@ -183,7 +169,7 @@ class ClassScores(FieldSums):
         """Return the scores by name; ``ece`` is the expected calibration error (Guo et al. 2017, eq. 3)."""
         brier, ece = self.squares / self.n, float(np.abs(self.excess).sum()) / self.n
         found = {"accuracy": (self.n - self.wrong) / self.n, "log_loss": self.loss, "brier": brier, "ece": ece}
-        return found if self.ranking is None else found | {"roc_auc": self.ranking.auc}
+        return found if self.ranking is None else found | {"roc_auc": auc(self.ranking)}
 
     @property
     def diagnostics(self) -> tuple[ClassDiagnostics, ...]:

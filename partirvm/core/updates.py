@@ -107,10 +107,6 @@ class HyperState:
         others = {"iteration": 0, "floored": False, **unknown, **others}
         return replace(self, statistics=statistics, alpha=self.prior.fix(statistics.labels, alpha), beta=beta, **others)
 
-    def again(self) -> HyperState:
-        """The fit with its count of iterations reset to zero."""
-        return replace(self, iteration=0)
-
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""
         return optimum(*own_factors(self.posterior, self.alpha), joint=True)[1]

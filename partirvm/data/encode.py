@@ -5,12 +5,10 @@ Numeric values are unchanged; categories and classes become codes.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -25,13 +23,11 @@ from partirvm.types import label_bytes
 
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 
-LONGEST_LABEL, LABELS = 1000, 16 << 20
-"""Maximum numbers of characters of a label, and of bytes of all labels, which every process reads."""
+LABELS, MOST_CLASSES = 16 << 20, np.iinfo(np.int16).max
+"""Maximum numbers of bytes of all names and labels, which every process reads, and of classes: fits keep two bytes."""
 
-MOST_CLASSES = np.iinfo(np.int16).max
-"""Maximum number of classes: codes are stored in two bytes."""
-
-NUMBER = re.compile(r"-?(0|[1-9]\d{0,300})(\.\d{1,300})?")
+INTEGER, FRACTION = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?"), re.compile(r"-?(0|[1-9]\d{0,6})\.\d{1,8}")
+"""Texts that are numbers: different ones are different integers or floats."""
 
 
 @dataclass(frozen=True)
@@ -68,21 +64,21 @@ def assign_roles(
     like: Columns | None,
 ) -> Roles:
     """Assign a role to every column. A target is required, except for data ``like`` others."""
-    where, targets, categorical = table.name, _named(target, table), tuple(map(str, categorical))
-    features = None if features is None else tuple(map(str, features))
-    weights, noise = (None if name is None else str(name) for name in (weights, noise))
+    where, weights = table.name, weights or table.weights
+    if isinstance(target, str):
+        target = [target] if target in table.columns else [name.strip() for name in target.split(",")]
+    targets = tuple(map(str, target or ()))
     if like is not None:
         features = like.features if features is None else features
         categorical, classes = tuple(like.categories), like.classes is not None
         learned = like.targets or (like.target,)
         targets = targets or (learned if set(learned) <= set(table.columns) else ())
-    targets, weights = targets or table.targets, weights or table.weights
+    targets = targets or table.targets
     classes = classes and bool(targets)
     if noise is not None and (weights is not None or classes):
-        beside = "the target is a class" if weights is None else f"the weights {quoted(weights)} are given"
         raise UsageError(
-            f"{where}: the column {quoted(noise)} cannot be the noise (`--noise`), because {beside}: noise applies to "
-            "regression and gives the weights 1/noise²."
+            f"{where}: the column {quoted(noise)} cannot be the noise (`--noise`): noise is for regression without "
+            "weights, and gives the weights 1/noise²."
         )
     if classes and len(targets) > 1:
         raise UsageError(f"{where}: a classification has one target, but {listed(targets)} are {len(targets)}.")
@@ -91,52 +87,38 @@ def assign_roles(
             f"{where}: no target is named: pass y or target=… (`--target`). "
             f"Its columns: {listed(table.columns)}. {UNLABELLED}"
         )
-    own, noisy = weights or noise, noise is not None
+    own = weights or noise
     if features is None:
         features = [name for name in table.columns if name not in (*targets, own)]
-    if like is None:
-        found = (name for name in table.categorical if name in features and name not in categorical)
-        categorical = (*categorical, *found)
-    roles = Roles(tuple(features), targets, own, tuple(categorical), classes, noisy)
+    features = tuple(map(str, features))
+    found = [name for name in table.categorical if name in features and like is None]
+    coded = tuple(dict.fromkeys([*map(str, categorical), *found]))
+    roles = Roles(features, targets, own, coded, classes, noise is not None)
     _check_roles(roles, table)
     return roles
 
 
-def _named(target: Any, table: Reader) -> tuple[str, ...]:
-    """Return the names of the targets; a string that is no column name may list several names, separated by commas."""
-    if isinstance(target, str) and target:
-        return (target,) if target in table.columns else tuple(name.strip() for name in target.split(","))
-    return tuple(map(str, target or ())) if np.iterable(target) or target is None else (str(target),)
-
-
 def _check_roles(roles: Roles, table: Reader) -> None:
-    """Raise ``DataError`` for unknown, long or ambiguous names, and ``UsageError`` for names with two roles."""
+    """Raise ``DataError`` for unknown or ambiguous names, and ``UsageError`` for names with two roles."""
     where, twice = table.name, [name for name, count in Counter(table.columns).items() if count > 1]
     if twice:
         raise DataError(f"{where}: the column name {quoted(twice[0])} occurs twice: rename one column.")
-    own = [roles.weights] if roles.weights else []
-    given = {"target": roles.targets, "noise" if roles.noisy else "weights": own, "feature": roles.features}
-    for role, name in [(role, name) for role, names in given.items() for name in names]:
+    for name in roles.wanted:
         if name not in table.columns:
-            near = difflib.get_close_matches(name, table.columns, n=1)
-            guess = f"; did you mean {quoted(near[0])}?" if near else "."
-            raise DataError(
-                f"{where} has no column {quoted(name)} ({role}){guess} Its columns: {listed(table.columns)}."
-                + f" {UNLABELLED}" * (role == "target")
-            )
-        if len(name) > LONGEST_LABEL:
-            raise DataError(f"{where}: a column name has more than {LONGEST_LABEL:,} characters: {quoted(name)}.")
+            hint = f" {UNLABELLED}" * (name in roles.targets)
+            raise DataError(f"{where} has no column {quoted(name)}. Its columns: {listed(table.columns)}.{hint}")
     if not roles.features:
         raise DataError(f"{where}: there is no feature column besides {listed(roles.wanted)}.")
     several = [name for name, count in Counter(roles.wanted).items() if count > 1]
     if several:
-        held = " and ".join(f"a {role}" for role, names in given.items() for name in names if name == several[0])
-        raise UsageError(f"{where}: the column {quoted(several[0])} cannot be {held} at once.")
-    for name in roles.categorical:
-        if name in roles.targets:
-            raise UsageError(f"{where}: the target {quoted(name)} cannot be categorical: pass --classes for classes.")
-        if name not in roles.features:
-            raise DataError(f"{where} has no feature {quoted(name)} (categorical): {listed(roles.features)}.")
+        raise UsageError(
+            f"{where}: the column {quoted(several[0])} can be only one of target, feature, weights and noise, once."
+        )
+    for name in set(roles.categorical) - set(roles.features):
+        raise DataError(
+            f"{where} has no feature {quoted(name)} (categorical): {listed(roles.features)}. For a class target pass "
+            "--classes."
+        )
 
 
 class Levels:
@@ -147,11 +129,10 @@ class Levels:
     """
 
     def __init__(self, where: str, known: Sequence[Any] | None = None, *, untyped: bool = False) -> None:
-        self._where, self._untyped = where, untyped
+        self._where, self._untyped, self._known = where, untyped, known
         self.found: dict[Any, int] = {level: code for code, level in enumerate(known or ())}
-        self._known = None if known is None else len(known)
         self._numeric = known is not None and not any(isinstance(level, str) for level in known)
-        self.unseen: list[Any] = []
+        self.unseen: dict[Any, None] = {}
         self.nbytes = 0
 
     def codes(self, values: Any) -> Float:
@@ -174,24 +155,19 @@ class Levels:
         if self._known is None:
             if label not in self.found:
                 self.nbytes += label_bytes(label)
-            if isinstance(label, str) and len(label) > LONGEST_LABEL:
-                raise DataError(
-                    f"{self._where} has a label of {len(label):,} characters, at most {LONGEST_LABEL:,} are possible: "
-                    "omit the column, or replace its texts by short codes."
-                )
             return self.found.setdefault(label, len(self.found))
         if label not in self.found and self._numeric and isinstance(label, str):
             label = _number(label)
-        if label not in self.found and len(self.unseen) < 10 and label not in self.unseen:
-            self.unseen.append(label)
-        return self.found.get(label, self._known)
+        if label not in self.found and len(self.unseen) < 10:
+            self.unseen[label] = None
+        return self.found.get(label, len(self._known))
 
     def final(self) -> tuple[tuple[Any, ...], Float]:
         """Return the labels in sorted order, and the final code of every provisional code and of unknown labels."""
         labels = list(self.found)
         if self._known is not None:
             return tuple(labels), np.arange(len(labels) + 1.0)
-        if self._untyped and all(map(NUMBER.fullmatch, labels)):
+        if self._untyped:
             found = list(map(_number, labels))
             whole = not any(isinstance(label, str) for label in found) and len(set(found)) == len(found)
             labels = found if whole else labels
@@ -204,25 +180,19 @@ class Levels:
 def _number(text: str) -> Any:
     """Convert a label of CSV to a number; other text, and digits that float64 does not hold, are returned unchanged.
 
-    >>> _number("1.50"), _number("9007199254740993"), _number("0.12345678901234567890"), _number("red")
-    (1.5, 9007199254740993, '0.12345678901234567890', 'red')
+    >>> _number("1.50"), _number("7.0"), _number("0.12345678901234567890"), _number("red")
+    (1.5, 7, '0.12345678901234567890', 'red')
     """
-    try:
-        number = Decimal(text)
-        value = int(number) if number == number.to_integral_value() else float(text)
-        return value if Decimal(repr(value)) == number else text
-    except (ArithmeticError, ValueError):  # no number, or an infinite one
-        return text
+    if INTEGER.fullmatch(text):
+        return int(text.partition(".")[0])
+    return float(text) if FRACTION.fullmatch(text) else text
 
 
 class Encoder:
     """An encoder of batches as records of float64: features in order, then targets, then weights if there are any."""
 
     def __init__(self, roles: Roles, table: Reader, like: Columns | None = None) -> None:
-        self.roles, self._name, self._like = roles, table.name, like
-        self.n_rows = self.bad = 0
-        self._has_weight = roles.weights is None
-        self._first: tuple[int, str] | None = None
+        self.roles, self._name, self._like, self.n_rows = roles, table.name, like, 0
         known: dict[str, Any] = {} if like is None else dict(like.categories)
         if like is not None and roles.classes:
             known[roles.targets[0]] = like.classes
@@ -231,7 +201,6 @@ class Encoder:
             for column in roles.wanted
             if column in roles.levels
         }
-        self._classes = self.levels[roles.targets[0]] if roles.classes else None
 
     def _column(self, name: str | None) -> str:
         return f"{self._name}: the column {quoted(name)}"
@@ -241,35 +210,27 @@ class Encoder:
         for place, column in enumerate(self.roles.wanted):
             coded = column in self.levels
             into[:, place] = self._labels(column, batch) if coded else self._numbers(column, batch[column])
-        if self.roles.noisy and np.isfinite(into[:, -1]).all():
+        for row, place in np.argwhere(~np.isfinite(into))[:1].tolist():
+            raise DataError(
+                f"{self._column(self.roles.wanted[place])} has missing values or values that are not finite, the first "
+                f"in row {self.n_rows + row:,} (counted from 0). Remove these rows or impute the values first."
+            )
+        if self.roles.noisy:
             name = f"{self._name}: the noise (column {quoted(self.roles.weights)})"
             into[:, -1] = weights_of_noise(into[:, -1], self.n_rows, name)
-        wrong = ~np.isfinite(into)
-        if wrong.any():
-            self.bad += int(wrong.sum())
-            if self._first is None:
-                row, place = np.argwhere(wrong)[0]
-                self._first = (self.n_rows + int(row), self.roles.wanted[place])
-        elif self.roles.weights is not None:
-            self._has_weight = self._has_weight or bool((into[:, -1] > 0).any())
-            if (into[:, -1] < 0).any():
-                row = self.n_rows + int(np.argmax(into[:, -1] < 0))
-                raise DataError(
-                    f"{self._name}: the weight in row {row:,} (column {quoted(self.roles.weights)}) is negative."
-                )
+        elif self.roles.weights is not None and (into[:, -1] < 0).any():
+            row = self.n_rows + int(np.argmax(into[:, -1] < 0))
+            raise DataError(f"{self._column(self.roles.weights)} holds a negative weight in row {row:,}.")
         self.n_rows += len(into)
 
     def _labels(self, column: str, batch: Batch) -> Float:
-        levels = self.levels[column]
-        codes = levels.codes(batch[column])
-        n = len(levels.found)
-        if sum(each.nbytes for each in self.levels.values()) > LABELS:
+        codes, n = self.levels[column].codes(batch[column]), len(self.levels[column].found)
+        many = column in self.roles.targets and n > MOST_CLASSES
+        if many or sum(each.nbytes for each in self.levels.values()) > LABELS:
             raise DataError(
-                f"{self._column(column)} has {n:,} labels so far; the labels of all columns take more than "
-                f"{LABELS >> 20} MiB: omit the column, or replace its texts by short codes or numbers."
+                f"{self._column(column)} has {n:,} labels so far, more than every process can read: omit the column, "
+                "replace its texts by short codes, or ingest a numeric target without --classes."
             )
-        if levels is self._classes and n > MOST_CLASSES:
-            raise DataError(f"{self._column(column)} has {n:,} classes: ingest a numeric target without --classes.")
         return codes
 
     def _numbers(self, column: str, values: Any) -> Float:
@@ -278,46 +239,34 @@ class Encoder:
         if isinstance(values, pa.DictionaryArray):
             values = values.dictionary_decode()
         kind = pa.types
-        if kind.is_null(values.type):
-            return np.full(len(values), np.nan)
-        whole = kind.is_integer(values.type)
-        if not (whole or kind.is_floating(values.type) or kind.is_boolean(values.type) or kind.is_decimal(values.type)):
+        whole, decimal = kind.is_integer(values.type), kind.is_decimal(values.type)
+        real = kind.is_floating(values.type) or kind.is_boolean(values.type) or kind.is_null(values.type)
+        if not (whole or decimal or real):
             first = next((value for value in values.slice(0, 100).to_pylist() if value is not None), None)
             raise text_column(self._name, column, f"{quoted(first)} of the type {named(values.type)}")
-        floats = numbers(values if kind.is_float64(values.type) else values.cast(pa.float64(), safe=False))
-        if whole:
-            require_exact(numbers(values.fill_null(0)), self._name, self.n_rows, columns=[column], ingested=True)
-        elif kind.is_decimal(values.type):
-            given = np.array(values.to_pylist(), dtype=object)
+        if whole or decimal:
+            given = numbers(values.fill_null(0)) if whole else np.array(values.to_pylist(), dtype=object)
             require_exact(given, self._name, self.n_rows, columns=[column], ingested=True)
-        return floats
+        return numbers(values if kind.is_float64(values.type) else values.cast(pa.float64(), safe=False))
 
     def check(self) -> None:
-        """Raise ``DataError`` for missing values, weights that are all zero, and classes that a fit does not accept."""
-        if self._first is not None:
-            row, column = self._first
-            raise DataError(
-                f"{self._name}: {self.bad:,} values are missing or not finite, the first in row {row:,} (counted "
-                f"from 0), column {quoted(column)}. Remove these rows or impute the values first."
-            )
-        if not self._has_weight:
-            raise DataError(f"{self._name}: the weights (column {quoted(self.roles.weights)}) are all zero.")
+        """Raise ``DataError`` for classes that a fit does not accept."""
         self._final = {column: levels.final() for column, levels in self.levels.items()}
-        if self._classes is None:
+        if not self.roles.classes:
             return
-        where, classes = f"{self._name}: the target {quoted(self.roles.targets[0])}", self._classes.final()[0]
-        if self._classes.unseen:
+        target = self.roles.targets[0]
+        where, classes, unseen = self._column(target), self._final[target][0], self.levels[target].unseen
+        if unseen:
             raise DataError(
                 f"{where} holds classes that the DATA of `--like` or `--append` do not have: "
-                f"{listed_values(self._classes.unseen)}. Leave these rows out, or ingest all rows as new DATA."
+                f"{listed_values(list(unseen))}. Leave these rows out, or ingest all rows as new DATA."
             )
         if len(classes) < 2:
             raise DataError(f"{where} has only one class, {quoted(classes[0])}: classification needs at least two.")
-        continuous = all(isinstance(label, float) and not label.is_integer() for label in classes)
-        if self._like is None and continuous and 2 * len(classes) > self.n_rows:
+        if self._like is None and len(classes) > max(20, self.n_rows // 2):
             raise DataError(
-                f"{where} holds continuous values such as {classes[0]:g}, not classes: ingest the data without "
-                "--classes, or bin the target."
+                f"{where} holds {len(classes):,} different values such as {quoted(classes[0])}, not classes: ingest it "
+                "without --classes."
             )
 
     def finished(self, records: Float, first: int) -> Float:

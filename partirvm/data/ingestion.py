@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import LARGEST, Moments
+from partirvm.core.moments import LARGEST
 from partirvm.data.checks import check_row_count
 from partirvm.data.convert import open_table
 from partirvm.data.encode import Encoder, Roles, assign_roles
 from partirvm.data.external_sort import ExternalSorter
-from partirvm.data.layout import DataAttributes, open_data, publication, storing
+from partirvm.data.layout import DataAttributes, publication, storing
 from partirvm.data.source import Columns, Float, tile_rows_for
 from partirvm.data.tables import Reader
 from partirvm.data.writer import Progress, write_tiles
@@ -32,7 +31,7 @@ from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, DataWarning, MemoryLimitError, UsageError
 from partirvm.options.constraints import parse_bytes
 from partirvm.process_memory import return_freed_memory, settled_memory
-from partirvm.quoting import listed
+from partirvm.quoting import listed, quoted
 
 ALLOWANCE = 28 << 20
 """Bytes for libraries loaded at first use, uncollected objects, fragmentation."""
@@ -152,7 +151,7 @@ def ingest(
         encoder, width = Encoder(roles, table, known), 2 + len(roles.wanted)
         tile_width = len(roles.features) + max(len(roles.targets) - 1, 0)
         tile = tile_rows or tile_rows_for(table.n_rows or 1 << 40, tile_width)
-        budget = Budget.of(limit, settled_memory)
+        budget = Budget(limit)
         batch_bytes = budget.batch_bytes(table, width, tile, held=table.held(roles.wanted))
         with ExternalSorter(place.spill, width, high=None if shuffle is None else 1.0) as rows:
             _read(table, encoder, rows, shuffle, batch_bytes, budget, report)
@@ -160,7 +159,8 @@ def ingest(
             encoder.check()
             if old is None:
                 tile_rows = tile_rows or tile_rows_for(encoder.n_rows, tile_width)
-                old = _no_rows(encoder, tile_rows, None if shuffle is None else int(shuffle))
+                seed, weighted = None if shuffle is None else int(shuffle), roles.weights is not None
+                old = DataAttributes(encoder.columns(), tile_rows, seed, weighted, labelled=bool(roles.targets))
             blocks = (encoder.finished(block, old.n_rows) for block in rows.blocks(budget.sort_bytes(width, tile)))
             made = write_tiles(place, old, _last_rows(url, old), blocks, encoder.n_rows, report)
         if made.batches[-1] in old.batches and not again:
@@ -169,6 +169,8 @@ def ingest(
                 f"{url}: these {encoder.n_rows:,} rows were {'appended' if which else 'ingested'} already (batch "
                 f"{which + 1} of {len(old.batches)}): to append them once more, pass again=True (`--again`)"
             )
+        if not made.moments.inputs.n:
+            raise DataError(f"{table.name}: the weights (column {quoted(roles.weights)}) are all zero.")
         place.commit(made)
     inputs = made.moments.inputs
     large = [name for name, most in zip(roles.features, inputs.largest, strict=True) if most >= LARGEST]
@@ -183,8 +185,7 @@ def ingest(
 
 
 def _known_columns(like: Any) -> Columns | None:
-    found = open_data(os.fspath(like))[1] if isinstance(like, str | os.PathLike) else like
-    columns = getattr(found, "columns", found)
+    columns = ZarrSource(like).columns if isinstance(like, str | os.PathLike) else getattr(like, "columns", like)
     if not isinstance(columns, Columns | None):
         raise UsageError(f"like is of type {type(like).__name__}: it must be DATA that ingest made, or their path.")
     return columns
@@ -194,30 +195,11 @@ def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:
     """Raise ``DataError`` if DATA and the new rows differ in having weights, or in their targets."""
     targets = (old.columns.targets or (old.columns.target,)) if old.labelled else ()
     if (targets, old.weighted) != (new.targets, new.weights is not None):
-        has, have = (" with weights" * weighted for weighted in (old.weighted, new.weights is not None))
+        weights = "with" if old.weighted else "without"
         raise DataError(
-            f"{place}: the targets of DATA are [{listed(targets)}]{has}, those of the new rows "
-            f"[{listed(new.targets)}]{have}: append only rows with the same columns in the same order"
+            f"{place}: DATA have the targets [{listed(targets)}] {weights} weights, unlike the new rows (targets "
+            f"[{listed(new.targets)}]): append only rows with the same columns in the same order"
         )
-
-
-def _no_rows(encoder: Encoder, tile_rows: int, seed: int | None) -> DataAttributes:
-    """Return the attributes of DATA before their first rows."""
-    roles = encoder.roles
-    d, n_targets = len(roles.features), len(roles.targets)
-    return DataAttributes(
-        n_rows=0,
-        n_features=d,
-        tile_rows=tile_rows,
-        columns=encoder.columns(),
-        seed=seed,
-        weighted=roles.weights is not None,
-        labelled=n_targets > 0,
-        moments=Moments.of(np.empty((0, d)), np.empty((0, n_targets))),
-        hashes={},
-        batches=(),
-        segments=(),
-    )
 
 
 def _last_rows(url: str, old: DataAttributes) -> Float:
@@ -250,30 +232,22 @@ def _read(
         encoder.encode(batch, into=records[:, 2:])
         records[:, 1] = np.arange(start, start + n)
         records[:, 0] = records[:, 1] if rng is None else rng.random(n)
-        if encoder.bad == 0:
-            with storing("the spill files beside the data"):
-                rows.add(records)
+        with storing("the spill files beside the data"):
+            rows.add(records)
         del batch  # free the memory before the next batch is read
-        if budget.resident() > budget.limit:  # frees memory, too: pages of many sizes leave gaps
+        if settled_memory() > budget.limit:  # frees memory, too: pages of many sizes leave gaps
             raise MemoryLimitError(f"{table.name}: reading took more than memory_limit: raise the limit{table.advice}.")
         report("read", encoder.n_rows, table.n_rows)
 
 
-@dataclass(frozen=True)
 class Budget:
-    """The memory limit of a process, the bytes ``base`` used already, and a function of the bytes resident now."""
+    """The memory limit of a process, given or by default, and the bytes ``base`` used already."""
 
-    limit: int
-    base: int
-    resident: Callable[[], int]
-
-    @classmethod
-    def of(cls, limit: int | None, resident: Callable[[], int]) -> Budget:
-        """Return the budget for the given or the default limit."""
+    def __init__(self, limit: int | None) -> None:
         import zarr.codecs  # noqa: F401 - so that it counts
 
-        base = resident()
-        return cls(max(512 << 20, base + (256 << 20)) if limit is None else limit, base, resident)
+        self.base = settled_memory()
+        self.limit = max(512 << 20, self.base + (256 << 20)) if limit is None else limit
 
     def batch_bytes(self, table: Reader, width: int, tile_rows: int, held: int) -> int:
         """Return the bytes per batch for records of ``width`` values. Raises ``MemoryLimitError`` for a low limit."""
@@ -289,7 +263,7 @@ class Budget:
 
     def sort_bytes(self, width: int, tile_rows: int) -> int:
         """Return the number of bytes of records to sort at a time, after all rows are read."""
-        return max((self.limit - self.resident() - ALLOWANCE - tile_bytes(width, tile_rows)) // 2, LEAST_SORT)
+        return max((self.limit - settled_memory() - ALLOWANCE - tile_bytes(width, tile_rows)) // 2, LEAST_SORT)
 
 
 def tile_bytes(width: int, tile_rows: int) -> int:

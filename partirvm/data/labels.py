@@ -17,10 +17,15 @@ Labels = NDArray[Any]
 
 
 def find_classes(y: Any) -> Labels:
-    """Return the distinct labels of y (N,) in sorted order, (K,), of its dtype: an array of NumPy, Zarr or Dask."""
-    labels = in_process("y", y)
-    _check(labels)
-    classes = np.unique(labels)
+    """Return the distinct labels of y (N,) in sorted order, (K,), of its dtype: an array of NumPy, Zarr or Dask.
+
+    Raises ``DataError`` for missing labels, continuous values, labels of several types and fewer than two classes.
+    """
+    labels = _checked(in_process("y", y))
+    try:
+        classes = np.unique(labels)
+    except TypeError as error:
+        raise DataError(f"the labels in y mix several types, make all labels text: {error}") from error
     if len(classes) < 2:
         found = f"only one class, {quoted(classes.tolist()[0])}" if len(classes) else "no labels"
         raise DataError(f"y has {found}: classification needs at least two classes.")
@@ -29,15 +34,29 @@ def find_classes(y: Any) -> Labels:
 
 def label_values(y: Any) -> Labels:
     """Return labels in memory as an array; numbers and booleans of dtype object get a numeric or boolean dtype."""
-    if isinstance(y, list | tuple) and not any(np.ndim(label) for label in y):
-        labels = np.empty(len(y), dtype=object)
-        labels[:] = y
-    else:
-        labels = np.asarray(y)
-    _check(labels)
-    if labels.dtype.kind != "O" or not labels.size or (isinstance(labels.flat[0], str) and not isinstance(y, list)):
-        return labels
-    return np.array(labels.tolist())
+    labels = np.asarray(y, dtype=object if isinstance(y, list | tuple) else None)
+    plain = np.array(labels.tolist()) if labels.dtype.kind == "O" else labels
+    return _checked(labels if plain.dtype.kind in "US" else plain)
+
+
+def _checked(labels: Labels) -> Labels:
+    """Return the labels. Raises ``DataError`` for missing labels (NaN, None, NA, NaT) and continuous values."""
+    missing = np.zeros(labels.shape, dtype=bool)
+    if labels.dtype.kind == "O":
+        absent = "None", "nan", "<NA>", "NaT"
+        missing = np.array([not isinstance(label, str) and str(label) in absent for label in labels.flat], dtype=bool)
+    elif labels.dtype.kind == "f":
+        missing = np.isnan(labels)
+        broken = ~(missing | (np.isfinite(labels) & (labels == np.floor(labels))))
+        if broken.any():
+            found = f"y holds continuous values such as {labels[broken].flat[0]:g}, but labels must be classes"
+            raise DataError(f"{found}: fit numeric targets with RVMRegressor, or bin the values.")
+    if missing.any():
+        raise DataError(
+            f"y has {int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,}: remove these "
+            "rows, or give missing labels a separate class."
+        )
+    return labels
 
 
 def coded(y: Any, classes: Labels) -> Float:
@@ -72,38 +91,6 @@ def plain_labels(classes: Labels) -> tuple[Any, ...]:
     if len(set(map(str, plain))) < len(plain):
         raise DataError(f"several labels in y have the same text: {listed(plain)}: rename these labels.")
     return plain
-
-
-def _check(labels: Labels) -> None:
-    """Raise ``DataError`` for labels that cannot be classes."""
-    missing, examples = np.zeros(labels.shape, dtype=bool), dict[str, Any]()
-    if labels.dtype.kind == "f":
-        missing = np.isnan(labels)
-        broken = ~(missing | (np.isfinite(labels) & (labels == np.floor(labels))))
-        if broken.any():
-            found = f"y holds continuous values such as {labels[broken].flat[0]:g}, but labels must be classes"
-            raise DataError(f"{found}: fit numeric targets with RVMRegressor, or bin the values.")
-    elif labels.dtype.kind == "O":
-        kinds = list(map(_kind, labels.flat))
-        missing, examples = np.array(kinds) == "missing", dict(zip(kinds[::-1], labels.ravel()[::-1], strict=True))
-    if missing.any():
-        raise DataError(
-            f"y has {int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,}: remove these "
-            "rows, or give missing labels a separate class."
-        )
-    if len(examples) > 1:
-        mixed = " and ".join(f"{kind} ({quoted(label)})" for kind, label in sorted(examples.items()))
-        raise DataError(f"the labels in y mix {mixed}: convert all labels to one type, such as text.")
-
-
-def _kind(label: Any) -> str:
-    """Return the kind of a label; None, NaN, and NA and NaT of pandas are missing."""
-    if label is None or type(label).__name__ in ("NAType", "NaTType") or label != label:
-        return "missing"
-    for kind, types in (("booleans", (bool, np.bool_)), ("text", str), ("numbers", (int, float, np.number))):
-        if isinstance(label, types):
-            return kind
-    return f"objects of type {type(label).__name__}"
 
 
 def weights_of_noise(noise: NDArray[Any], first: int, name: str) -> Float:

@@ -27,7 +27,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,23 +37,25 @@ import numpy as np
 from partirvm import storage
 from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Columns, Fingerprint, hash_of
-from partirvm.errors import ChangedDataError, ExistsError, FormatError, LeaseLostError, MissingDataError
+from partirvm.errors import ExistsError, FormatError, LeaseLostError, MissingDataError
 from partirvm.storage import Folder, open_folder
 from partirvm.storage.codec import Codec
 from partirvm.storage.lease import Lease, acquire
 from partirvm.storage.records import digest, listed_numbers, numbered, read_json, to_json
 
-KIND, FORMAT, VERSIONS, GROUP = "partirvm-data", 8, "versions", re.compile("rows-[0-9a-f]{32}")
+KIND, FORMAT, VERSIONS, GROUP = "partirvm-data", 9, "versions", re.compile("rows-[0-9a-f]{32}")
 
 storing = partial(
     storage.storing,
     advice="make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number",
 )
 
+NO_MOMENTS = Moments.of(np.empty((0, 0)), np.empty((0, 0)))  # adding other moments gives these
+
 
 @dataclass(frozen=True)
 class DataAttributes:
-    """The attributes of DATA.
+    """The attributes of DATA; without rows before the first ingest.
 
     ``seed`` is None if the rows kept their order. ``hashes`` contains the checksums of the chunks of each array. Rows
     not ``labelled`` are for prediction: ``columns`` still contains the target and classes to predict. ``batches``
@@ -61,17 +63,21 @@ class DataAttributes:
     first tile and the group name of each run of tiles.
     """
 
-    n_rows: int
-    n_features: int
-    tile_rows: int
     columns: Columns
+    tile_rows: int
     seed: int | None
     weighted: bool
     labelled: bool
-    moments: Moments
-    hashes: dict[str, tuple[str, ...]]
-    batches: tuple[tuple[int, str], ...]
-    segments: tuple[tuple[int, str], ...]
+    moments: Moments = NO_MOMENTS
+    n_rows: int = 0
+    hashes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    batches: tuple[tuple[int, str], ...] = ()
+    segments: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def n_features(self) -> int:
+        """The number of features."""
+        return len(self.columns.features)
 
     @property
     def n_targets(self) -> int:
@@ -107,7 +113,6 @@ class DataAttributes:
         return (
             min(self.n_rows, self.tile_rows, self.n_features) > 0
             and {name: len(each) for name, each in self.hashes.items()} == dict.fromkeys(self.chunks, n_tiles)
-            and len(self.columns.features) == self.n_features
             and all(array.dtype == np.float64 and array.shape == (n,) for array, n in arrays)
             and firsts[:1] == [0]
             and firsts == sorted(set(firsts))
@@ -121,7 +126,7 @@ CODEC = Codec([DataAttributes, Columns, Moments, ColumnMoments])
 def open_data(url: str) -> tuple[Folder, DataAttributes]:
     """Return the folder of DATA and their newest attributes."""
     folder = open_folder(url)
-    for _ in range(5):
+    while True:
         numbers = listed_numbers(folder, VERSIONS)
         if not numbers:
             raise MissingDataError(
@@ -143,14 +148,14 @@ def open_data(url: str) -> tuple[Folder, DataAttributes]:
                 "ingest the data again"
             )
         return folder, attributes
-    raise ChangedDataError(f"{url}: the data were replaced each time they were opened: wait until the writers end")
 
 
 @dataclass
 class Publication:
     """A new group of arrays of DATA, which gets the version ``number``; ``spill`` is a folder for temporary files.
 
-    ``before`` are the attributes of the DATA to which rows are appended, and ``found`` the groups so far.
+    ``before`` are the attributes of the DATA to which rows are appended, and ``found`` the groups so far. A group that
+    is ``published``, or may be, is not removed after an error: the next writer does it, if nobody reads the group.
     """
 
     folder: Folder
@@ -160,6 +165,7 @@ class Publication:
     number: int
     found: list[str]
     lease: Lease
+    published: bool = False
 
     def create_arrays(self, chunks: Mapping[str, tuple[int, ...]], n_rows: int) -> dict[str, Any]:
         """Create the empty arrays of the group with these chunks."""
@@ -180,13 +186,6 @@ class Publication:
             for name, chunk in chunks.items()
         }
 
-    def visible(self) -> bool:
-        """Return whether the version exists and is that of this group."""
-        try:
-            return bool(read_json(self.folder, numbered(VERSIONS, self.number))["group"] == self.name)
-        except MissingDataError:
-            return False
-
     def commit(self, attributes: DataAttributes) -> None:
         """Write the attributes and publish the group. Raises ``LeaseLostError`` if another process published first."""
         version = numbered(VERSIONS, self.number)
@@ -195,8 +194,10 @@ class Publication:
             self.folder.flush(self.name)
             self.lease.check()
             try:
+                self.published = True
                 self.folder.create(version, to_json(version, {"group": self.name}))
             except FileExistsError as error:
+                self.published = False
                 raise LeaseLostError(f"{self.folder.location}: another process published other rows first") from error
             if listed_numbers(self.folder, VERSIONS)[-1] > self.number:
                 raise LeaseLostError(f"{self.folder.location}: other processes have published other rows meanwhile")
@@ -225,8 +226,8 @@ def publication(url: str, *, overwrite: bool = False, append: bool = False) -> I
         try:
             yield made
         finally:
-            with suppress(OSError, FormatError):  # in doubt the group stays, and the next writer removes it
-                if not made.visible():
+            with suppress(OSError):
+                if not made.published:
                     folder.remove(name)
                     folder.remove_empty(VERSIONS)
                     folder.remove_empty()

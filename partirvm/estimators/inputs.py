@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from partirvm.core.moments import whole_numbers
 from partirvm.data import as_source, require_target
 from partirvm.data.checks import numeric_array
 from partirvm.data.labels import coded, label_values, plain_labels
@@ -61,12 +60,12 @@ def data_errors() -> Iterator[None]:
 
 def labels_of(y: Any) -> Labels:
     """Labels in memory as an array of their own type. Raises ``DataError`` for missing or invalid labels."""
-    return label_values(whole_numbers(pandas_column(y)))
+    return label_values(pandas_column(y))
 
 
 def numbers_of(y: Any) -> NDArray[Any]:
     """Targets in memory as an array of numbers. Raises ``DataError`` for others."""
-    return numeric_array("y", whole_numbers(pandas_column(y)))
+    return numeric_array("y", pandas_column(y))
 
 
 def rows_of(estimator: Any, X: Any, levels: Levels, *y: Any, reset: bool = False, **checks: Any) -> Any:

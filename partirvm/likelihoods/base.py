@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,28 +137,13 @@ class Start:
         return Start(joined[kept], JOINING * alpha, beta, weights)
 
 
-class Fit(Protocol):
-    """A fit of M columns, which have these labels (M,), to ``n`` rows; ``log_evidence`` is in nats."""
+Fit: TypeAlias = Any
+"""A fit of M columns with the labels ``labels`` (M,) to ``n`` rows, of the likelihood's own type.
 
-    @property
-    def n(self) -> int: ...
-    @property
-    def labels(self) -> Int: ...
-    @property
-    def n_vectors(self) -> int: ...
-    @property
-    def log_evidence(self) -> float: ...
-    def losses(self) -> Float:
-        """Return, for each column, the decrease of the evidence if this column is deleted (M,), nats."""
-        ...
-
-    def gains(self, statistic: Any) -> Float:
-        """Return the gain (Q,), nats, of adding each column of ``Likelihood.gain_pass`` alone."""
-        ...
-
-    def again(self) -> Self:
-        """Return the fit with its count of iterations reset to zero."""
-        ...
+It has ``n_columns``, ``n_vectors``, ``iteration`` and ``log_evidence`` (nats). ``losses()`` returns for each column the
+decrease of the evidence if it is deleted (M,), and ``gains(statistic)`` the gain of adding each column of
+``Likelihood.gain_pass`` alone (Q,), nats.
+"""
 
 
 class DenseFit(ABC):

@@ -11,7 +11,7 @@ for ``ovr`` and .13 for this model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -161,49 +161,35 @@ class Newton(PassFit):
         return replace(self, search=settle(first) if self.hold else begin(first, self.rule, poll))
 
 
-@dataclass(frozen=True)
-class Peak:
-    """A search for the maximum of a function, with steps of length ``step`` from 0; immutable.
+def next_point(values: dict[int, float]) -> tuple[float, bool]:
+    """Return the next point of a search for the maximum of a function, and whether it is the last one, the result.
 
-    Steps follow the rising side until the function falls; the last point is the vertex of the parabola through the best
-    point and its neighbours. ``values`` maps multiples of ``step`` to the function. ``at`` is the next point, in units
-    of ``step``; with ``last`` it is the result.
+    ``values`` maps the points so far, whole numbers from 0 on, to values. Steps of one follow the rising side until the
+    function falls; the last point is the vertex of the parabola through the best point and its neighbours.
     """
-
-    step: float
-    at: float = 0.0
-    values: tuple[tuple[int, float], ...] = ()
-    last: bool = False
-
-    @property
-    def x(self) -> float:
-        """The point to evaluate next."""
-        return self.step * self.at
-
-    def after(self, value: float) -> Peak:
-        """Return the search after the function has been evaluated at ``x``."""
-        values = dict(self.values) | {int(self.at): value}
-        best = max(values, key=lambda k: values[k])
-        found = replace(self, values=tuple(values.items()))
-        for side in (best - 1, best + 1):
-            if side not in values and abs(best) < STEPS:
-                return replace(found, at=side)
-        left, right = (values.get(side, np.nan) for side in (best - 1, best + 1))
-        bend = left + right - 2 * values[best]
-        return replace(found, at=best + (0.5 * (left - right) / bend if bend < 0 else 0.0), last=True)
+    best = max(values, key=lambda k: values[k])
+    for side in (best - 1, best + 1):
+        if side not in values and abs(best) < STEPS:
+            return side, False
+    left, right = (values.get(side, np.nan) for side in (best - 1, best + 1))
+    bend = left + right - 2 * values[best]
+    return best + (0.5 * (left - right) / bend if bend < 0 else 0.0), True
 
 
 @dataclass(frozen=True)
 class Pooling(PassFit):
     """The last fit: ``choosing`` to its end, then the softmax of the columns that are left.
 
-    ``alpha`` (M, C) are the first α of the softmax; those of kernel columns are multiplied by exp(``peak.x``).
+    ``alpha`` (M, C) are the first α of the softmax; those of kernel columns are multiplied by exp(``STEP`` × ``at``).
+    ``values`` are pairs of a point and the evidence there; ``at`` is the ``last`` point of the search, or the next one.
     """
 
     choosing: Newton
     search: NewtonSearch | None = None
     alpha: Float | None = None
-    peak: Peak = field(default_factory=lambda: Peak(STEP))
+    values: tuple[tuple[int, float], ...] = ()
+    at: float = 0.0
+    last: bool = False
     reason: Termination | None = None
 
     @property
@@ -232,15 +218,17 @@ class Pooling(PassFit):
         if self.search is None or self.alpha is None:
             first = _joint(chosen.fit, block, chosen.prior)
             return replace(self, search=settle(first), alpha=first.alpha)
-        rule, last = chosen.rule, self.peak.last
+        rule, last = chosen.rule, self.last
         most = chosen.fit.iteration + rule.max_iterations
         tol = rule.tol if last else CLOSE / (SETTLED * max(block.n, 1))
         search, reason = receive(self.search, block, StopRule(tol, most), poll)
         if last or reason is not Termination.CONVERGED:
             return replace(self, search=search, reason=reason)
-        now, peak = search.current, self.peak.after(search.current.log_evidence)
-        alpha = np.where((now.labels < 0)[:, None], self.alpha, self.alpha * np.exp(peak.x))
-        return replace(self, search=settle(settled(now, alpha, now.weights, now.block), search), peak=peak)
+        now, values = search.current, (*self.values, (int(self.at), search.current.log_evidence))
+        at, last = next_point(dict(values))
+        alpha = np.where((now.labels < 0)[:, None], self.alpha, self.alpha * np.exp(STEP * at))
+        search = settle(settled(now, alpha, now.weights, now.block), search)
+        return replace(self, search=search, values=values, at=at, last=last)
 
 
 def _centred(weights: Float) -> Float:

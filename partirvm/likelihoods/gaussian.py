@@ -61,7 +61,7 @@ class Solve(DenseFit):
     solver: str = "fixed-point"
 
     def run(self, on_step: OnStep) -> tuple[HyperState, Termination]:
-        return solvers.SOLVERS[self.solver](self.start, self.rule, on_step)
+        return solvers.SOLVERS[self.solver](replace(self.start, iteration=0), self.rule, on_step)
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core import tied
-from partirvm.core.diagnostics import MOST_TARGETS, NORMAL_MULTIPLES, STATED_LEVELS, NumberDiagnostics
+from partirvm.core.diagnostics import NORMAL_MULTIPLES, STATED_LEVELS
 from partirvm.core.left_out import LeftOut
 from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, guesses, moderated, probabilities, targets
 from partirvm.core.predictive import quadratic_forms
 from partirvm.core.sampling import LargestErrors, drawn
-from partirvm.core.scores import LEVELS, NORMAL, ClassScores, Scores
+from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.statistics import CrossBlock, GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.likelihoods.base import Draw, Panel, Pass, Rows, eligible
@@ -117,7 +117,7 @@ class ScorePass(Pass):
     """Pass over the held-out rows for scores of T targets in their units: a ``core.scores.Scores``.
 
     ``mean`` is (M,), ``root`` (M, M) and ``noise_variance`` a scalar; for T targets (M, T), (T, M, M) and (T,).
-    ``multiples`` and ``stated`` are half widths of intervals in standard deviations.
+    ``multiples`` are half widths of intervals at ``STATED_LEVELS`` in standard deviations.
     """
 
     name: ClassVar[str] = "held-out"
@@ -126,16 +126,14 @@ class ScorePass(Pass):
     mean: Float
     root: Float
     noise_variance: float | Float
-    multiples: tuple[float, ...] = NORMAL
-    stated: tuple[float, ...] = NORMAL_MULTIPLES
+    multiples: tuple[float, ...] = NORMAL_MULTIPLES
 
     @classmethod
     def of(cls, model: Model) -> Self:
         """The pass that scores a model by its stated uncertainty."""
         stated, variance = model.predictive, model.design.scaling.t_scale**2
         noise = stated.noise_variance / variance
-        multiples = model.multiples(LEVELS), model.multiples(STATED_LEVELS)
-        return cls(stated.design, stated.mean, stated.root, noise, *multiples)
+        return cls(stated.design, stated.mean, stated.root, noise, model.multiples(STATED_LEVELS))
 
     def of_panel(self, panel: Panel, block: Float) -> Scores:
         scaling = self.design.scaling
@@ -148,13 +146,7 @@ class ScorePass(Pass):
         )
         variance = np.column_stack(list(spread)) * scaling.t_scale**2
         mean = scaling.t_shift + scaling.t_scale * (block @ means)
-        std = np.sqrt(variance)
-        shown = (
-            NumberDiagnostics.of(panel.t[:, k], mean[:, k], std[:, k], panel.rows, self.stated)
-            for k in range(min(T, MOST_TARGETS))
-        )
-        scores = Scores.of(panel.t, mean, variance, self.multiples)
-        return replace(scores, diagnostics=tuple(shown))
+        return Scores.of(panel.t, mean, variance, panel.rows, self.multiples)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.blas_threads import one_blas_thread
+from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.predictive import augmentation
-from partirvm.core.scores import LEVELS, Scores
+from partirvm.core.scores import Scores
 from partirvm.data import ZarrSource, require_target
 from partirvm.data.source import Source, Tile
 from partirvm.errors import ChangedDataError, DataError, UsageError
@@ -86,8 +87,9 @@ class Augmenting:
 
     def scores(self, source: Source, progress: Progress | None = None) -> Scores:
         """Return the scores of the predictions of all rows of a source."""
-        multiples, pieces = self.model.multiples(LEVELS), self.pieces(source, progress)
-        return reduce(add, (Scores.of(t[:, 0], each[:, 1], variance, multiples) for each, t, variance in pieces))
+        multiples, pieces = self.model.multiples(STATED_LEVELS), self.pieces(source, progress)
+        parts = (Scores.of(t[:, 0], each[:, 1], variance, multiples=multiples) for each, t, variance in pieces)
+        return reduce(add, parts)
 
     @one_blas_thread()
     def _predicted(

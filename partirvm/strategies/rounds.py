@@ -138,7 +138,7 @@ class Rounds:
     def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Run the last fit; if it uses other rows than the current fit, measure them first."""
         grew = state.seen == GROWING
-        state = replace(state, candidates=state.fit.n_vectors, fit=state.fit.again())
+        state = replace(state, candidates=state.fit.n_vectors)
         if grew:
             state = yield from enlarge(state, state.problem.n_rows)
         if state.seen != state.options.last_rows:

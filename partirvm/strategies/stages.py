@@ -168,8 +168,8 @@ def settled(state: RoundsState, noise: FittedNoise | None = None) -> Steps[Round
         noise = yield from fitted_noise(constant, left_out)
         if noise is None or noise.noise is None:
             return constant
-        design, fit = replace(constant.design, noise=noise.noise), constant.fit.again()
-        state = replace(constant, design=design, fit=fit, seen="", candidates=fit.n_vectors)
+        design = replace(constant.design, noise=noise.noise)
+        state = replace(constant, design=design, seen="", candidates=constant.fit.n_vectors)
         state = yield from measured(state, design.take(NONE, leading=NONE), state.options.last_rows)
         state = yield from solved(state, final_rule(state.options))
         return (yield from settled(state, noise))

@@ -81,7 +81,7 @@ def test_evaluate_is_what_predictions_say(made, cli, cli_json, tmp_path):
     assert scores["log_loss"] == pytest.approx(log_loss(made.truth, p))
     if two:
         assert scores["brier"] == pytest.approx(brier_score_loss(made.truth == made.names[1], p[:, 1]))
-        assert scores["roc_auc"] == pytest.approx(roc_auc_score(made.truth == made.names[1], p[:, 1]))
+        assert scores["roc_auc"] == pytest.approx(roc_auc_score(made.truth == made.names[1], p[:, 1]), abs=1e-3)
     assert scores["accuracy"] > 0.75
     history = open_job(made.at("job")).state().history[-1]
     assert history["held_out_log_loss"] == pytest.approx(scores["log_loss"])
@@ -132,7 +132,7 @@ WRONG = {
     "classify a number": ("fit number.zarr new --classify", r"number\.zarr: the target 'score' is a number.*--classes"),
     "a continuous target": (
         "ingest {csv} new --target score --features a,b --classes",
-        r"train\.csv: the target 'score' holds continuous values such as .* without --classes",
+        r"train\.csv: the column 'score' holds .* different values such as .* without --classes",
     ),
     "evaluation of one": (
         "evaluate {job} other.zarr",

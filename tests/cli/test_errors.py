@@ -25,7 +25,7 @@ INGEST = ("--target", "y", "--quiet")
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no argument": (("fit", "{train}"), r"Missing argument 'JOB'.*partirvm fit --help"),
     "no option": (("fit", "{train}", "{new}", "--wdith", "3"), r"No such option.*--wdith"),
-    "NaN": (("ingest", "nan.csv", "{new}", *INGEST), r"1 values.*missing or not finite.*row 1.*column 'b'"),
+    "NaN": (("ingest", "nan.csv", "{new}", *INGEST), "column 'b' has missing values .*row 1 "),
     "evaluation without a target": (("evaluate", "{job}", "{bare}"), r"bare\.zarr: the data have no target.*'fare'"),
     "unknown column": (("ingest", "good.csv", "{new}", "--target", "z", "--quiet"), r"'z'.*a, b, y"),
     "data in the way": (("ingest", "good.csv", "{train}", *INGEST), r"train\.zarr exists already.*--overwrite"),

@@ -1,4 +1,4 @@
-"""Whole numbers that float64 would round are refused wherever they come from, and no two labels become one."""
+"""Whole numbers beyond 2⁵³ are refused wherever they come from, and no two labels become one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.core.moments import first_rounded
+from partirvm.core.moments import require_exact
 from partirvm.data import as_source, ingest
 from partirvm.errors import DataError, DataWarning
 
 ODD = 2**53 + 1
 """The smallest whole number that float64 does not hold; 2**53 is next to it."""
 
-REFUSED = rf"column '(b|y)' holds the whole number {ODD} in row 2 .*round to {2**53}.*--categorical"
+REFUSED = rf"column '(b|y)' holds the whole number {ODD} in row 2 .*--categorical"
 
 
 def table(column, dtype="int64"):
@@ -60,7 +60,7 @@ KINDS = {
 
 @pytest.mark.parametrize("column", ["b", "y"])
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "Int64", "int64[pyarrow]"])
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "csv"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("csv", "decimals")])
 def test_ingest_refuses(kind, dtype, column, tmp_path):
     source = KINDS[kind](table(column, dtype), tmp_path)
     target = {} if kind == "npz" else {"target": "y"}
@@ -88,7 +88,7 @@ def test_a_single_label_of_csv_keeps_its_digits(tmp_path):
     (tmp_path / "t.csv").write_text(f"a,y\n5,1\n{ODD},2\n0.5,3\n")
     data = ingest(tmp_path / "t.csv", tmp_path / "e.zarr", target="y", categorical=["a"])
     assert data.columns.categories["a"] == (0.5, 5, ODD)
-    (tmp_path / "new.csv").write_text(f"a,y\n{2**53},1\n{ODD},2\n5e0,3\n")
+    (tmp_path / "new.csv").write_text(f"a,y\n{2**53},1\n{ODD},2\n5.0,3\n")
     found = ingest(tmp_path / "new.csv", tmp_path / "f.zarr", like=data, shuffle=None)
     assert found.tile(0).X[:, 0].tolist() == [3, 2, 1]  # 2**53 is a level of its own
 
@@ -116,7 +116,6 @@ FITTED = {
     "X": (ODD_X, Y),
     "y": (X, ODD_Y),
     "several targets": (X, np.column_stack([ODD_Y, ODD_Y])),
-    "a frame of pandas' text": (pd.DataFrame(ODD_X.astype(str), columns=["a", "b"], dtype="string"), Y),
     "frame": (pd.DataFrame(ODD_X, columns=["a", "b"]).assign(c=0.5), Y),
     "dask frame": (dd.from_pandas(pd.DataFrame(ODD_X, columns=["a", "b"]).assign(c=0.5), npartitions=2), Y),
     "dask series": (dd.from_pandas(pd.DataFrame(X), npartitions=2), dd.from_pandas(pd.Series(ODD_Y), npartitions=2)),
@@ -125,7 +124,9 @@ FITTED = {
 
 @pytest.mark.parametrize("case", FITTED)
 def test_a_fit_refuses(case):
-    with pytest.raises(DataError, match=rf"the whole number {ODD} in row 3 .*astype\('category'\)") as caught:
+    with pytest.raises(
+        DataError, match=rf"the whole number {ODD} in row (of its partition )?3 .*categorical in a data frame"
+    ) as caught:
         RVMRegressor(gamma=1.0, max_rounds=1).fit(*FITTED[case])
     assert "--" not in str(caught.value)
 
@@ -141,14 +142,17 @@ def test_a_classifier_keeps_neighbours_apart(kind):
 def test_masked_values_do_not_count_silently(place, tmp_path):
     rows, targets = (np.ma.masked_array(X, mask=X > 5), Y) if place == "X" else (X, np.ma.masked_array(Y, mask=Y > 5))
     for use in (RVMRegressor().fit, lambda *both: ingest(both, tmp_path / "d.zarr"), as_source):
-        with pytest.raises(DataError, match=f"{place}: [0-9]+ values are masked"):
+        with pytest.raises(DataError, match=f"{place} has masked values"):
             use(rows, targets)
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1) | st.lists(st.integers(0, 2**64 - 1), min_size=1))
-def test_what_is_rounded_is_what_python_says(values):
+def test_the_first_number_beyond_the_digits_of_float64(values):
     dtype = np.int64 if min(values) < 0 or max(values) < 2**63 else np.uint64
-    wrong = [k for k, value in enumerate(values) if int(float(value)) != value]
-    expected = (wrong[0],) if wrong else None
-    assert first_rounded(np.array(values, dtype=dtype)) == expected
-    assert first_rounded(np.array([*values, "text"], dtype=object)) == expected
+    wrong = [value for value in values if abs(value) > 2**53]
+    array = np.array(values, dtype=dtype)
+    if not wrong:
+        require_exact(array, "X")
+        return
+    with pytest.raises(DataError, match=rf"number {wrong[0]} in row {7 + values.index(wrong[0])} "):
+        require_exact(array, "X", 7)

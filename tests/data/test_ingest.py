@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from partirvm.core.moments import Moments
 from partirvm.core.statistics import TreeSum
-from partirvm.data import ZarrSource, hash_tile, ingest, tile_rows_for
+from partirvm.data import ZarrSource, ingest
+from partirvm.data.source import hash_tile, tile_rows_for
 
 
 def rows(n: int = 500, d: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -92,19 +92,19 @@ NAMED = pd.DataFrame(X, columns=["x0", "x1"])
 
 WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], str]] = [
     ("missing value", csv("a,b,y\n1,2,3\n4,,6\n,8,9\n"), {"target": "y"}, DataError,
-     r"2 values are missing or not finite, the first in row 1 \(counted from 0\), column 'b'"),
-    ("infinite", csv("a,b,y\n1,2,3\n4,inf,6\n"), {"target": "y"}, DataError, "row 1.*column 'b'"),
-    ("null in Parquet", parquet(a=[1.0, None, 3.0], y=[1, 2, 3]), {"target": "y"}, DataError, "row 1.*column 'a'"),
-    ("negative weight", value((X, Y, Y - 1)), {}, DataError, "weight in row 0 .*negative"),
+     r"'b' has missing values .* in row 1 \(counted from 0\)"),
+    ("infinite", csv("a,b,y\n1,2,3\n4,inf,6\n"), {"target": "y"}, DataError, "'b' has .*row 1 "),
+    ("null in Parquet", parquet(a=[1.0, None, 3.0], y=[1, 2, 3]), TARGET, DataError, "column 'a' has .*row 1 "),
+    ("negative weight", value((X, Y, Y - 1)), {}, DataError, "negative weight in row 0"),
     ("text", csv("a,b,y\n1,red,3\n4,5,6\n"), {"target": "y"}, DataError, "column 'b' holds text or .*--categorical b"),
     ("text far down", csv(TEXT), {"target": "y"}, DataError, "column 'b' holds text.*red.*--categorical b"),
     ("dates", parquet(a=pd.to_datetime(["2020-01-01", "2020-01-02"]), y=[1, 2]), TARGET, DataError, "holds .*datetime"),
     ("other columns", files(one_csv=GOOD, two_csv="a,c,y\n1,2,3\n"), {"target": "y"}, DataError,
      r"two.csv lacks \[b\] and also has \[c\]"),
     ("duplicate name", csv("a,a,y\n1,2,3\n4,5,6\n"), {"target": "y"}, DataError, "'a' occurs twice"),
-    ("unknown target", csv(GOOD), {"target": "yy"}, DataError, "no column 'yy' .target.; did you mean 'y'.*a, b, y"),
+    ("unknown target", csv(GOOD), {"target": "yy"}, DataError, "no column 'yy'.*a, b, y"),
     ("no target", csv(GOOD), {}, UsageError, "no target is named.*a, b, y"),
-    ("feature is target", csv(GOOD), {"target": "y", "features": ["a", "y"]}, UsageError, "be a target and a feature"),
+    ("feature is target", csv(GOOD), {"target": "y", "features": ["a", "y"]}, UsageError, "'y' can be only one of"),
     ("only a target", csv("y\n1\n2\n"), {"target": "y"}, DataError, "there is no feature column"),
     ("no rows", csv("a,b,y\n"), {"target": "y"}, DataError, "there are no rows"),
     ("one row", csv("a,b,y\n1,2,3\n"), {"target": "y"}, DataError, "only one row"),
@@ -122,11 +122,9 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("gzip cut short", raw(ZIPPED[:-20], "t.csv.gz"), TARGET, DataError, "Truncated"),
     ("gzip checksum", raw(ZIPPED[:-8] + bytes(4) + ZIPPED[-4:], "t.csv.gz"), TARGET, DataError, "incorrect data check"),
     ("UTF-16", raw(ROWS.decode().encode("utf-16")), TARGET, DataError, "text must be UTF-8"),
-    ("semicolons", csv("a;y\n1;2\n2;3\n"), TARGET, DataError, "no column 'y' .*Its columns: a;y"),
-    ("a long label", csv(f"a,y\n1,2\n{LONG},3\n"), {**TARGET, "categorical": ["a"]}, DataError, "200,000 characters"),
+    ("semicolons", csv("a;y\n1;2\n2;3\n"), TARGET, DataError, "no column 'y'.*Its columns: a;y"),
     ("a long cell", csv(f"a,y\n1,2\n{LONG},3\n"), TARGET, DataError, r"'x{60}…' \(200,000 characters\) \(line 3\)"),
     ("a red cell", raw(b"a,y\n1,2\n\x1b[31mred,3\n"), TARGET, DataError, r"'\\x1b\[31mred'"),
-    ("a long name", csv(f"{LONG},y\n1,2\nred,3\n"), TARGET, DataError, r"name .*'x{60}…' \(200,000 characters\)"),
     ("lists", parquet(a=[[1.0], [2.0]], y=[1, 2]), TARGET, DataError, "not numbers: .*type list<"),
     ("lists as labels", parquet(a=[[1.0], [2.0]], y=[1, 2]), {"target": "y", "categorical": ["a"]}, DataError,
      "'a' holds values that cannot be labels"),
@@ -177,22 +175,11 @@ def test_a_parquet_page_with_another_checksum(tmp_path: Path) -> None:
         ingest(place, tmp_path / "d.zarr", target="y")
 
 
-@pytest.mark.parametrize(
-    ("table", "options", "message"),
-    [
-        (
-            {"x": range(20_000), "c": [f"{code:01000}" for code in range(20_000)], "y": range(20_000)},
-            {"categorical": ["c"]},
-            r"column 'c' has .* labels .* more than 16 MiB.* omit the column",
-        ),
-        ({"x" * 1001: [1, 2], "y": [1, 2]}, {}, "column name has more than 1,000 characters"),
-    ],
-    ids=["labels", "names"],
-)
-def test_metadata_that_no_process_could_open_are_refused(table, options, message, tmp_path: Path) -> None:
+def test_labels_that_no_process_could_read_are_refused(tmp_path: Path) -> None:
     """The attributes of DATA are read as a whole by every process."""
-    with pytest.raises(DataError, match=message):
-        ingest(pd.DataFrame(table), tmp_path / "d.zarr", target="y", **options)
+    table = {"x": range(20_000), "c": [f"{code:01000}" for code in range(20_000)], "y": range(20_000)}
+    with pytest.raises(DataError, match=r"column 'c' has 20,000 labels so far.* omit the column"):
+        ingest(pd.DataFrame(table), tmp_path / "d.zarr", target="y", categorical=["c"])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -120,7 +121,8 @@ def test_a_batch_that_takes_more_than_the_limit_ends_the_ingest(
 )  # fmt: skip
 def test_what_is_not_refused_fits(limit: int, base: int, held: int, width: int, tile_rows: int, most: int) -> None:
     """Reading and writing keep within the limit as the formulas have them, or are refused where the least would not."""
-    budget = Budget.of(limit * MiB, lambda: base * MiB)
+    with mock.patch("partirvm.data.ingestion.settled_memory", return_value=base * MiB):
+        budget = Budget(limit * MiB)
     reader = SimpleNamespace(name="t", most_batch=most, advice="")
     least = max(LEAST_BATCH, 64 * 8 * width)
     room = (limit - base) * MiB - ALLOWANCE
@@ -133,4 +135,5 @@ def test_what_is_not_refused_fits(limit: int, base: int, held: int, width: int, 
     assert fits
     assert least <= batch <= max(most, least)
     assert held * MiB + BATCHES * batch <= room
-    assert tile_bytes(width, tile_rows) + 2 * budget.sort_bytes(width, tile_rows) <= room
+    with mock.patch("partirvm.data.ingestion.settled_memory", return_value=base * MiB):
+        assert tile_bytes(width, tile_rows) + 2 * budget.sort_bytes(width, tile_rows) <= room

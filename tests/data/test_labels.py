@@ -65,7 +65,7 @@ def test_what_is_no_label_is_refused(tmp_path):
         ([np.inf, 1.0], "continuous"),
         ([np.nan, 1.0, 2.0], "1 missing"),
         (np.array(["a", None, "b"], dtype=object), "1 missing"),
-        (np.array(["a", 1], dtype=object), "mix numbers"),
+        (np.array(["a", 1], dtype=object), "mix several types"),
         (["a", "a"], "one class"),
         ([], "no labels"),
     ):

@@ -19,13 +19,10 @@ def test_a_column_of_noise(tmp_path):
     table.write_text("\n".join(["x,y,r,w", *lines]))
     data = ingest(table, tmp_path / "data", target="y", features=["x"], noise="r", shuffle=None)
     np.testing.assert_allclose(data.tile(0).weights, 1 / NOISE**2, rtol=1e-14)
-    for options, message in (
-        ({"weights": "w"}, "'r' cannot be the noise .* because the weights 'w' are given"),
-        ({"classes": True}, "'r' cannot be the noise .* because the target is a class"),
-    ):
-        with pytest.raises(UsageError, match=message):
+    for options in ({"weights": "w"}, {"classes": True}):
+        with pytest.raises(UsageError, match=r"'r' cannot be the noise .* for regression without weights"):
             ingest(table, tmp_path / "other", target="y", noise="r", **options)
-    with pytest.raises(DataError, match=r"no column 'sd' \(noise\)"):
+    with pytest.raises(DataError, match="no column 'sd'"):
         ingest(table, tmp_path / "other", target="y", noise="sd")
     with pytest.raises(DataError, match=r"the noise \(column 'w'\) is 0 in row 0"):
         ingest(table, tmp_path / "other", target="y", noise="w")

@@ -62,7 +62,7 @@ def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_pat
     place = tmp_path / "d.zarr"
     X, y = rows(50, 0)
     before = contents(ingest((X, y), place, tile_rows=32))
-    with pytest.raises(DataError, match="missing or not finite"):
+    with pytest.raises(DataError, match="missing values"):
         ingest((X, np.where(y > 0, np.nan, y)), place, append=True)
     with pytest.raises(DataError, match=r"DATA are \[y\], those of the new rows \[y\] with weights"):
         ingest((X, y, np.ones(50)), place, append=True)

@@ -8,11 +8,12 @@ import pytest
 
 from partirvm import RVMRegressor
 from partirvm.core.moments import Moments
-from partirvm.data import Columns, as_source
+from partirvm.data import as_source
 from partirvm.errors import DataError, UsageError
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product
 from partirvm.options import Request
 from partirvm.resolve.kernel import resolve_kernel
+from partirvm.types import Columns
 
 LEVELS = ("east", "north", "west")
 EFFECT = np.array([0.0, 3.0, -1.0])
