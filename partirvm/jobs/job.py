@@ -50,7 +50,6 @@ FIT = {
     "reference?": {"rows": int, "rmse": float, "boosting": float, "remarks": list[str]},
     **dict.fromkeys(("passes", "pass_rows", "peak_memory"), int),
     **dict.fromkeys(("seconds", "pass_seconds", "solve_seconds"), TIME),
-    "solve_began": float,
 }
 
 FIELDS = {"plan": PLAN, "fit": FIT}
