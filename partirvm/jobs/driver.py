@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.termination import Termination
 from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
@@ -24,6 +23,7 @@ from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit, Solved
 from partirvm.model import AnyModel
+from partirvm.process import one_blas_thread
 from partirvm.strategies import AnyStrategy
 from partirvm.strategies.problem import (
     Gather,

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
-from partirvm.process_memory import peak_memory
+from partirvm.process import peak_memory
 from partirvm.quoting import counted, format_bytes, format_duration, printable
 from partirvm.report.history import Lines
 from partirvm.report.quantities import MEASURED, leaves_model

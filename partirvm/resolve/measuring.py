@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
@@ -25,6 +24,7 @@ from partirvm.options import Request
 from partirvm.planning.cost import Rates
 from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, Sparseness, affordable
+from partirvm.process import one_blas_thread
 from partirvm.resolve.kernel import chooses
 from partirvm.resolve.new_problem import Interrupted
 from partirvm.strategies.fit_rows import posterior_rows
