@@ -194,9 +194,9 @@ class Driver:
                 return (self._learn(instructions[0]),)
             case Gather():
                 weights = [self.source.weights_of(each.rows) for each in instructions]
-                chosen = [None if each is None else each > 0 for each in weights]
-                rows = [self.source.gather(each.rows) for each in instructions]
-                return tuple(map(Gathered, rows, chosen))
+                pairs = zip(instructions, weights, strict=True)
+                rows = [each.rows if own is None else each.rows[own > 0] for each, own in pairs]
+                return tuple(Gathered(each, self.source.gather(each)) for each in rows)
         for number, each in enumerate(instructions):
             if isinstance(each, Save):
                 self.kept = each.design, each.fit

@@ -89,7 +89,7 @@ class Measuring:
         request, n_rows, d, chosen = self.request, self.source.n_rows, self.shape.n_features, chooses(self.request)
         metric = "widths" if request.metric == "auto" and not chosen else request.metric
         several = problem.n_classes > 2
-        learning = learning_options(n_rows, d, classes=problem.classifies, several=several, metric=metric)
+        learning = learning_options(n_rows, d, classes=problem.n_classes > 0, several=several, metric=metric)
         columns, room = self._affordable(max(2 * learning.max_centres, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
         most = min(max(columns // 2, 1), learning.max_centres)  # the slopes of a block take as much memory as the block
         unbounded = learning.rows >= min(n_rows, LEARNING_ROWS)
