@@ -19,8 +19,8 @@ sys.path.insert(0, str(DOCS / "_extensions"))
 
 import messages  # noqa: E402
 
-INDIRECT = {("jobs/run.py", "advice"), ("jobs/run.py", "text")}
-"""Warnings whose text is made elsewhere: by ``Termination``, and by generators of ``jobs.run``."""
+INDIRECT = {("jobs/run.py", "text")}
+"""Warnings whose text is made elsewhere: by generators of ``jobs.run``."""
 
 
 def plain(text):
