@@ -63,7 +63,6 @@ class ClassLikelihood(Likelihood):
     selection: str = "gain"
     at_once: int = 10**6
     draws_pools: bool = True
-    early_rows: int = 2000
 
     @property
     def _link(self) -> str:
@@ -90,10 +89,10 @@ class ClassLikelihood(Likelihood):
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows whose class has the smallest probability."""
-        return MisclassificationPass(design, fit.mean, fit.likelihood, count, used, draw, rows)
+        return MisclassificationPass(design, fit.mean, fit.likelihood, count, used, draw, rows=rows)
 
     def gain_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
-        return GainPass(design, fit.weights, fit.likelihood, pool, rows)
+        return GainPass(design, fit.weights, fit.likelihood, pool, rows=rows)
 
     def score(self, design: Design, fit: LaplaceState, moderate: bool) -> LogisticScorePass:
         return LogisticScorePass(design, fit.mean, fit.roots(), fit.likelihood, moderate)
@@ -144,9 +143,9 @@ class Newton(PassFit):
     @property
     def next_pass(self) -> Pass:
         if self.search is None:
-            return LogisticPass(self.design, self._first()[2], self.likelihood, self.rows)
+            return LogisticPass(self.design, self._first()[2], self.likelihood, rows=self.rows)
         trial = self.search.trial
-        return LogisticPass(survivors(self.design, trial), trial.weights, self.likelihood, self.rows)
+        return LogisticPass(survivors(self.design, trial), trial.weights, self.likelihood, rows=self.rows)
 
     @property
     def fit(self) -> LaplaceState:
@@ -202,7 +201,7 @@ class Pooling(PassFit):
         if chosen.reason is None:
             return chosen.next_pass
         weights = _centred(chosen.fit.mean) if self.search is None else self.search.trial.weights
-        return LogisticPass(survivors(chosen.design, chosen.fit), weights, SOFTMAX.name, chosen.rows)
+        return LogisticPass(survivors(chosen.design, chosen.fit), weights, SOFTMAX.name, rows=chosen.rows)
 
     @property
     def fit(self) -> LaplaceState:

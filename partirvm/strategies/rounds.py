@@ -47,8 +47,9 @@ from partirvm.strategies.stages import (
 )
 from partirvm.strategies.working_set import choose, judged, work_before_rounds
 
-MAX_COLUMNS, MIN_CANDIDATES = 200, 5
-"""Maximum number of kernel columns of an early fit, those of all outputs together, but at least so many rows."""
+MAX_COLUMNS, MIN_CANDIDATES, EARLY_ROWS = 200, 5, 2000
+"""Maximum number of kernel columns of an early fit, those of all outputs together, but at least so many candidates, and
+of its rows."""
 
 STEPS = 50
 """Maximum number of iterations of an early fit; in classification, iterations are passes."""
@@ -219,7 +220,7 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
 
     It uses ``seed``, ``tol`` and ``moderate`` alone, takes about a second, and writes no checkpoint.
     """
-    rows, outputs = min(problem.likelihood.early_rows, problem.n_rows), max(problem.n_outputs, problem.n_targets)
+    rows, outputs = min(EARLY_ROWS, problem.n_rows), max(problem.n_outputs, problem.n_targets)
     candidates = max(MAX_COLUMNS // (outputs * max(problem.n_kernels, 1)), MIN_CANDIDATES)
     size, tol = min(candidates, rows) * problem.n_kernels, INTERMEDIATE * options.tol
     few = Options(size, "random", "sample", "sample", rows, max_rounds=1, max_iterations=STEPS, max_passes=STEPS)
