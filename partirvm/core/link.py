@@ -31,14 +31,12 @@ class Link:
     """Functions of a classification likelihood with C linear predictors f (n, C) and targets (n, C) of 0 and 1.
 
     Outputs that are ``coupled`` share one likelihood; otherwise each output is a separate fit. With ``shared_alpha``
-    the weights of a column in all outputs share one α; only coupled outputs may. ``moderation`` is the factor c of
-    ``moderated``: π/8 for the logistic sigmoid and the softmax, 1 (exact) for probit.
+    the weights of a column in all outputs share one α; only coupled outputs may.
     """
 
     name: str
     coupled: bool = False
     shared_alpha: bool = False
-    moderation: float = np.pi / 8.0
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
         """Return the log likelihood (n, C), or (n, 1) if coupled, its derivative and its curvature ≥ 0 in f (n, C)."""
@@ -108,14 +106,14 @@ def probabilities(likelihood: str, f: Float) -> Float:
     return LINKS[likelihood].probabilities(f)
 
 
-def moderated(f: Float, variance: Float, factor: float = Link.moderation) -> Float:
-    """Return f / √(1 + c σ²), element by element, with c = ``factor``: the link there is nearly its mean over N(f, σ²).
+def moderated(f: Float, variance: Float) -> Float:
+    """Return f / √(1 + c σ²), element by element, with c = π/8: the link there is nearly its mean over N(f, σ²).
 
-    For the logistic sigmoid, c = π/8 is from MacKay (1992, "The evidence framework applied to classification
+    For the logistic sigmoid, c is from MacKay (1992, "The evidence framework applied to classification
     networks"); the error is below about 0.02. Each predictor of several classes is moderated before the softmax (Gibbs
     1997).
     """
-    return np.asarray(f / np.sqrt(1.0 + variance * factor))
+    return np.asarray(f / np.sqrt(1.0 + variance * (np.pi / 8.0)))
 
 
 def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Float]:

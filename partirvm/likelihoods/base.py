@@ -191,14 +191,13 @@ class PassFit(ABC):
 class Begin:
     """Start and end of a fit over ``rows`` (increasing; None for all rows); ``rule`` ends the fit.
 
-    ``warm`` is the start of a fit over other rows, None the current fit. With ``hold`` α stays fixed.
+    ``warm`` is the start of a fit over other rows, None the current fit.
     """
 
     rule: StopRule
     candidates: int
     rows: Int | None = None
     warm: Start | None = None
-    hold: bool = False
 
 
 class Likelihood(ABC):

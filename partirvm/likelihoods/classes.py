@@ -84,7 +84,7 @@ class ClassLikelihood(Likelihood):
 
     def fit(self, problem: Any, options: Any, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
         rule, start = replace(begin.rule, max_iterations=options.max_passes, guard=False), begin.warm or self.warm(fit)
-        newton = Newton(design, self._link, start, rule, begin.candidates, begin.rows, problem.prior, begin.hold)
+        newton = Newton(design, self._link, start, rule, begin.candidates, begin.rows, problem.prior)
         return Pooling(newton) if self.pooled and rule.thin else newton
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
@@ -116,7 +116,7 @@ class ClassLikelihood(Likelihood):
 
 @dataclass(frozen=True)
 class Newton(PassFit):
-    """A fit of the columns of ``design``: Newton steps until ``rule`` ends it; with ``hold`` α stays fixed."""
+    """A fit of the columns of ``design``: Newton steps until ``rule`` ends it."""
 
     design: Design
     likelihood: str
@@ -125,7 +125,6 @@ class Newton(PassFit):
     candidates: int
     rows: Int | None = None
     prior: Prior = FLAT
-    hold: bool = False
     search: NewtonSearch | None = None
     reason: Termination | None = None
 
@@ -157,7 +156,7 @@ class Newton(PassFit):
             search, reason = receive(self.search, block, self.rule, poll)
             return replace(self, search=search, reason=reason)
         first = replace(enter(self.likelihood, *self._first(), block, self.prior), iteration=1)
-        return replace(self, search=settle(first) if self.hold else begin(first, self.rule, poll))
+        return replace(self, search=begin(first, self.rule, poll))
 
 
 def next_point(values: dict[int, float]) -> tuple[float, bool]:

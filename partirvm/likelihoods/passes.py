@@ -264,7 +264,7 @@ class LogisticScorePass(Pass):
         f = block @ self.mean
         if self.moderate:
             variance = np.column_stack([quadratic_forms(block, root) for root in self.roots])
-            f = moderated(f, variance, LINKS[self.likelihood].moderation)
+            f = moderated(f, variance)
         codes = panel.t[:, 0].astype(np.int64)
         if self.codes is not None:
             codes = np.array(self.codes)[codes]

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from partirvm.core.termination import StopRule, Termination
+from partirvm.core.termination import Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass, Rows
 from partirvm.likelihoods.gaussian import with_rows
@@ -181,10 +181,8 @@ class Rounds:
         if passes and state.seen != "full":
             return (yield from self.next_round(replace(state, seen="")))
         if passes:
-            return (yield from _round(replace(state, fit=with_rows(state.fit, *(yield passes)))))
-        # first find the mode over all rows at fixed α: a quadratic approximation is valid for α only at the mode
-        rule = StopRule(1e-2, state.options.max_passes)
-        return (yield from _round(replace(state, seen=state.options.fit_rows), rule, hold=True))
+            state = replace(state, fit=with_rows(state.fit, *(yield passes)))
+        return (yield from _round(replace(state, seen=state.seen if passes else state.options.fit_rows)))
 
 
 class BasicRound(Rounds):
@@ -228,12 +226,11 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
     return first_state(replace(problem, held_out=False, batches=()), few, selection="random")
 
 
-def _round(state: RoundsState, rule: StopRule | None = None, *, hold: bool = False) -> Steps[RoundsState]:
+def _round(state: RoundsState) -> Steps[RoundsState]:
     """Fit, score and save; after a flat round the fit converges."""
-    options = state.options
-    if rule is None and state.patient:
-        rule = replace(final_rule(options), thin=False)
-    state = yield from solved(state, rule or intermediate_rule(options, state.candidates), hold=hold)
+    patient, options = replace(final_rule(state.options), thin=False), state.options
+    rule = patient if state.patient else intermediate_rule(options, state.candidates)
+    state = yield from solved(state, rule)
     state = yield from scored(state)
     return (yield from saved(state, "round"))
 

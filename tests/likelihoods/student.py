@@ -146,7 +146,7 @@ class StudentLikelihood(GaussianLikelihood):
 
     def fit(self, problem: Any, options: Any, design: Design, fit: HyperState, begin: Begin) -> StudentFit:
         """Passes until neither α nor the mean changes."""
-        return StudentFit(design, fit, begin.rule, begin.candidates, options.max_passes, begin.rows, settled=begin.hold)
+        return StudentFit(design, fit, begin.rule, begin.candidates, options.max_passes, begin.rows)
 
     def settling(self, *args: Any, **about: Any) -> tuple[Pass, ...]:
         """None: the fit has been at its rows to the end."""
