@@ -3,8 +3,8 @@
 The eigenvectors of the mean outer product of the gradient of the fitted mean f, N⁻¹ Σ_n ∇f(x_n)∇f(x_n)ᵀ, are the
 directions in which f changes most and least (Trivedi et al. 2014, "A consistent estimator of the expected gradient
 outer product"; Radhakrishnan et al. 2024). A new search starts at these directions, and raises the evidence in the
-widths. With more than ``FREE_ROWS`` rows it then moves the directions themselves. A regression has the directions of an
-exact process (``learning.process_search``) as a further candidate: it sees waves which the tied RVM takes for noise.
+widths. A regression has the directions of an exact process (``learning.process_search``) as a further candidate: it
+sees waves which the tied RVM takes for noise.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core import rprop
-from partirvm.kernels import WITH_GAMMA, Directions, Family, Kernel, OnColumns, Product, Several, Sum, kernel_from_spec
+from partirvm.kernels import WITH_GAMMA, Directions, Family, Kernel, OnColumns, Several, Sum, kernel_from_spec
 from partirvm.kernels.composed import inside, replaced
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.sample import Entry, SampledRows
-from partirvm.learning.search import SHORT_WINDOW, KernelSearch, LearningOptions, axes_of, first_stage, grow
+from partirvm.learning.search import SHORT_WINDOW, KernelSearch, LearningOptions, first_stage, grow
 from partirvm.likelihoods.passes import InputGradientPass
 from partirvm.strategies.problem import Problem
 
@@ -36,9 +36,6 @@ FAMILIES = {"gaussian": 1.0, "matern52": 0.75, "matern32": 0.5}
 
 MOST_ENTRIES = 2048
 """Maximum number d² of entries of all directions."""
-
-FREE_ROWS = 2000
-"""With more rows than this, the directions themselves are moved, too; with fewer this raised errors by some %."""
 
 
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
@@ -65,9 +62,7 @@ def learn(
 
     Unless the metric is "widths", directions are learned after the widths. The better ones are kept: those of the
     fitted mean, or those at which the search from the kernel ``turned`` ends, which goes on only if it begins above the
-    end of the other one. With more than ``FREE_ROWS`` rows the directions are moved, too, if that raises the evidence
-    by half a log N for each of their entries (Schwarz 1978, "Estimating the dimension of a model"). If the metric is
-    "auto", directions are taken if they raise the evidence by one nat each.
+    end of the other one. If the metric is "auto", directions are taken if they raise the evidence by one nat each.
     """
     stage, d = (
         grow(first_stage(sample, problem, learning, seed), problem, learning.max_centres),
@@ -84,13 +79,6 @@ def learn(
             other.climb(point, SHORT_WINDOW)
         evaluations = found.evaluations + other.evaluations
         found = replace(max(found, other, key=lambda each: each.value), evaluations=evaluations)
-    if problem.n_rows > FREE_ROWS:
-        kernel = replaced(found.kernel, np.arange(d), _free)
-        entries = axes_of(kernel.parameters)
-        free = found.candidate(kernel, np.where(entries, 0.1 * rprop.FIRST_STEP, rprop.LATER_STEP))
-        free.climb(free.evaluate_next(found.best), SHORT_WINDOW)
-        gained = free.value - found.value > 0.5 * entries.sum() * np.log(sample.rows.n_rows)
-        found = replace(free if gained else found, evaluations=found.evaluations + free.evaluations)
     gain, least = found.value - stage.value, sum("gamma" in name for name in found.kernel.parameters)
     taken = learning.metric != "auto" or gain > least
     choice = {"form": DIRECTIONS if taken else EACH, "directions": gain}
@@ -98,10 +86,6 @@ def learn(
     found = replace(found if taken else stage, number=stage.number + 1, evaluations=evaluations, choice=choice)
     sample.log(found.record(problem))
     return found.kernel
-
-
-def _free(kernel: Kernel, columns: Int) -> Kernel:
-    return replace(kernel, free=True) if isinstance(kernel, Directions) else kernel
 
 
 def turnable(kernel: Kernel, n_features: int) -> bool:
@@ -150,22 +134,18 @@ def kernel_texts(features: Sequence[str]) -> Callable[[Entry], Entry]:
 
 def learned_text(entry: Entry, features: Sequence[str]) -> str:
     """Describe the learned kernel of a history entry in words, with the names of the features."""
-    kernel, choice = kernel_from_spec(entry["kernel"]), entry["choice"] or {}
-    names, values, entries = _names(kernel, features), np.exp(kernel.logs), axes_of(kernel.parameters)
-    switched = rprop.off(kernel.logs, rprop.groups(kernel.parameters)).tolist()
-    order = np.argsort(-values, kind="stable").tolist()
-    parameters = [f"{names[k]} {values[k]:.3g}" for k in order if k not in switched and not entries[k]]
-    centres = "an exact process" if "gain" in choice else f"{entry['candidates']:,} centres"
-    verdict = {None: "", True: ": kernel accepted", False: ": kernel rejected, the previous kernel is kept"}
-    text = (
-        f"{_family(choice)}{_form(entry, choice)}{described(kernel)}, {_first(parameters)}: from {entry['rows']:,} "
-        f"rows × {centres}, {entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats"
-        f"{'' if entry['taken'] is None else ' over all rows'}{verdict[entry['taken']]}"
+    kernel, logs = kernel_from_spec(entry["kernel"]), kernel_from_spec(entry["kernel"]).logs
+    names = _names(kernel, features)
+    switched = sorted(rprop.off(logs, rprop.groups(kernel.parameters)).tolist())
+    order = [k for k in np.argsort(-logs, kind="stable").tolist() if k not in switched]
+    off = _first([names[k].removeprefix("gamma of ") for k in switched])
+    verdict = {None: "", True: " over all rows: kernel accepted", False: " over all rows: kernel rejected"}
+    return (
+        f"{_compared(entry['choice'] or {})}{described(kernel)}, "
+        f"{_first([f'{names[k]} {np.exp(logs[k]):.3g}' for k in order])}: from {entry['rows']:,} rows × "
+        f"{entry['candidates']:,} centres, {entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats"
+        f"{verdict[entry['taken']]}{off and f'; switched off: {off}'}"
     )
-    if not switched:
-        return text
-    which = _first([names[k].removeprefix("gamma of ") for k in sorted(switched)])
-    return f"{text}; {'directions' if entries.any() else 'features'} switched off: {which}"
 
 
 def _first(texts: list[str], most: int = 6) -> str:
@@ -173,42 +153,28 @@ def _first(texts: list[str], most: int = 6) -> str:
     return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
 
 
-def _family(choice: dict[str, Any]) -> str:
-    """State the evidence of the chosen family against the best other one; empty if nothing was compared."""
-    tried, chosen = choice.get("families", {}), choice.get("family")
-    if len(tried) < 2:
-        return ""
-    other = max((name for name in tried if name != chosen), key=tried.__getitem__)
-    return f"{chosen}, evidence {tried[chosen] - tried[other]:+,.1f} nats against {other}; "
-
-
-def _form(entry: Entry, choice: dict[str, Any]) -> str:
-    """State the chosen form of the kernel and the reason for it; empty if nothing was compared."""
+def _compared(choice: dict[str, Any]) -> str:
+    """State the chosen family and form, each with the figures that were compared; empty if nothing was."""
+    families, text, errors = choice.get("families", {}), "", choice.get("errors", {})
+    if len(families) > 1:
+        text = f"{choice['family']}, of {', '.join(f'{name} {nats:,.1f}' for name, nats in families.items())} nats; "
     if "form" not in choice:
-        return ""
-    form, why = choice["form"], ""
-    if "errors" in choice:
-        errors = choice["errors"]
-        error = "RMSE" if entry["train_rmse"] is not None else "log loss"
-        (other,) = (name for name in errors if name != form)
-        better = f"the gain of {other} is not significant" if errors[other] < errors[form] else "its error is smaller"
-        on = f"{error} on {choice['rows']:,} held-out rows"
-        why = f"{better}: {on} {errors[form]:.3g} against {errors[other]:.3g}"
-    elif "gain" in choice:
-        compared = f"{choice['gain']:+.3f} ± {choice['error']:.3f} nats on each of {choice['rows']:,} rows left out"
-        why = f"directions change the log density by {compared}" if choice["rows"] else ""
-    elif "directions" in choice:
-        enough = "" if form == DIRECTIONS else ", too few for their number"
-        why = f"directions change the evidence by {choice['directions']:+,.1f} nats{enough}"
-    elif "rows" in choice:
-        why = f"there are {choice['rows']:,} rows"
-    return f"{form}, because {why}: " if why else f"{form}: "
+        return text
+    if errors:
+        figures = ", ".join(f"{form} {error:.3g}" for form, error in errors.items())
+        return f"{text}{choice['form']}, by the error on {choice['rows']:,} held-out rows ({figures}): "
+    if choice.get("error"):
+        gain = f"{choice['gain']:+.3f} ± {choice['error']:.3f} nats on each of {choice['rows']:,} rows left out"
+        return f"{text}{choice['form']}: directions change the log density by {gain}: "
+    if "directions" in choice:
+        return f"{text}{choice['form']}: directions change the evidence by {choice['directions']:+,.1f} nats: "
+    return f"{text}{choice['form']}: "
 
 
 def described(kernel: Kernel) -> str:
     """Describe the composition of a kernel in words.
 
-    >>> from partirvm.kernels import Categorical, Gaussian
+    >>> from partirvm.kernels import Categorical, Gaussian, Product
     >>> described(Product((OnColumns(Gaussian(0.5), (0, 1)), OnColumns(Categorical(1.0), (2,)))))
     'gaussian × categorical'
     """
@@ -221,23 +187,17 @@ def described(kernel: Kernel) -> str:
 
 
 def _names(kernel: Kernel, features: Sequence[str]) -> list[str]:
-    """Name the parameters of a kernel, (p,); the gamma of a single feature contains the name of the feature."""
-    names, parts = list(kernel.parameters), kernel.components
+    """Name the parameters of a kernel, (p,), by the features if that tells them apart."""
+    names = list(kernel.parameters)
     if isinstance(kernel, Family):
         several = {f"gamma[{j}]": f"gamma of {name}" for j, name in enumerate(features)}
-        called = {"gamma": f"gamma of {features[0]}"} if len(features) == 1 else several
-        return [called.get(name, name) for name in names]
+        several |= {"gamma": f"gamma of {features[0]}"} if len(features) == 1 else {}
+        return [several.get(name, name) for name in names]
     if isinstance(kernel, OnColumns):
         features = [features[j] for j in kernel.columns]
     elif isinstance(kernel, Directions):
         features = [f"direction {i + 1}" for i in range(len(kernel.axes))]
-    inner = [_names(part, features) for part in parts]
-    if isinstance(kernel, Several):
-        inner = [[f"{name} ({k + 1})" for name in own] for k, own in enumerate(inner)]
-    elif isinstance(kernel, Product | Sum):
-        pairs = zip(parts, inner, strict=True)
-        inner = [[f"{described(part)} gamma" if name == "gamma" else name for name in own] for part, own in pairs]
-    first = len(names) - sum(map(len, inner)) if isinstance(kernel, Sum) else 0
-    found = names[:first] + [name for own in inner for name in own]
-    found += names[len(found) :]
+    inner = [name for part in kernel.components for name in _names(part, features)]
+    first = len(names) - len(inner) if isinstance(kernel, Sum) else 0
+    found = names[:first] + inner + names[first + len(inner) :]
     return found if len(set(found)) == len(found) else names

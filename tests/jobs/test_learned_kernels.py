@@ -23,7 +23,7 @@ from partirvm.resolve.resolve import resolve
 
 ASKED = Request(kernel="gaussian", gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
 NAMES = ("noise", "slope", "wave")
-KERNEL = r"gaussian, gamma of wave \S+, gamma of slope \S+: from 600 rows × an exact process, \d+ evaluations"
+KERNEL = r"gaussian, gamma of wave \S+, gamma of slope \S+: from 600 rows × 600 centres, \d+ evaluations"
 
 
 def rows(n=600, seed=0):
