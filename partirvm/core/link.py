@@ -137,12 +137,6 @@ def targets(codes: Float, outputs: int) -> Float:
     return codes[:, None].copy() if outputs == 1 else (codes[:, None] == np.arange(outputs)).astype(np.float64)
 
 
-def guesses(predictors: Float) -> Int:
-    """Return the codes (n,) of the most probable classes for linear predictors (n, C)."""
-    found: Int = (predictors[:, 0] > 0).astype(np.int64) if predictors.shape[1] == 1 else predictors.argmax(axis=1)
-    return found
-
-
 def _weighted(
     likelihood: str, predictors: Float, codes: Float, weights: Float | None
 ) -> tuple[Float, Float, Float, NDArray[np.bool_]]:
@@ -177,7 +171,8 @@ class LogisticBlock(FieldSums):
         """Return the statistic of a design block (rows, M) with class codes (rows,) at weights ``mean`` (M, C)."""
         predictors = block @ mean
         log_likelihood, slope, bend, present = _weighted(likelihood, predictors, codes, weights)
-        wrong = (guesses(predictors) != codes) & present
+        likeliest = predictors[:, 0] > 0 if predictors.shape[1] == 1 else predictors.argmax(axis=1)
+        wrong = (likeliest != codes) & present
         nll = -LINKS[likelihood].log_probability(predictors, codes)[present].sum()
         root = np.sqrt(bend)
         curvature = np.empty((mean.shape[1], mean.shape[0], mean.shape[0]))

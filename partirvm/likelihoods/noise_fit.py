@@ -98,8 +98,8 @@ class NoiseFit(DenseFit):
         best = int(np.argmax([each.log_evidence for each in fits]))
         kernel, found = kernels[best], fits[best]
         block = _block(kernel, points, centres)
-        by_row, overall = cross_fitted(block, squares, variances)
-        row, all_rows = variances + by_row, variances + overall
+        by_row = cross_fitted(block, squares, variances)
+        row, all_rows = variances + by_row, variances + found.level
         gains = 0.5 * (np.log(all_rows) + squares / all_rows - np.log(row) - squares / row)
         kept, clear = found.weights != 0, gains.mean() > CLEAR * gains.std() / np.sqrt(len(gains))
         if not kept.any() or not (self.always or clear):
@@ -192,16 +192,14 @@ def overall_level(squares: Float, variances: Float) -> float:
     return max(mean - float(np.mean(variances)), 1e-6 * mean)
 
 
-def cross_fitted(block: Float, squares: Float, variances: Float) -> tuple[Float, Float]:
-    """Return the noise variance of each row (n,), by g and by c alone, from a fit to the other ``FOLDS`` − 1 folds."""
-    by_row, overall = np.empty(len(squares)), np.empty(len(squares))
-    fold = np.arange(len(squares)) % FOLDS
+def cross_fitted(block: Float, squares: Float, variances: Float) -> Float:
+    """Return the noise variance of each row (n,) from a fit to the other ``FOLDS`` − 1 folds."""
+    by_row, fold = np.empty(len(squares)), np.arange(len(squares)) % FOLDS
     for number in range(FOLDS):
         rest, own = fold != number, fold == number
         found = fit(block[rest], squares[rest], variances[rest])
         by_row[own] = found.level * np.exp(np.clip(block[own] @ found.weights, -STEEPEST, STEEPEST))
-        overall[own] = found.level
-    return by_row, overall
+    return by_row
 
 
 def dependence(block: Float, squares: Float, variances: Float) -> float:
