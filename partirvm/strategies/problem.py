@@ -21,8 +21,8 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
-from partirvm.likelihoods import GAUSSIAN, Likelihood
-from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
+from partirvm.likelihoods import GAUSSIAN
+from partirvm.likelihoods.base import DenseFit, Fit, Likelihood, Pass, PassFit
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -170,14 +170,6 @@ class KernelLearned:
     better: bool
     rows: int
     evaluations: int
-
-
-@dataclass(frozen=True)
-class Solved:
-    """Answer to a fit: its final state (a ``Fit``, or what another fit returns), and the reason of its end."""
-
-    fit: Any
-    reason: Termination
 
 
 @dataclass(frozen=True)
