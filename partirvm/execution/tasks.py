@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import add
@@ -53,7 +54,7 @@ class SeveralStatistics:
     """Statistics of several passes over the same tiles, and the counts of kernel blocks. Addition is elementwise."""
 
     parts: tuple[Any, ...]
-    fetched: Fetched = field(default_factory=Fetched)
+    fetched: Fetched = field(default_factory=Counter)
 
     def __add__(self, other: SeveralStatistics) -> SeveralStatistics:
         return SeveralStatistics(tuple(map(add, self.parts, other.parts)), self.fetched + other.fetched)
@@ -137,7 +138,7 @@ def tile_statistics(
     read = source.tile(number)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, keeping)
     parts = tuple(pass_.statistic(tile) for pass_ in passes)
-    return SeveralStatistics(parts, sum(tile.fetched, Fetched()))
+    return SeveralStatistics(parts, sum(tile.fetched, Counter()))
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,9 @@ class Solution:
 
 def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solution:
     """Run a dense fit to its end, on so many threads; ``on_step`` is called at each step, and may raise to stop."""
+    return_freed_memory()
     began = time.time()
-    with on_threads(threads):
+    with one_blas_thread(), on_threads(threads):
         fit, reason = solve.run(on_step)
     return Solution(fit, reason, began, time.time())
 
@@ -172,13 +174,6 @@ def run_tiles(
             total.add(position, tile_statistics(passes, parts[part], number, keeping))
     found: SeveralStatistics = total.result()
     return found
-
-
-def run_solve(solve: DenseFit) -> Solution:
-    """Run a dense fit on a worker."""
-    return_freed_memory()
-    with one_blas_thread():
-        return solution(solve)
 
 
 def map_tile(function: Callable[[Source, int], Any], parts: Sequence[Source], number: int) -> Any:

@@ -75,7 +75,7 @@ class JobStore:
         with storing(store.location), ExitStack() as held:
             if store.require_creatable(overwrite):
                 void = {series: [0, 0] for series in (EVENTS, *KEPT)}
-                lease = leases.acquire(folder, lambda: void, stop="abort this job before overwriting it")
+                lease = leases.acquire(folder, lambda: void)
                 held.enter_context(lease)
                 for name in (SPEC_NAME, EVENTS, "control", *KEPT):
                     folder.remove(name, lease.check)  # another process may have taken over meanwhile
