@@ -92,8 +92,8 @@ def keeping_blocks(plan: Plan, forget: Callable[[str], None], beside: Path | Non
             shutil.rmtree(folder, ignore_errors=True)
         if failures := blocks.fetched["failures"]:
             warnings.warn(
-                f"kernel blocks could not be written or read {failures:,} times and were evaluated again: the result is "
-                "the same, but the fit was slower; check that the disk has space and that all workers can access it",
+                f"kernel blocks could not be written or read {failures:,} times and were evaluated again: the result "
+                "is the same, but the fit was slower; check that the disk has space and that all workers can access it",
                 PartirvmWarning,
                 stacklevel=2,
             )
