@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,23 +95,14 @@ def factorise(H: Float) -> tuple[Float, Float]:
     scale, ranges = 1.0 / np.sqrt(diagonal), tiled.blocks(len(H))
     L = np.ascontiguousarray(H).T  # H is symmetric: its transpose has LAPACK's column-major layout
     corners = [L[k, k].copy() for k in ranges]
-
-    def restore(jitter: float, number: int) -> None:
-        """Scale the lower triangle of a block of columns; after an attempt, it is still stored above the diagonal."""
-        k = ranges[number]
-        L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
-        np.multiply(corners[number], scale[k, None], out=L[k, k])
-        L[k, k] *= scale[k]
-        L[k, k].flat[:: k.stop - k.start + 1] += jitter
-
-    def clear(k: slice) -> None:
-        for column in range(k.start, k.stop):
-            L[:column, column] = 0.0
-
     for jitter in JITTERS:
-        tiled.each(partial(restore, jitter), range(len(ranges)))
+        for k, corner in zip(ranges, corners, strict=True):  # after an attempt, H is still stored above the diagonal
+            L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
+            L[k, k] = corner * scale[k, None] * scale[k]
+            L[k, k].flat[:: len(corner) + 1] += jitter
         if tiled.cholesky(L):
-            tiled.each(clear, ranges)
+            for column in range(1, len(L)):
+                L[:column, column] = 0.0
             return L, scale
     raise NumericalError(
         f"the posterior precision of {len(L)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
