@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.posterior import posterior
 from partirvm.core.predictive import REACH, information, products, quadratic_forms, quantile
 from partirvm.core.statistics import GramBlock, GramStatistics
@@ -35,6 +34,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.model import Model
 from partirvm.model.input_rows import checked_rows
+from partirvm.process import one_blas_thread
 
 Float = NDArray[np.float64]
 
