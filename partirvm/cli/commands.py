@@ -109,7 +109,7 @@ def ingest(source: str, data: str, shuffle: int, no_shuffle: bool, quiet: bool, 
     """Turn a table into DATA that can be trained on.
 
     DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
-    glob of them, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger than memory.
+    glob of them, or a URL. It is streamed, so it may be larger than memory.
     Values that cannot be used are refused, and the error names their place: missing values, text instead of a number,
     or whole numbers beyond 2^53. CSV files must be UTF-8 with commas and a header. Several targets share one set of
     relevance vectors.
@@ -185,7 +185,7 @@ def fit(
     A usable model is saved after every round (split-merge: after each partition that is better than all before).
     Ctrl-C stops the fit and keeps the last model (exit status 3); `partirvm resume` continues it. --time-limit includes
     kernel learning and planning; if it is reached before the first model, a small fit of a sample of the rows gives
-    one. A fit that cannot fit under the memory limit is refused before anything is written.
+    one. A fit that cannot fit under the memory limit is refused, and leaves no JOB.
 
     With --scheduler and --detach the fit runs on the cluster: the command ends when the scheduler has accepted it,
     and `partirvm status JOB --follow` shows the progress.
