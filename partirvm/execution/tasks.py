@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
+from partirvm.core.posterior import on_threads
 from partirvm.core.statistics import TreeSum
-from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source, Tile
 from partirvm.execution.kernel_store import Blocks, Fetched, Keeping, fill_block
