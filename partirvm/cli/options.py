@@ -28,7 +28,6 @@ FLAGS |= {"allow_code": "--allow-code", "augment": "--augment"}
 _ANY = "|".join(FLAGS)
 _BEFORE, _AFTER = r"(?<![\w'\"`/.\-=])", r"(?![\w'\"`/(=\-]|\.\w)"
 _VALUE = re.compile(rf"{_BEFORE}(?<!\()({_ANY})=('[^']*'|\"[^\"]*\"|[\w.]+)")
-_SUBJECT = re.compile(rf"(^|; |: )({_ANY})(?= is | of | names | leaves )")
 _NAME = re.compile(rf"{_BEFORE}({'|'.join(name for name in FLAGS if '_' in name)}){_AFTER}")
 
 
@@ -40,8 +39,7 @@ def as_flags(message: str) -> str:
         switches = {"True": flag, "False": f"--no-{flag[2:]}", "None": f"{flag} none"}
         return switches.get(value, f"{flag} {value}")
 
-    message = _SUBJECT.sub(lambda found: found[1] + FLAGS[found[2]], _VALUE.sub(given, message))
-    return _NAME.sub(lambda found: FLAGS[found[1]], message)
+    return _NAME.sub(lambda found: FLAGS[found[1]], _VALUE.sub(given, message))
 
 
 def help_of(text: str) -> str:
@@ -123,7 +121,8 @@ def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
             default = ",".join(f"{each:g}" for each in default)
         metavar = option.metavar or METAVARS.get(option.check.kind)
         kind = {"default": default, "type": _type(option), "metavar": metavar}
-    return click.option(spelling, option.name, **{"help": help_of(option.help), **kind, **other})
+    text = help_of(option.help).partition("  [default")[0] if "default" in other else help_of(option.help)
+    return click.option(spelling, option.name, **{"help": text, **kind, **other})
 
 
 def _allow_protocols(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
@@ -183,15 +182,7 @@ def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Comman
 
 
 limits = takes(
-    flag(
-        TABLE["effort"],
-        default=None,
-        help="Effort of the working set, larger than before: quick, balanced or thorough.",
-    ),
-    flag(TABLE["max_rounds"], default=None, help="Maximum number of rounds, including those before."),
-    flag(TABLE["max_vectors"], default=None, help="Maximum number of relevance vectors."),
-    flag(TABLE["time_limit"], default=None, help="Time from now after which the job ends and keeps its model."),
-    flag(TABLE["memory_limit"], default=None, help="Maximum resident memory of each process."),
+    *(flag(TABLE[name], default=None) for name in ("effort", "max_rounds", "max_vectors", "time_limit", "memory_limit"))
 )
 """The options that a resume may change."""
 
