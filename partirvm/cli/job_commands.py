@@ -75,8 +75,7 @@ def list_jobs(folder: str, as_json: bool) -> None:
         except PartirvmError as error:
             found.append({"job": job.location, "error": str(error)})
     if not found and not as_json:
-        is_job = jobs.Job(folder).store.exists()
-        echo(f"{folder}: no jobs in this folder" + f"; it is one: partirvm status {folder}" * is_job)
+        echo(f"{folder}: no jobs in this folder")
         return
     show(found, jobs_table(found), as_json)
 

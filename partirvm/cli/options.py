@@ -199,40 +199,18 @@ fit_options = takes(
 
 
 class GroupedCommand(click.Command):
-    """A command whose help shows its options in groups.
-
-    ``--help`` shows the groups "everyday" and "cluster" and the command's own options, ``--help-all`` every group.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        shown: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": _show_all}
-        self.params.append(click.Option(["--help-all"], help="Show all options and exit.", **shown))
+    """A command whose help shows its options in groups."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """A section for each group of options that is shown; the command's own options come last."""
+        """A section for each group of options; the command's own options come last."""
         groups: dict[str, list[tuple[str, str]]] = {group: [] for group in (*ORDER, "other options")}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is not None:
                 groups[GROUPS.get(param.name or "", "other options")].append(record)
-        everything = ctx.meta.get("partirvm.help_all")
-        hidden = [] if everything else [name for name in groups if name not in ("everyday", "cluster", "other options")]
         for name, rows in groups.items():
-            if name not in hidden:
-                with formatter.section(name.capitalize()):
-                    formatter.write_dl(rows)
-        if hidden:
-            count = sum(len(groups[name]) for name in hidden)
-            formatter.write_paragraph()
-            formatter.write_text(f"--help-all shows {count} more options: {', '.join(hidden)}.")
-
-
-def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
-        ctx.meta["partirvm.help_all"] = True
-        click.echo(ctx.get_help(), color=ctx.color)
-        ctx.exit()
+            with formatter.section(name.capitalize()):
+                formatter.write_dl(rows)
 
 
 def require_detachable(detach: bool, scheduler: str | None, verify: bool = False) -> None:
