@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
@@ -27,7 +26,7 @@ from partirvm.kernels import Kernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass, labels_of
 from partirvm.likelihoods.gaussian import FIRST_NOISE
-from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, SlopePass
+from partirvm.likelihoods.passes import GramPass, SlopePass
 from partirvm.process import one_blas_thread, peak_memory
 from partirvm.strategies.fit_rows import fresh
 from partirvm.strategies.problem import Problem, Record
@@ -44,45 +43,34 @@ OnProgress = Callable[[Sequence[Pass], int, int], None]
 
 @dataclass
 class Spent:
-    """Time spent since the last history entry: seconds of passes, seconds of ``deciding``, and each dense fit's times.
+    """Work since the last history entry: seconds and number of passes, and the number of rows that they read together.
 
-    ``rows`` is the number of rows that all these passes read together.
+    ``since`` is the time of that entry (``perf_counter``).
     """
 
     passing: float = 0.0
-    deciding: float = 0.0
     passes: int = 0
     rows: int = 0
-    dense: deque[tuple[float, float]] = field(default_factory=deque)
-
-    def solved(self, began: float, ended: float) -> None:
-        """Record a dense fit that ran from ``began`` to ``ended``, in seconds since 1970."""
-        self.dense.append((began, ended))
+    since: float = field(default_factory=time.perf_counter)
 
     def share(self, of: int = 1) -> dict[str, float]:
-        """Return the share of the next of ``of`` history entries, and subtract it; dense fits are in entry order."""
-        parts = len(self.dense) if of > 1 and self.dense else 1
-        fits = [self.dense.popleft() for _ in range(len(self.dense) if parts == 1 else 1)]
-        passing, deciding = self.passing / parts, self.deciding / parts
-        passes, rows = self.passes // parts, self.rows // parts
-        self.passing, self.deciding = self.passing - passing, self.deciding - deciding
-        self.passes, self.rows = self.passes - passes, self.rows - rows
-        seconds = deciding + sum(ended - began for began, ended in fits)
-        began = fits[0][0] if fits else time.time()
-        times = {"pass_seconds": passing, "passes": passes, "pass_rows": rows}
-        return {**times, "solve_seconds": seconds, "solve_began": began}
+        """Return, and subtract, the share of the next of ``of`` history entries. Fits have the time outside passes."""
+        passing, passes, rows = self.passing / of, self.passes // of, self.rows // of
+        elapsed = (time.perf_counter() - self.since) / of
+        self.passing, self.passes, self.rows = self.passing - passing, self.passes - passes, self.rows - rows
+        self.since += elapsed
+        solving = max(elapsed - passing, 0.0)
+        return {"pass_seconds": passing, "passes": passes, "pass_rows": rows, "solve_seconds": solving}
 
 
-def line(record: Record, spent: dict[str, float], began: float, epoch: float, *, saved: bool) -> Entry:
+def line(record: Record, spent: dict[str, float], began: float, *, saved: bool) -> Entry:
     """Make a history entry of a record, its times from ``Spent``, and the seconds since ``began`` (``perf_counter``).
 
-    ``epoch`` is the start of the run in seconds since 1970. ``saved`` is True if a model was saved.
+    ``saved`` is True if a model was saved.
     """
     seconds = time.perf_counter() - began
     entry = {**asdict(record), "termination": record.termination.value, "seconds": seconds, **spent}
-    entry["solve_began"] -= epoch
-    entry["peak_memory"], entry["saved"] = peak_memory(), saved
-    return entry
+    return {**entry, "peak_memory": peak_memory(), "saved": saved}
 
 
 @dataclass(frozen=True)
@@ -167,7 +155,7 @@ class EvidencePoint:
 
     ``value`` is the evidence in nats, and ``slope`` (p,) its slopes in the log parameters. ``weights`` (M, C) are the
     posterior mean. ``determined`` is the mean γ of the kernel columns. ``residual`` (T,) is ‖t − Φμ‖², for classes (1,)
-    summed over their indicators, and ``wrong`` is the number of misclassified rows.
+    summed over their indicators.
     """
 
     value: float
@@ -177,7 +165,6 @@ class EvidencePoint:
     weights: Float = field(default_factory=lambda: np.zeros((0, 1)))
     determined: float = 0.0
     residual: Float = field(default_factory=lambda: np.zeros(1))
-    wrong: int = 0
 
 
 def evaluate(
@@ -191,23 +178,18 @@ def evaluate(
     variances = problem.target_variance if problem.target_variances is None else problem.target_variances
     tied, count = _first_tied(problem, variances) if last is None else last.tied, 10 if fresh else 5
     assert tied is not None
-    if not problem.likelihood.has_noise:
-        statistics = _statistics(sample, design, problem.n_classes, problem.n_classes)
-        tied, shared = updates(statistics, tied, count)
-        beta, n_classes = float(tied.beta), problem.n_classes
-        slopes = SlopePass(design, shared.mean, shared.covariances, beta, n_classes=n_classes)
-        slope, sums = sample.run(slopes, IndicatorLossPass(design, shared.mean))
-        value, mean, residual, wrong = shared.log_evidence, shared.mean, sums[:1], int(sums[1])
-        gamma = shared.determinedness
-    else:
-        statistics = _statistics(sample, design, problem.n_targets)
+    K = problem.n_classes
+    statistics = _statistics(sample, design, K or problem.n_targets, K)
+    if problem.likelihood.has_noise:
         fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
         tied, found = updates(statistics, tied, count, variances, fixed)
-        (slope,) = sample.run(SlopePass(design, found.means, found.covariances, tied.beta))
-        value, mean, residual, wrong = found.log_evidence, found.means, np.atleast_1d(found.residual), 0
-        gamma = found.determinedness
-    determined = float(gamma[statistics.labels >= 0].mean())
-    return EvidencePoint(value, slope, statistics.n, tied, mean, determined, residual, wrong)
+        mean = found.means
+    else:
+        tied, found = updates(statistics, tied, count)
+        mean = found.mean
+    (slope,) = sample.run(SlopePass(design, mean, found.covariances, tied.beta, n_classes=K))
+    determined, residual = float(found.determinedness[statistics.labels >= 0].mean()), np.atleast_1d(found.residual)
+    return EvidencePoint(found.log_evidence, slope, statistics.n, tied, mean, determined, residual)
 
 
 def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design) -> EvidencePoint:

@@ -167,7 +167,6 @@ class KernelSearch:
         facts: dict[str, Any] = {"train_rmse": root_mean(scale * np.sqrt(best.residual / best.rows))}
         if not problem.likelihood.has_noise:
             facts["train_rmse"] = float(np.sqrt(best.residual[0] / (best.rows * problem.n_classes)))
-            facts["train_error"] = best.wrong / best.rows
         facts |= {"number": self.number, "candidates": self.count, "iterations": self.evaluations}
         facts |= {"gain": best.value - self.first, "fit_rows": "full" if self.sample.whole else "sample"}
         facts |= {"choice": self.choice, "termination": self.reason or Termination.CONVERGED}

@@ -80,8 +80,6 @@ class Measuring:
     _best: Kernel | None = None
     _spent: Spent = field(default_factory=Spent)
     _began: float = field(default_factory=time.perf_counter)
-    _epoch: float = field(default_factory=time.time)
-    _since: float = 0.0
 
     def learn(self, problem: Problem, *, all_rows: bool) -> Problem:
         """Return the problem with a learned kernel; ``all_rows`` is True if all rows are candidates of a single fit.
@@ -91,7 +89,7 @@ class Measuring:
         request, n_rows, d, chosen = self.request, self.source.n_rows, self.shape.n_features, chooses(self.request)
         metric = "widths" if request.metric == "auto" and not chosen else request.metric
         several = problem.n_classes > 2
-        learning = learning_options(n_rows, d, classes=problem.classifies, several=several, metric=metric)
+        learning = learning_options(n_rows, d, classes=problem.n_classes > 0, several=several, metric=metric)
         columns, room = self._affordable(max(2 * learning.max_centres, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
         most = min(max(columns // 2, 1), learning.max_centres)  # the slopes of a block take as much memory as the block
         unbounded = learning.rows >= min(n_rows, LEARNING_ROWS)
@@ -145,7 +143,7 @@ class Measuring:
 
     def _sample(self, problem: Problem, rows: int, room: int = 0) -> AbstractContextManager[SampledRows]:
         """Gather up to ``rows`` random rows; ``room`` is the number of bytes for kernel blocks."""
-        self._since = time.perf_counter()
+        self._spent.since = time.perf_counter()
         options = Options(rows, "random", sample_rows=rows, seed=self.request.seed)
         numbers = posterior_rows(problem, options, "sample")
 
@@ -160,13 +158,9 @@ class Measuring:
         return gathered(self.source, numbers, self.executor, check, self._spent, room=room, log=self._log, best=keep)
 
     def _log(self, record: Record) -> None:
-        """Add an entry; time since the previous entry outside passes and dense fits is counted as ``deciding``."""
-        spent, now = self._spent, time.perf_counter()
-        dense = sum(ended - began for began, ended in spent.dense)
-        spent.deciding = max(now - self._since - spent.passing - dense, 0.0)
-        entry = line(record, spent.share(), self._began, self._epoch, saved=False)
+        """Add an entry with the time since the previous one."""
+        entry = line(record, self._spent.share(), self._began, saved=False)
         self.entries.append(entry | kernel_texts(self.source.columns.features)(entry))
-        self._since = now
 
     def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
         """Return the columns that fit in memory with a sample, and bytes left for kernel blocks; set the threads."""

@@ -22,8 +22,8 @@ from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import label_of
-from partirvm.likelihoods import GAUSSIAN, Likelihood
-from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
+from partirvm.likelihoods import GAUSSIAN
+from partirvm.likelihoods.base import DenseFit, Fit, Likelihood, Pass, PassFit
 from partirvm.types import BIAS
 
 Float = NDArray[np.float64]
@@ -79,11 +79,6 @@ class Problem:
     def n_targets(self) -> int:
         """T, the number of targets of a regression."""
         return 1 if self.target_variances is None else len(self.target_variances)
-
-    @property
-    def classifies(self) -> bool:
-        """True for a classification."""
-        return self.n_classes > 0
 
     @property
     def n_outputs(self) -> int:
@@ -152,10 +147,10 @@ class Gather:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Inputs (k, d) of rows; ``present`` (k,) is true for rows with a weight above zero, and None if all have one."""
+    """The ``rows`` (k,) with a weight above zero of those that were requested, in their order; their inputs (k, d)."""
 
+    rows: Int
     points: Float
-    present: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -178,14 +173,6 @@ class KernelLearned:
     better: bool
     rows: int
     evaluations: int
-
-
-@dataclass(frozen=True)
-class Solved:
-    """Answer to a fit: its final state (a ``Fit``, or what another fit returns), and the reason of its end."""
-
-    fit: Any
-    reason: Termination
 
 
 @dataclass(frozen=True)

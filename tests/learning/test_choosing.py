@@ -26,7 +26,7 @@ from partirvm.learning.folds import (
 )
 from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
-from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, LogisticPass
+from partirvm.likelihoods.passes import GramPass, LogisticPass, ResidualPass
 from partirvm.strategies.problem import Options
 from partirvm.strategies.rounds import BasicRound
 
@@ -34,7 +34,7 @@ from partirvm.strategies.rounds import BasicRound
 def chosen(X, y, w=None, K=0, kernel=None, all_candidates=False, most=np.inf, told=None):
     """The last line of history, the kernel, and all passes that were made; it begins at one gamma, 1/d unless given."""
     problem, lines, passes = problem_of(X, y, kernel or Gaussian(1 / X.shape[1]), K), [], Passes(most)
-    learning, options = learning_options(len(X), classes=problem.classifies), Options(len(X), "random")
+    learning, options = learning_options(len(X), classes=problem.n_classes > 0), Options(len(X), "random")
     heard = [] if told is None else told
     with sample_of(X, y, w, passes=passes, lines=lines, best=heard) as sample:
         found = choose(sample, problem, learning, options, all_candidates=all_candidates)
@@ -65,7 +65,7 @@ def test_no_row_decides_about_itself():
     for one, rows in seen.made:
         if isinstance(one, GramPass):
             trained = one, rows
-        if isinstance(one, IndicatorLossPass) and not np.array_equal(rows, trained[1]):
+        if isinstance(one, ResidualPass) and not np.array_equal(rows, trained[1]):
             assert not np.isin(rows, trained[1]).any()
             assert np.isin(one.design.labels, trained[1]).all()
             np.testing.assert_array_equal(one.design.labels, trained[0].new.labels)

@@ -20,7 +20,7 @@ from partirvm.strategies.problem import Options
 def learned(X, y, w=None, rows=None, seed=0, centres=None, passes=None, told=None, **about):
     """The lines of history that learning leaves: ``Record`` as a dict, the kernel made of its spec."""
     problem, lines = problem_of(X, y, **about), []
-    learning = learning_options(rows or len(X), classes=problem.classifies)
+    learning = learning_options(rows or len(X), classes=problem.n_classes > 0)
     if centres is not None:
         learning = replace(learning, centres=min(centres, learning.centres))
     options = Options(len(X), "random", sample_rows=rows or len(X), seed=seed)
@@ -69,7 +69,7 @@ def test_classes_are_learned():
         assert (found[[1, 4]] > 0.05).all()
         assert (np.delete(found, [1, 4]) < 0.03).all()
         assert max(entry["gain"] for entry in entries) > 10
-        assert entries[-1]["train_error"] < 0.2
+        assert entries[-1]["train_rmse"] < 0.4
         assert entries[-1]["noise_variance"] is None
 
 

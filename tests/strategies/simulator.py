@@ -18,11 +18,11 @@ from partirvm.data import ArraySource
 from partirvm.execution.tasks import tile_statistics
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Pass
+from partirvm.likelihoods.base import Pass, Solved
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, LogisticScorePass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES, AnyStrategy
-from partirvm.strategies.problem import Gather, Gathered, Log, Options, Problem, Save, Solved, Stopped
+from partirvm.strategies.problem import Gather, Gathered, Log, Options, Problem, Save, Stopped
 from partirvm.types import Scaling
 
 MOST = 2000
@@ -130,7 +130,8 @@ class Simulator:
         """The answer to an instruction."""
         match instruction:
             case Gather(rows):
-                return Gathered(self.X[rows], None if self.w is None else self.w[rows] > 0)
+                rows = rows if self.w is None else rows[self.w[rows] > 0]
+                return Gathered(rows, self.X[rows])
             case Solve(fit, rule, _, solver):
                 return Solved(*solvers.SOLVERS[solver](fit, rule))
             case Save() | Log():
