@@ -252,19 +252,19 @@ class Driver:
                 seconds[k] += time.perf_counter() - began
                 self._telling(self.watcher.on_step)(searches[k].info, tasks[k].candidates)
         for spent in seconds:
-            self._spent.solved(first, first + spent)
+            self._spent.dense.append((first, first + spent))
         return tuple(Solved(search.fit, search.reason) for search in searches if search.reason is not None)
 
     def _solve(self, solve: DenseFit) -> Solved:
         began, tell = time.time(), self._telling(self.watcher.on_step)
         fit, reason = solve.run(lambda info: tell(info, solve.candidates))
-        self._spent.solved(began, time.time())
+        self._spent.dense.append((began, time.time()))
         return Solved(fit, reason)
 
     def _solves(self, solves: Sequence[DenseFit]) -> tuple[Solved, ...]:
         solutions = self.executor.solve(solves, self._telling(self.watcher.on_solves))
         for solution in solutions:
-            self._spent.solved(solution.began, solution.ended)
+            self._spent.dense.append((solution.began, solution.ended))
         return tuple(Solved(solution.fit, solution.reason) for solution in solutions)
 
     def _record(self, record: Record, spent: dict[str, float], *, saved: bool) -> None:

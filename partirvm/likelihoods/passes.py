@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from partirvm.core import tied
 from partirvm.core.diagnostics import NORMAL_MULTIPLES, STATED_LEVELS
 from partirvm.core.left_out import LeftOut
-from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, guesses, moderated, probabilities, targets
+from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, moderated, probabilities, targets
 from partirvm.core.predictive import quadratic_forms
 from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores, Scores
@@ -279,10 +279,7 @@ class LogisticScorePass(Pass):
 
 @dataclass(frozen=True)
 class IndicatorLossPass(Pass):
-    """Pass for the sum of squared errors of the indicators at weights ``mean`` (M, K), and the number of wrong rows.
-
-    A row of positive weight is wrong if its largest predicted indicator is that of another class. The result is (2,).
-    """
+    """Pass for the weighted sum of squared errors of the indicators at weights ``mean`` (M, K), (1,)."""
 
     name: ClassVar[str] = "residual"
     design: Design
@@ -290,9 +287,6 @@ class IndicatorLossPass(Pass):
     rows: Int | None = None
 
     def of_panel(self, panel: Panel, block: Float) -> Float:
-        codes, found = panel.t[:, 0], block @ self.mean
-        squares = np.square(targets(codes, found.shape[1]) - found).sum(axis=1)
-        wrong = guesses(found) != codes
-        if panel.weights is None:
-            return np.array([squares.sum(), wrong.sum()])
-        return np.array([squares @ panel.weights, wrong[panel.weights > 0].sum()])
+        found = block @ self.mean
+        squares = np.square(targets(panel.t[:, 0], found.shape[1]) - found).sum(axis=1)
+        return np.array([squares.sum() if panel.weights is None else squares @ panel.weights])

@@ -17,7 +17,7 @@ from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import Kernel, kernel_from_spec
 from partirvm.learning.folds import DENSE, choose, sparseness
-from partirvm.learning.forms import kernel_texts, learn, per_feature
+from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options
@@ -165,7 +165,7 @@ class Measuring:
         dense = sum(ended - began for began, ended in spent.dense)
         spent.deciding = max(now - self._since - spent.passing - dense, 0.0)
         entry = line(record, spent.share(), self._began, self._epoch, saved=False)
-        self.entries.append(entry | kernel_texts(self.source.columns.features)(entry))
+        self.entries.append(entry | kernel_text(entry, self.source.columns.features))
         self._since = now
 
     def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
