@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from partirvm.process_memory import peak_memory
+from partirvm.process import peak_memory
 
 
 def say(text: str) -> None:

@@ -21,8 +21,8 @@ from scipy.linalg import blas
 
 from benchmarks.measure import say, write
 from partirvm import RVMRegressor
-from partirvm.blas_threads import one_blas_thread
 from partirvm.model import Model
+from partirvm.process import one_blas_thread
 from partirvm.types import PANEL_ROWS
 
 COLUMNS = {

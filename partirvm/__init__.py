@@ -21,7 +21,7 @@ _HOMES = {
     "jobs": ["open_job", "plan", "submit"],
     "kernels": ["Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial", "Sigmoid"],
     "options.values": ["AlphaPrior", "Incremental", "Noise", "Radial", "SplitMerge", "WorkingSet"],
-    "report.display": ["DiagnosticsDisplay"],
+    "report.plots": ["DiagnosticsDisplay"],
     "report.progress": ["FitCallback"],
     "storage.address": ["allow_protocols"],
 }
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from partirvm.jobs import open_job, plan, submit
     from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid
     from partirvm.options.values import AlphaPrior, Incremental, Noise, Radial, SplitMerge, WorkingSet
-    from partirvm.report.display import DiagnosticsDisplay
+    from partirvm.report.plots import DiagnosticsDisplay
     from partirvm.report.progress import FitCallback
     from partirvm.storage.address import allow_protocols
 

@@ -13,7 +13,7 @@ import pytest
 import partirvm
 
 ROOT = Path(partirvm.__file__).parent
-VALUES = {"errors", "types", "options", "quoting", "blas_threads", "process_memory"}
+VALUES = {"errors", "types", "options", "quoting", "process"}
 """Small frozen value types, how messages quote, the limit of BLAS threads and the memory of the process: importable by
 all."""
 
@@ -21,8 +21,7 @@ ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
     "types": {"errors"},
-    "blas_threads": set(),
-    "process_memory": set(),
+    "process": set(),
     "options": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
     "storage": VALUES,
@@ -74,8 +73,7 @@ THIRD_PARTIES = {
     "quoting": set(),
     "errors": set(),
     "types": {"numpy", "pyarrow"},
-    "blas_threads": {"scipy", "threadpoolctl"},
-    "process_memory": set(),
+    "process": {"scipy", "threadpoolctl"},
     "options": set(),
     "storage": {"fsspec"},
     "storage.records": {"numpy", "numcodecs", "google_crc32c"},

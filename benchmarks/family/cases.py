@@ -134,7 +134,7 @@ def kernlab_places(folder: str, draws: int) -> list[Fit]:
     places = np.array([[19.4], [21.8], [23.2], [32.0]])
     Phi = np.exp(-0.1 * (X - places.T) ** 2)
     block = GramBlock.of(np.zeros((len(y), 0)), Phi, y[:, None])
-    statistics = GramStatistics.empty("").extend(np.arange(4), block, "")
+    statistics = GramStatistics.of(np.arange(4), block)
     began = time.process_time()
     state = HyperState(statistics, np.full(4, 1e-3), 1 / 500, target_variance=float(y @ y) / len(y))
     found, _ = maximise(state, StopRule(1e-15, 10_000))

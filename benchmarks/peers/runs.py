@@ -52,7 +52,7 @@ def scores(mean: Any, sd: Any, y: Any) -> dict[str, float]:
 def measured(folder: str, name: str, rows: int, method: str) -> Run:
     """Run a fit, and return its scores, or a note if the estimator does not support the method."""
     from partirvm.errors import UsageError
-    from partirvm.process_memory import peak_memory
+    from partirvm.process import peak_memory
 
     dataset, chosen = DATASETS[name], METHODS[method]
     split = dataset.split(folder, rows)

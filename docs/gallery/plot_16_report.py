@@ -71,10 +71,10 @@ jobs["per-feature"].report()
 # Save it
 # -------
 #
-# The ending decides: a page without scripts that needs no network, all values as JSON, or the table of fits as CSV.
+# The ending decides: a page without scripts that needs no network, or all values as JSON.
 
 report = jobs["per-feature"].report()
-for ending in ("html", "json", "csv"):
+for ending in ("html", "json"):
     report.save(str(folder / f"report.{ending}"))
     print(f"report.{ending}: {(folder / f'report.{ending}').stat().st_size / 1024:.0f} KiB")
 

@@ -227,21 +227,21 @@ def _run_again(
 @click.command()
 @takes("job", "output", "--overwrite")
 def report(job: str, output: str, overwrite: bool) -> None:
-    """Write a report of a job as an HTML page, JSON or CSV.
+    """Write a report of a job as an HTML page or JSON.
 
     The ending of OUTPUT decides. The page (.html) shows the curves of error, vectors and evidence, the predictions
     beside the targets, the rounds, the plan and the parameters, for a job in any state. It is one file and needs no
-    network. A .json file holds all values of the page; a .csv file holds the table of fits. OUTPUT may be a URL. Parts
-    of the job that are damaged are named in OUTPUT and in the error; the exit status is then 2.
+    network. A .json file holds all values of the page. OUTPUT may be a URL. Parts of the job that are damaged are named
+    in OUTPUT and in the error; the exit status is then 2.
 
     \b
     Examples:
       partirvm report jobs/run1 run1.html
-      partirvm report jobs/run1 fits.csv
+      partirvm report jobs/run1 run1.json
     """
     ending = output.rpartition(".")[2]
-    if ending not in ("html", "htm", "json", "csv"):
-        raise click.UsageError(f"{output!r} must end in .html, .json or .csv.", click.get_current_context())
+    if ending not in ("html", "htm", "json"):
+        raise click.UsageError(f"{output!r} must end in .html or .json.", click.get_current_context())
     made = jobs.open_job(job).report()
     made.save(output, overwrite=overwrite)
     damaged = "; ".join(made.values["damaged"])
@@ -252,24 +252,20 @@ def report(job: str, output: str, overwrite: bool) -> None:
 
 @click.command()
 @click.argument("locations", nargs=-1, required=True, metavar="JOB JOB...")
-@takes(click.option("--csv", "as_csv", is_flag=True, help="Print one line of CSV per job."), "--json")
-def compare(locations: tuple[str, ...], as_csv: bool, as_json: bool) -> None:
+@takes("--json")
+def compare(locations: tuple[str, ...], as_json: bool) -> None:
     """Compare jobs: models, errors, work and parameters.
 
     The errors are those of the last model, on the training rows and on the held-out rows of the fit. To compare
     models on the same test rows, run `evaluate` for each.
 
     \b
-    Examples:
+    Example:
       partirvm compare jobs/run1 jobs/run2
-      partirvm compare jobs/* --csv > runs.csv
     """
     from partirvm.report import text
 
     found = [text.job_facts(jobs.open_job(job)) for job in locations]
-    if as_csv:
-        echo(text.as_csv(found).rstrip())
-        return
     show(found, text.compare_text(found, lambda name: FLAGS.get(name, name)), as_json)
 
 

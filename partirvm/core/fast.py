@@ -250,16 +250,10 @@ class Greedy:
         """The fit of the active columns, in the order of the candidates, with a newly computed posterior."""
         order = np.argsort(self.active.columns)
         statistics, alpha = self.active.statistics.take(self.active.columns[order]), self.active.alpha[order]
-        beta = self.active.beta
+        known = {"iteration": self.iteration, "floored": self.floored}
+        fit = self._state.restarted(statistics, alpha, self.active.beta, **known)
         del self.active  # free the arrays that only actions need
-        found = posterior(statistics, alpha, beta)
-        return replace(self._taken(found, beta), statistics=statistics, alpha=alpha)
-
-    def _taken(self, found: Posterior, beta: float) -> HyperState:
-        """The state with this posterior, except for its statistics and α."""
-        return replace(
-            self._state, beta=beta, found=found, iteration=self.iteration, floored=self.floored, entered=None
-        )
+        return replace(fit, found=fit.posterior)
 
 
 def grow(

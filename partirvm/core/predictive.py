@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri, stdtrit
 
-from partirvm.core.statistics import CrossBlock
+from partirvm.core.statistics import GramBlock
 from partirvm.errors import UsageError
 
 Float = NDArray[np.float64]
@@ -126,7 +126,7 @@ def quantile(level: float, freedom: float = np.inf) -> float:
 
 
 def augmentation(
-    extra: CrossBlock, block: Float, heights: Float, root: Float, beta: float, variance: float
+    extra: GramBlock, block: Float, heights: Float, root: Float, beta: float, variance: float
 ) -> tuple[Float, Float]:
     """Return corrections of mean and variance, (G,) each, by the extra column of each of G test rows.
 
@@ -138,7 +138,7 @@ def augmentation(
     if not variance > 0:
         return np.zeros(G), np.zeros(G)
     projected = beta * products(extra.cross.T[:G], root)
-    sparsity = np.maximum(beta * extra.diagonal[:G] - np.einsum("gm,gm->g", projected, projected), 0.0)
+    sparsity = np.maximum(beta * extra.gram[:G] - np.einsum("gm,gm->g", projected, projected), 0.0)
     own = heights - np.einsum("gm,gm->g", products(block, root), projected)
     precision = heights**2 / variance + sparsity
     ratio = np.divide(own, precision, out=np.zeros(G), where=precision > 0)

@@ -12,8 +12,8 @@ arrive. Node ``(level, index)`` is the sum over the tiles ``[index * 2**level, (
 plus the right child, or only the left one if the right one lies beyond the last tile. A task that takes an aligned run
 of ``2**level`` tiles returns one node.
 
-**Identity.** Columns have labels and a ``basis``, a hash of kernel parameters and scaling. A label ≥ 0 is the row
-number of the centre, one below zero is a *leading* column without a centre, such as the bias.
+**Identity.** Columns have labels. A label ≥ 0 is the row number of the centre, one below zero is a *leading* column
+without a centre, such as the bias.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ def aligned_runs(n_tiles: int, level: int) -> Iterator[tuple[int, range]]:
 class GramBlock(FieldSums):
     """The new rows and columns of a Gram matrix when P columns join M kept columns, over some rows.
 
-    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new, ``projection`` (P, T) Φ_newᵀWr, ``sum_squares``
-    (T,) the diagonal of rᵀWr. ``n`` counts rows of non-zero weight, ``log_weight`` is their Σ log w_n.
+    ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new or only its diagonal (P,), from which s and q
+    follow, ``projection`` (P, T) Φ_newᵀWr, ``sum_squares`` (T,) the diagonal of rᵀWr. ``n`` counts rows of non-zero
+    weight, ``log_weight`` is their Σ log w_n.
     """
 
     cross: Float
@@ -99,7 +100,9 @@ class GramBlock(FieldSums):
     log_weight: float
 
     @classmethod
-    def of(cls, kept: Float, new: Float, target: Float, weights: Float | None = None) -> GramBlock:
+    def of(
+        cls, kept: Float, new: Float, target: Float, weights: Float | None = None, diagonal: bool = False
+    ) -> GramBlock:
         """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target`` (rows, T)."""
         n, log_weight = len(new), 0.0
         if weights is not None:
@@ -107,26 +110,8 @@ class GramBlock(FieldSums):
             n, log_weight = int(present.sum()), float(np.log(weights[present]).sum())
             root = np.sqrt(weights)[:, None]
             kept, new, target = kept * root, new * root, target * root
-        return cls(kept.T @ new, new.T @ new, new.T @ target, np.einsum("nt,nt->t", target, target), n, log_weight)
-
-
-@dataclass(frozen=True)
-class CrossBlock(FieldSums):
-    """A ``GramBlock`` with only the ``diagonal`` (P,) of Φ_newᵀWΦ_new, from which s and q of P columns follow."""
-
-    cross: Float
-    diagonal: Float
-    projection: Float
-    n: int
-
-    @classmethod
-    def of(cls, kept: Float, new: Float, target: Float, weights: Float | None = None) -> CrossBlock:
-        """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target`` (rows, T)."""
-        if weights is None:
-            return cls(kept.T @ new, np.einsum("np,np->p", new, new), new.T @ target, len(new))
-        target, kept = target * weights[:, None], kept * weights[:, None]
-        diagonal = np.einsum("np,np,n->p", new, new, weights)
-        return cls(kept.T @ new, diagonal, new.T @ target, int((weights > 0).sum()))
+        gram = np.einsum("np,np->p", new, new) if diagonal else new.T @ new
+        return cls(kept.T @ new, gram, new.T @ target, np.einsum("nt,nt->t", target, target), n, log_weight)
 
 
 @dataclass(frozen=True)
@@ -147,7 +132,6 @@ class GramStatistics:
     r = t − Φ·offset and ``offset`` is (M, T). ``labels`` (M,) int64 identify the columns.
     """
 
-    basis: str
     labels: Int
     gram: Float
     projection: Float
@@ -157,10 +141,15 @@ class GramStatistics:
     log_weight: float = 0.0
 
     @classmethod
-    def empty(cls, basis: str, n_targets: int = 1) -> GramStatistics:
-        """Return statistics of zero columns, to be extended by the first block."""
+    def empty(cls, n_targets: int = 1) -> GramStatistics:
+        """Return statistics of zero columns."""
         none = np.zeros((0, n_targets))
-        return cls(basis, np.zeros(0, np.int64), np.zeros((0, 0)), none, np.zeros(n_targets), none, 0)
+        return cls(np.zeros(0, np.int64), np.zeros((0, 0)), none, np.zeros(n_targets), none, 0)
+
+    @classmethod
+    def of(cls, labels: Int, block: GramBlock) -> GramStatistics:
+        """Return the statistics of the new columns of a block, with these labels."""
+        return cls.empty(len(block.sum_squares)).extend(labels, block)
 
     @property
     def n_targets(self) -> int:
@@ -178,13 +167,9 @@ class GramStatistics:
             self, projection=self.projection[:, some], sum_squares=self.sum_squares[some], offset=self.offset[:, some]
         )
 
-    def extend(self, labels: Int, block: GramBlock, basis: str) -> GramStatistics:
-        """Add P columns with these labels. Raises ``ValueError`` if the block has another basis, columns or rows."""
-        fits = block.cross.shape == (len(self.labels), len(labels)) and block.n == (self.n or block.n)
-        if basis != self.basis or not fits or np.isin(labels, self.labels).any():
-            raise ValueError(f"a block of other columns or rows cannot extend {len(self.labels)} columns")
+    def extend(self, labels: Int, block: GramBlock) -> GramStatistics:
+        """Add P columns with these labels, of a block of the same kept columns and rows."""
         return GramStatistics(
-            basis,
             np.concatenate([self.labels, labels]),
             np.block([[self.gram, block.cross], [block.cross.T, block.gram]]),
             np.concatenate([self.projection, block.projection]),
@@ -195,9 +180,7 @@ class GramStatistics:
         )
 
     def merge(self, other: GramStatistics) -> GramStatistics:
-        """Return the sum of statistics of different rows; raises ``ValueError`` if their columns differ."""
-        if other.basis != self.basis or not np.array_equal(other.labels, self.labels):
-            raise ValueError("statistics of different columns cannot be merged")
+        """Return the sum of statistics of the same columns over different rows."""
         other = other.shift(self.offset - other.offset)
         names = ("gram", "projection", "sum_squares", "n", "log_weight")
         return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})

@@ -25,7 +25,7 @@ KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). Wid
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -94,22 +94,15 @@ def reduction(statistics: GramStatistics) -> Callable[[float, float, float, slic
 
 def indicator_posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterior:
     """Return the posterior of T targets that share Σ, at this α (M,) and β: its mean is (M, T), numbers are sums."""
-    H = beta * statistics.gram
-    H.flat[:: len(H) + 1] += alpha
-    factor, scale = factorise(H)
-    root = root_of(factor, scale)
-    covariance = root @ root.T
-    mean = beta * covariance @ statistics.projection
-    square = float(statistics.sum_squares.sum())
+    first = posterior(statistics.of_targets(slice(1)), alpha, beta)
+    mean = beta * first.covariances[0] @ statistics.projection
+    squares = float(statistics.sum_squares.sum())
     explained = float(np.sum(mean * (2 * statistics.projection - statistics.gram @ mean)))
-    residual = max(square - explained, NOISE_FLOOR * square)
-    log_det = 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
-    noise = statistics.n * np.log(beta / (2 * np.pi)) + statistics.log_weight
-    targets = statistics.n_targets * (np.log(alpha).sum() - log_det + noise)
-    log_evidence = float(0.5 * (targets - beta * residual - alpha @ np.square(mean).sum(axis=1)))
-    variance = np.diagonal(covariance).copy()
-    gamma = np.clip(1.0 - alpha * variance, 0.0, 1.0)
-    return Posterior(mean, variance, gamma, residual, log_evidence, factor, scale, 0.0)
+    residual = max(squares - explained, NOISE_FLOOR * squares)
+    constant = first.log_evidence + 0.5 * (beta * first.residual + alpha @ first.mean**2)
+    errors = beta * residual + alpha @ np.square(mean).sum(axis=1)
+    log_evidence = statistics.n_targets * constant - 0.5 * errors
+    return replace(first, mean=mean, residual=residual, log_evidence=float(log_evidence))
 
 
 def updates(

@@ -22,7 +22,7 @@ from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration
 from partirvm.core.posterior import Posterior, own_factors, posterior, sparsity_quality, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, fails, optimum
-from partirvm.core.statistics import CrossBlock, GramStatistics
+from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 
 Float = NDArray[np.float64]
@@ -111,10 +111,10 @@ class HyperState:
         """Loss of evidence if each column is deleted (M,), nats."""
         return optimum(*own_factors(self.posterior, self.alpha), joint=True)[1]
 
-    def gains(self, statistic: CrossBlock) -> Float:
+    def gains(self, statistic: GramBlock) -> Float:
         """Gain of evidence (Q,) of adding each column of a pool alone, nats; those of a sample are scaled up."""
         scale = self.n / statistic.n if self.n else 1.0
-        sums = (scale * each for each in (statistic.cross, statistic.diagonal, statistic.projection))
+        sums = (scale * each for each in (statistic.cross, statistic.gram, statistic.projection))
         return optimum(*self.factors(*sums), joint=True)[1]
 
     def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:

@@ -30,7 +30,7 @@ from partirvm.data.writer import Progress, write_tiles
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, DataWarning, MemoryLimitError, UsageError
 from partirvm.options.constraints import parse_bytes
-from partirvm.process_memory import return_freed_memory, settled_memory
+from partirvm.process import return_freed_memory, settled_memory
 from partirvm.quoting import listed, quoted
 
 ALLOWANCE = 28 << 20

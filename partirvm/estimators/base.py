@@ -22,13 +22,15 @@ from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_o
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
-from partirvm.model import FAR, OfRows, bases_of, label_array
+from partirvm.model import FAR, OfRows
+from partirvm.model.base import bases_of
 from partirvm.model.fitted import relevances
+from partirvm.model.input_rows import label_array
 from partirvm.options import Request, values
 from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName
 from partirvm.options.values import AlphaPrior, Strategy, Value, flat
 from partirvm.predict.prediction import TileValues, check_features, score, warn_of_far_rows
-from partirvm.report.display import Diagnostics, DiagnosticsDisplay, from_json
+from partirvm.report.plots import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, progress_for
 from partirvm.resolve.measuring import Timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, portable, resolve

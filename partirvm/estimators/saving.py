@@ -18,9 +18,10 @@ from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.jobs import Job
 from partirvm.kernels.functions import require_no_code
-from partirvm.model import ClassModel, FittedModel, Model, plain_labels
+from partirvm.model import ClassModel, FittedModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
+from partirvm.model.input_rows import plain_labels
 from partirvm.resolve.resolve import check_parameters, portable
 from partirvm.storage.records import require
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from partirvm.execution.local import LocalExecutor, usable_cores
+from partirvm.execution.local import LocalExecutor
 
 if TYPE_CHECKING:
     from partirvm.execution.dask import DaskExecutor
 
-__all__ = ["Executor", "LocalExecutor", "executor_for", "in_this_process"]
+__all__ = ["Executor", "LocalExecutor", "executor_for"]
 
 Executor: TypeAlias = "LocalExecutor | DaskExecutor"
 """An executor; both kinds give the same bits."""
@@ -24,16 +22,3 @@ def executor_for(client: Any = None) -> Executor:
     from partirvm.execution.dask import DaskExecutor
 
     return DaskExecutor(client)
-
-
-@contextmanager
-def in_this_process(executor: Executor) -> Iterator[LocalExecutor]:
-    """Yield a local executor: the given one, or for a cluster a new one with the worker's number of threads."""
-    if isinstance(executor, LocalExecutor):
-        yield executor
-        return
-    local = LocalExecutor(min(executor.machine(None).threads, usable_cores()))
-    try:
-        yield local
-    finally:
-        local.close()

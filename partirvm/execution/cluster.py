@@ -9,17 +9,15 @@ import asyncio
 import inspect
 import math
 import time
-import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from partirvm.blas_threads import kernels
-from partirvm.errors import ClusterError, NoWorkersError, PartirvmError, PartirvmWarning
-from partirvm.execution import tasks
+from partirvm.errors import ClusterError, NoWorkersError, PartirvmError
 from partirvm.execution.local import POLL
+from partirvm.execution.tasks import PACKAGES
 from partirvm.storage.address import allow_protocols, allowed_protocols
 
 R = TypeVar("R")
@@ -114,7 +112,7 @@ class Cluster:
         return workers
 
     def call(self, coroutine: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
-        """Return the result of a call in the client's event loop. Raises also as ``poll``, or ``TimeoutError``."""
+        """Return the result of a call in the client's event loop. Raises also as ``poll``, or after these seconds."""
         end = time.monotonic() + seconds
         called: Future[R] | None = None
         try:
@@ -122,7 +120,10 @@ class Cluster:
             while not wait_for([called], min(POLL, seconds)).done:
                 self.poll_if_due()
                 if time.monotonic() > end:
-                    raise TimeoutError
+                    raise ClusterError(
+                        f"a worker of the cluster at {self.address} has not responded for {seconds:.0f} s: add workers "
+                        "if all are busy, or end one that hangs (Dask's dashboard shows when each was last seen)"
+                    )
             return called.result()
         finally:
             if called is not None:
@@ -166,60 +167,39 @@ class Cluster:
             "`dask scheduler`, and its workers, and resume there with `partirvm resume JOB --scheduler ADDRESS`"
         )
 
-    def ask_workers(self, function: Callable[[], Any]) -> dict[str, Any]:
-        """Return the result of ``function()``, or its exception, for each worker that does not leave meanwhile.
-
-        Raises ``ClusterError`` if all leave ``ATTEMPTS`` times or one is silent.
+    def result(self, future: Any) -> Any:
+        """Return the result of a task. Raises ``CancelledError`` for lost data, or the ``PartirvmError`` of the task;
+        for other errors ``ClusterError``.
         """
-        error: Exception = OSError("no worker is left")
-        for _ in range(ATTEMPTS):
-            try:
-                with self.reaching():
-                    said: dict[str, Any] = self.call(
-                        self.client.run(function, on_error="return", asynchronous=True), ANSWER
-                    )
-            except PartirvmError:
-                raise
-            except TimeoutError as silent:
-                raise ClusterError(
-                    f"a worker of the cluster at {self.address} has not responded for {ANSWER:.0f} s: end the worker "
-                    "that hangs (Dask's dashboard shows when each was last seen), and try again"
-                ) from silent
-            except Exception as lost:  # a worker left: missing entries in tables of distributed, and OSError
-                error, said = lost, {}
-            found = {worker: value for worker, value in said.items() if not isinstance(value, OSError)}
-            if found:
-                return found
-            error = next(iter(said.values()), error)
+
+        async def value() -> Any:
+            return await future
+
+        try:
+            with self.reaching():
+                return self.call(value())
+        except (PartirvmError, CancelledError):
+            raise
+        except Exception as error:
+            raise self.failure(error) from error
+
+    def check_packages(self) -> None:
+        """Raise ``ClusterError`` unless all workers have this process's versions of the packages that affect bits."""
+        from distributed.versions import get_versions
+
+        question = {"op": "versions", "packages": list(PACKAGES)}
+        ours, found = get_versions(PACKAGES)["packages"], dict[str, Any]()
+        while not found:  # workers that leave meanwhile do not answer
             self.workers()
-        raise self.failure(error) from error
-
-    def check_packages(self, *here: str) -> None:
-        """Raise ``ClusterError`` unless all workers have this process's versions of the packages that affect bits.
-
-        Warn if workers have other BLAS kernels than each other, or than ``here``, those of this process.
-        """
-        ours = tasks.package_versions()
-        for worker, versions in self.ask_workers(tasks.package_versions).items():
-            if isinstance(versions, Exception):
-                raise ClusterError(
-                    f"worker {worker} cannot import partirvm ({versions}): install the same packages there"
-                ) from versions
-            for name, version in versions.items():
-                if ours[name] != version:
+            with self.reaching():
+                found = self.call(self.client.scheduler.broadcast(msg=question, on_error="ignore"), ANSWER)
+        for worker, theirs in found.items():
+            for name in ("python", *PACKAGES):
+                if (other := theirs["packages"][name]) != ours[name]:
                     raise ClusterError(
-                        f"worker {worker} has {name} {version}, this process has {ours[name]}: results would differ; "
+                        f"worker {worker} has {name} {other}, this process has {ours[name]}: results would differ; "
                         "install the same versions"
                     )
-        found = sorted({*here, *map(str, self.ask_workers(kernels).values())})
-        if len(found) > 1:
-            warnings.warn(
-                f"processors of the cluster at {self.address} use different BLAS kernels ({'; '.join(found)}): results "
-                "are as accurate, but their last bits may differ from run to run; to repeat them exactly, use like "
-                "machines, or set OPENBLAS_CORETYPE to one kind for all of them",
-                PartirvmWarning,
-                stacklevel=3,
-            )
 
 
 def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
@@ -239,7 +219,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
 
     end, cluster = time.monotonic() + ANSWER, Cluster(client)
     with cluster.reaching():
-        future = client.submit(_call, allowed_protocols(), _drive, function, args, options, key=key, pure=False)
+        future = client.submit(_drive, allowed_protocols(), function, args, options, key=key, pure=False)
         fire_and_forget(future)  # type: ignore[no-untyped-call,unused-ignore]
         while not cluster.call(client.run_on_scheduler(kept, asynchronous=True)):
             if time.monotonic() > end:
@@ -249,15 +229,13 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
             time.sleep(0.02)
 
 
-def _call(protocols: tuple[str, ...], function: Callable[..., Any], *args: Any) -> Any:
+def _drive(
+    protocols: tuple[str, ...], function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+) -> None:
     """Call a function in a process of the cluster, which may open what the submitting process may open."""
-    allow_protocols(*protocols)
-    return function(*args)
-
-
-def _drive(function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
     from distributed import get_client, secede  # type: ignore[attr-defined,unused-ignore]
 
+    allow_protocols(*protocols)
     client = get_client()  # type: ignore[no-untyped-call,unused-ignore]
     secede()  # type: ignore[no-untyped-call,unused-ignore]
     function(*args, **options, client=client)

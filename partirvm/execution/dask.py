@@ -15,7 +15,6 @@ from operator import add
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from partirvm.blas_threads import kernels
 from partirvm.core.statistics import TreeSum, aligned_runs
 from partirvm.data.source import Source
 from partirvm.errors import PartirvmError
@@ -25,14 +24,13 @@ from partirvm.execution.local import POLL, SHARE, usable_cores
 from partirvm.execution.tasks import PassGroup, Progress, Solution, grouped, map_tile, run_solve, run_tiles, ungrouped
 from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.planning.plan import Machine
-from partirvm.process_memory import resident_memory
+from partirvm.process import resident_memory
 
 R = TypeVar("R")
 
 TASKS_PER_THREAD = 4  # in a batch of passes: enough for load balance, few enough for the scheduler
 MOST_TILES = 256  # maximum number of tiles per task, so that a lost worker costs little
 AHEAD = 2  # maximum number of pending fits or mapped tiles per worker thread
-FETCH = 10.0  # seconds to wait for a result before it is asked for again, maybe of another worker; doubled each time
 
 
 class DaskExecutor:
@@ -48,8 +46,7 @@ class DaskExecutor:
         self._client, self._cluster = client, Cluster(client, patience)
         self._sent: WeakKeyDictionary[Source, tuple[int, dict[int, Any]]] = WeakKeyDictionary()
         """Rows on the cluster, for each source of this process: a level, and futures of runs of 2**level tiles."""
-        self._cluster.workers()
-        self._cluster.check_packages(kernels())
+        self._cluster.check_packages()
 
     @property
     def threads(self) -> int:
@@ -106,7 +103,7 @@ class DaskExecutor:
                 done += sum(tiles.pop(future, 0) for future in finished)
                 if progress is not None:
                     progress(done, n_tiles)
-            return [self._result(root) for root in roots]
+            return [self._cluster.result(root) for root in roots]
         finally:
             _release([*tiles, *roots, *sent])
 
@@ -162,7 +159,7 @@ class DaskExecutor:
                 while not self._finished([waiting[0]]):
                     if progress is not None:
                         progress(done, len(things))
-                return self._result(waiting[0])
+                return self._cluster.result(waiting[0])
             except CancelledError:
                 release()
                 raise
@@ -246,27 +243,9 @@ class DaskExecutor:
         status = {future: future.status for future in waiting}
         for kind in ("error", "cancelled", "lost"):  # an error is the cause of what was cancelled besides
             for future in (future for future in waiting if status[future] == kind):
-                self._result(future)
+                self._cluster.result(future)
         self._cluster.poll_if_due()
         return {future for future in waiting if status[future] != "pending"}
-
-    def _result(self, future: Any) -> Any:
-        """Fetch and return the result of a finished task, or raise the error of the task."""
-
-        async def value() -> Any:
-            return await future
-
-        seconds = FETCH
-        while True:
-            try:
-                with self._cluster.reaching():
-                    return self._cluster.call(value(), seconds)
-            except (PartirvmError, CancelledError):
-                raise
-            except Exception as error:
-                if future.status == "error" or not isinstance(error, TimeoutError):
-                    raise self._cluster.failure(error) from error
-            seconds *= 2
 
 
 def _release(futures: Collection[Any]) -> None:

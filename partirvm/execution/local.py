@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.statistics import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
@@ -25,7 +24,7 @@ from partirvm.execution.tasks import (
 )
 from partirvm.likelihoods.base import DenseFit, Pass
 from partirvm.planning.plan import Machine
-from partirvm.process_memory import available_memory, resident_memory
+from partirvm.process import available_memory, one_blas_thread, resident_memory
 
 SHARE = 0.7  # fraction of the available memory that ``memory_limit="auto"`` allows
 POLL = 1.0  # seconds between checks for other events (an abort, a broken cluster) while waiting for a result

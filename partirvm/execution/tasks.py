@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.moments import Moments
 from partirvm.core.statistics import TreeSum
 from partirvm.core.termination import Termination
@@ -29,7 +28,7 @@ from partirvm.data.source import Source, Tile
 from partirvm.execution.kernel_store import Blocks, Fetched, Keeping, fill_block
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Fit, Panel, Pass, Rows, between
-from partirvm.process_memory import return_freed_memory
+from partirvm.process import one_blas_thread, return_freed_memory
 from partirvm.types import PANEL_ROWS
 
 Float = NDArray[np.float64]
@@ -189,7 +188,11 @@ def map_tile(function: Callable[[Source, int], Any], parts: Sequence[Source], nu
         return function(parts[0], number)
 
 
+PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
+"""Packages that affect the bits of a result."""
+
+
 def package_versions() -> dict[str, str]:
-    """Return the versions of the packages in this process that affect the bits of a result."""
-    found = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "zarr", "partirvm")}
+    """Return the versions of these packages and of Python in this process."""
+    found = {name: importlib.metadata.version(name) for name in PACKAGES}
     return {"python": platform.python_version(), **found}

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.termination import Termination
 from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
@@ -24,6 +23,7 @@ from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
 from partirvm.model import AnyModel
+from partirvm.process import one_blas_thread
 from partirvm.strategies import AnyStrategy
 from partirvm.strategies.problem import (
     Gather,
@@ -198,9 +198,9 @@ class Driver:
                 return (self._learn(instructions[0]),)
             case Gather():
                 weights = [self.source.weights_of(each.rows) for each in instructions]
-                chosen = [None if each is None else each > 0 for each in weights]
-                rows = [self.source.gather(each.rows) for each in instructions]
-                return tuple(map(Gathered, rows, chosen))
+                pairs = zip(instructions, weights, strict=True)
+                rows = [each.rows if own is None else each.rows[own > 0] for each, own in pairs]
+                return tuple(Gathered(each, self.source.gather(each)) for each in rows)
         for each in instructions:
             if isinstance(each, Save):
                 self.kept = each.design, each.fit

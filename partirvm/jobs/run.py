@@ -143,7 +143,7 @@ def _faults_of_data(spec: FitSpec, columns: Columns) -> Faults:
 
 def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Faults:
     """Yield warnings of a finished fit, such as a noise estimate at its floor or a reached memory limit."""
-    last, classes, plan = outcome.last, spec.problem.classifies, spec.plan
+    last, classes, plan = outcome.last, spec.problem.n_classes > 0, spec.plan
     limit = spec.request.max_vectors
     if last is None or last.kind == "early":
         return

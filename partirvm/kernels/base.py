@@ -72,13 +72,9 @@ class Kernel:
         options = ("multiples", "metric")  # of an estimator
         return {"name": self.name, **{name: _plain(value) for name, value in vars(self).items() if name not in options}}
 
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any]) -> Self:
-        """Return the kernel of a spec. Raises ``UsageError`` for invalid fields or values."""
-        try:
-            return cls(**{name: value for name, value in spec.items() if name != "name"})
-        except TypeError as error:
-            raise UsageError(f"the spec of the {cls.name} kernel has wrong fields: {error}") from error
+    def with_numbers(self) -> Self:
+        """Return the kernel itself. Raises ``UsageError`` for a family that is only an option of an estimator."""
+        return self
 
     def learnable(self) -> dict[str, float]:
         """Return the p learnable parameters, which are all ≥ 0, by name: their natural logarithms, −∞ for 0."""
@@ -164,8 +160,8 @@ class PreparedKernel:
         return np.zeros(0)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, (n, d), of radial and categorical kernels and combinations."""
-        raise NotImplementedError
+        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, (n, d), of radial kernels in combinations; of others zeros."""
+        return np.zeros(points.shape)
 
 
 @dataclass(frozen=True)
@@ -237,11 +233,22 @@ def origin_of(centres: Float, origin: Float | None) -> Float:
 
 
 def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
-    """Return the kernel of a spec (``{"name": ..., parameters}``). Raises ``UsageError`` for an unknown name."""
+    """Return the kernel of a spec, ``{"name": ..., parameters}``. Raises ``UsageError`` for an invalid one."""
     name = ALIASES.get(spec.get("name", ""), spec.get("name"))
     if name not in KERNELS:
         raise UsageError(f"unknown kernel {name!r}; known: {', '.join(sorted(KERNELS))}{near(name, KERNELS)}")
-    return KERNELS[name].from_spec(spec)
+    try:
+        return KERNELS[name](**{field: value for field, value in spec.items() if field != "name"}).with_numbers()
+    except TypeError as error:
+        raise UsageError(f"the spec of the {name} kernel has wrong fields: {error}") from error
+
+
+def part_of(given: Any) -> Kernel:
+    """Return a component kernel that is given as a kernel or as its spec. Raises ``UsageError`` for anything else."""
+    found = kernel_from_spec(given) if isinstance(given, dict) else given
+    if not isinstance(found, Kernel) or found.inside == "kernels":
+        raise UsageError(f"{given!r} is not a kernel: pass kernels, such as partirvm.kernels.Gaussian(0.5)")
+    return found.with_numbers()
 
 
 def _plain(value: Any) -> Any:

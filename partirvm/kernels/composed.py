@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import Kernel, PreparedKernel, by_groups, runs
-from partirvm.kernels.family import part_of
+from partirvm.kernels.base import Kernel, PreparedKernel, by_groups, part_of, runs
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -201,10 +200,6 @@ class Several(Kernel):
         object.__setattr__(self, "kernels", tuple(map(part_of, _items(self.name, self.kernels))))
         if len(set(map(repr, self.kernels))) < len(self.kernels):
             raise UsageError(f"several kernels must differ, yet two are equal: {', '.join(map(repr, self.kernels))}")
-
-    def peaks(self, points: Float, which: Int) -> Float:
-        """Return k(x, x) of each point (n, d) for the kernel with the number ``which`` (n,), shape (n,)."""
-        return np.array([kernel.diagonal(points) for kernel in self.kernels])[which, np.arange(len(points))]
 
     def prepare_each(self, centres: Float, which: Int, origin: Float | None = None) -> PreparedKernel:
         """Prepare each of the centres (m, d) for the kernel with the number ``which`` (m,)."""

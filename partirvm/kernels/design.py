@@ -122,9 +122,8 @@ class Design:
     def peaks(self) -> Float:
         """Return the peak value k(z, z) of each kernel column, (m,)."""
         centres = self.scaling.inputs(self.centres)
-        if isinstance(self.kernel, Several):
-            return self.kernel.peaks(centres, self.which)
-        return self.kernel.diagonal(centres)
+        each = np.array([kernel.diagonal(centres) for kernel in self.kernels or (self.kernel,)])
+        return np.asarray(each[self.which, np.arange(len(centres))])
 
     def block(self, X: Float, out: Float | None = None) -> Float:
         """Return Φ at raw inputs X (n, d), in ``out`` or a new array (n, M) stored column by column."""

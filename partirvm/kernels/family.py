@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import Kernel, PreparedKernel, kernel_from_spec
+from partirvm.kernels.base import Kernel, PreparedKernel
 from partirvm.options.constraints import Check
 from partirvm.options.values import Value, held
 
@@ -39,11 +39,6 @@ class Family(Kernel, Value):
             object.__setattr__(self, name, check(f"{name} of the {self.name} kernel", getattr(self, name)))
         if not isinstance(self.gamma, str):
             object.__setattr__(self, "gamma", _checked(self.name, self.gamma))
-
-    @classmethod
-    def from_spec(cls, spec: dict[str, Any]) -> Self:
-        """Return the kernel of a spec. Raises ``UsageError`` for invalid fields or values."""
-        return super().from_spec(spec).with_numbers()
 
     def with_numbers(self) -> Self:
         """Return the kernel itself. Raises ``UsageError`` if gamma is a word, or if it has options of an estimator."""
@@ -119,13 +114,3 @@ def as_numbers(given: Any) -> Float:
         return np.array(given, dtype=float)
     except (TypeError, ValueError):
         return np.zeros(0)
-
-
-def part_of(given: Any) -> Kernel:
-    """Return a component kernel that is given as a kernel or as its spec. Raises ``UsageError`` for anything else."""
-    found = kernel_from_spec(given) if isinstance(given, dict) else given
-    if isinstance(found, Family):
-        return found.with_numbers()
-    if not isinstance(found, Kernel) or found.inside == "kernels":
-        raise UsageError(f"{given!r} is not a kernel: pass kernels, such as partirvm.kernels.Gaussian(0.5)")
-    return found

@@ -50,12 +50,6 @@ class PreparedSteps(PreparedKernel):
                 total[j] -= np.einsum("mn,mn->", slopes, self._steps(U, j, some))
         return self.kernel.shared(total)
 
-    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return zeros (n, d) of categories, which have no derivative."""
-        if not self.compared:
-            raise NotImplementedError
-        return np.zeros(points.shape)
-
     def _scaled(self, points: Float) -> Float:
         return np.ascontiguousarray((points if self.compared else (points - self.origin) * self.widths).T)
 

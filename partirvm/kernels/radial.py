@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import GROUP, Kernel, PreparedKernel, Products, origin_of, runs
-from partirvm.kernels.family import Family, as_numbers, part_of
+from partirvm.kernels.base import GROUP, Kernel, PreparedKernel, Products, origin_of, part_of, runs
+from partirvm.kernels.family import Family, as_numbers
 from partirvm.options.values import documented
 
 Float = NDArray[np.float64]

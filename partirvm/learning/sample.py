@@ -7,7 +7,7 @@ import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -15,21 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.posterior import posterior
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.tied import Tied, updates
 from partirvm.core.updates import HyperState, StepInfo
 from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
-from partirvm.execution import Executor, LocalExecutor, in_this_process
+from partirvm.execution import Executor, LocalExecutor
 from partirvm.execution.kernel_store import Blocks, Keeping, forget
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass, labels_of
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.passes import GramPass, SlopePass
-from partirvm.process_memory import peak_memory
+from partirvm.process import one_blas_thread, peak_memory
 from partirvm.strategies.fit_rows import fresh
 from partirvm.strategies.problem import Problem, Record
 
@@ -147,7 +146,8 @@ def gathered(
 
     ``options`` are ``room``, ``log`` and ``best`` of ``SampledRows``.
     """
-    with in_this_process(executor) as local, one_blas_thread():
+    own = executor if isinstance(executor, LocalExecutor) else LocalExecutor(executor.threads)
+    with nullcontext(own) if own is executor else closing(own) as local, one_blas_thread():
         on_progress((), 0, 0)
         began, numbers = time.perf_counter(), np.arange(source.n_rows) if rows is None else rows
         tiles = np.unique(numbers // source.tile_rows).tolist()
@@ -215,4 +215,4 @@ def _statistics(sample: SampledRows, design: Design, n_targets: int, n_classes: 
     """Return the statistics of the columns of a design and their targets, which are indicators of classes if given."""
     nothing, offset = design.take(NONE, leading=NONE), np.zeros((0, n_targets))
     (block,) = sample.run(GramPass(nothing, design, offset, n_classes=n_classes))
-    return GramStatistics.empty(design.basis, n_targets).extend(labels_of(design), block, design.basis)
+    return GramStatistics.of(labels_of(design), block)

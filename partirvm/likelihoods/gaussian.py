@@ -81,7 +81,7 @@ class GaussianLikelihood(Likelihood):
         target_variance = (problem.target_variance or 1.0) if several is None else several
         share, given = FIRST_NOISE if problem.target_variance else NOISE_FLOOR, problem.noise_variance
         return HyperState(
-            GramStatistics.empty(problem.empty.basis, problem.n_targets),
+            GramStatistics.empty(problem.n_targets),
             np.zeros(0),
             1 / (share * target_variance if given is None else given),
             target_variance=target_variance,
@@ -102,10 +102,10 @@ class GaussianLikelihood(Likelihood):
         """Return the fit at the old α and β; the α of new columns follows from Tipping & Faul's optimum."""
         (block,), labels = statistics, labels_of(new)
         if kept.n_columns:
-            return _enter(fit, fit.statistics.extend(labels, block, new.basis), labels_of(kept.join(new)))
-        warm, empty = warm or self.warm(fit), GramStatistics.empty(new.basis, problem.n_targets)
+            return _enter(fit, fit.statistics.extend(labels, block), labels_of(kept.join(new)))
+        warm = warm or self.warm(fit)
         order = positions(np.concatenate([warm.labels, np.setdiff1d(labels, warm.labels)]), labels)
-        ordered = empty.extend(labels, block, new.basis).take(order)
+        ordered = GramStatistics.of(labels, block).take(order)
         begun = fit.restarted(ordered.take(np.arange(len(warm.labels))), warm.alpha, warm.beta)
         return _enter(begun, ordered, labels)
 
@@ -183,9 +183,8 @@ class GaussianLikelihood(Likelihood):
 
 def with_rows(fit: Any, block: GramBlock) -> HyperState:
     """Return the fit with the statistics of its columns over other rows added, at the same α and β."""
-    old = fit.statistics
-    new = GramStatistics.empty(old.basis, old.n_targets).extend(old.labels, block, old.basis)
-    found: HyperState = fit.restarted(old.merge(new), fit.alpha, fit.beta)
+    merged = fit.statistics.merge(GramStatistics.of(fit.labels, block))
+    found: HyperState = fit.restarted(merged, fit.alpha, fit.beta)
     return found
 
 

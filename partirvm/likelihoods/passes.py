@@ -20,7 +20,7 @@ from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, moderated, p
 from partirvm.core.predictive import quadratic_forms
 from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores, Scores
-from partirvm.core.statistics import CrossBlock, GramBlock, ResidualStatistics
+from partirvm.core.statistics import GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.likelihoods.base import Draw, Panel, Pass, Rows, eligible
 from partirvm.model import Model
@@ -44,7 +44,7 @@ class GramPass(Pass):
     """Pass for Gram products of the columns of ``new`` with ``kept`` and ``new``: a ``core.statistics.GramBlock``.
 
     ``offset`` (M_kept, T) is that of the statistics to be extended. With ``diagonal``, only the diagonal of the
-    products of ``new`` with itself is computed: a ``CrossBlock``. Of ``n_classes`` classes, indicators are the targets.
+    products of ``new`` with itself is computed. Of ``n_classes`` classes, indicators are the targets.
     """
 
     name: ClassVar[str] = "gram"
@@ -55,11 +55,11 @@ class GramPass(Pass):
     rows: Rows | None = None
     n_classes: int = 0
 
-    def of_panel(self, panel: Panel, kept: Float, new: Float) -> GramBlock | CrossBlock:
+    def of_panel(self, panel: Panel, kept: Float, new: Float) -> GramBlock:
         target = _targets(self.new, panel, self.n_classes)
         if self.offset.any():
             target = target - kept @ self.offset
-        return (CrossBlock if self.diagonal else GramBlock).of(kept, new, target, panel.weights)
+        return GramBlock.of(kept, new, target, panel.weights, self.diagonal)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.posterior import posterior
 from partirvm.core.predictive import REACH, information, products, quadratic_forms, quantile
 from partirvm.core.statistics import GramBlock, GramStatistics
@@ -35,6 +34,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.model import Model
 from partirvm.model.input_rows import checked_rows
+from partirvm.process import one_blas_thread
 
 Float = NDArray[np.float64]
 
@@ -142,7 +142,7 @@ class _JointRows:
         Phi = design.block(self.X)
         alpha, beta = np.exp(theta[:M]), float(np.exp(theta[M]))
         block = GramBlock.of(Phi[:, :0], Phi, self.t[:, None], self.w)
-        found = posterior(GramStatistics.empty("").extend(np.arange(M), block, ""), alpha, beta)
+        found = posterior(GramStatistics.of(np.arange(M), block), alpha, beta)
         root, gamma = found.root(), found.determinedness
         of_alpha = 0.5 * (gamma - alpha * found.mean**2)
         of_beta = 0.5 * (block.n - gamma.sum() - beta * found.residual)

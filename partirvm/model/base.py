@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -36,7 +35,7 @@ FAR = 1e-4
 
 
 @dataclass(frozen=True)
-class FittedModel(ABC):
+class FittedModel:
     """A model of M columns; ``log_evidence`` is in nats, ``n_rows`` the number of training rows.
 
     ``mean`` and ``alpha`` are (M,) or, with C linear predictors, (M, C), and ``root`` is R with Σ = RRᵀ, (M, M) or
@@ -60,13 +59,13 @@ class FittedModel(ABC):
         return f"<{type(self).__name__} of {self.n_vectors:,} relevance vectors, {self.design.kernel.name} kernel>"
 
     @property
-    @abstractmethod
     def output_names(self) -> tuple[str, ...]:
         """The names of the targets, or the labels of the classes as text."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _stated(self) -> list[Any]:
         """Return, as JSON, what predictions depend on beside the design, the names and the arrays."""
+        raise NotImplementedError
 
     def digest(self) -> str:
         """Return a hash of everything that predictions depend on: models of equal digest predict the same bits."""

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.link import LINKS, moderated, probabilities, probability_band
 from partirvm.core.predictive import quantile
@@ -22,6 +21,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.model.base import FittedModel, OfRows, linear_values
 from partirvm.model.input_rows import checked_rows, label_array
+from partirvm.process import one_blas_thread
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
 from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
@@ -25,6 +24,7 @@ from partirvm.kernels.composed import inside
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.model.base import FittedModel, OfRows, bases_of, linear_values
 from partirvm.model.input_rows import checked_rows
+from partirvm.process import one_blas_thread
 from partirvm.types import Columns
 
 Float = NDArray[np.float64]

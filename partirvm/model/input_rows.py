@@ -72,21 +72,13 @@ def coded_frame(X: Any, levels: Levels) -> Any:
     for name in levels_of(X):
         if name not in levels:
             raise DataError(f"the column {quoted(name)} is categorical, but the model was trained on it as numbers")
-    wrong, example = [], ""
-    for place, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
-        kind = getattr(dtype, "kind", "O")
-        if str(name) in levels or kind in "fiubc":
-            continue
-        values = X.iloc[:, place].dropna().tolist()
-        found = next((value for value in values if kind in "mM" or not _number(value)), None)
-        if found is not None:
-            wrong.append(str(name))
-            example = example or quoted(found)
+    names = [str(name) for name in X.columns]
+    wrong = [name for place, name in enumerate(names) if name not in levels and not _numbers(X.iloc[:, place])]
     if wrong:
         raise DataError(
             f"the data frame has text, dates or objects, not numbers, in the column{'s' * (len(wrong) > 1)} "
-            f"{listed_values(wrong)} (such as {example}): make text categorical with astype('category'), code dates as "
-            "numbers such as days since the first, or leave these columns out"
+            f"{listed_values(wrong)}: make text categorical with astype('category'), code dates as numbers such as "
+            "days since the first, or leave these columns out"
         )
     X = X.copy() if levels else X
     for name in [name for name in X.columns if str(name) in levels]:
@@ -95,10 +87,13 @@ def coded_frame(X: Any, levels: Levels) -> Any:
     return X
 
 
-def _number(value: Any) -> bool:
-    """Return True for a number, and for text that is a number."""
+def _numbers(column: Any) -> bool:
+    """Return True for a column of numbers, and of text that is numbers."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "fiubcmM":
+        return kind not in "mM"
     try:
-        float(value)
+        column.dropna().astype(float)
     except (TypeError, ValueError):
         return False
     return True
@@ -106,13 +101,8 @@ def _number(value: Any) -> bool:
 
 def _codes(column: Any, levels: tuple[Any, ...]) -> NDArray[np.float64]:
     """Return the codes of a column of labels (n,), with NaN for missing labels."""
-    place = {level: float(code) for code, level in enumerate(levels)}
-    if hasattr(column.dtype, "categories"):
-        table = [place.get(label, float(len(levels))) for label in column.dtype.categories.tolist()]
-        codes: NDArray[np.float64] = np.array([*table, np.nan])[column.cat.codes.to_numpy()]
-        return codes
-    found = column.map(lambda label: np.nan if label is None or label != label else place.get(label, len(levels)))
-    return np.asarray(found, dtype=np.float64)
+    codes = column.astype(object).map({level: float(code) for code, level in enumerate(levels)})
+    return np.asarray(codes.mask(codes.isna() & column.notna(), len(levels)), dtype=np.float64)
 
 
 def plain_labels(labels: Iterable[Any]) -> tuple[Any, ...]:
@@ -142,14 +132,8 @@ def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
     ['U', 'b', 'i', 'f', 'O']
     """
     kinds = {type(label) for label in labels}
-    if kinds == {str}:
-        return np.array(labels, dtype=np.str_)
-    if kinds == {bool}:
-        return np.array(labels, dtype=np.bool_)
-    if kinds == {int} and all(-(2**63) <= label < 2**63 for label in labels):
-        return np.array(labels, dtype=np.int64)
-    if kinds == {float} or (kinds == {int, float} and all(label == float(label) for label in labels)):
-        return np.array(labels, dtype=np.float64)
-    found = np.empty(len(labels), dtype=object)
-    found[:] = labels
-    return found
+    if len(kinds) == 1 or kinds == {int, float}:
+        found = np.array(labels)
+        if found.dtype.kind in "Ubif" and found.tolist() == list(labels):
+            return found
+    return np.array(labels, dtype=object)

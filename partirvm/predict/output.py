@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import ExistsError, UsageError
-from partirvm.model import label_array
+from partirvm.model.input_rows import label_array
 from partirvm.storage import Folder, open_folder, storing
 
 KIND = "partirvm-prediction"

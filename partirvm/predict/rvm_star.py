@@ -17,7 +17,6 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.predictive import augmentation
 from partirvm.core.scores import Scores
@@ -33,6 +32,7 @@ from partirvm.kernels.base import padded
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.passes import GramPass
 from partirvm.model import FAR, AnyModel, Model
+from partirvm.process import one_blas_thread
 from partirvm.resolve.new_problem import checked_moments
 from partirvm.types import EXTRA_COLUMNS
 

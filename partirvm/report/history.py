@@ -1,22 +1,163 @@
-"""The history of a fit: its stages, the table of rounds, and the lines that are printed while it runs."""
+"""The history of a fit: its measures and their formats, its stages, and the table and lines of rounds.
+
+A regression entry has RMSE and NLPD, a classification entry log loss and error; those of the other kind are None. No
+view depends on the kind of target. Keys are fields of ``strategies.problem.Record``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from partirvm.quoting import counted, format_bytes, format_duration
-from partirvm.report.quantities import (
-    MEASURED,
-    MISSING,
-    Entry,
-    Kind,
-    Quantity,
-    format_error,
-    format_evidence,
-    kind_of,
-)
+
+Entry = dict[str, Any]
+"""Type of an entry of a fit's history, as recorded by the driver."""
+
+MISSING = "–"
+
+MEASURED = ("heuristic", "kernel")
+"""Kinds of history entries that belong to planning and not to a round."""
+
+
+def format_error(value: float | None) -> str:
+    """Format a real number with four significant digits."""
+    return MISSING if value is None else f"{value:.4g}"
+
+
+def format_share(value: float | None) -> str:
+    """Format a fraction in per cent."""
+    return MISSING if value is None else f"{100 * value:.3g} %"
+
+
+def format_evidence(value: float | None) -> str:
+    """Format a log evidence in nats; from 1,000 nats on without decimals."""
+    if value is None:
+        return MISSING
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
+
+
+class Table(NamedTuple):
+    """A table of texts. ``header`` is empty for pairs of a name and a value."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def text(self) -> str:
+        """Return the table as aligned lines; columns of numbers are aligned on the right."""
+        rows = [*([self.header] if self.header else []), *self.rows]
+        columns = []
+        for cells in zip(*rows, strict=True):
+            numeric = all(cell[:1].isdigit() or cell[:1] in "-–" for cell in cells[bool(self.header) :])
+            width = max(map(len, cells))
+            columns.append([f"{cell:{'>' if numeric else '<'}{width}}" for cell in cells])
+        return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
+
+
+class Measure(NamedTuple):
+    """A measure of prediction quality: the end of its key, and what a sentence, a curve and an axis call it."""
+
+    key: str
+    name: str
+    title: str
+    unit: str
+    figure: Callable[[float | None], str] = format_error
+
+
+Rows = Literal["training", "held-out"]
+SIDES: tuple[Rows, Rows] = ("training", "held-out")
+
+
+class Quantity(NamedTuple):
+    """A measure over the training or the held-out rows."""
+
+    rows: Rows
+    measure: Measure
+
+    @property
+    def key(self) -> str:
+        """Key of the quantity in a history entry."""
+        return ("train_" if self.rows == "training" else "held_out_") + self.measure.key
+
+    @property
+    def label(self) -> str:
+        """Its name, such as ``"training RMSE"``."""
+        return f"{self.rows} {self.measure.name}"
+
+    def text(self, entry: Entry) -> str:
+        """Return the formatted value of the quantity in a history entry."""
+        return self.measure.figure(entry.get(self.key))
+
+
+RMSE = Measure("rmse", "RMSE", "Error", "RMSE, in the target's units")
+NLPD = Measure("nlpd", "NLPD", "NLPD", "nats per row")
+LOG_LOSS = Measure("log_loss", "log loss", "Log loss", "nats per row")
+ERROR = Measure("error", "error", "Error", "of rows in a wrong class", format_share)
+
+
+class Kind(NamedTuple):
+    """Regression or classification: its main measure ``head`` and the second one ``beside``.
+
+    ``noise`` says whether there is a noise variance; ``steps`` are the iterations, ``evidence`` its unit.
+    """
+
+    head: Measure
+    beside: Measure
+    noise: bool
+    steps: str
+    evidence: str
+
+    @property
+    def every(self) -> list[Quantity]:
+        """All quantities of this kind; the NLPD of training rows is not measured."""
+        found = [Quantity("training", self.head), Quantity("held-out", self.head), Quantity("held-out", self.beside)]
+        return found if self.beside is NLPD else [*found, Quantity("training", self.beside)]
+
+    def shown(self, entries: Sequence[Entry]) -> list[Quantity]:
+        """Return the quantities that one of these entries has."""
+        return [one for one in self.every if any(entry.get(one.key) is not None for entry in entries)]
+
+    def phrase(self, entry: Entry, rows: Rows, note: str = "") -> str:
+        """Return the measures of an entry on these rows as part of a sentence; empty if the entry has no measures.
+
+        >>> CLASSIFICATION.phrase({"train_error": 0.0752, "train_log_loss": 0.1916}, "training")
+        '7.52 % (log loss 0.1916)'
+        >>> REGRESSION.phrase({"held_out_rmse": 0.25, "held_out_nlpd": -0.5}, "held-out")
+        '0.25 (RMSE; NLPD -0.5)'
+        """
+        head, beside = Quantity(rows, self.head), Quantity(rows, self.beside)
+        if entry.get(head.key) is None:
+            return ""
+        notes = [self.head.name + note] if self.head is not ERROR else []
+        if entry.get(beside.key) is not None:
+            notes.append(f"{self.beside.name} {beside.text(entry)}")
+        return head.text(entry) + (f" ({'; '.join(notes)})" if notes else "")
+
+
+REGRESSION = Kind(RMSE, NLPD, noise=True, steps="iterations", evidence="nats")
+CLASSIFICATION = Kind(ERROR, LOG_LOSS, noise=False, steps="Newton passes", evidence="nats (Laplace)")
+
+QUANTITIES = (*REGRESSION.every, *CLASSIFICATION.every)
+
+
+def leaves_model(entry: Entry) -> bool:
+    """Return True if a history entry belongs to a saved model; a fit of a level is saved if it is the best so far."""
+    return entry["kind"] in ("round", "early", "final") or bool(entry.get("saved"))
+
+
+def last_model(history: Sequence[Entry]) -> Entry:
+    """Return the entry of the last saved model; empty without a model."""
+    return next(filter(leaves_model, reversed(history)), {})
+
+
+def kind_of(entry: Entry, plan: dict[str, Any] | None = None) -> Kind:
+    """Return the kind of a history entry or of a job's progress; without errors in it, the kind of the plan."""
+    for kind in (CLASSIFICATION, REGRESSION):
+        if any(entry.get(quantity.key) is not None for quantity in kind.every):
+            return kind
+    return CLASSIFICATION if (plan or {}).get("outputs") else REGRESSION
 
 
 def _count(name: str) -> Callable[[Entry], str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -14,29 +15,39 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from partirvm.errors import PartirvmError
-from partirvm.jobs.state import Status
 from partirvm.options import Request
 from partirvm.quoting import counted, format_bytes, format_duration, printable
-from partirvm.report.display import from_json, target_charts
-from partirvm.report.history import columns, heuristic_line, stages
-from partirvm.report.plots import Chart, history_charts
-from partirvm.report.quantities import (
+from partirvm.report.history import (
     SIDES,
     Kind,
     Quantity,
+    Stage,
     Table,
+    columns,
     format_error,
     format_evidence,
     format_share,
+    heuristic_line,
     kind_of,
     last_model,
+    stages,
 )
-from partirvm.report.text import as_csv, plan_line
+from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
+from partirvm.report.text import plan_line
 from partirvm.storage.folder import write_text
 from partirvm.types import OFF
 
 FEATURES = 6
 """Number of features of a direction that are named."""
+
+
+STYLES = {
+    "training": ("o-", OBSERVED),
+    "held-out": ("s--", CONTRAST),
+    "vectors": ("o-", "#357a5b"),
+    "evidence": ("o-", "#7451a8"),
+}
+"""Form and colour of lines by name."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +69,12 @@ class Report:
         return _page(SimpleNamespace(**self.values))
 
     def save(self, location: str | Path, *, overwrite: bool = False) -> None:
-        """Write the report to a path or URL: .json all values, .csv the table of fits, otherwise the page.
+        """Write the report to a path or URL: .json all values, otherwise the page.
 
         Raises ``ExistsError`` if the file exists and ``overwrite`` is false, ``StorageError`` if it cannot be written.
         """
         location = str(location)
-        if location.endswith(".json"):
-            text = json.dumps(self.values, indent=1)
-        else:
-            text = as_csv(self.values["history"]) if location.endswith(".csv") else self.html
+        text = json.dumps(self.values, indent=1) if location.endswith(".json") else self.html
         write_text(location, text, overwrite=overwrite)
 
     def _repr_html_(self) -> str:
@@ -101,6 +109,47 @@ def report_of(job: Any) -> Report:
     )
 
 
+def history_charts(found: Sequence[Stage], kind: Kind) -> list[Chart]:
+    """Return the charts of errors, vectors and evidence over rounds or levels; of a level its median."""
+    if not found:
+        return []
+    rows = found[0].entries[0]["rows"]
+    step = "level" if any(stage.level for stage in found) else "round"
+    charts = []
+    for measure in (kind.head, kind.beside):
+        errors = {str(side): _points(found, Quantity(side, measure).key) for side in SIDES}
+        charts += _lines(measure.title, measure.unit, errors, step)
+    vectors = [(float(stage.x), float(stage.total("vectors"))) for stage in found]
+    charts += _lines("Relevance vectors", "", {"vectors": vectors}, step)
+    evidence = _points([stage for stage in found if stage.entries[0]["rows"] == rows], "log_evidence")
+    return [*charts, *_lines("Log evidence", f"nats, over {rows:,} rows", {"evidence": evidence}, step)]
+
+
+def _points(found: Sequence[Stage], key: str) -> list[tuple[float, float]]:
+    """Return place and median of the stages that have a finite value."""
+    pairs = [(stage.x, stage.median(key)) for stage in found]
+    return [(x, value) for x, value in pairs if value is not None and math.isfinite(value)]
+
+
+def _lines(title: str, remark: str, lines: Mapping[str, list[tuple[float, float]]], step: str) -> list[Chart]:
+    """Return a chart of lines by a name of ``STYLES``; none if no line has two points."""
+    shown = {name: points for name, points in lines.items() if points}
+
+    def paint(axis: Any) -> None:
+        axis.set_xlabel(step)
+        for name, points in shown.items():
+            form, colour = STYLES[name]
+            axis.plot(*zip(*points, strict=True), form, color=colour, linewidth=1.4, markersize=4, label=name)
+        values = [value for points in shown.values() for _, value in points]
+        if 0 < 20 * min(values) < max(values):
+            axis.set_yscale("log")
+        if len(shown) > 1:
+            axis.legend()
+
+    drawn = any(len(points) > 1 for points in shown.values())
+    return [Chart(f"{title} over {step}s", remark, paint)] if drawn else []
+
+
 class Section(NamedTuple):
     """A part of the page: notes, charts, and tables below them."""
 
@@ -131,7 +180,7 @@ def _page(job: Any) -> str:
     peak = format_bytes(max((entry.get("peak_memory") or 0 for entry in job.history), default=0))
     sections = [
         Section("What is missing", job.damaged),
-        Section("Worth knowing", _notes(job)),
+        Section("Worth knowing", (job.plan or {}).get("notes", ())),
         Section("Curves", charts=history_charts(stages(job.history), kind)),
         *_predictions(job),
         _features(job.relevance or {}),
@@ -146,7 +195,6 @@ def _page(job: Any) -> str:
     return environment.get_template("page.html.jinja").render(
         job=job,
         name=job.location.rstrip("/").rpartition("/")[2] or job.location,
-        tone=job.status if job.status in {status.value for status in Status} else "other",
         times=[(what, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))) for what, at in times if at is not None],
         figures=_figures(job, kind, peak),
         sections=[section for section in sections if any(section[1:])],
@@ -177,17 +225,6 @@ def _figures(job: Any, kind: Kind, peak: str) -> list[tuple[str, str, str]]:
     evidence = f"{kind.evidence}, over {counted(last['rows'], 'row')}"
     figures.append(("Log evidence", format_evidence(last["log_evidence"]), evidence))
     return [*figures, ("Time", format_duration(job.seconds or 0.0), f"peak memory {peak}")]
-
-
-def _notes(job: Any) -> list[str]:
-    """Return the notes of the plan, and warnings about the last model."""
-    notes = [str(note) for note in (job.plan or {}).get("notes", ())]
-    last = job.history[-1] if job.history else {}
-    if last.get("floored"):
-        notes.append("the noise variance is at its floor: the model may interpolate its training rows")
-    if last.get("dropped"):
-        notes.append(f"{counted(last['dropped'], 'vector')} were dropped at a limit: a working set may be better")
-    return [note[:1].upper() + note[1:] for note in notes]
 
 
 def _predictions(job: Any) -> list[Section]:

@@ -15,12 +15,10 @@ from typing import Any, TextIO
 
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
-from partirvm.process_memory import peak_memory
+from partirvm.process import peak_memory
 from partirvm.quoting import counted, format_bytes, format_duration, printable
-from partirvm.report.history import Lines
-from partirvm.report.quantities import MEASURED, leaves_model
+from partirvm.report.history import MEASURED, Lines, leaves_model
 from partirvm.report.text import plan_line
-from partirvm.strategies import schedule_of
 
 TITLES = {
     "gram": "kernel products",
@@ -89,20 +87,10 @@ class Progress(Watcher):
     def __init__(self, stream: TextIO | None = None, *, spell: Callable[[str], str] = str) -> None:
         self.stream, self._spell, self._lines = stream, spell, Lines()
         self._live: Any = None
-        self.began = self.phase_began = self._last_event = self._plan_made = self._last_fit = time.monotonic()
-        self._printed = self.began
+        self.began = self.phase_began = self._last_event = self._printed = time.monotonic()
         self.phase, self.done, self.total, self.rows, self.unit = "starting", 0, 0, 0, "tile"
-        self.steps = self.fits = 0
         self.fit: tuple[int, int] | None = None
-        self.planned: tuple[tuple[int, float], ...] = ()
         self.memory_limit: int | None = None
-
-    @property
-    def title(self) -> str:
-        """Title of the current phase."""
-        if self.phase == "newton" and self.steps:
-            return f"Newton pass {self.steps + 1}"
-        return TITLES.get(self.phase, self.phase)
 
     @property
     def count(self) -> str:
@@ -113,35 +101,16 @@ class Progress(Watcher):
 
     @property
     def facts(self) -> str:
-        """Elapsed and remaining time, vectors, rows per second and peak memory."""
+        """Elapsed time, vectors, rows per second and peak memory."""
         parts = [format_duration(time.monotonic() - self.began)]
-        left = self.remaining()
-        if left is not None:
-            parts[0] += f", about {format_duration(left)} left"
         if self.fit is not None:
             parts.append(f"{self.fit[0]:,} candidates → {self.fit[1]:,} vectors")
         if self.rows:
-            parts.append(self._rate())
+            share = self.done / self.total if self.unit == "tile" and self.total else 1.0
+            seconds = max(time.monotonic() - self.phase_began, 1e-3)
+            parts.append(f"{share * self.rows / seconds:,.0f} rows/s")
         limit = "" if self.memory_limit is None else f" of {format_bytes(self.memory_limit)}"
         return " · ".join([*parts, f"peak memory {format_bytes(peak_memory())}{limit}"])
-
-    def _rate(self) -> str:
-        share = self.done / self.total if self.unit == "tile" and self.total else 1.0
-        seconds = max(time.monotonic() - self.phase_began, 1e-3)
-        return f"{share * self.rows / seconds:,.0f} rows/s"
-
-    def remaining(self) -> float | None:
-        """Return the approximate remaining seconds of a fit: the planned seconds, at the pace of the finished fits.
-
-        None without a plan, if the number of rounds is unknown, and if the time has passed.
-        """
-        total, done, fits = 0.0, 0.0, self.fits
-        for planned, seconds in self.planned:
-            total, done = total + seconds, done + seconds * min(fits, planned) / planned
-            fits = max(fits - planned, 0)
-        pace = (self._last_fit - self._plan_made) / done if done else 1.0
-        left = pace * (total - done) - (time.monotonic() - self._last_fit)
-        return left if left > 0 else None
 
     def state(self) -> Any:
         """Return the phase with a bar, and a line of facts, for a terminal."""
@@ -152,7 +121,7 @@ class Progress(Watcher):
 
         row = Grid.grid(padding=(0, 2))
         bar = ProgressBar(total=self.total, completed=self.done, width=20) if self.total else Text("")
-        row.add_row(Text(self.title, style="bold"), bar, Text(self.count))
+        row.add_row(Text(TITLES.get(self.phase, self.phase), style="bold"), bar, Text(self.count))
         return Group(row, Text(self.facts, style="dim"))
 
     def note(self, message: str) -> None:
@@ -161,9 +130,6 @@ class Progress(Watcher):
 
     def on_plan(self, plan: Any) -> None:
         """Receive the plan of the fit before its start."""
-        if plan.max_rounds is not None or not schedule_of(plan.strategy).selects:
-            self.planned = tuple((cost.fits, cost.pass_seconds + cost.solve_seconds) for cost in plan.rounds)
-        self._plan_made = self._last_fit = time.monotonic()
         planned = plan.to_json()
         self.memory_limit = planned["memory_limit"]
         self.note(plan_line(planned))
@@ -176,22 +142,17 @@ class Progress(Watcher):
             callback.on_pass(name, done, total)
 
     def on_step(self, info: StepInfo, candidates: int) -> None:
-        """Receive an iteration of a dense fit. In classification each iteration needs a pass."""
-        self.steps = info.iteration if math.isnan(info.noise_variance) else 0
+        """Receive an iteration of a dense fit. In classification each iteration needs a pass, which is the phase."""
         self.fit = candidates, info.n_vectors
-        if self.steps:
-            self._set_phase("newton", 0, self.total, self.rows, "tile")
-        else:
+        if not math.isnan(info.noise_variance):
             self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, 0, "")
 
     def on_solves(self, done: int, total: int) -> None:
         self._set_phase("solve", done, total, 0, "fit")
 
     def on_record(self, entry: dict[str, Any]) -> None:
-        self.steps = 0
         if entry["kind"] not in MEASURED:
             self.fit = entry["candidates"], entry["vectors"]
-            self.fits, self._last_fit = self.fits + 1, time.monotonic()
         self._show(*self._lines.of(entry))
         for callback in self.callbacks if leaves_model(entry) else ():
             self.ended |= callback.on_round(entry) is True
@@ -199,33 +160,18 @@ class Progress(Watcher):
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
         """Receive the number of rows that ingest has read or written. ``total`` is None if unknown."""
         self._set_phase(phase, done, total or 0, done, "row")
-        if done == total:
-            self._end_work()
 
     def on_tile(self, phase: str, done: int, total: int) -> None:
         """Receive the number of tiles that prediction or evaluation has finished."""
         self._set_phase(phase, done, total, 0, "tile")
-        if done == total:
-            self._end_work()
 
     def _set_phase(self, phase: str, done: int, total: int, rows: int, unit: str) -> None:
         if phase != self.phase or done < self.done:
-            if self.unit == "row":
-                self._end_work()
             self.phase_began = self._last_event  # this phase has worked since the last event of the one before
         self._last_event = time.monotonic()
         self.phase, self.done, self.total, self.rows, self.unit = phase, done, total, rows, unit
         if self._live is None and self.count and self._last_event - self._printed > 60.0:
-            self._show(f"{self.title}: {self.count}")
-
-    def _end_work(self) -> None:
-        """Show a line for the rows or tiles of a phase that has ended."""
-        if self.done:
-            figure, word = counted(self.done, self.unit).split()
-            took = format_duration(time.monotonic() - self.phase_began)
-            rate = f"  {self._rate()}" if self.rows else ""
-            self._show(f"{self.title:<11}{figure:>12} {word:<5} {took:>10}{rate}")
-            self.done = self.rows = 0
+            self._show(f"{TITLES.get(self.phase, self.phase)}: {self.count}")
 
     def _show(self, *lines: str) -> None:
         for line in lines if self.stream is not None else ():
@@ -250,8 +196,6 @@ class Progress(Watcher):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self.unit == "row":
-            self._end_work()
         self._show(*self._lines.rest())
         if self._live is not None:
             self._live.stop()
@@ -260,11 +204,6 @@ class Progress(Watcher):
 def progress_for(stream: TextIO | None = None, *, quiet: bool = False, spell: Callable[[str], str] = str) -> Progress:
     """Return the progress display for a stream, default stderr: live on a terminal, otherwise plain, none if ``quiet``.
 
-    In a notebook the lines are output of the cell. ``spell`` is as for ``Progress``.
+    ``spell`` is as for ``Progress``.
     """
-    if quiet:
-        return Progress(spell=spell)
-    shell = sys.modules.get("IPython")  # loaded by the kernel of a notebook
-    if stream is None and shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None:
-        stream = sys.stdout
-    return Progress(sys.stderr if stream is None else stream, spell=spell)
+    return Progress(None if quiet else stream or sys.stderr, spell=spell)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,11 +12,11 @@ from partirvm.core.termination import Termination
 from partirvm.jobs.state import JobState, Status
 from partirvm.options import Request
 from partirvm.quoting import counted, format_bytes, format_duration, printable
-from partirvm.report.history import Lines
-from partirvm.report.quantities import (
+from partirvm.report.history import (
     MISSING,
     QUANTITIES,
     SIDES,
+    Lines,
     Quantity,
     Table,
     format_error,
@@ -93,7 +91,6 @@ def summary(facts: dict[str, Any]) -> str:
             *(("check", remark) for remark in facts["remarks"] if remark not in facts["advice"]),
             ("took", f"{formatted(facts, 'seconds')}, peak memory {formatted(facts, 'peak_memory')}"),
             ("model", facts["job"]),
-            ("basis", functions_line(facts.get("basis", ()))),
         ]
     )
 
@@ -106,25 +103,6 @@ def _noise(facts: dict[str, Any]) -> str:
     if facts.get("noise_vectors") is not None:
         form = f"root mean variance; the noise depends on the inputs, {counted(facts['noise_vectors'], 'centre')}"
     return f"{formatted(facts, 'noise_sd')} ({form})"
-
-
-def functions_line(functions: Sequence[Mapping[str, Any]]) -> str:
-    """Return the number of basis functions that were not pruned and the most relevant ones; empty without functions.
-
-    >>> sizes = {"bias": (0.0, 0.0), "age": (0.2, 41.26), "height": (-1.0, 950.0)}
-    >>> functions_line([{"name": name, "weights": [w], "relevance": nats} for name, (w, nats) in sizes.items()])
-    '2 of 3 functions: height (950 nats), age (41.3 nats); pruned: bias'
-    """
-    if not functions:
-        return ""
-    kept = sorted((each for each in functions if any(each["weights"])), key=lambda each: -each["relevance"])
-    pruned = [each["name"] for each in functions if not any(each["weights"])]
-    text = f"{len(kept):,} of {counted(len(functions), 'function')}"
-    shown = [f"{each['name']} ({each['relevance']:.3g} nats)" for each in kept]
-    for before, names in ((": ", shown), ("; pruned: ", pruned)):
-        more = f" and {len(names) - 6:,} more" if len(names) > 6 else ""
-        text += before + ", ".join(names[:6]) + more if names else ""
-    return text
 
 
 def moment(seconds: float) -> str:
@@ -256,26 +234,3 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
 def _short(value: Any) -> str:
     text = "none" if value is None else str(value)
     return text if len(text) <= 40 else f"{text[:39]}…"
-
-
-def as_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows of plain JSON as CSV: a column for each key, empty where a row has no value.
-
-    Nested values are left out. Cells that a spreadsheet would calculate, such as ``=1``, are quoted by an apostrophe.
-
-    >>> as_csv([{"job": "a", "rmse": 0.5, "parameters": {}}, {"job": "=b", "rmse": None}])
-    "job,rmse\\na,0.5\\n'=b,\\n"
-    """
-    flat = [
-        {
-            name: f"'{value}" if isinstance(value, str) and value[:1] in {"=", "+", "-", "@"} else value
-            for name, value in row.items()
-            if not isinstance(value, dict | list)
-        }
-        for row in rows
-    ]
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
-    return file.getvalue()

@@ -82,7 +82,7 @@ def checked_kernel(given: Any) -> Any:
     if isinstance(given, dict):
         return kernel_from_spec(given)
     if isinstance(given, Kernel):
-        return given.with_numbers() if isinstance(given, Family) else given
+        return given.with_numbers()
     name = ALIASES.get(given, given) if isinstance(given, str) else ""
     if name in ("auto", NoKernel.name, *NAMES):
         return name

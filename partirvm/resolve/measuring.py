@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
@@ -25,6 +24,7 @@ from partirvm.options import Request
 from partirvm.planning.cost import Rates
 from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, Sparseness, affordable
+from partirvm.process import one_blas_thread
 from partirvm.resolve.kernel import chooses
 from partirvm.resolve.new_problem import Interrupted
 from partirvm.strategies.fit_rows import posterior_rows
@@ -91,7 +91,7 @@ class Measuring:
         request, n_rows, d, chosen = self.request, self.source.n_rows, self.shape.n_features, chooses(self.request)
         metric = "widths" if request.metric == "auto" and not chosen else request.metric
         several = problem.n_classes > 2
-        learning = learning_options(n_rows, d, classes=problem.classifies, several=several, metric=metric)
+        learning = learning_options(n_rows, d, classes=problem.n_classes > 0, several=several, metric=metric)
         columns, room = self._affordable(max(2 * learning.max_centres, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
         most = min(max(columns // 2, 1), learning.max_centres)  # the slopes of a block take as much memory as the block
         unbounded = learning.rows >= min(n_rows, LEARNING_ROWS)

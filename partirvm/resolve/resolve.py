@@ -240,7 +240,7 @@ def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
         problem.n_outputs * problem.n_targets,
         problem.n_kernels,
         max(len(problem.leading), 1),
-        problem.classifies,
+        problem.n_classes > 0,
         rows_of_fit(source.n_rows, source.n_features) if local_noise else 0,
     )
 
@@ -270,7 +270,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
         fit_rows=fit_rows,
         sample_rows=sample,
         selection=selection if schedule.selects else "all" if schedule.one_fit else "order",
-        moderate=problem.classifies and bool(moderate),
+        moderate=problem.n_classes > 0 and bool(moderate),
         multi_class=problem.likelihood.name if K > 2 else request.multi_class,
     )
 

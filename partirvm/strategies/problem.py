@@ -81,11 +81,6 @@ class Problem:
         return 1 if self.target_variances is None else len(self.target_variances)
 
     @property
-    def classifies(self) -> bool:
-        """True for a classification."""
-        return self.n_classes > 0
-
-    @property
     def n_outputs(self) -> int:
         """C, the number of linear predictors."""
         return self.n_classes if self.n_classes and not self.likelihood.binary else 1
@@ -152,10 +147,10 @@ class Gather:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Inputs (k, d) of rows; ``present`` (k,) is true for rows with a weight above zero, and None if all have one."""
+    """The ``rows`` (k,) with a weight above zero of those that were requested, in their order; their inputs (k, d)."""
 
+    rows: Int
     points: Float
-    present: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)

@@ -21,30 +21,10 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass, Rows
 from partirvm.likelihoods.gaussian import with_rows
 from partirvm.planning.cost import Schedule
-from partirvm.strategies.fit_rows import (
-    GROWING,
-    enlarged,
-    fresh,
-    intermediate_rows,
-    partition,
-)
+from partirvm.strategies import stages
+from partirvm.strategies.fit_rows import GROWING, enlarged, fresh, intermediate_rows, partition
 from partirvm.strategies.problem import Options, Problem, Steps
-from partirvm.strategies.stages import (
-    BETTER,
-    INTERMEDIATE,
-    RoundsState,
-    columns_of,
-    due,
-    final_rule,
-    first_state,
-    intermediate_rule,
-    learned_again,
-    measured,
-    saved,
-    scored,
-    settled,
-    solved,
-)
+from partirvm.strategies.stages import BETTER, INTERMEDIATE, RoundsState
 from partirvm.strategies.working_set import choose, judged, work_before_rounds
 
 MAX_COLUMNS, MIN_CANDIDATES = 200, 5
@@ -62,17 +42,17 @@ class Rounds:
 
     def start(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the first round."""
-        return first_state(problem, options, work=work_before_rounds(problem.n_rows, options.centres))
+        return stages.first_state(problem, options, work=work_before_rounds(problem.n_rows, options.centres))
 
     def step(self, state: RoundsState) -> Steps[RoundsState]:
         """Go on to the next line of history; for a constant target, save a model without a round."""
         problem, options = state.problem, state.options
         if not problem.target_variance:
-            return (yield from saved(state, "final", Termination.CONSTANT))
+            return (yield from stages.saved(state, "final", Termination.CONSTANT))
         if state.appended:
             return (yield from self.after_append(replace(state, appended=False)))
-        if state.seen not in ("", "sample") and due(problem, options, state.fit, state.learned):
-            return (yield from learned_again(state))
+        if state.seen not in ("", "sample") and stages.due(problem, options, state.fit, state.learned):
+            return (yield from stages.learned_again(state))
         # evidences are compared unless all rows so far have weight 0, or the last fit used other rows than the next
         if self.schedule.selects and state.seen == intermediate_rows(problem, options):
             state, reason = judged(state)
@@ -99,7 +79,8 @@ class Rounds:
         if self.schedule.selects:
             state, chosen = yield from choose(state, room)
         else:
-            chosen = yield from columns_of(state.design, partition(state.problem, state.options, state.round - 1))
+            part = partition(state.problem, state.options, state.round - 1)
+            chosen = yield from stages.columns_of(state.design, part)
         return (yield from self.join(state, chosen))
 
     def room(self, state: RoundsState) -> tuple[int, Termination | None]:
@@ -130,9 +111,9 @@ class Rounds:
             return replace(state, reason=Termination.CONVERGED)
         limit, rows = self.room(state)[1], intermediate_rows(state.problem, state.options)
         if limit not in (None, Termination.VECTORS, Termination.MEMORY) and rows != GROWING:
-            state = yield from measured(state, new, state.options.last_rows)
+            state = yield from stages.measured(state, new, state.options.last_rows)
             return (yield from self.last_fit(state, limit))
-        state = yield from measured(state, new, rows)
+        state = yield from stages.measured(state, new, rows)
         return (yield from _round(state))
 
     def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
@@ -143,23 +124,23 @@ class Rounds:
             state = yield from enlarge(state, state.problem.n_rows)
         if state.seen != state.options.last_rows:
             leading = NONE if grew else state.problem.missing_leading(state.design)
-            state = yield from measured(state, state.design.take(NONE, leading=leading), state.options.last_rows)
+            state = yield from stages.measured(state, state.design.take(NONE, leading=leading), state.options.last_rows)
         return (yield from self.last_fit(state, reason))
 
     def last_fit(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Fit until convergence, settle, score and save."""
-        state = yield from solved(state, final_rule(state.options))
-        state = yield from settled(state)
+        state = yield from stages.solved(state, stages.final_rule(state.options))
+        state = yield from stages.settled(state)
         return (yield from self.ended(state, reason))
 
     def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Score a settled fit and save its model; a working set restores the best round if the fit is worse."""
-        state = yield from scored(state)
+        state = yield from stages.scored(state)
         best = state.best if self.schedule.selects else None
         earlier = None if best is None or best.round == state.round else best.scores
         if earlier and state.scores and state.scores.loss > earlier.loss * (1 + BETTER):
             return (yield from self.restore(state, reason))
-        return (yield from saved(state, "final", reason))
+        return (yield from stages.saved(state, "final", reason))
 
     def restore(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """End with the model of the best round, unchanged unless it used a sample: a further fit could be worse."""
@@ -168,7 +149,7 @@ class Rounds:
         names = ("problem", "design", "fit", "seen", "round", "candidates", "reason")
         state = replace(state, **{name: getattr(best, name) for name in names})
         if best.seen == state.options.last_rows:
-            state = yield from settled(state)
+            state = yield from stages.settled(state)
             return (yield from self.ended(state, reason))
         # a sample may have grown since the best round: its statistics are those of another sample
         return (yield from self.conclude(replace(state, seen="" if best.seen == GROWING else best.seen), reason))
@@ -197,7 +178,7 @@ class BasicRound(Rounds):
         size = problem.n_rows * problem.n_kernels
         unlimited: dict[str, Any] = dict.fromkeys(("max_vectors", "max_rounds", "max_columns"))
         options = replace(options, partition_size=size, fit_rows="full", **unlimited)
-        return first_state(problem, options, selection="all")
+        return stages.first_state(problem, options, selection="all")
 
 
 class IncrementalRounds(Rounds):
@@ -224,17 +205,17 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
     size, tol = min(candidates, rows) * problem.n_kernels, INTERMEDIATE * options.tol
     few = Options(size, "random", "sample", "sample", rows, max_rounds=1, max_iterations=STEPS, max_passes=STEPS)
     few = replace(few, tol=tol, moderate=options.moderate, seed=options.seed)
-    return first_state(replace(problem, held_out=False, batches=()), few, selection="random")
+    return stages.first_state(replace(problem, held_out=False, batches=()), few, selection="random")
 
 
 def _round(state: RoundsState, rule: StopRule | None = None, *, hold: bool = False) -> Steps[RoundsState]:
     """Fit, score and save; after a flat round the fit converges."""
     options = state.options
     if rule is None and state.patient:
-        rule = replace(final_rule(options), thin=False)
-    state = yield from solved(state, rule or intermediate_rule(options, state.candidates), hold=hold)
-    state = yield from scored(state)
-    return (yield from saved(state, "round"))
+        rule = replace(stages.final_rule(options), thin=False)
+    state = yield from stages.solved(state, rule or stages.intermediate_rule(options, state.candidates), hold=hold)
+    state = yield from stages.scored(state)
+    return (yield from stages.saved(state, "round"))
 
 
 def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
@@ -260,5 +241,5 @@ def with_appended_rows(state: RoundsState, problem: Problem, options: Options) -
     """Return the state of a checkpoint for a problem with additional rows (``fit_rows.joined``); its kernel stays."""
     kept = ("design", "fit", "round", "selection", "seen", "candidates", "learned", "used", "kept")
     problem, options = replace(problem, empty=state.problem.empty), replace(options, centres=0)
-    fresh_state = first_state(problem, options, appended=True, work=work_before_rounds(problem.n_rows, 0))
+    fresh_state = stages.first_state(problem, options, appended=True, work=work_before_rounds(problem.n_rows, 0))
     return replace(fresh_state, **{name: getattr(state, name) for name in kept})

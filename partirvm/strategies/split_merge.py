@@ -19,21 +19,11 @@ from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Start, labels_of
 from partirvm.planning.cost import Schedule
+from partirvm.strategies import stages
 from partirvm.strategies.fit_rows import batches_of, fresh, partition
 from partirvm.strategies.problem import Gather, Instruction, Log, Options, Problem, Save, Steps
 from partirvm.strategies.rounds import BasicRound
-from partirvm.strategies.stages import (
-    RoundsState,
-    final_rule,
-    first_state,
-    intermediate_rule,
-    line_of,
-    measured,
-    saved,
-    scored,
-    settled,
-    solved,
-)
+from partirvm.strategies.stages import RoundsState
 
 
 @dataclass(frozen=True)
@@ -103,11 +93,10 @@ def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
     numbers = range(state.partitions, min(state.partitions + count, batches_of(problem, options)[0].partitions))
     partitions = [partition(problem, options, number) for number in numbers]
     (found,) = yield (Gather(np.concatenate(partitions)),)
-    designs, start = list[Design](), 0
+    designs = list[Design]()
     for rows in partitions:
-        here, start = slice(start, start + len(rows)), start + len(rows)
-        present = slice(None) if found.present is None else found.present[here]
-        chosen = problem.empty.with_centres(found.points[here][present], rows[present])
+        present = np.isin(found.rows, rows)
+        chosen = problem.empty.with_centres(found.points[present], found.rows[present])
         new = chosen.take(fresh(chosen, problem.empty), leading=problem.leading)
         if len(new.labels):
             designs.append(new)
@@ -136,11 +125,11 @@ def _last(state: SplitMergeState) -> Steps[RoundsState]:
         design, start, joined = _joined(state)
     last = BasicRound().start(state.problem, state.options)
     last = replace(last, round=1, selection="order", candidates=len(design.labels), dropped=joined.dropped)
-    last = yield from measured(last, design, last.options.last_rows, start)
-    last = yield from solved(last, final_rule(last.options), warm=start)
-    last = yield from settled(last)
-    last = yield from scored(last)
-    return (yield from saved(last, "final", Termination.CONVERGED))
+    last = yield from stages.measured(last, design, last.options.last_rows, start)
+    last = yield from stages.solved(last, stages.final_rule(last.options), warm=start)
+    last = yield from stages.settled(last)
+    last = yield from stages.scored(last)
+    return (yield from stages.saved(last, "final", Termination.CONVERGED))
 
 
 def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
@@ -166,7 +155,7 @@ def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[An
     lines = list[Instruction]()
     for done in (yield from side_by_side(fits)):
         design, fit = done.design, done.fit
-        line = line_of(done, kind="part", level=state.level, fit_rows=options.fit_rows)
+        line = stages.line_of(done, kind="part", level=state.level, fit_rows=options.fit_rows)
         evidence = fit.log_evidence / max(fit.n, 1)
         lines.append(Save(design, fit, line, options.moderate) if evidence > state.best else Log(line))
         state = replace(state, best=max(evidence, state.best))
@@ -178,11 +167,11 @@ def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[An
 def _fit(state: SplitMergeState, number: int, design: Design, start: Any) -> Steps[RoundsState]:
     """Fit these columns and score the fit; an intermediate fit needs no residual pass for full precision."""
     facts: dict[str, Any] = {"dropped": state.dropped, "candidates": len(design.labels)}
-    fit = first_state(state.problem, state.options, round=number, **facts)
-    fit = yield from measured(fit, design, state.options.fit_rows, start)
-    rule = replace(intermediate_rule(state.options, fit.candidates), guard=False)
-    fit = yield from solved(fit, rule, warm=start)
-    return (yield from scored(fit))
+    fit = stages.first_state(state.problem, state.options, round=number, **facts)
+    fit = yield from stages.measured(fit, design, state.options.fit_rows, start)
+    rule = replace(stages.intermediate_rule(state.options, fit.candidates), guard=False)
+    fit = yield from stages.solved(fit, rule, warm=start)
+    return (yield from stages.scored(fit))
 
 
 def side_by_side(parts: Sequence[Steps[RoundsState]]) -> Steps[list[RoundsState]]:

@@ -113,8 +113,7 @@ def performed(passes: Sequence[Pass]) -> Steps[tuple[Any, ...]]:
 def columns_of(design: Design, rows: Int) -> Steps[Design]:
     """Request the inputs of rows and return their columns; rows without weight have none."""
     (found,) = yield (Gather(rows),)
-    present = slice(None) if found.present is None else found.present
-    return design.with_centres(found.points[present], rows[present])
+    return design.with_centres(found.points, found.rows)
 
 
 def measured(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -> Steps[RoundsState]:

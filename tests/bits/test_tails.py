@@ -18,7 +18,6 @@ from journals import Recorder, left
 from kernel_cases import CASES as KERNELS
 from kernel_cases import D
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.predictive import products, quadratic_forms
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
@@ -29,6 +28,7 @@ from partirvm.kernels.design import Design
 from partirvm.kernels.functions import Basis
 from partirvm.model import ClassModel, Model
 from partirvm.options import Request
+from partirvm.process import one_blas_thread
 from partirvm.resolve.resolve import resolve
 from partirvm.strategies import STRATEGIES
 from partirvm.types import Columns, Scaling

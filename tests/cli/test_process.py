@@ -109,7 +109,7 @@ def test_freed_memory_goes_back():
     """
     code = """
 import sys
-from partirvm.process_memory import resident_memory, return_freed_memory
+from partirvm.process import resident_memory, return_freed_memory
 import numpy as np
 if sys.argv[1] == "fixed" and not return_freed_memory():
     print("other"), sys.exit()

@@ -26,7 +26,7 @@ def statistics_of(Phi, t, w=None, labels=None):
     """Of the whole design."""
     labels = np.arange(Phi.shape[1]) if labels is None else labels
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, t[:, None], w)
-    return GramStatistics.empty("b").extend(labels, block, "b")
+    return GramStatistics.of(labels, block)
 
 
 def nothing_of(statistics, *, fixed_noise=False, target_variance=1.0) -> HyperState:

@@ -22,7 +22,7 @@ def statistics_of(Phi, t, w=None, offset=None):
     m = np.zeros(M) if offset is None else offset
     G, b, sum_squares = gram(Phi, (t - Phi @ m)[:, None], w)
     there = np.ones(len(t)) if w is None else w[w > 0]
-    return GramStatistics("b", np.arange(M), G, b, sum_squares, m[:, None], len(there), float(np.log(there).sum()))
+    return GramStatistics(np.arange(M), G, b, sum_squares, m[:, None], len(there), float(np.log(there).sum()))
 
 
 @st.composite

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from partirvm.core.predictive import REACH, augmentation, information, quantile, widened
-from partirvm.core.statistics import CrossBlock
+from partirvm.core.statistics import GramBlock
 from partirvm.errors import UsageError
 
 
@@ -100,7 +100,7 @@ class Problem:
         """Of some of the rows, with a column more than there are test rows."""
         extra, w = np.column_stack([self.extra, self.extra[:, -1]]), None if self.w is None else self.w[some]
         residual = self.t - self.Phi @ self.mean
-        return CrossBlock.of(self.Phi[some], extra[some], residual[some, None], w)
+        return GramBlock.of(self.Phi[some], extra[some], residual[some, None], w, diagonal=True)
 
     def added(self, extra):
         root = np.linalg.cholesky(self.Sigma)

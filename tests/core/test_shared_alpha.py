@@ -31,7 +31,7 @@ def problems(draw):
 
 def state_of(Phi, t, alpha, beta, w=None):
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, t, w)
-    statistics = GramStatistics.empty("b", T).extend(np.arange(Phi.shape[1]), block, "b")
+    statistics = GramStatistics.of(np.arange(Phi.shape[1]), block)
     return HyperState(statistics, alpha, beta, target_variance=t.var(axis=0))
 
 

@@ -29,7 +29,7 @@ def start_of(Phi, t) -> HyperState:
     """All columns have just entered, each where it would start alone."""
     labels, beta = np.arange(Phi.shape[1]), 10 / t.var()
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, t[:, None])
-    statistics = GramStatistics.empty("b").extend(labels, block, "b")
+    statistics = GramStatistics.of(labels, block)
     s, q = beta * np.diagonal(statistics.gram), beta * statistics.projection[:, 0]
     begun = HyperState(statistics, entry_precision(s, q, s), beta, target_variance=float(t.var()))
     return replace(begun, entered=np.ones(len(labels), bool))

@@ -29,7 +29,7 @@ def numbers(rng, weighted):
 
 def statistics_of(Phi, t, w=None, labels=LABELS):
     block = GramBlock.of(np.zeros((len(Phi), 0)), Phi, t[:, None], w)
-    return GramStatistics.empty("some").extend(labels, block, "some")
+    return GramStatistics.of(labels, block)
 
 
 def differences(function, Phi, step=STEP):
@@ -103,7 +103,7 @@ def random_statistics(K, J, T, n=60, seed=0, rank=None):
     labels = np.r_[-1 - np.arange(J), np.arange(K)]
     labels = labels[random.permutation(K + J)]
     block = GramBlock(np.zeros((0, K + J)), Phi.T @ Phi, Phi.T @ t, np.sum(t**2, axis=0), n, 0.0)
-    return Phi, t, GramStatistics.empty("test", T).extend(labels, block, "test")
+    return Phi, t, GramStatistics.of(labels, block)
 
 
 def expected(Phi, t, labels, alpha, leading, beta):

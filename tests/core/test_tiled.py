@@ -46,7 +46,7 @@ def test_bits_do_not_depend_on_threads(positive):
     alone, _ = factor(positive, 1)
     rows = np.random.default_rng(4).normal(size=(100, M + 1))
     block = GramBlock.of(rows[:, :0], rows[:, 1:], rows[:, :1])
-    statistics = GramStatistics.empty("a").extend(np.arange(M), block, "a")
+    statistics = GramStatistics.of(np.arange(M), block)
     alpha = np.random.default_rng(1).uniform(0.1, 2.0, size=M)
 
     def everything():

@@ -43,7 +43,7 @@ def state_of(Phi, t, alpha, beta, w=None, *, fixed_noise=False, offset=None, lab
     labels = np.arange(Phi.shape[1]) if labels is None else labels
     m = np.zeros(Phi.shape[1]) if offset is None else offset
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, (t - Phi @ m)[:, None], w)
-    statistics = GramStatistics.empty("b").extend(labels, block, "b")
+    statistics = GramStatistics.of(labels, block)
     statistics = replace(statistics, offset=m[:, None], projection=block.projection, sum_squares=block.sum_squares)
     return HyperState(statistics, alpha, beta, target_variance=float(t.var()), fixed_noise=fixed_noise, prior=prior)
 

@@ -12,7 +12,7 @@ from partirvm.data import ingest
 from partirvm.data.labels import class_weights, coded, find_classes, plain_labels
 from partirvm.errors import DataError, MissingDataError, UsageError
 from partirvm.execution import executor_for
-from partirvm.model import label_array
+from partirvm.model.input_rows import label_array
 from partirvm.options import Request
 from partirvm.resolve.new_problem import checked_data
 

@@ -180,7 +180,7 @@ def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
     t = (np.sin(2 * x[:, 0]) * x[:, 1] + 0.2 * rng.normal(size=rows))[:, None]
     offset = np.zeros((M, 1)) if seed % 2 else 0.01 * rng.normal(size=(M, 1))
     r = t - Phi @ offset
-    gram = GramStatistics("basis", np.arange(M), Phi.T @ Phi, Phi.T @ r, (r**2).sum(axis=0), offset, rows)
+    gram = GramStatistics(np.arange(M), Phi.T @ Phi, Phi.T @ r, (r**2).sum(axis=0), offset, rows)
     start = HyperState(gram, np.full(M, 0.1), 5.0, target_variance=float(t.var()))
     return Solve(start, StopRule(tol, steps, vectors, guard=False), M)
 
@@ -190,9 +190,7 @@ def long_fit(seed, steps):
     rng = np.random.default_rng(seed)
     Phi = rng.normal(size=(1200, 400))
     t = Phi @ rng.normal(size=(400, 1)) + 0.1 * rng.normal(size=(1200, 1))
-    gram = GramStatistics(
-        "basis", np.arange(400), Phi.T @ Phi, Phi.T @ t, (t**2).sum(axis=0), np.zeros((400, 1)), len(t)
-    )
+    gram = GramStatistics(np.arange(400), Phi.T @ Phi, Phi.T @ t, (t**2).sum(axis=0), np.zeros((400, 1)), len(t))
     # no change of the evidence is below a tolerance that is not a number
     return Solve(
         HyperState(gram, np.ones(400), 5.0, target_variance=float(t.var())), StopRule(np.nan, steps, guard=False), 400

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from partirvm.process_memory import available_memory, peak_memory, resident_memory
+from partirvm.process import available_memory, peak_memory, resident_memory
 
 GIB = 1 << 30
 UNLIMITED = "9223372036854771712"  # what version 1 shows where there is no limit

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -15,15 +14,15 @@ import pytest
 from backend_cases import PASSES, TILE, HeldSource, bits, first_row, long_fit, rows
 from clusters import cluster
 from distributed import Client
+from distributed.versions import get_versions
 from waiting import Clock, stopped, wait_for
 
 from partirvm import RVMRegressor, submit
-from partirvm.blas_threads import kernels
-from partirvm.errors import ClusterError, NoWorkersError, PartirvmWarning
+from partirvm.errors import ClusterError, NoWorkersError
 from partirvm.execution import cluster as cluster_module
-from partirvm.execution import tasks
 from partirvm.execution.cluster import connect, start
 from partirvm.execution.dask import DaskExecutor
+from partirvm.execution.tasks import PACKAGES
 
 
 @pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow)])
@@ -123,27 +122,11 @@ def test_a_cluster_whose_workers_leave_for_good_is_given_up(data, tmp_path):
 
 def test_other_packages_on_the_workers_are_refused(one_worker, monkeypatch):
     """This process claims another numpy: ClusterError that names worker, package and both versions."""
-    ours = tasks.package_versions()
-    monkeypatch.setattr(tasks, "package_versions", Versions({**ours, "numpy": "0.0.1"}))
-    with pytest.raises(ClusterError, match=f"numpy {ours['numpy']}, this process has 0.0.1"):
+    ours = get_versions(PACKAGES)
+    claimed = {"packages": {**ours["packages"], "numpy": "0.0.1"}}
+    monkeypatch.setattr("distributed.versions.get_versions", lambda packages: claimed)
+    with pytest.raises(ClusterError, match=f"numpy {ours['packages']['numpy']}, this process has 0.0.1"):
         DaskExecutor(one_worker)
-
-
-class Versions:
-    """Says one thing here and the truth elsewhere: it pickles as the real function."""
-
-    def __init__(self, found):
-        self.found = found
-
-    def __call__(self):
-        return self.found
-
-    def __reduce__(self):
-        return _real_versions, ()
-
-
-def _real_versions():
-    return tasks.package_versions
 
 
 @pytest.fixture
@@ -259,41 +242,19 @@ def test_a_closed_client_is_named(one_worker, data, tmp_path):
     assert not (tmp_path / "job").exists()
 
 
-def test_workers_that_die_in_the_check_of_packages_are_waited_for(data, reference):
+def test_workers_that_die_in_the_check_of_packages_are_waited_for(data, reference, monkeypatch):
     """kill -9 of the only worker when it is asked for its packages: its successor is asked, and does the work."""
-    with cluster(1) as client:
-        asked = client.run
+    with cluster(1) as client, monkeypatch.context() as patched:
+        call, killed = cluster_module.Cluster.call, []
 
-        def run(*args, **options):
-            (pid,) = asked(os.getpid).values()
-            client.run = asked
-            os.kill(pid, signal.SIGKILL)
-            return asked(*args, **options)
+        def kill(self, *args):
+            if not killed:
+                killed.extend(client.run(os.getpid).values())
+                os.kill(killed[0], signal.SIGKILL)
+            return call(self, *args)
 
-        client.run = run
+        patched.setattr(cluster_module.Cluster, "call", kill)
         runner = DaskExecutor(client)
-        assert client.run is asked
+        assert len(killed) == 1
         assert bits(runner.run([PASSES["gram"]], data)[0]) == bits(reference["gram"])
         runner.close()
-
-
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names kernels of x86")
-def test_unlike_processors_are_warned_of(one_worker):
-    """A second worker with other kernels of OpenBLAS than the first one: the warning names worker and both kinds."""
-    address = one_worker.scheduler.address
-    (usual,) = one_worker.run(kernels).values()
-    other = "Sandybridge" if "haswell" in usual.lower() else "Haswell"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_CORETYPE": other}
-    command = [sys.executable, "-m", "dask", "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        DaskExecutor(one_worker).close()
-    process = subprocess.Popen([*command, "--name", "unlike"], env=environment, stderr=subprocess.DEVNULL)
-    try:
-        one_worker.wait_for_workers(2, timeout=60)
-        with pytest.warns(PartirvmWarning, match=f"(?i){other}.*last bits"):
-            DaskExecutor(one_worker).close()
-    finally:
-        process.terminate()
-        process.wait()
-        wait_for(lambda: len(one_worker.scheduler_info()["workers"]) == 1, "the end of the worker")

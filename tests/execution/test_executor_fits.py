@@ -95,6 +95,6 @@ def test_a_kernel_that_is_a_function_is_imported_by_the_workers(data, one_worker
     there = jobs.fit(data.url, str(tmp_path / "there"), asked, client=one_worker).model
     here = jobs.fit(data.url, str(tmp_path / "here"), asked).model
     assert there.design.kernel.spec() == {"name": "function", "function": asked.kernel}
-    assert there.design.functions.spec()["parts"][1][0] == "numpy:tanh"
+    assert there.design.functions.spec()[1][0] == "numpy:tanh"
     assert there.design.n_leading > 1
     assert fitted_bits(there) == fitted_bits(here)

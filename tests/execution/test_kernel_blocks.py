@@ -15,13 +15,13 @@ from backend_cases import PASSES, N, bits, design, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.execution import LocalExecutor
 from partirvm.execution.kernel_store import Blocks, Fetched, Keeping, fill_block, forget, independent, store_of
 from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE
 from partirvm.likelihoods.passes import GramPass, ResidualPass
+from partirvm.process import one_blas_thread
 from partirvm.types import BIAS, PANEL_ROWS
 
 pytestmark = pytest.mark.bits

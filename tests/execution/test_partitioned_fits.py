@@ -16,7 +16,7 @@ from partirvm.core import rprop
 from partirvm.data import ingest
 from partirvm.learning import folds, search
 from partirvm.options import Request
-from partirvm.process_memory import resident_memory
+from partirvm.process import resident_memory
 
 pytestmark = pytest.mark.bits
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from backend_cases import PASSES, bits, fit, long_fit
 
-from partirvm.blas_threads import one_blas_thread
 from partirvm.core.updates import maximise
 from partirvm.errors import NumericalError
 from partirvm.execution import LocalExecutor, dask, local
 from partirvm.execution.tasks import run_solve
+from partirvm.process import one_blas_thread
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from partirvm.data import ZarrSource, layout
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmError
 from partirvm.jobs.checkpoint import CODEC, FORMAT, KIND, attached, load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
-from partirvm.process_memory import peak_memory
+from partirvm.process import peak_memory
 from partirvm.storage import codec
 from partirvm.storage.codec import HEAD, read_group
 from partirvm.types import Columns

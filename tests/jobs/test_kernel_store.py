@@ -15,7 +15,7 @@ from partirvm.options import Request
 from partirvm.planning.cost import Rates
 from partirvm.planning.memory import ALLOWANCE
 from partirvm.planning.plan import choose
-from partirvm.process_memory import resident_memory
+from partirvm.process import resident_memory
 from partirvm.resolve.resolve import resolve
 from partirvm.types import Columns
 

@@ -12,7 +12,7 @@ from partirvm.errors import UsageError
 from partirvm.jobs import attempt
 from partirvm.jobs.state import Status
 from partirvm.kernels import Several, kernel_from_spec
-from partirvm.model import bases_of
+from partirvm.model.base import bases_of
 from partirvm.options import Request
 from partirvm.storage import Folder
 from partirvm.storage.records import read_json, to_json

@@ -34,7 +34,7 @@ from partirvm.strategies.rounds import BasicRound
 def chosen(X, y, w=None, K=0, kernel=None, all_candidates=False, most=np.inf, told=None):
     """The last line of history, the kernel, and all passes that were made; it begins at one gamma, 1/d unless given."""
     problem, lines, passes = problem_of(X, y, kernel or Gaussian(1 / X.shape[1]), K), [], Passes(most)
-    learning, options = learning_options(len(X), classes=problem.classifies), Options(len(X), "random")
+    learning, options = learning_options(len(X), classes=problem.n_classes > 0), Options(len(X), "random")
     heard = [] if told is None else told
     with sample_of(X, y, w, passes=passes, lines=lines, best=heard) as sample:
         found = choose(sample, problem, learning, options, all_candidates=all_candidates)

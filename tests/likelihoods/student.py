@@ -104,8 +104,7 @@ class StudentFit(PassFit):
         before = self.current or self.start
         mean, alpha = self._first() if self.current is None else (before.posterior.mean, before.alpha)
         labels = labels_of(self.design) if self.current is None else before.labels
-        basis = self.design.basis
-        statistics = GramStatistics.empty(basis, 1).extend(labels, block, basis)
+        statistics = GramStatistics.of(labels, block)
         fit = replace(before, statistics=statistics, alpha=alpha, found=None, entered=None, iteration=0)
         fit = replace(fit, found=posterior(statistics, fit.alpha, fit.beta))
         passes, settled, change = self.passes + 1, self.settled, np.inf

@@ -30,7 +30,7 @@ def em():
 def started(Phi, t, beta=10.0):
     K = Phi.shape[1]
     block = GramBlock.of(np.zeros((len(t), 0)), Phi, t[:, None])
-    return HyperState(GramStatistics.empty("b").extend(np.arange(K), block, "b"), np.ones(K), beta, target_variance=1.0)
+    return HyperState(GramStatistics.of(np.arange(K), block), np.ones(K), beta, target_variance=1.0)
 
 
 def literal(Phi, t, alpha, beta, limit, *, em=False):

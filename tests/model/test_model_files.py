@@ -54,23 +54,9 @@ def test_a_model_comes_back_bit_for_bit(location, m, bias):
     model = made(m, bias=bias)
     save_model(model, location)
     found = load_model(location)
-    for name in ("mean", "root", "alpha"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(model, name))
-        assert getattr(found, name).dtype == np.float64
-    np.testing.assert_array_equal(found.design.centres, model.design.centres)
+    assert found.digest() == model.digest()
     np.testing.assert_array_equal(found.design.labels, model.design.labels)
-    for name in ("x_shift", "x_scale", "t_shift", "t_scale"):
-        np.testing.assert_array_equal(getattr(found.design.scaling, name), getattr(model.design.scaling, name))
-    assert found.design.kernel == model.design.kernel
-    assert found.design.bias == bias
-    assert found.design.basis == model.design.basis
-    assert (found.noise_variance, found.evidence_noise, found.log_evidence, found.n_rows) == (
-        0.1 + 0.2,
-        0.7,
-        -123.456789012345678,
-        10**7,
-    )
-    assert found.columns == model.columns
+    assert (found.evidence_noise, found.log_evidence) == (0.7, -123.456789012345678)
     X = np.random.default_rng(1).normal(size=(20, 3))
     for one, other in zip(found.predict(X), model.predict(X), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -8,8 +8,7 @@ import histories
 import pytest
 from histories import round_of
 
-from partirvm.report.history import Lines, stages
-from partirvm.report.quantities import format_error, format_share
+from partirvm.report.history import Lines, format_error, format_share, stages
 
 
 def part(level, number, seconds, candidates=10, vectors=7):

@@ -24,10 +24,8 @@ from partirvm.kernels import Categorical, Directions, Gaussian, Matern52, OnColu
 from partirvm.model.fitted import directions_json
 from partirvm.options import Request
 from partirvm.quoting import format_bytes, format_duration
-from partirvm.report.history import stages
-from partirvm.report.page import FEATURES, Report
-from partirvm.report.plots import history_charts
-from partirvm.report.quantities import CLASSIFICATION, format_error, format_evidence, format_share, kind_of
+from partirvm.report.history import CLASSIFICATION, format_error, format_evidence, format_share, kind_of, stages
+from partirvm.report.page import FEATURES, Report, history_charts
 
 FITS = [("basic", False), ("split-merge", False), ("incremental", True), ("working-set", True)]
 HOSTILE = "</style><script>alert('1')</script>\"'&<img src=x onerror=alert(2)>"

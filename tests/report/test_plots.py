@@ -14,8 +14,7 @@ from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
 from partirvm.core.scores import ClassScores
 from partirvm.errors import DataError, UsageError
 from partirvm.options import Request
-from partirvm.report.display import from_json, target_charts
-from partirvm.report.plots import class_charts, number_charts
+from partirvm.report.plots import class_charts, from_json, number_charts, target_charts
 
 HOSTILE = '#2c66a8 id="x"<script>alert(1)</script>\'&$x_\\foo$\x1b'
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from types import SimpleNamespace
 
 import histories
 import numpy as np
-import pandas as pd
 import pytest
 from click.testing import CliRunner
 from histories import plan, round_of
@@ -20,7 +18,7 @@ from partirvm.core.termination import Termination
 from partirvm.jobs import fit, open_job
 from partirvm.jobs.state import JobState, Status
 from partirvm.options import Request
-from partirvm.report.quantities import QUANTITIES
+from partirvm.report.history import QUANTITIES
 from partirvm.report.text import (
     compare_text,
     followed,
@@ -194,25 +192,13 @@ def test_the_table_has_a_column_for_each_job_and_the_parameters_that_differ(fold
     assert "gamma" in compare_text([found, {**found, "parameters": {**found["parameters"], "gamma": 3.0}}])
 
 
-def test_json_and_csv_hold_the_same_numbers(folder):
-    jobs = [folder / "wide", folder / "narrow"]
-    as_json = json.loads(invoke("compare", *jobs, "--json"))
-    rows = list(csv.DictReader(invoke("compare", *jobs, "--csv").splitlines()))
-    assert [float(row["train_rmse"]) for row in rows] == [job["train_rmse"] for job in as_json]
-    assert (rows[0]["held_out_rmse"], as_json[0]["held_out_rmse"]) == ("", None)
-    assert as_json[1]["parameters"]["gamma"] == 4.0
-
-
-def test_a_report_is_written_as_json_and_csv(folder, tmp_path):
+def test_a_report_is_written_as_json(folder, tmp_path):
     """The history of the events, line by line."""
-    for ending in ("json", "csv"):
-        invoke("report", folder / "wide", tmp_path / f"r.{ending}")
+    invoke("report", folder / "wide", tmp_path / "r.json")
     history = open_job(str(folder / "wide")).state().history
     values = json.loads((tmp_path / "r.json").read_text())
     assert values["history"] == json.loads(json.dumps(history))
     assert values["status"] == "done"
-    table = pd.read_csv(tmp_path / "r.csv")
-    np.testing.assert_array_equal(table["log_evidence"], [line["log_evidence"] for line in history])
 
 
 def test_followed_states_print_each_change_once():

@@ -130,7 +130,8 @@ class Simulator:
         """The answer to an instruction."""
         match instruction:
             case Gather(rows):
-                return Gathered(self.X[rows], None if self.w is None else self.w[rows] > 0)
+                rows = rows if self.w is None else rows[self.w[rows] > 0]
+                return Gathered(rows, self.X[rows])
             case Solve(fit, rule, _, solver):
                 return Solved(*solvers.SOLVERS[solver](fit, rule))
             case Save() | Log():

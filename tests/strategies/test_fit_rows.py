@@ -83,9 +83,7 @@ def test_those_that_join_have_entered_and_the_others_keep_their_alpha(new_rows):
     new = simulator.empty.with_centres(simulator.X[new_rows], new_rows)
     Phi, added, t = simulator.phi(kept), simulator.phi(new), simulator.t
     block = GramBlock.of(Phi[:, :0], Phi, t)
-    before = HyperState(
-        GramStatistics.empty(kept.basis).extend(kept.labels, block, kept.basis), alpha, 50.0, target_variance=1.0
-    )
+    before = HyperState(GramStatistics.of(kept.labels, block), alpha, 50.0, target_variance=1.0)
 
     fit = GAUSSIAN.join(simulator.problem, replace(before, iteration=3), kept, new, GramBlock.of(Phi, added, t))
 

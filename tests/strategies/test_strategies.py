@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator import Simulator, spelled, wave
 
-from partirvm.core.statistics import CrossBlock, GramStatistics
+from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE
@@ -179,12 +179,13 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     Phi, new = simulator.phi(kept, X), simulator.phi(pool, X)
     G, b, sum_squares = naive.gram(Phi, t)
     fit = HyperState(
-        GramStatistics("b", np.arange(5), G, b, sum_squares, np.zeros((5, 1)), 120),
+        GramStatistics(np.arange(5), G, b, sum_squares, np.zeros((5, 1)), 120),
         np.ones(5),
         50.0,
         target_variance=1.0,
     )
-    whole, half = CrossBlock.of(Phi, new, t), CrossBlock.of(Phi[:60], new[:60], t[:60])
+    whole = GramBlock.of(Phi, new, t, diagonal=True)
+    half = GramBlock.of(Phi[:60], new[:60], t[:60], diagonal=True)
     np.testing.assert_allclose(fit.gains(whole), fit.gains(half), rtol=1e-9)
 
 

@@ -1,39 +1,82 @@
-"""The memory of this process: its use, its limit, and what it returns to the operating system."""
+"""What the process has: one BLAS thread, since the last bits of products and factorisations depend on their number; and
+its memory: use, limit, and what it returns to the operating system.
+
+A pass uses one thread per tile, and a dense fit gains little from several BLAS threads, which wait actively: on a busy
+machine a factorisation with two threads can take ten times as long as with one.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import resource
-import sys
-from collections.abc import Iterator
-from contextlib import suppress
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from itertools import repeat
 from pathlib import Path
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
 
 M_MMAP_THRESHOLD = -3  # option number of glibc's malloc.h
 THRESHOLD = 256 << 10  # minimum bytes of a block that is returned to the system as soon as it is freed
 NO_LIMIT = 1 << 60  # version 1 of control groups states a number above this one where there is no limit
 
+_lock = threading.Lock()
+_inside = 0
+_before: list[int] = []
 
-def _status(field: str) -> int | None:
+
+@cache
+def _libraries() -> list[Any]:
+    import scipy.linalg  # noqa: F401  (loads the BLAS that is to be limited)
+
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+def _set_threads(numbers: Iterable[int]) -> None:
+    for library, number in zip(_libraries(), numbers, strict=False):
+        # threadpoolctl >= 3.7 accepts limits only from the first Python thread that set a limit, and silently ignores
+        # other threads. A fit in any thread needs one BLAS thread, and the lock in this module prevents conflicts.
+        getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS of this process to one thread while any Python thread is inside the block."""
+    global _inside
+    with _lock:
+        if _inside == 0:
+            _before[:] = [library.num_threads for library in _libraries()]
+            _set_threads(repeat(1))
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                _set_threads(_before)
+
+
+def _status(field: str) -> int:
+    """Return an entry of ``/proc/self/status`` in bytes; 0 on a system without it."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith(field + ":"):
                 return int(line.split()[1]) * 1024
-    return None
+    return 0
 
 
 def peak_memory() -> int:
     """Return the peak resident bytes of this process so far (VmHWM)."""
-    peak = _status("VmHWM")
-    if peak is None:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return peak
+    return _status("VmHWM")
 
 
 def resident_memory() -> int:
     """Return the current resident bytes of this process."""
-    return _status("VmRSS") or peak_memory()
+    return _status("VmRSS")
 
 
 def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
@@ -76,7 +119,6 @@ def settled_memory() -> int:
 
 
 def _glibc(function: str, *values: int) -> bool:
-    if sys.platform.startswith("linux"):
-        with suppress(OSError, AttributeError):
-            return bool(ctypes.CDLL(None)[function](*values))
+    with suppress(OSError, AttributeError):
+        return bool(ctypes.CDLL(None)[function](*values))
     return False
