@@ -185,7 +185,7 @@ def fit(
     A usable model is saved after every round (split-merge: after each partition that is better than all before).
     Ctrl-C stops the fit and keeps the last model (exit status 3); `partirvm resume` continues it. --time-limit includes
     kernel learning and planning; if it is reached before the first model, a small fit of a sample of the rows gives
-    one. A fit that cannot fit under the memory limit is refused before anything is written.
+    one. A fit that cannot fit under the memory limit is refused, and leaves no JOB.
 
     With --scheduler and --detach the fit runs on the cluster: the command ends when the scheduler has accepted it,
     and `partirvm status JOB --follow` shows the progress.

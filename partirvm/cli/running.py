@@ -198,7 +198,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     """Run ``work`` with progress, end it on Ctrl-C, print its result, and return the exit status.
 
     ``work`` takes a watcher, and returns what ``jobs.fit`` returns, or None if another process has finished the job.
-    Before the plan is made, Ctrl-C ends a new fit at once: nothing is written yet.
+    Before the plan is made, Ctrl-C ends a new fit at once and removes the job.
     A ``resumed`` job is aborted instead, because its folder exists. Without a usable model the exit status is 4, and a
     message states the reason.
     """

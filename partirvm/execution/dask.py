@@ -21,8 +21,8 @@ from partirvm.errors import PartirvmError
 from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster
 from partirvm.execution.kernel_store import Blocks, Keeping, forget
 from partirvm.execution.local import POLL, SHARE, usable_cores
-from partirvm.execution.tasks import PassGroup, Progress, Solution, grouped, map_tile, run_solve, run_tiles, ungrouped
-from partirvm.likelihoods.base import DenseFit, Pass
+from partirvm.execution.tasks import PassGroup, Progress, grouped, map_tile, run_solve, run_tiles, ungrouped
+from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
 from partirvm.process import resident_memory
 
@@ -107,7 +107,7 @@ class DaskExecutor:
         finally:
             _release([*tiles, *roots, *sent])
 
-    def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
+    def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
         """Run dense fits, one task each, and return results in the given order.
 
         ``progress`` is called after each; if it raises, running fits finish on the workers, and are discarded.

@@ -16,13 +16,12 @@ from partirvm.execution.kernel_store import Blocks, forget
 from partirvm.execution.tasks import (
     Progress,
     SeveralStatistics,
-    Solution,
     grouped,
     solution,
     tile_statistics,
     ungrouped,
 )
-from partirvm.likelihoods.base import DenseFit, Pass
+from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
 from partirvm.process import available_memory, one_blas_thread, resident_memory
 
@@ -81,7 +80,7 @@ class LocalExecutor:
         """Delete the kept kernel blocks of a fit."""
         forget(token)
 
-    def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solution]:
+    def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
         """Run dense fits, one per thread at a time, and return results in the given order.
 
         Fewer fits than threads share them. If ``progress``, called after each fit, raises, fits stop at the next step.
@@ -94,7 +93,7 @@ class LocalExecutor:
 
         share = self.threads // max(len(solves), 1)
 
-        def run(solve: DenseFit) -> Solution:
+        def run(solve: DenseFit) -> Solved:
             return solution(solve, check, threads=share)
 
         try:

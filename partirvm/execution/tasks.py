@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import platform
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import add
@@ -21,13 +20,12 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.core.statistics import TreeSum
-from partirvm.core.termination import Termination
 from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source, Tile
 from partirvm.execution.kernel_store import Blocks, Fetched, Keeping, fill_block
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import DenseFit, Fit, Panel, Pass, Rows, between
+from partirvm.likelihoods.base import DenseFit, Panel, Pass, Rows, Solved, between
 from partirvm.process import one_blas_thread, return_freed_memory
 from partirvm.types import PANEL_ROWS
 
@@ -140,22 +138,10 @@ def tile_statistics(
     return SeveralStatistics(parts, sum(tile.fetched, Fetched()))
 
 
-@dataclass(frozen=True)
-class Solution:
-    """The final state of a dense fit, the reason for its end, and the times of start and end in seconds since 1970."""
-
-    fit: Fit
-    reason: Termination
-    began: float
-    ended: float
-
-
-def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solution:
+def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solved:
     """Run a dense fit to its end, on so many threads; ``on_step`` is called at each step, and may raise to stop."""
-    began = time.time()
     with on_threads(threads):
-        fit, reason = solve.run(on_step)
-    return Solution(fit, reason, began, time.time())
+        return Solved(*solve.run(on_step))
 
 
 def run_tiles(
@@ -174,7 +160,7 @@ def run_tiles(
     return found
 
 
-def run_solve(solve: DenseFit) -> Solution:
+def run_solve(solve: DenseFit) -> Solved:
     """Run a dense fit on a worker."""
     return_freed_memory()
     with one_blas_thread():

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from partirvm.core.termination import Termination
+from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import (
     ChangedDataError,
     ClusterError,
-    JobFailedError,
     LeaseError,
     MissingDataError,
     PartirvmError,
@@ -40,7 +40,7 @@ from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.resolve.measuring import Timer
 from partirvm.resolve.new_problem import Interrupted, check_aborted
-from partirvm.resolve.resolve import FitSpec, check_parameters, continued, portable, resolve
+from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 
@@ -117,36 +117,27 @@ def fit(
     overwrite: bool = False,
     verify: bool = False,
     watcher: Watcher | None = None,
-) -> Fitted:
-    """Fit DATA in this process and store model and history in JOB.
+) -> Fitted | None:
+    """Fit DATA in this process and store model and history in JOB, as ``submit`` and ``run_job`` together.
 
-    All checks run before JOB is changed. They raise as ``resolve.resolve.resolve`` does, ``ExistsError`` if JOB exists,
-    and with ``verify`` ``ChangedDataError`` if a tile of DATA differs from the ingested tile. If the watcher aborts the
-    fit, it ends with the last saved model, or without one; JOB can be resumed.
+    Checks that read no rows run before JOB is changed, and with ``verify`` the comparison of all tiles of DATA with the
+    ingested ones. JOB is removed again after an error before the plan is made, as of a fit that needs more memory than
+    allowed. Raises as ``resolve.resolve.resolve`` does, ``ExistsError`` if JOB exists, and ``ChangedDataError``. If the
+    watcher aborts the fit, it ends with the last saved model, or without one; JOB can be resumed.
     """
-    parameters, watcher = check_parameters(parameters), watcher or Watcher()
-    portable(parameters)
-    timer = Timer(parameters.time_limit)
-    source, held_out = requests.open_sources(data, validation)
-    JobStore(job).require_creatable(overwrite)
     if verify:
-        source.verify()
-
-    def interrupted() -> Termination | None:
-        return Termination.ABORTED if watcher.aborted() else None
-
-    with closing(executor_for(client)) as executor:
-        try:
-            spec = resolve(source, parameters, executor, held_out, timer.after(interrupted))
-        except Stopped as error:
-            raise JobFailedError(f"aborted during planning: {job} was not changed") from error
+        ZarrSource(data).verify()
     requests.create(data, job, parameters, validation, overwrite)
-    store = JobStore(job)
-    with store.acquire():
-        fitted = run_attempt(store, client, watcher, True, planned=(spec, timer))
-    if store.folded().status is Status.CANCELLED:
-        raise JobFailedError(f"{job} was cancelled: its model was discarded")
-    return fitted
+    try:
+        return run_job(job, attempt=1, allow_code=True, client=client, watcher=watcher)
+    except LeaseError:  # another process has the job
+        raise
+    except BaseException:
+        store = JobStore(job)
+        with suppress(PartirvmError), store.acquire():
+            if store.folded().plan is None:
+                store.folder.remove()
+        raise
 
 
 def run_job(
@@ -184,13 +175,13 @@ def run_attempt(
     client: Any,
     watcher: Watcher,
     allow_code: bool,
-    planned: tuple[FitSpec, Timer] | None = None,
 ) -> Fitted:
-    """Run the current attempt at a job whose lease the caller holds, as ``run_job``; it may be ``planned`` before."""
+    """Run the current attempt at a job whose lease the caller holds, as ``run_job``."""
     asked = store.asked().request
     requests.require_code_allowed(store.location, asked, allow_code)
     with _ending(store):
-        restored = _restored(store, asked, allow_code)
+        n_rows = asked["fingerprint"]["n_rows"]
+        restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
         cluster, lines = "" if client is None else address_of(client), 0 if restored is None else restored.history
         store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster})
         state = store.folded()
@@ -199,10 +190,12 @@ def run_attempt(
         source, held_out = requests.open_unchanged(asked["data"], asked["fingerprint"]), requests.open_held_out(asked)
         request, poll = check_parameters(requests.parameters_of(asked)), _poll(store, state.attempt, watcher)
         with closing(executor_for(client)) as executor:
-            spec, timer = planned or (None, Timer(request.time_limit))
+            timer = Timer(request.time_limit)
             interrupted = timer.after(poll)
+            how = source, request, executor, held_out, interrupted
             try:
-                spec = spec or _spec(restored, source, request, executor, held_out, interrupted)
+                check_aborted(interrupted)
+                spec = resolve(*how) if restored is None else continued(restored.spec, *how)
             except Stopped:
                 stopped = Outcome(Termination.ABORTED, None, before + timer.seconds)
                 return _end(store, state.attempt, MemoryJournal(None, history), stopped, None)
@@ -228,21 +221,6 @@ def run_attempt(
                 beside=None if "://" in store.location else Path(store.location, "kernel"),
             )
         return _end(store, state.attempt, journal, outcome, spec.plan)
-
-
-def _restored(store: JobStore, asked: dict[str, Any], allow_code: bool) -> Checkpoint | None:
-    """Return the checkpoint to resume from. Raises ``MissingDataError`` if an update has none."""
-    n_rows = asked["fingerprint"]["n_rows"]
-    restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
-    if restored is None and "rounds" in asked:
-        raise MissingDataError(f"{store.location}/checkpoints: the checkpoint of the update is missing: restore it")
-    return restored
-
-
-def _spec(restored: Checkpoint | None, *how: Any) -> FitSpec:
-    """Continue a stored spec, or make one; ``how`` are the arguments of ``resolve``."""
-    check_aborted(how[-1])
-    return resolve(*how) if restored is None else continued(restored.spec, *how)
 
 
 def _checkpoint(restored: Checkpoint | None, spec: FitSpec) -> Any:
@@ -278,13 +256,11 @@ def _ending(store: JobStore) -> Iterator[None]:
     except BaseException as error:
         with suppress(LeaseError, StorageError):
             status = store.folded().status
-            event = {"event": "failed", "reason": f"{type(error).__name__}: {error}"}
             changed = isinstance(error, ChangedDataError | MissingDataError) and status is Status.RUNNING
-            if isinstance(error, ClusterError) or changed:
-                event = {"event": "interrupted", "reason": str(error)}
-            elif not isinstance(error, Exception):
-                event = {"event": "interrupted", "reason": f"stopped at once ({type(error).__name__})"}
-            elif not isinstance(error, PartirvmError):
+            if isinstance(error, ClusterError) or changed or not isinstance(error, Exception):
+                event = {"event": "interrupted", "reason": str(error) or f"stopped at once ({type(error).__name__})"}
+            else:
+                event = {"event": "failed", "reason": f"{type(error).__name__}: {error}"}
                 event["traceback"] = traceback.format_exc()
             if event["event"] in TRANSITIONS[status]:  # after an end, its reply was lost
                 store.record(event)

@@ -21,7 +21,7 @@ from partirvm.kernels.design import Design
 from partirvm.learning.sample import Entry as Entry
 from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
-from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
+from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit, Solved
 from partirvm.model import AnyModel
 from partirvm.process import one_blas_thread
 from partirvm.strategies import AnyStrategy
@@ -36,7 +36,6 @@ from partirvm.strategies.problem import (
     Problem,
     Record,
     Save,
-    Solved,
     Steps,
     Stopped,
 )
@@ -135,7 +134,7 @@ class Driver:
 
         ``usable`` tells that there is a model already, ``elapsed`` are the seconds of earlier attempts.
         """
-        self._journal, self._began, self._epoch = journal, time.perf_counter() - elapsed, time.time()
+        self._journal, self._began = journal, time.perf_counter() - elapsed
         self._spent, self._likelihood, self._usable = Spent(), problem.likelihood, usable
         self._last: Record | None = None
         self.kept = None
@@ -167,13 +166,10 @@ class Driver:
         resumable, answers = False, cast(Any, None)
         send: Callable[[Any], tuple[Instruction, ...]] = step.send
         while True:
-            began = time.perf_counter()
             try:
                 instructions = send(answers)
             except StopIteration as end:
                 return end.value, resumable
-            finally:
-                self._spent.deciding += time.perf_counter() - began
             # free the statistics, which may be as large as the fit made from them, before the next solve
             answers = None
             if isinstance(instructions[0], Save | Log):
@@ -193,7 +189,7 @@ class Driver:
             case PassFit():
                 return self._by_passes(instructions)
             case DenseFit():
-                return self._solves(instructions) if len(instructions) > 1 else (self._solve(instructions[0]),)
+                return tuple(self._solves(instructions))
             case LearnKernel():
                 return (self._learn(instructions[0]),)
             case Gather():
@@ -201,14 +197,14 @@ class Driver:
                 pairs = zip(instructions, weights, strict=True)
                 rows = [each.rows if own is None else each.rows[own > 0] for each, own in pairs]
                 return tuple(Gathered(each, self.source.gather(each)) for each in rows)
-        for each in instructions:
+        for number, each in enumerate(instructions):
             if isinstance(each, Save):
                 self.kept = each.design, each.fit
                 # the model chooses its own origin, as it does when it is loaded, so that both predict the same bits
                 design = replace(each.design, origin=None)
                 self._journal.save(self._likelihood.model(design, each.fit, self.source.columns, each.moderate))
                 self._usable = True
-            self._record(each.record, self._spent.share(len(instructions)), saved=isinstance(each, Save))
+            self._record(each.record, self._spent.share(len(instructions) - number), saved=isinstance(each, Save))
         return (None,) * len(instructions)
 
     def _passes(self, passes: Sequence[Pass]) -> list[Any]:
@@ -236,40 +232,28 @@ class Driver:
 
         total_rows = self.source.n_rows if instruction.rows is None else len(instruction.rows)
         with gathered(self.source, instruction.rows, self.executor, progress, self._spent) as sample:
-            began, passing = time.perf_counter(), self._spent.passing
-            found = learn_again(sample, instruction)
-            self._spent.deciding += time.perf_counter() - began - (self._spent.passing - passing)
-        return found
+            return learn_again(sample, instruction)
 
     def _by_passes(self, tasks: Sequence[PassFit]) -> tuple[Solved, ...]:
         """Run several fits in parallel that need one pass per step. The next passes of all fits share one reading."""
-        searches, seconds, first = list(tasks), [0.0] * len(tasks), time.time()
+        searches = list(tasks)
         while active := [k for k, search in enumerate(searches) if search.reason is None]:
             blocks = self._passes([searches[k].next_pass for k in active])
             for k, block in zip(active, blocks, strict=True):
-                began = time.perf_counter()
                 searches[k] = searches[k].advance(block, self._check)
-                seconds[k] += time.perf_counter() - began
                 self._telling(self.watcher.on_step)(searches[k].info, tasks[k].candidates)
-        for spent in seconds:
-            self._spent.dense.append((first, first + spent))
         return tuple(Solved(search.fit, search.reason) for search in searches if search.reason is not None)
 
-    def _solve(self, solve: DenseFit) -> Solved:
-        began, tell = time.time(), self._telling(self.watcher.on_step)
-        fit, reason = solve.run(lambda info: tell(info, solve.candidates))
-        self._spent.dense.append((began, time.time()))
-        return Solved(fit, reason)
-
-    def _solves(self, solves: Sequence[DenseFit]) -> tuple[Solved, ...]:
-        solutions = self.executor.solve(solves, self._telling(self.watcher.on_solves))
-        for solution in solutions:
-            self._spent.dense.append((solution.began, solution.ended))
-        return tuple(Solved(solution.fit, solution.reason) for solution in solutions)
+    def _solves(self, solves: Sequence[DenseFit]) -> list[Solved]:
+        """Run dense fits, several in parallel. A single one is watched at each step."""
+        if len(solves) > 1:
+            return self.executor.solve(solves, self._telling(self.watcher.on_solves))
+        (solve,), tell = solves, self._telling(self.watcher.on_step)
+        return [Solved(*solve.run(lambda info: tell(info, solve.candidates)))]
 
     def _record(self, record: Record, spent: dict[str, float], *, saved: bool) -> None:
         self._last = record
-        entry = line(record, spent, self._began, self._epoch, saved=saved)
+        entry = line(record, spent, self._began, saved=saved)
         if self.blocks is not None:
             fetched, self.blocks.fetched = self.blocks.fetched, Fetched(failures=self.blocks.fetched.failures)
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched.evaluated, fetched.kept

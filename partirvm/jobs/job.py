@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, get_type_hints
 
 from partirvm.core.termination import Termination
-from partirvm.errors import JobFailedError, LeaseError, MissingDataError, UsageError
+from partirvm.errors import JobFailedError, LeaseError, UsageError
 from partirvm.execution.cluster import address_of
 from partirvm.jobs.attempt import run_job
 from partirvm.jobs.checkpoint import Checkpoint
@@ -50,7 +50,6 @@ FIT = {
     "reference?": {"rows": int, "rmse": float, "boosting": float, "remarks": list[str]},
     **dict.fromkeys(("passes", "pass_rows", "peak_memory"), int),
     **dict.fromkeys(("seconds", "pass_seconds", "solve_seconds"), TIME),
-    "solve_began": float,
 }
 
 FIELDS = {"plan": PLAN, "fit": FIT}
@@ -111,11 +110,8 @@ def open_job(job: str | os.PathLike[str]) -> Job:
 
 
 def jobs_in(folder: str) -> list[Job]:
-    """Return all jobs directly inside a folder, by name. Raises ``MissingDataError`` if there is no such folder."""
-    place = open_folder(folder)
-    if not place.exists():
-        raise MissingDataError(f"{folder}: there is no such folder")
-    found = (Job(f"{folder.rstrip('/')}/{name}") for name in place.list() if not name.startswith("."))
+    """Return all jobs directly inside a folder, by name; none if there is no such folder."""
+    found = (Job(f"{folder.rstrip('/')}/{name}") for name in open_folder(folder).list() if not name.startswith("."))
     return [job for job in found if job.store.exists()]
 
 

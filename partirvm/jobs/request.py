@@ -85,20 +85,20 @@ def open_held_out(request: dict[str, Any]) -> ZarrSource | None:
     place, began = request["validation"], request["validation_fingerprint"]
     if place is not None and began is None:
         raise UsageError(f"{place}: the job began without held-out DATA: omit --validation")
-    return None if place is None else open_unchanged(place, began, "--validation")
+    return None if place is None else open_unchanged(place, began)
 
 
-def open_unchanged(place: str, began: dict[str, Any], option: str = "--data") -> ZarrSource:
+def open_unchanged(place: str, began: dict[str, Any]) -> ZarrSource:
     """Open DATA of a job. Raises ``MissingDataError``, or ``ChangedDataError`` without the fingerprint ``began``."""
+    moved = "if the DATA were moved, give the new place with --data or --validation"
     try:
         source = ZarrSource(place)
     except MissingDataError as error:
-        why = str(error).rstrip(".")
-        raise MissingDataError(f"{why}; if the DATA were moved, give the new place with {option}") from error
+        raise MissingDataError(f"{error}; {moved}") from error
     if what := difference(source, began):
         raise ChangedDataError(
-            f"{source.url} has changed since the job began ({what}): start a new job, restore the old data, or give "
-            f"the place of the old data with {option}; to use appended rows, run `partirvm update`"
+            f"{source.url} has changed since the job began ({what}): start a new job, or restore the old data; "
+            f"{moved}; to use appended rows, run `partirvm update`"
         )
     return source
 
@@ -188,12 +188,11 @@ def _grown(store: JobStore, request: dict[str, Any], allow_code: bool, changed: 
     """Return the event of an update."""
     source, began = ZarrSource(request["data"]), request["fingerprint"]
     if not source.has_grown(_fingerprint(began)):
-        since = "since the last fit of the job"
-        if difference(source, began):
-            raise ChangedDataError(
-                f"the earlier rows of {source.url} have changed {since}: start a new job, or restore the earlier rows"
-            )
-        raise UsageError(f"{source.url} has no new rows {since}: append rows first (`ingest --append`)")
+        what = difference(source, began) or "it is the same"
+        raise UsageError(
+            f"{source.url} has no rows that were appended since the last fit of the job ({what}): append rows first "
+            "(`ingest --append`), restore changed rows, or start a new job"
+        )
     last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allow_code)
     if last is None or not is_growable(last.state) or not last.spec.problem.target_variance:
         raise UsageError(

@@ -184,12 +184,7 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
         )
     in_order = plan.schedule.has_rounds and plan.schedule.whole_partitions
     grave = {Termination.MEMORY, Termination.ITERATIONS, *([Termination.VECTORS] if in_order else [])}
-    for reason in {outcome.reason, last.termination} & grave:
-        advice = reason.advice
-        if in_order and not (reason is Termination.ITERATIONS or plan.joining):
-            used = f"{last.number:,} of {plan.partitions:,} partitions"
-            advice += f" Only {used} became candidates; the working-set strategy selects from all rows."
-        yield LimitWarning, advice
+    yield from ((LimitWarning, reason.advice) for reason in {outcome.reason, last.termination} & grave)
 
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:

@@ -71,9 +71,15 @@ class JobStore:
         Raises ``ExistsError``, ``LeaseError`` if a process runs the job there, or ``StorageError``.
         """
         store = cls(location)
-        folder = store.folder
-        with storing(store.location), ExitStack() as held:
-            if store.require_creatable(overwrite):
+        folder, place = store.folder, store.location
+        with storing(place), ExitStack() as held:
+            if folder.exists() and not folder.empty():
+                if not overwrite:
+                    raise ExistsError(
+                        f"{place} exists already: replace a job with --overwrite, or continue it with `partirvm resume`"
+                    )
+                if not {SPEC_NAME, "lease"} & {*folder.list()}:
+                    raise ExistsError(f"{place} exists and is not a job: it is not overwritten; choose another folder")
                 void = {series: [0, 0] for series in (EVENTS, *KEPT)}
                 lease = leases.acquire(folder, lambda: void, stop="abort this job before overwriting it")
                 held.enter_context(lease)
@@ -88,20 +94,8 @@ class JobStore:
                 folder.remove_empty()
                 if not isinstance(error, FileExistsError):
                     raise
-                raise ExistsError(f"{store.location}: another process has just started a job here") from error
+                raise ExistsError(f"{place}: another process has just started a job here") from error
         return store
-
-    def require_creatable(self, overwrite: bool = False) -> bool:
-        """Return True if the folder holds a job to overwrite. Raises ``ExistsError`` if it holds anything else."""
-        if not self.folder.exists() or self.folder.empty():
-            return False
-        if not overwrite:
-            raise ExistsError(
-                f"{self.location} exists already: replace a job with --overwrite, or continue it with `partirvm resume`"
-            )
-        if not {SPEC_NAME, "lease"} & {*self.folder.list()}:
-            raise ExistsError(f"{self.location} exists and is not a job: it is not overwritten; choose another folder")
-        return True
 
     def exists(self) -> bool:
         """Return True if the folder holds a job, readable or not."""

@@ -213,7 +213,6 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
         begun = likelihood.join(problem, likelihood.start(problem), problem.empty, design, block)
         sample.check_interrupted()
         (solution,) = sample.executor.solve([Solve(begun, rule, count)], lambda done, total: sample.check_interrupted())
-        sample.spent.dense.append((solution.began, solution.ended))
         fit, reason = solution.fit, solution.reason
         (residual,) = sample.run(ResidualPass(survivors(design, fit), fit.posterior.means))
         fit = likelihood.settle(fit, residual, last=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
@@ -44,41 +43,34 @@ OnProgress = Callable[[Sequence[Pass], int, int], None]
 
 @dataclass
 class Spent:
-    """Time spent since the last history entry: seconds of passes, seconds of ``deciding``, and each dense fit's times.
+    """Work since the last history entry: seconds and number of passes, and the number of rows that they read together.
 
-    ``rows`` is the number of rows that all these passes read together.
+    ``since`` is the time of that entry (``perf_counter``).
     """
 
     passing: float = 0.0
-    deciding: float = 0.0
     passes: int = 0
     rows: int = 0
-    dense: deque[tuple[float, float]] = field(default_factory=deque)
+    since: float = field(default_factory=time.perf_counter)
 
     def share(self, of: int = 1) -> dict[str, float]:
-        """Return the share of the next of ``of`` history entries, and subtract it; dense fits are in entry order."""
-        parts = len(self.dense) if of > 1 and self.dense else 1
-        fits = [self.dense.popleft() for _ in range(len(self.dense) if parts == 1 else 1)]
-        passing, deciding = self.passing / parts, self.deciding / parts
-        passes, rows = self.passes // parts, self.rows // parts
-        self.passing, self.deciding = self.passing - passing, self.deciding - deciding
-        self.passes, self.rows = self.passes - passes, self.rows - rows
-        seconds = deciding + sum(ended - began for began, ended in fits)
-        began = fits[0][0] if fits else time.time()
-        times = {"pass_seconds": passing, "passes": passes, "pass_rows": rows}
-        return {**times, "solve_seconds": seconds, "solve_began": began}
+        """Return, and subtract, the share of the next of ``of`` history entries. Fits have the time outside passes."""
+        passing, passes, rows = self.passing / of, self.passes // of, self.rows // of
+        elapsed = (time.perf_counter() - self.since) / of
+        self.passing, self.passes, self.rows = self.passing - passing, self.passes - passes, self.rows - rows
+        self.since += elapsed
+        solving = max(elapsed - passing, 0.0)
+        return {"pass_seconds": passing, "passes": passes, "pass_rows": rows, "solve_seconds": solving}
 
 
-def line(record: Record, spent: dict[str, float], began: float, epoch: float, *, saved: bool) -> Entry:
+def line(record: Record, spent: dict[str, float], began: float, *, saved: bool) -> Entry:
     """Make a history entry of a record, its times from ``Spent``, and the seconds since ``began`` (``perf_counter``).
 
-    ``epoch`` is the start of the run in seconds since 1970. ``saved`` is True if a model was saved.
+    ``saved`` is True if a model was saved.
     """
     seconds = time.perf_counter() - began
     entry = {**asdict(record), "termination": record.termination.value, "seconds": seconds, **spent}
-    entry["solve_began"] -= epoch
-    entry["peak_memory"], entry["saved"] = peak_memory(), saved
-    return entry
+    return {**entry, "peak_memory": peak_memory(), "saved": saved}
 
 
 @dataclass(frozen=True)

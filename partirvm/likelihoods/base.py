@@ -146,6 +146,14 @@ decrease of the evidence if it is deleted (M,), and ``gains(statistic)`` the gai
 """
 
 
+@dataclass(frozen=True)
+class Solved:
+    """Answer to a fit: its final state (a ``Fit``, or what another fit returns), and the reason of its end."""
+
+    fit: Any
+    reason: Termination
+
+
 class DenseFit(ABC):
     """A fit that holds all its statistics. ``candidates`` is for progress reports only."""
 

@@ -80,8 +80,6 @@ class Measuring:
     _best: Kernel | None = None
     _spent: Spent = field(default_factory=Spent)
     _began: float = field(default_factory=time.perf_counter)
-    _epoch: float = field(default_factory=time.time)
-    _since: float = 0.0
 
     def learn(self, problem: Problem, *, all_rows: bool) -> Problem:
         """Return the problem with a learned kernel; ``all_rows`` is True if all rows are candidates of a single fit.
@@ -145,7 +143,7 @@ class Measuring:
 
     def _sample(self, problem: Problem, rows: int, room: int = 0) -> AbstractContextManager[SampledRows]:
         """Gather up to ``rows`` random rows; ``room`` is the number of bytes for kernel blocks."""
-        self._since = time.perf_counter()
+        self._spent.since = time.perf_counter()
         options = Options(rows, "random", sample_rows=rows, seed=self.request.seed)
         numbers = posterior_rows(problem, options, "sample")
 
@@ -160,13 +158,9 @@ class Measuring:
         return gathered(self.source, numbers, self.executor, check, self._spent, room=room, log=self._log, best=keep)
 
     def _log(self, record: Record) -> None:
-        """Add an entry; time since the previous entry outside passes and dense fits is counted as ``deciding``."""
-        spent, now = self._spent, time.perf_counter()
-        dense = sum(ended - began for began, ended in spent.dense)
-        spent.deciding = max(now - self._since - spent.passing - dense, 0.0)
-        entry = line(record, spent.share(), self._began, self._epoch, saved=False)
+        """Add an entry with the time since the previous one."""
+        entry = line(record, self._spent.share(), self._began, saved=False)
         self.entries.append(entry | kernel_text(entry, self.source.columns.features))
-        self._since = now
 
     def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
         """Return the columns that fit in memory with a sample, and bytes left for kernel blocks; set the threads."""

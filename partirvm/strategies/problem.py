@@ -176,14 +176,6 @@ class KernelLearned:
 
 
 @dataclass(frozen=True)
-class Solved:
-    """Answer to a fit: its final state (a ``Fit``, or what another fit returns), and the reason of its end."""
-
-    fit: Any
-    reason: Termination
-
-
-@dataclass(frozen=True)
 class Record:
     """One line of history, which describes one fit. Errors and evidence are in the units of the target.
 

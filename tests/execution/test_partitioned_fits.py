@@ -56,7 +56,6 @@ def left(fitted):
         "seconds",
         "pass_seconds",
         "solve_seconds",
-        "solve_began",
         "peak_memory",
         "kernel_evaluated",
         "kernel_kept",

@@ -11,10 +11,11 @@ from scipy.special import expit, log_expit, softmax
 from simulator import Simulator, wave
 
 from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.passes import GainPass, LogisticPass, MisclassificationPass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.problem import Gather, Options, Problem, Solved
+from partirvm.strategies.problem import Gather, Options, Problem
 from partirvm.types import BIAS
 
 

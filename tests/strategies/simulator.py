@@ -18,11 +18,11 @@ from partirvm.data import ArraySource
 from partirvm.execution.tasks import tile_statistics
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Pass
+from partirvm.likelihoods.base import Pass, Solved
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, LogisticScorePass, ResidualPass, ScorePass
 from partirvm.strategies import STRATEGIES, AnyStrategy
-from partirvm.strategies.problem import Gather, Gathered, Log, Options, Problem, Save, Solved, Stopped
+from partirvm.strategies.problem import Gather, Gathered, Log, Options, Problem, Save, Stopped
 from partirvm.types import Scaling
 
 MOST = 2000

@@ -7,10 +7,11 @@ import pytest
 from class_simulator import NAMES, ClassSimulator, groups, usable
 
 from partirvm.core.termination import Termination
+from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.passes import GainPass, MisclassificationPass
 from partirvm.strategies.fit_rows import LEAST
-from partirvm.strategies.problem import Gather, Options, Solved
+from partirvm.strategies.problem import Gather, Options
 from partirvm.strategies.working_set import PATIENCE
 
 KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "ovr"))

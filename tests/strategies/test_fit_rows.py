@@ -12,9 +12,10 @@ from simulator import Simulator, wave
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import HyperState
 from partirvm.likelihoods import GAUSSIAN, gaussian
+from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, LeaveOneOutPass, ResidualPass
-from partirvm.strategies.problem import Options, Solved
+from partirvm.strategies.problem import Options
 
 PARTITIONED = ["split-merge", "incremental", "working-set"]
 

@@ -10,9 +10,10 @@ import pytest
 from simulator import Simulator, spelled, wave
 
 from partirvm.core.termination import Termination
+from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass
-from partirvm.strategies.problem import Gather, Options, Save, Solved
+from partirvm.strategies.problem import Gather, Options, Save
 from partirvm.types import BIAS
 
 

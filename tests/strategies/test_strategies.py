@@ -16,13 +16,13 @@ from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE
-from partirvm.likelihoods.base import Pass
+from partirvm.likelihoods.base import Pass, Solved
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import drawn_rows
-from partirvm.strategies.problem import Options, Save, Solved
+from partirvm.strategies.problem import Options, Save
 from partirvm.strategies.working_set import FLAT, PATIENCE
 from partirvm.types import BIAS
 
