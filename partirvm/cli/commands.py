@@ -109,7 +109,7 @@ def ingest(source: str, data: str, shuffle: int, no_shuffle: bool, quiet: bool, 
     """Turn a table into DATA that can be trained on.
 
     DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
-    glob of them, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger than memory.
+    glob of them, or a URL. It is streamed, so it may be larger than memory.
     Values that cannot be used are refused, and the error names their place: missing values, text instead of a number,
     or whole numbers beyond 2^53. CSV files must be UTF-8 with commas and a header. Several targets share one set of
     relevance vectors.
@@ -269,9 +269,9 @@ def evaluate(
     nlpd (mean negative log predictive density, in nats), crps (continuous ranked probability score), interval_score_95,
     and coverage_50, coverage_80, coverage_90, coverage_95 and coverage_99 (fraction of the rows inside the interval of
     this level), in the units of the target; for several targets their means (for rmse the root of the mean square), and
-    the scores of each target in `targets`. For a classification: n_rows, n_vectors, accuracy, log_loss (mean, in
-    nats), brier (mean squared error of the probabilities), ece (expected calibration error, 15 bins) and, for two
-    classes, roc_auc. --augment means the same as in `partirvm predict`.
+    the scores of each target in `targets`. For a classification: n_rows, n_vectors, accuracy, log_loss (mean, in nats),
+    brier (mean squared error of the probabilities) and, for two classes, roc_auc. --augment means the same as in
+    `partirvm predict`.
 
     \b
     Example:

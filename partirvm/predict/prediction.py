@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.scores import ClassScores, Scores
-from partirvm.data import ZarrSource, class_codes, require_target
-from partirvm.data.external_sort import ExternalSorter
-from partirvm.data.layout import claimed
-from partirvm.data.source import Source
+from partirvm.data import ZarrSource, require_target
+from partirvm.data.source import Source, class_codes
+from partirvm.data.writer import ExternalSorter, claimed
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
@@ -186,7 +185,7 @@ def evaluate(
     fractions of targets inside their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. Of several
     targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets`` has those of each by
     its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row,
-    nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
+    nats), ``brier``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
     ``core.scores.ClassScores``. Classes may be in another order in DATA than in the model. ``augment`` and
     ``allow_code`` are those of ``predict``. Raises ``DataError`` if DATA have no target, or not the same number of
     targets in the same order, or other features, or classes that the model does not know, and as ``predict`` does.

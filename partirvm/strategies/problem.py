@@ -22,8 +22,8 @@ from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import label_of
-from partirvm.likelihoods import GAUSSIAN, Likelihood
-from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
+from partirvm.likelihoods import GAUSSIAN
+from partirvm.likelihoods.base import DenseFit, Fit, Likelihood, Pass, PassFit
 from partirvm.types import BIAS
 
 Float = NDArray[np.float64]

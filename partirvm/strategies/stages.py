@@ -129,13 +129,13 @@ def measured(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -
     return replace(state, design=design, fit=fit, seen=fit_rows)
 
 
-def solved(state: RoundsState, rule: StopRule, *, warm: Any = None, hold: bool = False) -> Steps[RoundsState]:
+def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
     """Request a fit (``Begin``); if its statistics lost digits, it goes on with those of the residual target."""
     problem, options = state.problem, state.options
     rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
     for rebases in count():
         rule = replace(rule, guard=False) if rebases >= REBASES else rule
-        begin = Begin(rule, state.candidates, rows, warm, hold)
+        begin = Begin(rule, state.candidates, rows, warm)
         (end,) = yield (likelihood.fit(problem, options, state.design, state.fit, begin),)
         state = replace(state, design=survivors(state.design, end.fit), fit=end.fit, reason=end.reason)
         del end  # its posterior is as large as the fit that goes on
