@@ -102,7 +102,7 @@ def _type(option: Option) -> Any:
         return Text("TEXT", READ.get(option.name, str))
 
     def read_and_check(text: str) -> Any:
-        several = option.check.kind in ("factors", "density")
+        several = option.check.kind == "numbers"
         value = tuple(map(number, text.split(","))) if several else READ.get(option.name, number)(text)
         return option.check(option.flag, value)
 
