@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 from partirvm.core.moments import refuse_masked, require_exact_frame
 from partirvm.data.arrays import ArraySource, client_of, computed, known_sizes, refuse_missing_chunks, shuffled_rows
 from partirvm.data.source import Source, check_beside, check_dtype, check_shapes, default_names, numeric_array
-from partirvm.data.tables import Batch, Reader, file_table, rows_per_batch
+from partirvm.data.tables import Batch, Reader, file_table, opened, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
-from partirvm.errors import DataError, UsageError
-from partirvm.quoting import quoted
+from partirvm.errors import DataError, MemoryLimitError, UsageError
+from partirvm.quoting import listed, quoted
+from partirvm.storage import open_filesystem
 from partirvm.types import Columns, is_frame, module_of, pandas_column, pandas_frame
 
 
@@ -68,10 +70,11 @@ def _floats(part: Any) -> Any:
     return part.astype(np.float64)
 
 
-def open_table(source: Any) -> Reader:
-    """Return the table of a path, URL, data frame or tuple of arrays."""
+def open_table(source: Any, room: int | None = None) -> Reader:
+    """Return the table of a path, URL, data frame or tuple of arrays. ``room`` is the most bytes of an .npz file."""
     if isinstance(source, str | os.PathLike):
-        return file_table(os.fspath(source))
+        url = os.fspath(source)
+        return _archive_table(url, room) if url.lower().endswith(".npz") else file_table(url)
     if isinstance(source, tuple | list) and len(source) in (2, 3):
         return arrays_table(pandas_frame(source[0]), *map(pandas_column, source[1:]))
     source = pandas_frame(source, "the source")
@@ -83,17 +86,38 @@ def open_table(source: Any) -> Reader:
     )
 
 
-def arrays_table(X: Any, y: Any = None, weights: Any = None) -> Reader:
+def _archive_table(url: str, room: int | None) -> Reader:
+    """Return the table of an .npz file, which is read whole. Raises ``MemoryLimitError`` beyond ``room`` bytes."""
+    filesystem, path = open_filesystem(url)
+    with opened(filesystem, path) as file:
+        with zipfile.ZipFile(file) as archive:
+            nbytes = sum(member.file_size for member in archive.infolist())
+        if room is not None and nbytes > room:
+            raise MemoryLimitError(
+                f"{url}: its arrays have {nbytes >> 20:,} MiB and are read whole, but the memory limit leaves "
+                f"{max(room, 0) >> 20:,} MiB: raise memory_limit, or write Parquet, which is read in batches"
+            )
+        file.seek(0)
+        arrays = dict(np.load(file, allow_pickle=False))
+    if "X" not in arrays:
+        raise DataError(f"{url}: there is no array X in the archive. Its arrays: {listed(sorted(arrays))}.")
+    names = map(str, arrays["columns"].reshape(-1)) if "columns" in arrays else ()
+    return arrays_table(arrays["X"], arrays.get("y"), arrays.get("weights"), url, tuple(names))
+
+
+def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", names: Sequence[str] = ()) -> Reader:
     """Return the table of a data frame or array X, with targets and weights beside X. Rows are matched by position.
 
-    Columns of pandas' categorical type are categories by default.
+    ``names`` are those of the columns of an array. Columns of pandas' categorical type are categories by default.
     """
     frame = is_frame(X)
-    name = "the data frame" if frame else "the array X" if y is None else "the arrays (X, y)"
+    name = name or ("the data frame" if frame else "the array X" if y is None else "the arrays (X, y)")
     if not frame:
         X = _numbers("X", X)
         check_shapes(X)
-    own = tuple(map(str, X.columns)) if frame else default_names(X.shape[1])
+    own = tuple(map(str, X.columns)) if frame else tuple(names) or default_names(X.shape[1])
+    if len(own) != X.shape[1]:
+        raise DataError(f"{name}: X has {X.shape[1]} columns, but `columns` has {len(own)} names.")
     targets = () if y is None else _target_names(y)
     of_weights = () if weights is None else ("weights",)
     of_arrays, arrays = [own, targets, of_weights], [X, *(_positional(values) for values in (y, weights))]

@@ -222,7 +222,7 @@ class Encoder:
             into[:, place] = self._labels(column, batch) if coded else self._numbers(column, batch[column])
         if self.roles.noisy:
             with np.errstate(all="ignore"):
-                into[:, -1] = 1.0 / into[:, -1] ** 2
+                into[:, -1] = np.copysign(1.0 / into[:, -1] ** 2, into[:, -1])
         wrong = ~np.isfinite(into)
         if self.roles.weights is not None:
             wrong[:, -1] |= into[:, -1] < 0

@@ -68,9 +68,10 @@ def ingest(
     Parameters
     ----------
     source : str, path, data frame or tuple
-        A CSV or Parquet file; a folder or glob of CSV or Parquet files; an fsspec URL; a pandas, polars or Dask data
-        frame; or a tuple (X, y) or (X, y, weights) of arrays of NumPy, Zarr or Dask, with y of shape (N,) or (N, T).
-        Categorical columns of a data frame become categories. With ``like``, y may be None or missing.
+        A CSV, Parquet or .npz file; a folder or glob of CSV or Parquet files; an fsspec URL; a pandas, polars or Dask
+        data frame; or a tuple (X, y) or (X, y, weights) of arrays of NumPy, Zarr or Dask, with y of shape (N,) or (N,
+        T). Categorical columns of a data frame become categories. An .npz file contains the arrays ``X`` and ``y``,
+        and may contain ``columns`` (names of features) and ``weights``. With ``like``, y may be None or missing.
     data : str or path
         Folder or fsspec URL to write.
     target : str or sequence of str, optional
@@ -135,7 +136,7 @@ def ingest(
     return_freed_memory()
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep freed memory
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
-    table = open_table(source)
+    table = open_table(source, None if limit is None else limit - settled_memory() - ALLOWANCE)
     with publication(url, overwrite=overwrite, append=append) as place:
         old = place.before
         known = columns["like"] = _known_columns(like) if old is None else old.columns

@@ -70,7 +70,7 @@ def file_table(url: str) -> Reader:
             found = list(filesystem.glob(path)) if any(mark in path for mark in "*?[") else []
     files = sorted(file for file in found if file.lower().endswith(ENDINGS))
     if not files:
-        raise MissingDataError(f"{url}: there is no file that ingest can read ({', '.join(ENDINGS)}).")
+        raise MissingDataError(f"{url}: there is no file that ingest can read ({', '.join(ENDINGS)}, or one .npz).")
     n_csv = sum(file.lower().endswith(CSV_ENDINGS) for file in files)
     if 0 < n_csv < len(files):
         raise DataError(f"{url} holds files of CSV and of Parquet: select one kind.")

@@ -54,6 +54,14 @@ def raw(data: bytes, name: str = "t.csv") -> Callable[[Path], Any]:
     return write
 
 
+def npz(**arrays: Any) -> Callable[[Path], Any]:
+    def write(folder: Path) -> Path:
+        np.savez(folder / "a.npz", **arrays)
+        return folder / "a.npz"
+
+    return write
+
+
 def parquet(**columns: Any) -> Callable[[Path], Any]:
     def write(folder: Path) -> Path:
         pq.write_table(pa.table(columns), folder / "t.parquet")
@@ -104,6 +112,8 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("empty file", csv(""), {"target": "y"}, DataError, "cannot be read as CSV"),
     ("ragged", csv("a,b,y\n1,2,3\n1,2\n"), {"target": "y"}, DataError, "cannot be read .*Expected 3 columns, got 2"),
     ("classes of two", csv(GOOD), {"target": "b,y", "classes": True}, UsageError, "classification has one target, but"),
+    ("no X", npz(Z=X, y=Y), {}, DataError, "no array X in the archive.*Z, y"),
+    ("not an archive", csv("PK nothing", "a.npz"), {}, DataError, "a.npz: cannot be read"),
     ("not Parquet", csv("PAR1", "t.parquet"), {"target": "y"}, DataError, "t.parquet: cannot be read"),
     ("not text", lambda folder: (folder / "t.csv").write_bytes(b"a,b\n\xff\xfe,1\n") and folder / "t.csv",
      {"target": "b"}, DataError, "t.csv"),
