@@ -15,16 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments, require_exact
 from partirvm.errors import ChangedDataError, DataError
 from partirvm.quoting import listed_values, quoted
 from partirvm.storage.records import checksum
-from partirvm.types import Columns as Columns
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Columns, Float, Int
 
 TILE_BYTES = 1 << 20
 """Approximate number of bytes of the inputs of a tile, for data with many rows."""
@@ -96,6 +92,11 @@ class Source:
     def tile(self, number: int) -> Tile:
         """Read one tile. Raises ``IndexError`` for its number, and ``MissingDataError`` for a damaged chunk."""
         raise NotImplementedError
+
+    def original_rows(self, number: int) -> Int:
+        """Return the numbers of a tile's rows in the order before shuffling, (rows,) int64."""
+        start = number * self.tile_rows
+        return np.arange(start, min(start + self.tile_rows, self.n_rows), dtype=np.int64)
 
     def part(self, tiles: Sequence[int]) -> Source:
         """Return a picklable source from which another process can read the given tiles, with the same numbers."""

@@ -30,12 +30,13 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import ColumnMoments, Moments
-from partirvm.data.source import Columns, Fingerprint, Int, Source, Tile, as_rows, hash_of, hash_tile
+from partirvm.data.source import Fingerprint, Source, Tile, as_rows, hash_of, hash_tile
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
 from partirvm.storage import Folder, open_folder, reading
 from partirvm.storage.address import allow_protocols, protocol_of
 from partirvm.storage.codec import Codec
 from partirvm.storage.records import checksum, digest, listed_numbers, numbered, read_blosc, read_json
+from partirvm.types import Columns, Int
 
 KIND, FORMAT, VERSIONS, GROUP = "partirvm-data", 9, "versions", re.compile("rows-[0-9a-f]{32}")
 
@@ -194,10 +195,7 @@ class ZarrSource(Source):
         return Tile(number, number * self.tile_rows, as_rows(X), as_rows(t), weights)
 
     def original_rows(self, number: int) -> Int:
-        """Return the numbers of a tile's rows in the original order, (rows,) int64."""
-        if self.seed is None:
-            return np.arange(*self._span(number), dtype=np.int64)
-        return self._read("row", number)
+        return super().original_rows(number) if self.seed is None else self._read("row", number)
 
     def fingerprint(self) -> Fingerprint:
         """Return the shape and the hashes of all tiles and of the attributes, as recorded by ingest."""

@@ -74,7 +74,7 @@ def keeping_blocks(plan: Plan, forget: Callable[[str], None], beside: Path | Non
     store, folder = plan.kernel_store, None
     if beside is not None:
         shutil.rmtree(beside, ignore_errors=True)  # left by a killed process
-    if store is None or store.where == "none":
+    if store.where == "none":
         yield None
         return
     most = store.bytes
