@@ -266,8 +266,8 @@ def evaluate(
     and coverage_50, coverage_80, coverage_90, coverage_95 and coverage_99 (fraction of the rows inside the interval of
     this level), in the units of the target; for several targets their means (for rmse the root of the mean square), and
     the scores of each target in `targets`. For a classification: n_rows, n_vectors, accuracy, log_loss (mean, in nats),
-    brier (mean squared error of the probabilities) and, for two classes, roc_auc. --augment means the same as in
-    `partirvm predict`.
+    brier (mean squared error of the probabilities), ece (expected calibration error, 15 bins) and, for two classes,
+    roc_auc. --augment means the same as in `partirvm predict`.
 
     \b
     Example:

@@ -185,7 +185,7 @@ def evaluate(
     fractions of targets inside their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. Of several
     targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets`` has those of each by
     its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row,
-    nats), ``brier``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
+    nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
     ``core.scores.ClassScores``. Classes may be in another order in DATA than in the model. ``augment`` and
     ``allow_code`` are those of ``predict``. Raises ``DataError`` if DATA have no target, or not the same number of
     targets in the same order, or other features, or classes that the model does not know, and as ``predict`` does.
