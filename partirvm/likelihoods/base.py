@@ -297,4 +297,4 @@ class Likelihood(ABC):
 
     @abstractmethod
     def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:
-        """Return fields of a line of history (``strategies.problem.Record``): sizes, evidence, noise, errors."""
+        """Return fields of a line of history (``strategies.problem.Record``): evidence, noise, errors."""

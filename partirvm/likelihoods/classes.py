@@ -98,15 +98,10 @@ class ClassLikelihood(Likelihood):
         return LogisticScorePass(design, fit.mean, fit.roots(), fit.likelihood, moderate)
 
     def record(self, problem: Any, fit: LaplaceState, scores: Any) -> dict[str, Any]:
-        """Return sizes, evidence, log loss and the fraction of wrongly classified rows; there is no noise variance."""
+        """Return evidence, log loss and the fraction of wrongly classified rows; there is no noise variance."""
         n = max(fit.n, 1)
         return {
-            "rows": fit.n,
-            "vectors": fit.n_vectors,
-            "iterations": fit.iteration,
             "log_evidence": fit.log_evidence,
-            "noise_variance": None,
-            "train_rmse": None,
             "train_log_loss": fit.block.nll / n,
             "train_error": fit.block.wrong / n,
             "held_out_log_loss": None if scores is None else scores.loss,

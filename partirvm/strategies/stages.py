@@ -221,7 +221,8 @@ def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts:
     """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
     found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
     diagnostics = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
-    return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)
+    counts = {"rows": fit.n or problem.n_rows, "vectors": fit.n_vectors, "iterations": fit.iteration}
+    return Record(**counts, **problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)
 
 
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
