@@ -37,7 +37,7 @@ from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, LogisticPass, ResidualPass
 from partirvm.strategies.problem import Options, Problem, Record
-from partirvm.strategies.stages import INTERMEDIATE, final_rule, record
+from partirvm.strategies.stages import INTERMEDIATE, final_rule
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -219,7 +219,7 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
         fit = likelihood.settle(fit, residual, last=True)
     assert reason is not None
     facts: dict[str, Any] = {"number": 1, "candidates": count, "selection": "random", "fit_rows": "sample"}
-    return record(problem, fit, kind="heuristic", termination=reason, **facts)
+    return Record(**likelihood.record(problem, fit, None), kind="heuristic", termination=reason, **facts)
 
 
 def fits_at(

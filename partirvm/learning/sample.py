@@ -154,8 +154,7 @@ class EvidencePoint:
     """The result of one evaluation over ``rows`` rows of positive weight; at given α and β three fields are known.
 
     ``value`` is the evidence in nats, and ``slope`` (p,) its slopes in the log parameters. ``weights`` (M, C) are the
-    posterior mean. ``determined`` is the mean γ of the kernel columns. ``residual`` (T,) is ‖t − Φμ‖², for classes (1,)
-    summed over their indicators.
+    posterior mean. ``determined`` is the mean γ of the kernel columns.
     """
 
     value: float
@@ -164,7 +163,6 @@ class EvidencePoint:
     tied: Tied | None = None
     weights: Float = field(default_factory=lambda: np.zeros((0, 1)))
     determined: float = 0.0
-    residual: Float = field(default_factory=lambda: np.zeros(1))
 
 
 def evaluate(
@@ -178,18 +176,14 @@ def evaluate(
     variances = problem.target_variance if problem.target_variances is None else problem.target_variances
     tied, count = _first_tied(problem, variances) if last is None else last.tied, 10 if fresh else 5
     assert tied is not None
-    K = problem.n_classes
-    statistics = _statistics(sample, design, K or problem.n_targets, K)
-    if problem.likelihood.has_noise:
-        fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
-        tied, found = updates(statistics, tied, count, variances, fixed)
-        mean = found.means
-    else:
-        tied, found = updates(statistics, tied, count)
-        mean = found.mean
-    (slope,) = sample.run(SlopePass(design, mean, found.covariances, tied.beta, n_classes=K))
-    determined, residual = float(found.determinedness[statistics.labels >= 0].mean()), np.atleast_1d(found.residual)
-    return EvidencePoint(found.log_evidence, slope, statistics.n, tied, mean, determined, residual)
+    n_classes = 0 if problem.likelihood.has_noise else problem.n_classes  # of classes: their indicators
+    statistics = _statistics(sample, design, n_classes or problem.n_targets, n_classes)
+    fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
+    tied, found = updates(statistics, tied, count, *(() if n_classes else (variances, fixed)))
+    mean = found.mean if n_classes else found.means
+    (slope,) = sample.run(SlopePass(design, mean, found.covariances, tied.beta, n_classes=n_classes))
+    determined = float(found.determinedness[statistics.labels >= 0].mean())
+    return EvidencePoint(found.log_evidence, slope, statistics.n, tied, mean, determined)
 
 
 def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design) -> EvidencePoint:

@@ -101,6 +101,9 @@ class ClassLikelihood(Likelihood):
         """Return evidence, log loss and the fraction of wrongly classified rows; there is no noise variance."""
         n = max(fit.n, 1)
         return {
+            "rows": fit.n,
+            "vectors": fit.n_vectors,
+            "iterations": fit.iteration,
             "log_evidence": fit.log_evidence,
             "train_log_loss": fit.block.nll / n,
             "train_error": fit.block.wrong / n,

@@ -167,6 +167,9 @@ class GaussianLikelihood(Likelihood):
         """Return fields of the history in the units of the target."""
         scale, n = problem.empty.scaling.t_scale, fit.statistics.n
         return {
+            "rows": n or problem.n_rows,
+            "vectors": fit.n_vectors,
+            "iterations": fit.iteration,
             "log_evidence": float(fit.log_evidence - n * np.log(scale).sum()),
             **noise(fit.noise_variance, scale),
             "train_rmse": root_mean(scale * np.sqrt(np.atleast_1d(fit.posterior.residual) / max(n, 1))),

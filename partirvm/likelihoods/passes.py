@@ -82,7 +82,6 @@ class ResidualPass(Pass):
         there = eligible(panel, self.exclude) if self.select else np.zeros(len(r), bool)
         errors = np.abs(r[:, 0]) if r.shape[1] == 1 else np.sqrt(np.einsum("nt,nt->n", r, r))
         return ResidualStatistics(
-            n=len(r) if panel.weights is None else int((panel.weights > 0).sum()),
             sum_squares=np.einsum("nt,nt->t", r, weighted),
             projection=block.T @ weighted,
             largest=LargestErrors.of(errors[there], panel.rows[there], panel.X[there], self.select),

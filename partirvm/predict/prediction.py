@@ -26,7 +26,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.likelihoods.passes import LogisticScorePass, ScorePass
 from partirvm.model import FAR, AnyModel, ClassModel, Model, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
-from partirvm.predict.rvm_star import augmenting_of, original_rows
+from partirvm.predict.rvm_star import augmenting_of
 from partirvm.quoting import listed_values, quoted
 from partirvm.storage import Folder, storing
 
@@ -52,7 +52,7 @@ class TileValues:
         """Read the tile and compute its values."""
         tile = source.tile(number)
         found = [function(tile.X) for function in self.functions]
-        return np.column_stack([original_rows(source, tile), *(values for values, _ in found), found[0][1] < FAR])
+        return np.column_stack([source.original_rows(number), *(values for values, _ in found), found[0][1] < FAR])
 
 
 def predict(
