@@ -85,6 +85,7 @@ THIRD_PARTIES = {
     "likelihoods.noise_fit": {"scipy"},
     "strategies": {"numpy", "scipy"},
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
+    "data.labels": {"sklearn"},
     "model": {"numpy", "zarr"},
     "execution": {"numpy"},
     "execution.kernel_store": {"numpy", "zarr"},

@@ -109,7 +109,7 @@ def ingest(source: str, data: str, shuffle: int, no_shuffle: bool, quiet: bool, 
     """Turn a table into DATA that can be trained on.
 
     DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
-    glob of them, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger than memory.
+    glob of them, or a URL. It is streamed, so it may be larger than memory.
     Values that cannot be used are refused, and the error names their place: missing values, text instead of a number,
     or whole numbers beyond 2^53. CSV files must be UTF-8 with commas and a header. Several targets share one set of
     relevance vectors.

@@ -1,19 +1,9 @@
 """Sources of data in tiles of rows: arrays in memory, Zarr and Dask. The package also ingests tables."""
 
 from partirvm.data.arrays import ArraySource, shuffled_rows
-from partirvm.data.checks import class_codes, require_target
 from partirvm.data.convert import as_source
 from partirvm.data.ingestion import ingest
-from partirvm.data.source import Source
+from partirvm.data.source import Source, require_target
 from partirvm.data.zarr_source import ZarrSource
 
-__all__ = [
-    "ArraySource",
-    "Source",
-    "ZarrSource",
-    "as_source",
-    "class_codes",
-    "ingest",
-    "require_target",
-    "shuffled_rows",
-]
+__all__ = ["ArraySource", "Source", "ZarrSource", "as_source", "ingest", "require_target", "shuffled_rows"]

@@ -10,17 +10,17 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import require_exact
-from partirvm.data.checks import check_shapes, check_weights, numeric_array
-from partirvm.data.source import Columns, Float, Int, Source, Tile, as_rows, default_names, tile_rows_for
-from partirvm.errors import DataError, MissingDataError
+from partirvm.data.source import Source, Tile, as_rows, check_shapes, default_names, tile_rows_for
+from partirvm.errors import MissingDataError
 from partirvm.storage import reading
+from partirvm.types import Columns, Float, Int
 
 Rows = Callable[[int, int], NDArray[Any]]
 """A function that reads the rows from the first number to before the second."""
@@ -54,14 +54,11 @@ class ArraySource(Source):
         tile_rows: int | None = None,
         columns: Columns | None = None,
     ) -> None:
-        given = {name: array for name, array in (("X", X), ("y", t), ("the weights", weights)) if array is not None}
-        self._arrays: dict[str, Any] = {
-            name: with_known_sizes(array) if hasattr(array, "chunks") else numeric_array(name, array)
-            for name, array in given.items()
-        }
-        check_shapes(*map(self._arrays.get, ("X", "y", "the weights")))
-        self.n_rows, self.n_features = (int(n) for n in self._arrays["X"].shape)
-        self.n_targets = 0 if t is None else math.prod(self._arrays["y"].shape[1:])
+        check_shapes(X, t, weights)
+        given = {"X": X, "y": t, "the weights": weights}
+        self._arrays: dict[str, Any] = {name: array for name, array in given.items() if array is not None}
+        self.n_rows, self.n_features = map(int, X.shape)
+        self.n_targets = 0 if t is None else math.prod(t.shape[1:])
         self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
         self.columns = columns or Columns(default_names(self.n_features))
         self.weighted, self.shuffled = weights is not None, permutation is not None
@@ -70,20 +67,16 @@ class ArraySource(Source):
             refuse_missing_chunks(name, array)
             if isinstance(array, np.ndarray) and name in self._names:
                 require_exact(array, name, columns=self._names[name])
-        if isinstance(self._arrays.get("the weights"), np.ndarray):
-            check_weights(self._arrays["the weights"])
         self._permutation = permutation
         self._first = dict.fromkeys(self._arrays, 0)  # number of the first row of each array
         self._readers: dict[str, Rows] = {}
 
     def _read(self, name: str, number: int) -> Float:
         """Return the rows of an array in one tile: a view of a float64 array that is not permuted, otherwise a copy."""
-        (start, stop), array, names = self._span(number), self._arrays[name], self._names.get(name)
-        if isinstance(array, np.ndarray):
-            return as_rows(array[self._places(name, start, stop)])
+        start, stop = self._span(number)
         if name not in self._readers:
             self._readers[name] = self._reader(name)
-        return as_rows(self._readers[name](start, stop), "the rows" if names is None else name, start, names)
+        return as_rows(self._readers[name](start, stop), name, start, self._names.get(name))
 
     def _places(self, name: str, start: int, stop: int) -> Any:
         """Return the places of a run of rows in a NumPy array."""
@@ -91,8 +84,10 @@ class ArraySource(Source):
         return slice(start - first, stop - first) if self._permutation is None else self._permutation[start:stop]
 
     def _reader(self, name: str) -> Rows:
-        """Return the function that reads rows of a Zarr or Dask array, two cached chunks for a tile on their border."""
+        """Return the function that reads rows; for a tile on the border of two chunks, both chunks are cached."""
         array, first, lock = self._arrays[name], self._first[name], threading.Lock()
+        if isinstance(array, np.ndarray):
+            return lambda start, stop: array[self._places(name, start, stop)]
         if hasattr(array, "dask"):
             edges = np.cumsum([first, *array.chunks[0]])
         else:
@@ -142,16 +137,15 @@ class ArraySource(Source):
                 rows[name] = array[self._places(name, start, stop)]
             elif hasattr(array, "dask"):
                 lazy[name] = array[start - self._first[name] : stop - self._first[name]]
-        if lazy and self._client is not None:
-            rows |= zip(lazy, computed(*lazy.values(), client=self._client), strict=True)
-        elif lazy:
+        if lazy:
             from dask.base import optimize
 
-            rows |= zip(lazy, optimize(*lazy.values()), strict=True)  # type: ignore[no-untyped-call,unused-ignore]
+            fetch = optimize if self._client is None else partial(computed, client=self._client)
+            rows |= zip(lazy, fetch(*lazy.values()), strict=True)
         if not rows:
             return self
         fingerprint, part = self.fingerprint(), copy(self)
-        part._fingerprint, part._held, part._permutation = fingerprint, (start, stop), None
+        part._fingerprint, part._permutation = fingerprint, None
         part._arrays = {**self._arrays, **rows}
         part._first = {**self._first, **dict.fromkeys(rows, start)}
         return part
@@ -165,15 +159,16 @@ class GatheredRows(Source):
     contain selected rows, numbered from 0.
 
     A pass over them has the bits of a pass over some rows of the source. ``gather`` and ``weights_of`` take row numbers
-    of the source. ``pieces`` are the inputs, targets and weights of the rows in order.
+    of the source. ``pieces`` contain these rows in order.
     """
 
-    def __init__(self, source: Source, rows: Int, pieces: Iterable[tuple[Float, Float, Float | None]]) -> None:
-        inputs, targets, weights = zip(*pieces, strict=True)
+    def __init__(self, source: Source, rows: Int, pieces: Iterable[Tile]) -> None:
+        tiles = list(pieces)
+        weights = [each.weights for each in tiles if each.weights is not None]
         self._take_shape_of(source)
-        self.rows, self._X, self._t, self.n_rows = rows, np.concatenate(inputs), np.concatenate(targets), len(rows)
-        self.weighted = weights[0] is not None
-        self._weights = np.concatenate(weights) if self.weighted else None
+        self.rows, self.n_rows, self.weighted = rows, len(rows), bool(weights)
+        X, t = np.concatenate([each.X for each in tiles]), np.concatenate([each.t for each in tiles])
+        self._kept = Tile(0, 0, X, t, np.concatenate(weights) if weights else None)
         self._edges = np.append(np.unique(rows // source.tile_rows, return_index=True)[1], len(rows)).tolist()
 
     @property
@@ -183,21 +178,18 @@ class GatheredRows(Source):
 
     def tile(self, number: int) -> Tile:
         """Return the held rows of one tile."""
-        held = slice(*self._edges[number : number + 2])
-        weights = None if self._weights is None else self._weights[held]
-        return Tile(number, held.start, self._X[held], self._t[held], weights)
+        start, stop = self._edges[number : number + 2]
+        return replace(self._kept.take(slice(start, stop), start), number=number)
 
     def gather(self, rows: Sequence[int] | Int) -> Float:
-        return self._X[self._places(rows)]
+        return self._kept.X[self._places(rows)]
 
     def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        return None if self._weights is None else self._weights[self._places(rows)]
+        return None if self._kept.weights is None else self._kept.weights[self._places(rows)]
 
     def only(self, rows: Int) -> GatheredRows:
         """Return a subset of the held rows, given by increasing row numbers of the source, in the same tiles."""
-        places = self._places(rows)
-        weights = None if self._weights is None else self._weights[places]
-        return GatheredRows(self, rows, [(self._X[places], self._t[places], weights)])
+        return GatheredRows(self, rows, [self._kept.take(self._places(rows), 0)])
 
     def _places(self, rows: Sequence[int] | Int) -> Int:
         wanted = np.asarray(rows, dtype=np.int64)
@@ -207,12 +199,11 @@ class GatheredRows(Source):
         return places
 
 
-def rows_of_tile(rows: Int, source: Source, number: int) -> tuple[Float, Float, Float | None]:
-    """Return the inputs, targets and weights of the given rows (increasing numbers) that lie in one tile."""
+def rows_of_tile(rows: Int, source: Source, number: int) -> Tile:
+    """Return the given rows (increasing numbers) that lie in one tile."""
     tile = source.tile(number)
     first, last = np.searchsorted(rows, [tile.start, tile.start + len(tile.X)])
-    some = rows[first:last] - tile.start
-    return tile.X[some], tile.t[some], None if tile.weights is None else tile.weights[some]
+    return tile.take(rows[first:last] - tile.start, tile.start)
 
 
 class ClassWeighted(Source):
@@ -238,9 +229,6 @@ class ClassWeighted(Source):
         part._fingerprint = self.fingerprint()
         return part
 
-    def __str__(self) -> str:
-        return str(self._source)
-
 
 def client_of(*collections: Any) -> Any:
     """Return the client of the cluster on which the collections were persisted, or None if they were not persisted."""
@@ -255,17 +243,12 @@ def computed(*collections: Any, client: Any = None) -> tuple[Any, ...]:
     """Compute the values of Dask collections through the client, or in the calling thread if ``client`` is None."""
     import dask
 
-    if client is not None and getattr(client, "status", None) != "running":
-        raise DataError(
-            "the data were persisted on a Dask cluster whose client is closed or cannot be reached: pass the array or "
-            "data frame from before persist(), or ingest it while the client is open."
-        )
     scheduler = client or "synchronous"
     values: tuple[Any, ...] = dask.compute(*collections, scheduler=scheduler)  # type: ignore[attr-defined,no-untyped-call,unused-ignore]
     return values
 
 
-def with_known_sizes(array: Any) -> Any:
+def known_sizes(array: Any) -> Any:
     """Compute unknown chunk sizes of a Dask array. All other values are returned unchanged."""
     if hasattr(array, "compute_chunk_sizes") and any(np.isnan(n) for n in array.shape):
         return array.compute_chunk_sizes()

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from partirvm.core.moments import refuse_masked, require_exact_frame
-from partirvm.data.arrays import (
-    ArraySource,
-    client_of,
-    computed,
-    refuse_missing_chunks,
-    shuffled_rows,
-    with_known_sizes,
-)
-from partirvm.data.checks import check_beside, check_dtype, check_shapes, numeric_array
-from partirvm.data.source import Columns, Source, default_names
-from partirvm.data.tables import Batch, Reader, csv_table, find_files, opened, parquet_table, rows_per_batch
+from partirvm.data.arrays import ArraySource, client_of, computed, known_sizes, refuse_missing_chunks, shuffled_rows
+from partirvm.data.source import Source, check_beside, check_dtype, check_shapes, default_names, numeric_array
+from partirvm.data.tables import Batch, Reader, file_table, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
-from partirvm.errors import DataError, MemoryLimitError, UsageError
-from partirvm.quoting import listed, quoted
-from partirvm.types import is_frame, module_of, pandas_column, pandas_frame
+from partirvm.errors import DataError, UsageError
+from partirvm.quoting import quoted
+from partirvm.types import Columns, is_frame, module_of, pandas_column, pandas_frame
 
 
 def as_source(
@@ -52,7 +43,7 @@ def as_source(
         return X if isinstance(X, Source) else ZarrSource(X)
     X, y = pandas_frame(X), pandas_column(y)
     if is_frame(X):
-        names = () if y is None else _target_names(y, named=True)
+        names = () if y is None else _target_names(y)
         columns = columns or Columns(tuple(map(str, X.columns)), target=names[0] if len(names) == 1 else "y")
     X, y, weights = _numbers("X", X), _numbers("y", y), _numbers("the weights", weights)
     loaded = not any(hasattr(values, "chunks") for values in (X, y, weights))
@@ -63,7 +54,7 @@ def as_source(
 def _numbers(name: str, values: Any) -> Any:
     """Convert numbers to an array that supports slicing; arrays of Zarr and Dask are unchanged."""
     if values is None or hasattr(values, "chunks"):
-        return with_known_sizes(values)
+        return known_sizes(values)
     if not hasattr(values, "npartitions"):
         return numeric_array(name, values)
     for column, dtype in values.dtypes.items() if values.ndim == 2 else [(name, values.dtype)]:
@@ -77,16 +68,10 @@ def _floats(part: Any) -> Any:
     return part.astype(np.float64)
 
 
-def open_table(source: Any, room: int | None = None) -> Reader:
-    """Return the table of a path, URL, data frame or tuple of arrays; ``room`` is the most bytes of an .npz file."""
+def open_table(source: Any) -> Reader:
+    """Return the table of a path, URL, data frame or tuple of arrays."""
     if isinstance(source, str | os.PathLike):
-        url = os.fspath(source)
-        kind, filesystem, files = find_files(url)
-        if kind != "npz":
-            return (csv_table if kind == "csv" else parquet_table)(url, filesystem, files)
-        if len(files) > 1:
-            raise DataError(f"{url} holds {len(files)} .npz files: ingest one .npz file at a time.")
-        return _npz_table(filesystem, files[0], room)
+        return file_table(os.fspath(source))
     if isinstance(source, tuple | list) and len(source) in (2, 3):
         return arrays_table(pandas_frame(source[0]), *map(pandas_column, source[1:]))
     source = pandas_frame(source, "the source")
@@ -98,24 +83,18 @@ def open_table(source: Any, room: int | None = None) -> Reader:
     )
 
 
-def arrays_table(
-    X: Any, y: Any = None, weights: Any = None, *, name: str = "", names: Sequence[str] | None = None
-) -> Reader:
+def arrays_table(X: Any, y: Any = None, weights: Any = None) -> Reader:
     """Return the table of a data frame or array X, with targets and weights beside X. Rows are matched by position.
 
-    ``names`` are those of the columns of an array X. Columns of pandas' categorical type are categories by default.
+    Columns of pandas' categorical type are categories by default.
     """
     frame = is_frame(X)
-    name = name or ("the data frame" if frame else "the array X" if y is None else "the arrays (X, y)")
-    if frame:
-        own = tuple(str(column) for column in X.columns)
-    else:
+    name = "the data frame" if frame else "the array X" if y is None else "the arrays (X, y)"
+    if not frame:
         X = _numbers("X", X)
         check_shapes(X)
-        own = default_names(X.shape[1]) if names is None else tuple(names)
-        if len(own) != X.shape[1]:
-            raise DataError(f"{name}: X has {X.shape[1]} columns, but `columns` has {len(own)} names.")
-    targets = () if y is None else _target_names(y, named=frame)
+    own = tuple(map(str, X.columns)) if frame else default_names(X.shape[1])
+    targets = () if y is None else _target_names(y)
     of_weights = () if weights is None else ("weights",)
     of_arrays, arrays = [own, targets, of_weights], [X, *(_positional(values) for values in (y, weights))]
     columns = (*own, *targets, *of_weights)
@@ -124,39 +103,34 @@ def arrays_table(
     for role, values in zip(("X", "y", "the weights"), arrays, strict=True):
         refuse_missing_chunks(role, values)
         if values is not X and values is not None:
-            check_beside(role, values, n_rows or 0, most=1 if role == "the weights" else 2)
+            check_beside(role, values, n_rows or 0)
     places = {column: (k, place) for k, each in enumerate(of_arrays) for place, column in enumerate(each)}
     dtypes = list(X.dtypes) if frame else []
     coded = tuple(own[place] for place, dtype in enumerate(dtypes) if hasattr(dtype, "categories"))
 
     def batches(wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        step = rows_per_batch(batch_bytes, len(columns))
-        for blocks in _blocks(arrays, n_rows or 0, step):
-            for start in range(0, len(blocks[0]), step):
-                parts = [_rows(block, start, start + step) for block in blocks]
-                yield {column: _arrow(name, column, parts[places[column][0]], places[column][1]) for column in wanted}
+        for blocks in _blocks(arrays, rows_per_batch(batch_bytes, len(columns))):
+            yield {column: _arrow(name, column, blocks[places[column][0]], places[column][1]) for column in wanted}
 
     return Reader(name, columns, batches, n_rows, targets, "weights" if of_weights else None, coded)
 
 
-def _rows(values: Any, start: int, stop: int) -> Any:
-    return values if values is None else (values.iloc if hasattr(values, "iloc") else values)[start:stop]
-
-
-def _blocks(arrays: Sequence[Any], n_rows: int, step: int) -> Iterator[list[Any]]:
-    """Yield the same rows of all arrays, in memory: those of a partition of a Dask frame, or ``step`` rows."""
+def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:
+    """Yield the same rows of all arrays, at most ``step``, in memory, where a whole partition of a Dask frame is."""
     client, X, start = client_of(*arrays), arrays[0], 0
 
-    def loaded(values: Any) -> Any:
-        return computed(values, client=client)[0] if hasattr(values, "__dask_graph__") else values
+    def rows(values: Any, start: int, stop: int) -> Any:
+        some = (values.iloc if hasattr(values, "iloc") else values)[start:stop]
+        return computed(some, client=client)[0] if hasattr(some, "__dask_graph__") else some
 
-    partitions = X.partitions if is_frame(X) and hasattr(X, "npartitions") else None
-    for number in range(X.npartitions if partitions is not None else -(-n_rows // step)):
-        first = loaded(_rows(X, start, start + step) if partitions is None else partitions[number])
-        stop = start + len(first)
-        # one by one: Dask does not optimize expressions of frames together with graphs of arrays
-        yield [first, *(loaded(_rows(values, start, stop)) for values in arrays[1:])]
-        start = stop
+    lazy = is_frame(X) and hasattr(X, "npartitions")
+    for part in X.partitions if lazy else [X]:
+        held = computed(part, client=client)[0] if lazy else part
+        for first in range(0, held.shape[0], step):
+            block = rows(held, first, first + step)
+            # one by one: Dask does not optimize expressions of frames together with graphs of arrays
+            yield [block, *(each if each is None else rows(each, start, start + len(block)) for each in arrays[1:])]
+            start += len(block)
 
 
 def _arrow(where: str, name: str, block: Any, place: int) -> Any:
@@ -185,12 +159,10 @@ def _lengths(frame: Any) -> list[int]:
     return [int(n) for n in lengths]
 
 
-def _target_names(y: Any, *, named: bool) -> tuple[str, ...]:
-    """Return the names of the targets: those in a series or data frame y if ``named``, otherwise y, or y0, y1, …."""
-    if named and is_frame(y):
-        return tuple(str(name or "y") for name in y.columns)
-    if named and hasattr(y, "to_frame"):
-        return (str(y.name or "y"),)
+def _target_names(y: Any) -> tuple[str, ...]:
+    """Return the names of the targets: those in a series or data frame y, otherwise y, or y0, y1, …."""
+    if hasattr(y, "to_frame") or is_frame(y):
+        return tuple(str(name or "y") for name in (y.columns if is_frame(y) else [y.name]))
     shape = y.shape if hasattr(y, "shape") else np.shape(y)
     return ("y",) if len(shape) == 1 or shape[1] == 1 else tuple(f"y{k}" for k in range(shape[1]))
 
@@ -204,28 +176,4 @@ def _positional(values: Any) -> Any:
     refuse_masked(values, "y")
     if module_of(values) == "pandas":
         return values
-    return with_known_sizes(values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values))
-
-
-def _npz_table(filesystem: Any, path: str, room: int | None) -> Reader:
-    """Return the table of an archive, which is read whole. Raises ``MemoryLimitError`` beyond ``room`` bytes."""
-    advice = "or write the rows as Parquet, which is read in batches"
-    with opened(filesystem, path) as file:
-        with zipfile.ZipFile(file) as archive:
-            nbytes = sum(member.file_size for member in archive.infolist())
-        if room is not None and nbytes > room:
-            raise MemoryLimitError(
-                f"{path}: its arrays have {nbytes >> 20:,} MiB and are read whole, but the memory limit leaves "
-                f"{max(room, 0) >> 20:,} MiB: raise memory_limit, {advice}."
-            )
-        file.seek(0)
-        try:
-            arrays = dict(np.load(file, allow_pickle=False))
-        except MemoryError as error:
-            raise DataError(f"{path}: an array states more values than the file holds: write it again.") from error
-    if "X" not in arrays:
-        raise DataError(f"{path}: there is no array X in the archive. Its arrays: {listed(sorted(arrays))}.")
-    names = list(map(str, arrays["columns"].reshape(-1))) if "columns" in arrays else None
-    table = arrays_table(arrays["X"], arrays.get("y"), arrays.get("weights"), name=path, names=names)
-    table.advice = f", {advice}"
-    return table
+    return known_sizes(values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values))

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from partirvm.core.moments import require_exact
-from partirvm.data.labels import plain_label, weights_of_noise
+from partirvm.data.labels import plain_label
 from partirvm.data.source import Columns, Float
 from partirvm.data.tables import Batch, Reader, numbers, text_column
 from partirvm.errors import DataError, UsageError
@@ -24,7 +24,7 @@ from partirvm.types import label_bytes
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 
 LABELS, MOST_CLASSES = 16 << 20, np.iinfo(np.int16).max
-"""Maximum numbers of bytes of all names and labels, which every process reads, and of classes: fits keep two bytes."""
+"""Maximum numbers of bytes of all labels, which every process reads, and of classes: fits keep two bytes."""
 
 INTEGER, FRACTION = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?"), re.compile(r"-?(0|[1-9]\d{0,6})\.\d{1,8}")
 """Texts that are numbers: different ones are different integers or floats."""
@@ -45,11 +45,6 @@ class Roles:
     def wanted(self) -> tuple[str, ...]:
         """Return the names of all columns to read: features, targets, weights."""
         return (*self.features, *self.targets, *filter(None, [self.weights]))
-
-    @property
-    def levels(self) -> frozenset[str]:
-        """Return the columns of labels: categorical features and a class target."""
-        return frozenset([*self.categorical, *(self.targets if self.classes else ())])
 
 
 def assign_roles(
@@ -100,13 +95,12 @@ def assign_roles(
 
 def _check_roles(roles: Roles, table: Reader) -> None:
     """Raise ``DataError`` for unknown or ambiguous names, and ``UsageError`` for names with two roles."""
-    where, twice = table.name, [name for name, count in Counter(table.columns).items() if count > 1]
-    if twice:
-        raise DataError(f"{where}: the column name {quoted(twice[0])} occurs twice: rename one column.")
+    where = table.name
     for name in roles.wanted:
-        if name not in table.columns:
-            hint = f" {UNLABELLED}" * (name in roles.targets)
-            raise DataError(f"{where} has no column {quoted(name)}. Its columns: {listed(table.columns)}.{hint}")
+        found = table.columns.count(name)
+        if found != 1:
+            has, hint = "several columns" if found else "no column", f" {UNLABELLED}" * (name in roles.targets)
+            raise DataError(f"{where} has {has} {quoted(name)}. Its columns: {listed(table.columns)}.{hint}")
     if not roles.features:
         raise DataError(f"{where}: there is no feature column besides {listed(roles.wanted)}.")
     several = [name for name, count in Counter(roles.wanted).items() if count > 1]
@@ -198,30 +192,49 @@ class Encoder:
             known[roles.targets[0]] = like.classes
         self.levels = {
             column: Levels(self._column(column), known.get(column), untyped=table.untyped)
-            for column in roles.wanted
-            if column in roles.levels
+            for column in (*roles.categorical, *(roles.targets if roles.classes else ()))
         }
 
     def _column(self, name: str | None) -> str:
         return f"{self._name}: the column {quoted(name)}"
 
-    def encode(self, batch: Batch, into: Float) -> None:
+    def records(self, table: Reader, seed: int | None, batch_bytes: int) -> Iterator[Float]:
+        """Yield the rows of a table as records: shuffle key, row number, features, targets, weights.
+
+        The records of a batch stand in the memory of the records before them.
+        """
+        rng = None if seed is None else np.random.default_rng(seed)
+        space = np.empty((0, 2 + len(self.roles.wanted)))
+        for batch in table.batches(self.roles.wanted, frozenset(self.levels), batch_bytes):
+            start, n = self.n_rows, len(batch[self.roles.features[0]])
+            space = space if len(space) >= n else np.empty((n, space.shape[1]))
+            records = space[:n]
+            self._encode(batch, records[:, 2:])
+            self.n_rows += n
+            del batch  # free the memory before the next batch is read
+            records[:, 1] = np.arange(start, start + n)
+            records[:, 0] = records[:, 1] if rng is None else rng.random(n)
+            yield records
+
+    def _encode(self, batch: Batch, into: Float) -> None:
         """Encode a batch into the array ``into`` (rows, features + targets + weights)."""
         for place, column in enumerate(self.roles.wanted):
             coded = column in self.levels
             into[:, place] = self._labels(column, batch) if coded else self._numbers(column, batch[column])
-        for row, place in np.argwhere(~np.isfinite(into))[:1].tolist():
-            raise DataError(
-                f"{self._column(self.roles.wanted[place])} has missing values or values that are not finite, the first "
-                f"in row {self.n_rows + row:,} (counted from 0). Remove these rows or impute the values first."
-            )
         if self.roles.noisy:
-            name = f"{self._name}: the noise (column {quoted(self.roles.weights)})"
-            into[:, -1] = weights_of_noise(into[:, -1], self.n_rows, name)
-        elif self.roles.weights is not None and (into[:, -1] < 0).any():
-            row = self.n_rows + int(np.argmax(into[:, -1] < 0))
-            raise DataError(f"{self._column(self.roles.weights)} holds a negative weight in row {row:,}.")
-        self.n_rows += len(into)
+            with np.errstate(all="ignore"):
+                into[:, -1] = 1.0 / into[:, -1] ** 2
+        wrong = ~np.isfinite(into)
+        if self.roles.weights is not None:
+            wrong[:, -1] |= into[:, -1] < 0
+        if wrong.any():
+            row, place = np.argwhere(wrong)[0].tolist()
+            rule = ", weights are at least 0, and noise is above 0" if self.roles.weights is not None else ""
+            raise DataError(
+                f"{self._column(self.roles.wanted[place])} has missing values or others that cannot be used, the first "
+                f"in row {self.n_rows + row:,} (counted from 0): values are finite numbers{rule}. Remove these rows or "
+                "impute the values first."
+            )
 
     def _labels(self, column: str, batch: Batch) -> Float:
         codes, n = self.levels[column].codes(batch[column]), len(self.levels[column].found)

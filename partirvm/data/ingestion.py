@@ -12,23 +12,18 @@ other, so the DATA count as unshuffled after an append: a fit draws each candida
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import LARGEST
-from partirvm.data.checks import check_row_count
 from partirvm.data.convert import open_table
 from partirvm.data.encode import Encoder, Roles, assign_roles
-from partirvm.data.external_sort import ExternalSorter
-from partirvm.data.layout import DataAttributes, publication, storing
-from partirvm.data.source import Columns, Float, tile_rows_for
+from partirvm.data.source import Columns, Float, check_row_count, tile_rows_for
 from partirvm.data.tables import Reader
-from partirvm.data.writer import Progress, write_tiles
-from partirvm.data.zarr_source import ZarrSource
-from partirvm.errors import DataError, DataWarning, MemoryLimitError, UsageError
+from partirvm.data.writer import ExternalSorter, Progress, publication, storing, write_tiles
+from partirvm.data.zarr_source import DataAttributes, ZarrSource
+from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.options.constraints import parse_bytes
 from partirvm.process import return_freed_memory, settled_memory
 from partirvm.quoting import listed, quoted
@@ -38,6 +33,9 @@ ALLOWANCE = 28 << 20
 
 BATCHES = 6
 """Number of copies of a batch: raw, as records, ordered by spill file, masks, and buffers of the reader."""
+
+MORE = "raise memory_limit, or take fewer columns (`--features`)"
+"""Advice for a memory limit that is too low."""
 
 LEAST_BATCH, LEAST_SORT = 1 << 20, 4 << 20
 """Minimum numbers of bytes of a batch, and of the records that are sorted at once."""
@@ -68,10 +66,9 @@ def ingest(
     Parameters
     ----------
     source : str, path, data frame or tuple
-        A CSV, Parquet or .npz file; a folder or glob of CSV or Parquet files; an fsspec URL; a pandas, polars or Dask
-        data frame; or a tuple (X, y) or (X, y, weights) of arrays of NumPy, Zarr or Dask, with y of shape (N,) or (N,
-        T). Categorical columns of a data frame become categories. An .npz file contains the arrays ``X`` and ``y``,
-        and may contain ``columns`` (names of features) and ``weights``. With ``like``, y may be None or missing.
+        A CSV or Parquet file; a folder or glob of CSV or Parquet files; an fsspec URL; a pandas, polars or Dask data
+        frame; or a tuple (X, y) or (X, y, weights) of arrays of NumPy, Zarr or Dask, with y of shape (N,) or (N, T).
+        Categorical columns of a data frame become categories. With ``like``, y may be None or missing.
     data : str or path
         Folder or fsspec URL to write.
     target : str or sequence of str, optional
@@ -125,11 +122,8 @@ def ingest(
     True
     """
     columns: dict[str, Any] = {"features": features, "categorical": categorical, "classes": classes, "like": like}
-    given = [name for name, value in {**columns, "tile_rows": tile_rows, "overwrite": overwrite}.items() if value]
-    if again and not append:
-        raise UsageError("again applies only to an append: pass append=True (`--append`) too")
-    if append and given:
-        raise UsageError(f"append takes {', '.join(given)} from DATA: leave these options out, or make new DATA")
+    if append and (any(columns.values()) or tile_rows or overwrite):
+        raise UsageError("append takes features, categories, classes and tile_rows from DATA: leave these options out")
     for name, value, least in (("shuffle", shuffle, 0), ("tile_rows", tile_rows, 1)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least):
             raise UsageError(f"{name} is {value!r}: it must be None or an integer ≥ {least}.")
@@ -139,7 +133,7 @@ def ingest(
     return_freed_memory()
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep freed memory
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
-    table = open_table(source, None if limit is None else limit - settled_memory() - ALLOWANCE)
+    table = open_table(source)
     with publication(url, overwrite=overwrite, append=append) as place:
         old = place.before
         known = columns["like"] = _known_columns(like) if old is None else old.columns
@@ -154,7 +148,12 @@ def ingest(
         budget = Budget(limit)
         batch_bytes = budget.batch_bytes(table, width, tile, held=table.held(roles.wanted))
         with ExternalSorter(place.spill, width, high=None if shuffle is None else 1.0) as rows:
-            _read(table, encoder, rows, shuffle, batch_bytes, budget, report)
+            for records in encoder.records(table, shuffle, batch_bytes):
+                with storing("the spill files beside the data"):
+                    rows.add(records)
+                if settled_memory() > budget.limit:  # frees memory, too: pages of many sizes leave gaps
+                    raise MemoryLimitError(f"{table.name}: reading took more than memory_limit: {MORE}.")
+                report("read", encoder.n_rows, table.n_rows)
             check_row_count(encoder.n_rows, 2 if roles.targets and old is None else 1, table.name)
             encoder.check()
             if old is None:
@@ -164,23 +163,13 @@ def ingest(
             blocks = (encoder.finished(block, old.n_rows) for block in rows.blocks(budget.sort_bytes(width, tile)))
             made = write_tiles(place, old, _last_rows(url, old), blocks, encoder.n_rows, report)
         if made.batches[-1] in old.batches and not again:
-            which = old.batches.index(made.batches[-1])
             raise DataError(
-                f"{url}: these {encoder.n_rows:,} rows were {'appended' if which else 'ingested'} already (batch "
-                f"{which + 1} of {len(old.batches)}): to append them once more, pass again=True (`--again`)"
+                f"{url}: these {encoder.n_rows:,} rows were ingested or appended already: to append them once more, "
+                "pass again=True (`--again`)"
             )
         if not made.moments.inputs.n:
             raise DataError(f"{table.name}: the weights (column {quoted(roles.weights)}) are all zero.")
         place.commit(made)
-    inputs = made.moments.inputs
-    large = [name for name, most in zip(roles.features, inputs.largest, strict=True) if most >= LARGEST]
-    if table.untyped and large:
-        warnings.warn(
-            f"{data}: columns with numbers of 2⁵³ or more, which are rounded to double precision: {listed(large)}. "
-            "Leave identifiers out, or ingest them as categorical (`--categorical`).",
-            DataWarning,
-            stacklevel=2,
-        )
     return ZarrSource(data)
 
 
@@ -212,34 +201,6 @@ def _last_rows(url: str, old: DataAttributes) -> Float:
     return np.column_stack([numbers, numbers, tile.X, tile.t, *([] if tile.weights is None else [tile.weights])])
 
 
-def _read(
-    table: Reader,
-    encoder: Encoder,
-    rows: ExternalSorter,
-    seed: int | None,
-    batch_bytes: int,
-    budget: Budget,
-    report: Progress,
-) -> None:
-    """Stream the source into records: shuffle key, row number, features, targets, weights."""
-    rng = None if seed is None else np.random.default_rng(seed)
-    roles = encoder.roles
-    space = np.empty((0, 2 + len(roles.wanted)))
-    for batch in table.batches(roles.wanted, roles.levels, batch_bytes):
-        start, n = encoder.n_rows, len(batch[roles.features[0]])
-        space = space if len(space) >= n else np.empty((n, space.shape[1]))
-        records = space[:n]
-        encoder.encode(batch, into=records[:, 2:])
-        records[:, 1] = np.arange(start, start + n)
-        records[:, 0] = records[:, 1] if rng is None else rng.random(n)
-        with storing("the spill files beside the data"):
-            rows.add(records)
-        del batch  # free the memory before the next batch is read
-        if settled_memory() > budget.limit:  # frees memory, too: pages of many sizes leave gaps
-            raise MemoryLimitError(f"{table.name}: reading took more than memory_limit: raise the limit{table.advice}.")
-        report("read", encoder.n_rows, table.n_rows)
-
-
 class Budget:
     """The memory limit of a process, given or by default, and the bytes ``base`` used already."""
 
@@ -257,7 +218,7 @@ class Budget:
             raise MemoryLimitError(
                 f"{table.name}: ingesting {width - 2} columns needs {-(-(self.base + needs) >> 20):,} MiB "
                 f"({self.base >> 20:,} MiB of it are used by the process already), but the memory limit is "
-                f"{self.limit >> 20:,} MiB: raise memory_limit{table.advice}."
+                f"{self.limit >> 20:,} MiB: {MORE}."
             )
         return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(table.most_batch, least))
 

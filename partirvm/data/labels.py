@@ -1,4 +1,4 @@
-"""Conversion of labels of any type to class codes 0 … K−1, and precision weights of classes and of known noise."""
+"""Conversion of labels of any type to class codes 0 … K−1, and precision weights of classes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,16 @@ def find_classes(y: Any) -> Labels:
 
     Raises ``DataError`` for missing labels, continuous values, labels of several types and fewer than two classes.
     """
+    from sklearn.utils.multiclass import check_classification_targets
+
     labels = _checked(in_process("y", y))
     try:
         classes = np.unique(labels)
-    except TypeError as error:
-        raise DataError(f"the labels in y mix several types, make all labels text: {error}") from error
+        # each value twice: scikit-learn warns of more classes than half of the rows
+        with np.errstate(invalid="ignore"):
+            check_classification_targets(np.repeat(classes, 2) if labels.ndim == 1 else labels)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the labels in y are no classes, or mix several types: {error}") from error
     if len(classes) < 2:
         found = f"only one class, {quoted(classes.tolist()[0])}" if len(classes) else "no labels"
         raise DataError(f"y has {found}: classification needs at least two classes.")
@@ -40,17 +45,11 @@ def label_values(y: Any) -> Labels:
 
 
 def _checked(labels: Labels) -> Labels:
-    """Return the labels. Raises ``DataError`` for missing labels (NaN, None, NA, NaT) and continuous values."""
-    missing = np.zeros(labels.shape, dtype=bool)
+    """Return the labels. Raises ``DataError`` for missing labels: NaN, None, NA, NaT."""
+    missing = np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(labels.shape, dtype=bool)
     if labels.dtype.kind == "O":
         absent = "None", "nan", "<NA>", "NaT"
         missing = np.array([not isinstance(label, str) and str(label) in absent for label in labels.flat], dtype=bool)
-    elif labels.dtype.kind == "f":
-        missing = np.isnan(labels)
-        broken = ~(missing | (np.isfinite(labels) & (labels == np.floor(labels))))
-        if broken.any():
-            found = f"y holds continuous values such as {labels[broken].flat[0]:g}, but labels must be classes"
-            raise DataError(f"{found}: fit numeric targets with RVMRegressor, or bin the values.")
     if missing.any():
         raise DataError(
             f"y has {int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,}: remove these "
@@ -93,45 +92,27 @@ def plain_labels(classes: Labels) -> tuple[Any, ...]:
     return plain
 
 
-def weights_of_noise(noise: NDArray[Any], first: int, name: str) -> Float:
-    """Return 1/r² for a run of rows that begins at row ``first``. Raises ``DataError`` for the first invalid value."""
-    with np.errstate(all="ignore"):
-        weights: Float = 1.0 / noise**2
-    wrong = ~((noise > 0) & (weights > 0) & np.isfinite(weights))
-    if wrong.any():
-        place = int(np.argmax(wrong))
-        raise DataError(
-            f"{name} is {noise[place]:g} in row {first + place:,} (counted from 0): noise and 1/noise² must be "
-            "positive and finite."
-        )
-    return weights
-
-
-def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float | None = None) -> Float:
+def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> Float:
     """Return the weight of each of the K classes, shape (K,).
 
     "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) is the sum of the weights of the rows of each
     class, and n is the sum of ``counts``. A mapping gives the weight of a label, which may be written as text; other
     classes have the weight 1.
     """
+    texts = list(map(text_of_label, classes))
     if isinstance(class_weight, str) and class_weight == "balanced":
-        assert counts is not None
-        if not (counts > 0).all():
-            empty = classes[int(np.argmin(counts))]
-            raise DataError(f"class_weight='balanced', but no row of the class {quoted(empty)} has a positive weight")
-        balanced: Float = counts.sum() / (len(classes) * counts)
-        return balanced
-    if not isinstance(class_weight, Mapping):
+        with np.errstate(divide="ignore"):
+            given = dict(zip(texts, counts.sum() / (len(classes) * counts), strict=True))
+    elif isinstance(class_weight, Mapping):
+        given = {text_of_label(label): weight for label, weight in class_weight.items()}
+    else:
         raise UsageError(f"class_weight is {class_weight!r}: it must be None, 'balanced' or weights by label")
-    places = {text_of_label(label): code for code, label in enumerate(classes)}
-    weights = np.ones(len(classes))
-    for label, weight in class_weight.items():
-        if text_of_label(label) not in places:
-            known = listed_values(classes)
-            raise UsageError(f"class_weight names {quoted(label)}, but the classes of the data are {known}")
+    for label, weight in given.items():
+        if label not in texts:
+            raise UsageError(f"class_weight names {quoted(label)}, but the classes are {listed_values(classes)}")
         if not isinstance(weight, int | float | np.number) or not 0 <= weight < np.inf:
-            raise UsageError(f"class_weight of {quoted(label)} is {weight!r}: it must be a number ≥ 0")
-        weights[places[text_of_label(label)]] = weight
+            raise UsageError(f"class_weight of {quoted(label)} is {weight!r}: it must be finite and at least 0")
+    weights = np.array([given.get(text, 1.0) for text in texts], dtype=np.float64)
     if (weights > 0).sum() < 2:
         raise UsageError("class_weight leaves fewer than two classes with positive weight: two classes are needed")
     return weights

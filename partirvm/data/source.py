@@ -1,5 +1,5 @@
-"""The data interface of a fit. A source gives numbered tiles of rows, single rows by number, and the identity of the
-data.
+"""The data interface of a fit, and checks of data. A source gives numbered tiles of rows, single rows by number, and
+the identity of the data.
 
 A *source* has N rows of d features, T targets and optional precision weights. Its *tiles* are runs of ``tile_rows``
 rows, the last one perhaps shorter. The tile size depends on the data and not on the machine, so that sums over tiles
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments, require_exact
 from partirvm.errors import ChangedDataError, DataError
+from partirvm.quoting import listed_values, quoted
 from partirvm.storage.records import checksum
 from partirvm.types import Columns as Columns
 
@@ -29,6 +31,10 @@ TILE_BYTES = 1 << 20
 
 FINGERPRINT_TILES = 16
 """Number of tiles that are hashed if ingest did not record hashes."""
+
+
+FARTHEST, HEAVIEST = 1e60, 1e100
+"""Value or standard deviation, and mean weight, beyond which powers leave float64."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,12 @@ class Tile:
     X: Float
     t: Float
     weights: Float | None = None
+
+    def take(self, rows: Any, start: int) -> Tile:
+        """Return some of the rows, given by a slice or places, as a tile that begins at the row ``start``."""
+        return Tile(
+            self.number, start, self.X[rows], self.t[rows], None if self.weights is None else self.weights[rows]
+        )
 
 
 @dataclass(frozen=True)
@@ -75,7 +87,6 @@ class Source:
     moments: Moments | None = None
     weighted: bool = False
     _fingerprint: Fingerprint | None = None
-    _held: tuple[int, int] | None = None  # first row of a part, and the row after its last one
 
     @property
     def n_tiles(self) -> int:
@@ -125,17 +136,14 @@ class Source:
 
     def check(self, expected: Fingerprint) -> None:
         """Raise ``ChangedDataError`` unless shape, attributes and common hashes are those of an earlier fingerprint."""
-        now, pairs = self.fingerprint(), zip(self.fingerprint().hashes, expected.hashes, strict=False)
-        others = [number for number, (hash_now, before) in enumerate(pairs) if hash_now != before]
-        about = ((now.about, expected.about), (now.moments, expected.moments))
+        now = self.fingerprint()
+        pairs = [*zip(now.hashes, expected.hashes, strict=False), (now.about, expected.about)]
+        pairs += [(now.moments, expected.moments)]
+        found = "names, categories, classes, moments, the tile size or values have changed"
         if (now.n_rows, now.n_features) != (expected.n_rows, expected.n_features):
             shapes = f"{now.n_rows:,} rows × {now.n_features} features, but had {expected.n_rows:,} × "
             found = f"the data have {shapes}{expected.n_features} before"
-        elif others:
-            found = f"the values of tile {others[0]} have changed"
-        elif any(each != before for each, before in about if each and before):
-            found = "names, categories, classes, moments or the tile size have changed"
-        else:
+        elif all(each == before for each, before in pairs if each and before):
             return
         raise ChangedDataError(f"{self}: {found}. Pass the same data again, or start a new fit.")
 
@@ -143,14 +151,11 @@ class Source:
         """Return the number of the first row of a tile, and the number of the first row after the tile."""
         if not 0 <= number < self.n_tiles:
             raise IndexError(f"there is no tile {number}: {self} has tiles 0 to {self.n_tiles - 1}")
-        start, stop = number * self.tile_rows, min((number + 1) * self.tile_rows, self.n_rows)
-        if self._held is not None and not self._held[0] <= start < stop <= self._held[1]:
-            raise DataError(f"tile {number} is not in this part of the data")
-        return start, stop
+        return number * self.tile_rows, min((number + 1) * self.tile_rows, self.n_rows)
 
     def _row_numbers(self, rows: Sequence[int] | Int) -> Int:
-        wanted, (start, stop) = np.asarray(rows, dtype=np.int64).reshape(-1), self._held or (0, self.n_rows)
-        if len(wanted) and not (wanted.min() >= start and wanted.max() < stop):
+        wanted = np.asarray(rows, dtype=np.int64).reshape(-1)
+        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.n_rows):
             raise IndexError(f"row numbers from {wanted.min()} to {wanted.max()} are outside {self}")
         return wanted
 
@@ -195,3 +200,116 @@ def as_rows(block: Any, name: str = "the rows", start: int = 0, columns: Sequenc
 def default_names(n_features: int) -> tuple[str, ...]:
     """Return the names of the features of an array, as in scikit-learn: ``x0``, ``x1``, …"""
     return tuple(f"x{j}" for j in range(n_features))
+
+
+def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
+    """Raise ``DataError`` for wrong shapes and dtypes of array-likes: X (N, d), t (N,) or (N, T), weights (N,).
+
+    Weights in memory must be zero or positive, and not all zero.
+    """
+    if len(X.shape) != 2:
+        hint = "X.reshape(-1, 1) gives one feature, X.reshape(1, -1) one row" if len(X.shape) == 1 else "reshape X"
+        raise DataError(f"X must have two dimensions (rows, features), found shape {X.shape}: {hint}.")
+    n_rows, n_features = X.shape
+    if n_features == 0:
+        raise DataError(f"X has no features: its shape is {X.shape}.")
+    check_row_count(n_rows, 2 if t is not None else 1)
+    check_dtype("X", X.dtype)
+    for name, values in (("y", t), ("the weights", weights)):
+        if values is not None:
+            check_dtype(name, values.dtype)
+            check_beside(name, values, n_rows)
+    if isinstance(weights, np.ndarray) and not (weights.any() and (weights >= 0).all()):
+        raise DataError("the weights are all zero or some are negative: precision weights are zero or positive.")
+
+
+def check_beside(name: str, values: Any, n_rows: int) -> None:
+    """Raise ``DataError`` unless y (N,) or (N, T) or the weights (N,) beside X have ``n_rows`` rows."""
+    shape, several = values.shape, name == "y"
+    if len(shape) not in range(1, 2 + several) or shape[0] != n_rows or 0 in shape[1:]:
+        wanted = "(rows,) or (rows, targets)" if several else "(rows,)"
+        raise DataError(f"X has {n_rows:,} rows, so {name} must have the shape {wanted} but has {tuple(shape)}.")
+
+
+def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
+    """Raise ``DataError`` for fewer than ``least`` rows: 2 to train a model, 1 for rows appended to DATA."""
+    if n_rows >= least:
+        return
+    found = "there is only one row" if n_rows else "there are no rows"
+    raise DataError(f"{name}: {found}." + f" At least {least} are needed." * (least > 1))
+
+
+def require_target(source: Source) -> None:
+    """Raise ``DataError`` for data without a target."""
+    if source.n_targets == 0:
+        raise DataError(
+            f"{source}: the data have no target, and can be used only for prediction: ingest them from a source that "
+            f"has the target {quoted(source.columns.target)}."
+        )
+
+
+def check_dtype(name: str, dtype: Any) -> None:
+    """Raise ``DataError`` for complex numbers, text, dates and objects; real numbers and booleans are accepted."""
+    if getattr(dtype, "kind", "O") not in "fiub":
+        raise DataError(
+            f"{name} holds complex numbers, text, dates or objects ({dtype}), but real numbers are needed: convert the "
+            "values, or ingest the table with its text columns named as categorical (`--categorical`)."
+        )
+
+
+def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | None:
+    """Return the model's code of each class of a source, or None if all codes are equal to the source's codes.
+
+    Raises ``DataError`` if the target of the source is not a class, or not among the ``classes`` of the model.
+    """
+    found = source.columns.classes
+    if found is None:
+        raise DataError(
+            f"{source}: the model is a classifier for {listed_values(classes)}, but the target of the data is numeric: "
+            "ingest the data with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
+        )
+    unknown = [label for label in found if label not in classes]
+    if unknown:
+        raise DataError(
+            f"{source}: the classes {listed_values(unknown)} of the data are not in the training data, whose "
+            f"classes are {listed_values(classes)}. Leave such rows out, or train on rows of all classes"
+        )
+    codes = {label: code for code, label in enumerate(classes)}
+    return None if found == tuple(classes) else tuple(codes[label] for label in found)
+
+
+def check_range(moments: Moments, columns: Columns) -> None:
+    """Raise ``DataError`` for weights or columns whose values are too large or too small for float64 arithmetic."""
+    weight = moments.inputs.total / moments.inputs.n
+    if not 1 / HEAVIEST <= weight <= HEAVIEST:
+        raise DataError(
+            f"the mean weight is {weight:.0e}, too far from 1: divide all weights by a power of ten "
+            "(relative noise likewise), so that most are near 1"
+        )
+    inputs, targets = moments.inputs, moments.targets
+    names = (*columns.features, *columns.target_names(len(targets.mean)))
+    largest, deviation, constant = (
+        np.concatenate([getattr(each, what) for each in (inputs, targets)])
+        for what in ("largest", "deviation", "constant")
+    )
+    wrong = (largest > FARTHEST) | (~constant & (deviation < 1 / FARTHEST))
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        raise DataError(
+            f"the column {quoted(names[place])} has values up to {largest[place]:.0e} and the standard deviation "
+            f"{deviation[place]:.0e}: multiply it by a power of ten, so that both are near 1"
+        )
+
+
+def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
+    """Convert ``values`` to a NumPy array of real numbers of their dtype, or of float64 for objects."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DataError(f"{name} is not a regular array: {error}.") from error
+    if array.dtype.kind == "O" or np.ma.is_masked(values):
+        require_exact(np.asanyarray(values), name)
+        with suppress(TypeError, ValueError):
+            array = array.astype(np.float64)
+    check_dtype(name, array.dtype)
+    return array

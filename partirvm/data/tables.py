@@ -16,7 +16,7 @@ from partirvm.storage import open_filesystem, reading
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
-ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS, ".npz")
+ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS)
 
 LEAST_BUFFER, MOST_BUFFER = 64 << 10, 1 << 20  # bytes of a Parquet column that are read at once
 PAGE = 2 << 20  # bytes of a page with its dictionary: writers limit each to 1 MiB
@@ -31,7 +31,7 @@ class Reader:
     ``batches`` is called with the wanted columns, those of them that contain labels, and the approximate bytes of a
     batch; those beyond ``most_batch`` are not faster. ``targets``, ``weights`` and ``categorical`` are the columns of
     these roles if the source defines them. An ``untyped`` source does not tell numbers from text. ``held`` returns the
-    bytes that reading given columns needs beside the batches; ``advice`` states how to use less memory.
+    bytes that reading given columns needs beside the batches.
     """
 
     name: str
@@ -43,7 +43,6 @@ class Reader:
     categorical: tuple[str, ...] = ()
     untyped: bool = False
     held: Callable[[Sequence[str]], int] = lambda wanted: 0
-    advice: str = ""
     most_batch: int = 64 << 20
 
 
@@ -58,8 +57,8 @@ def numbers(values: Any) -> np.ndarray[Any, Any]:
     return np.from_dlpack(values.fill_null(float("nan")) if values.null_count else values)
 
 
-def find_files(url: str) -> tuple[str, Any, list[str]]:
-    """Return the kind ("csv", "parquet" or "npz"), the file system and the paths of a file, a folder or a glob."""
+def file_table(url: str) -> Reader:
+    """Return the table of a file, or of the files of a folder or a glob, which are all CSV or all Parquet."""
     filesystem, path = open_filesystem(url)
     with reading(url):
         if filesystem.isfile(path):
@@ -72,11 +71,10 @@ def find_files(url: str) -> tuple[str, Any, list[str]]:
     files = sorted(file for file in found if file.lower().endswith(ENDINGS))
     if not files:
         raise MissingDataError(f"{url}: there is no file that ingest can read ({', '.join(ENDINGS)}).")
-    endings = {next(ending for ending in ENDINGS if file.lower().endswith(ending)) for file in files}
-    kinds = {"csv" if ending in CSV_ENDINGS else "npz" if ending == ".npz" else "parquet" for ending in endings}
-    if len(kinds) > 1:
-        raise DataError(f"{url} holds files of several kinds ({', '.join(sorted(endings))}): select one kind.")
-    return kinds.pop(), filesystem, files
+    n_csv = sum(file.lower().endswith(CSV_ENDINGS) for file in files)
+    if 0 < n_csv < len(files):
+        raise DataError(f"{url} holds files of CSV and of Parquet: select one kind.")
+    return (csv_table if n_csv else parquet_table)(url, filesystem, files)
 
 
 @contextmanager
@@ -121,8 +119,7 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
                     yield {name: batch.column(name) for name in wanted}
 
     columns = _same_columns(url, files, found)
-    advice = ", take fewer columns (`--features`), or write the file with smaller row groups and pages"
-    return Reader(url, columns, batches, n_rows, held=held, advice=advice, most_batch=4 << 20)
+    return Reader(url, columns, batches, n_rows, held=held, most_batch=4 << 20)
 
 
 def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
@@ -194,10 +191,9 @@ def text_column(where: str, name: str, found: str) -> DataError:
 def _same_columns(url: str, files: Sequence[str], found: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the columns of the first file. Raises ``DataError`` for a file with other columns."""
     for path, names in zip(files, found, strict=True):
-        more, fewer = sorted(set(names) - set(found[0])), sorted(set(found[0]) - set(names))
-        if more or fewer:
+        if set(names) != set(found[0]):
             raise DataError(
-                f"{url}: all files must have the same columns, but compared with {files[0]} {path} lacks "
-                f"[{listed(fewer)}] and also has [{listed(more)}]."
+                f"{url}: all files must have the same columns, but {path} and {files[0]} differ in "
+                f"[{listed(sorted(set(names) ^ set(found[0])))}]."
             )
     return found[0]

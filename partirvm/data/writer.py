@@ -1,24 +1,216 @@
-"""Writing of records, in their final order, as the tiles of DATA or of rows that are appended to DATA."""
+"""How DATA are written: a sort for more records than memory can hold, the tiles of a new group, and its publication."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from itertools import chain
-from typing import Any
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm import storage
 from partirvm.core.moments import Moments
 from partirvm.core.statistics import TreeSum
-from partirvm.data.layout import DataAttributes, Publication, storing
 from partirvm.data.source import Float
-from partirvm.storage.records import checksum
+from partirvm.data.zarr_source import CODEC, FORMAT, GROUP, KIND, VERSIONS, DataAttributes, dtype_of, open_data
+from partirvm.errors import ExistsError, LeaseLostError
+from partirvm.storage import Folder, open_folder
+from partirvm.storage.lease import Lease, acquire
+from partirvm.storage.records import checksum, listed_numbers, numbered, to_json
 
 Progress = Callable[[str, int, int | None], None]  # the phase, "read" or "write", rows done, and the total
+
+storing = partial(
+    storage.storing,
+    advice="make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number",
+)
+
+BUCKETS = 256
+"""Number of key ranges of equal width; each is an open file."""
+
+
+class ExternalSorter:
+    """A context manager that sorts records of ``width`` float64 values by the first value, the key, in bounded memory.
+
+    Each record is appended to one of ``BUCKETS`` files by its key range in ``folder``, which is created and removed
+    here. Each file is sorted; one that is larger than memory is scattered again. Therefore the keys, all in
+    [low, high), should be nearly uniform. The sort is stable. Without ``high``, records keep their order of arrival.
+    """
+
+    def __init__(self, folder: Path, width: int, *, low: float = 0.0, high: float | None = 1.0) -> None:
+        folder.mkdir(parents=True)
+        self.n_records = 0
+        self._folder, self._width, self._low, self._high = folder, width, low, high
+        self._files: dict[int, BinaryIO] = {}
+
+    def add(self, records: Float) -> None:
+        """Add records (n, width). Raises ``ValueError`` if a key is NaN or far outside [low, high)."""
+        self.n_records += len(records)
+        if self._high is None:
+            self._append(0, records)
+            return
+        places = (records[:, 0] - self._low) * (BUCKETS / (self._high - self._low))  # rounding keeps the order of keys
+        if not ((places > -1) & (places < BUCKETS + 1)).all():
+            raise ValueError(f"keys must lie in [{self._low}, {self._high})")
+        buckets = np.minimum(places, BUCKETS - 1).astype(np.uint8)
+        order = np.argsort(buckets, kind="stable")  # NumPy uses a radix sort for bytes
+        ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS))
+        for bucket, rows in enumerate(np.split(order, ends[:-1])):
+            if len(rows):
+                self._append(bucket, records[rows])
+
+    def blocks(self, memory: int = 64 << 20) -> Iterator[Float]:
+        """Yield all records in order of their keys, as blocks (rows, width); call this once.
+
+        ``memory`` is the maximum number of bytes that are sorted at once. The peak memory is twice this number.
+        """
+        for bucket, file in sorted(self._files.items()):
+            file.close()
+            path = Path(file.name)
+            size = path.stat().st_size
+            if self._high is None:
+                yield from self._batches(path)
+            elif size <= memory or size == 8 * self._width * self.n_records:  # one file cannot be divided further
+                records = next(self._batches(path, size))
+                yield records[np.argsort(records[:, 0], kind="stable")]
+                del records
+            else:
+                span = (self._high - self._low) / BUCKETS
+                low = self._low + bucket * span
+                with ExternalSorter(self._folder / f"{bucket}-finer", self._width, low=low, high=low + span) as finer:
+                    for batch in self._batches(path):
+                        finer.add(batch)
+                    yield from finer.blocks(memory)
+            path.unlink()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file in self._files.values():
+            file.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _append(self, bucket: int, records: Float) -> None:
+        if bucket not in self._files:
+            self._files[bucket] = (self._folder / f"{bucket}").open("wb")
+        self._files[bucket].write(np.ascontiguousarray(records).data)
+
+    def _batches(self, path: Path, size: int = 2 << 20) -> Iterator[Float]:
+        rows = max(size // (8 * self._width), 1)
+        with path.open("rb") as file:
+            while len(flat := np.fromfile(file, dtype=np.float64, count=rows * self._width)):
+                yield flat.reshape(-1, self._width)
+
+
+@dataclass
+class Publication:
+    """A new group of arrays of DATA, which gets the version ``number``; ``spill`` is a folder for temporary files.
+
+    ``before`` are the attributes of the DATA to which rows are appended, and ``found`` the groups so far. A group that
+    is ``published``, or may be, is not removed after an error: the next writer does it, if nobody reads the group.
+    """
+
+    folder: Folder
+    name: str
+    spill: Path
+    before: DataAttributes | None
+    number: int
+    found: list[str]
+    lease: Lease
+    published: bool = False
+
+    def create_arrays(self, chunks: Mapping[str, tuple[int, ...]], n_rows: int) -> dict[str, Any]:
+        """Create the empty arrays of the group with these chunks."""
+        import zarr
+        from zarr.codecs import BloscCodec, Crc32cCodec
+
+        return {
+            name: zarr.create_array(
+                self.folder.place(f"{self.name}/{name}"),
+                shape=(n_rows, *chunk[1:]),
+                dtype=dtype_of(name),
+                chunks=chunk,
+                compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()],
+                fill_value=-1 if name == "row" else np.nan,
+                config={"write_empty_chunks": True},
+                zarr_format=3,
+            )
+            for name, chunk in chunks.items()
+        }
+
+    def commit(self, attributes: DataAttributes) -> None:
+        """Write the attributes and publish the group. Raises ``LeaseLostError`` if another process published first."""
+        version = numbered(VERSIONS, self.number)
+        with storing("the data"):
+            CODEC.write(attributes, self.folder.place(f"{self.name}/attributes"), KIND, FORMAT)
+            self.folder.flush(self.name)
+            self.lease.check()
+            try:
+                self.published = True
+                self.folder.create(version, to_json(version, {"group": self.name}))
+            except FileExistsError as error:
+                self.published = False
+                raise LeaseLostError(f"{self.folder.location}: another process published other rows first") from error
+            if listed_numbers(self.folder, VERSIONS)[-1] > self.number:
+                raise LeaseLostError(f"{self.folder.location}: other processes have published other rows meanwhile")
+        with suppress(OSError):
+            for number in listed_numbers(self.folder, VERSIONS):
+                if number < self.number:
+                    self.folder.remove(numbered(VERSIONS, number))
+            for name in set(self.found) - {name for _, name in attributes.segments}:
+                self.folder.remove(name)
+
+
+@contextmanager
+def publication(url: str, *, overwrite: bool = False, append: bool = False) -> Iterator[Publication]:
+    """Yield a ``Publication`` for new DATA at ``url``, or for rows to append. On any error its group is removed."""
+    folder, name = open_folder(url), f"rows-{uuid.uuid4().hex}"
+    with claimed(url) as lease, folder.scratch(name) as scratch:
+        with storing(url):
+            names, before = folder.list(), open_data(url)[1] if append else None
+            numbers = listed_numbers(folder, VERSIONS)
+            if numbers and not overwrite and not append:
+                raise ExistsError(f"{url} exists already. Choose another name, or pass overwrite=True (`--overwrite`).")
+            if folder.is_file() or not (numbers or all(map(GROUP.fullmatch, names))):
+                raise ExistsError(f"{url} exists and is not DATA of partirvm. Choose another name.")
+        found, number = list(filter(GROUP.fullmatch, names)), max(numbers, default=0) + 1
+        made = Publication(folder, name, Path(scratch, "spill"), before, number, found, lease)
+        try:
+            yield made
+        finally:
+            with suppress(OSError):
+                if not made.published:
+                    folder.remove(name)
+                    folder.remove_empty(VERSIONS)
+                    folder.remove_empty()
+
+
+@contextmanager
+def claimed(url: str) -> Iterator[Lease]:
+    """Hold the lease of a path or URL. Raises ``LeaseLostError`` in place of errors after another process took over."""
+    place = open_folder(url.rstrip("/"))
+    if place.path is not None:
+        place = Folder(url, os.path.abspath(place.path))  # noqa: PTH100 - resolve() would follow links
+    folder = place.sibling(f".{place.name}.lease")
+    folder.location = url  # for messages
+    with storing(url), acquire(folder, dict, stop="stop this process") as lease:
+        try:
+            yield lease
+        except Exception:
+            lease.check()
+            raise
+        finally:
+            lease.withdraw()
 
 
 def write_tiles(
@@ -38,25 +230,16 @@ def write_tiles(
     R, n = old.tile_rows, len(before) + n_new
     first, n_tiles = old.n_rows // R, -(-n // R)
     moments, checksums, total = TreeSum(n_tiles), list[dict[str, str]](), np.zeros(1, np.uint64)
-    pending: deque[Future[tuple[Moments, dict[str, str]]]] = deque()
     with storing("the data"):
         arrays = place.create_arrays(old.chunks, n)
-
-    def settle() -> None:
-        of_tile, of_arrays = pending.popleft().result()
-        moments.add(len(checksums), of_tile)
-        checksums.append(of_arrays)
-        report("write", min(len(checksums) * R, n), n)
-
+    runs, write = runs_of(chain([before], blocks), R), partial(_write_tile, old, arrays, len(before))
     with ThreadPoolExecutor(2) as pool:
-        for number, records in enumerate(runs_of(chain([before], blocks), R)):
-            if len(pending) == 3:
-                settle()
-            n_old = len(before) if number == 0 else 0
-            pending.append(pool.submit(_write_tile, old, arrays, number, records, n_old))
-            total += row_hashes(records[n_old:, 2:]).sum(dtype=np.uint64)
-        while pending:
-            settle()
+        while pair := list(islice(runs, 2)):
+            for of_tile, of_arrays, of_rows in pool.map(write, count(len(checksums)), pair):
+                moments.add(len(checksums), of_tile)
+                checksums.append(of_arrays)
+                total += of_rows
+                report("write", min(len(checksums) * R, n), n)
     hashes = {name: tuple(each[name] for each in checksums) for name in arrays}
     return replace(
         old,
@@ -69,9 +252,12 @@ def write_tiles(
 
 
 def _write_tile(
-    old: DataAttributes, arrays: dict[str, Any], number: int, records: Float, n_old: int
-) -> tuple[Moments, dict[str, str]]:
-    """Write a tile. Return the moments of its rows after the first ``n_old``, and the checksums of its arrays."""
+    old: DataAttributes, arrays: dict[str, Any], n_old: int, number: int, records: Float
+) -> tuple[Moments, dict[str, str], np.uint64]:
+    """Write a tile. Return the moments and the hash of its new rows, and the checksums of its arrays.
+
+    The first ``n_old`` rows of the first tile are not new.
+    """
     start, stop = 2 + old.n_features, 2 + old.n_features + old.n_targets
     X, t = np.ascontiguousarray(records[:, 2:start]), np.ascontiguousarray(records[:, start:stop])
     weights = np.ascontiguousarray(records[:, -1]) if old.weighted else None
@@ -81,23 +267,25 @@ def _write_tile(
     with storing("the data"):
         for name, array in arrays.items():
             array[first : first + len(X)] = parts[name]
-    moments = Moments.of(X[n_old:], t[n_old:], None if weights is None else weights[n_old:])
-    return moments, {name: checksum(parts[name]) for name in arrays}
+    new = slice(n_old if number == 0 else 0, None)
+    moments = Moments.of(X[new], t[new], None if weights is None else weights[new])
+    of_rows = row_hashes(records[new, 2:]).sum(dtype=np.uint64)
+    return moments, {name: checksum(parts[name]) for name in arrays}, of_rows
 
 
 def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
     """Divide blocks of any length into separate arrays of ``rows`` rows; the last array may be shorter."""
     held: list[Float] = []
-    count = 0
+    n_held = 0
     for block in blocks:
         start = 0
-        while count + len(block) - start >= rows:
-            stop = start + rows - count
+        while n_held + len(block) - start >= rows:
+            stop = start + rows - n_held
             yield np.concatenate([*held, block[start:stop]])
-            held, count, start = [], 0, stop
+            held, n_held, start = [], 0, stop
         if start < len(block):
             held.append(block[start:].copy())
-            count += len(block) - start
+            n_held += len(block) - start
         del block  # free the memory before the next block is read
     if held:
         yield np.concatenate(held)

@@ -1,56 +1,177 @@
-"""The source of rows of DATA made by ``ingest``."""
+"""The format of DATA: versions of the attributes, and groups of arrays; and the source of their rows.
+
+    versions/000002.json      the name of the newest group
+    rows-TOKEN/attributes     ``DataAttributes``, stored by ``storage.codec``
+    rows-TOKEN/X              (n, d) float64, a Zarr (version 3) array with one chunk per tile
+    rows-TOKEN/y              (n,) or (n, T) float64; class codes 0 … K−1; absent in data for prediction
+    rows-TOKEN/weights        (n,) float64, optional: precision weights
+    rows-TOKEN/row            (n,) int64, if rows were shuffled: the number of the row in the original order
+
+An ingest writes a group of all rows. An append writes a group that begins with the first tile that it changes: only the
+last tile, if it was not full, is copied. ``segments`` states which group holds which tiles. Nothing that was published
+is written again.
+
+A group becomes visible when the next version is created. Of two processes that create the same version exactly one
+succeeds, and the newest version counts. A writer that was killed, or silent for long, can therefore damage nothing:
+until its version exists nobody reads its group, and when another version exists it cannot publish. Each writer also
+holds the lease in the folder ``.NAME.lease`` next to the DATA, which is removed at the end.
+
+Chunks are compressed (Blosc) and end with a CRC-32C checksum, so that no damaged chunk reaches the decompressor.
+Readers use the attributes, which contain a checksum of each chunk; Zarr's metadata of an array serve other programs.
+"""
 
 from __future__ import annotations
 
 import os
-import threading
-from dataclasses import asdict
+import re
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from partirvm.data.layout import DataAttributes, dtype_of, open_data
-from partirvm.data.source import Fingerprint, Int, Source, Tile, as_rows, hash_tile
-from partirvm.errors import ChangedDataError, MissingDataError
-from partirvm.storage import Folder, reading
+from partirvm.core.moments import ColumnMoments, Moments
+from partirvm.data.source import Columns, Fingerprint, Int, Source, Tile, as_rows, hash_of, hash_tile
+from partirvm.errors import ChangedDataError, FormatError, MissingDataError
+from partirvm.storage import Folder, open_folder, reading
 from partirvm.storage.address import allow_protocols, protocol_of
-from partirvm.storage.records import checksum, digest, read_blosc
+from partirvm.storage.codec import Codec
+from partirvm.storage.records import checksum, digest, listed_numbers, numbered, read_blosc, read_json
+
+KIND, FORMAT, VERSIONS, GROUP = "partirvm-data", 9, "versions", re.compile("rows-[0-9a-f]{32}")
+
+NO_MOMENTS = Moments.of(np.empty((0, 0)), np.empty((0, 0)))  # adding other moments gives these
+
+
+@dataclass(frozen=True)
+class DataAttributes:
+    """The attributes of DATA; without rows before the first ingest.
+
+    ``seed`` is None if the rows kept their order. ``hashes`` contains the checksums of the chunks of each array. Rows
+    not ``labelled`` are for prediction: ``columns`` still contains the target and classes to predict. ``batches``
+    contains, for the ingest and each append, the number of rows and a checksum of their values, and ``segments`` the
+    first tile and the group name of each run of tiles.
+    """
+
+    columns: Columns
+    tile_rows: int
+    seed: int | None
+    weighted: bool
+    labelled: bool
+    moments: Moments = NO_MOMENTS
+    n_rows: int = 0
+    hashes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    batches: tuple[tuple[int, str], ...] = ()
+    segments: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def n_features(self) -> int:
+        """The number of features."""
+        return len(self.columns.features)
+
+    @property
+    def n_targets(self) -> int:
+        """The number of targets; 0 if the rows have no target."""
+        return max(len(self.columns.targets), 1) if self.labelled else 0
+
+    @property
+    def chunks(self) -> dict[str, tuple[int, ...]]:
+        """The shape of a chunk of each array."""
+        R, T = self.tile_rows, self.n_targets
+        arrays = {
+            "X": (R, self.n_features),
+            "y": None if T == 0 else (R,) if T == 1 else (R, T),
+            "weights": (R,) if self.weighted else None,
+            "row": None if self.seed is None else (R,),
+        }
+        return {name: shape for name, shape in arrays.items() if shape is not None}
+
+    def fingerprint(self) -> Fingerprint:
+        """Return the identity of the data."""
+        blocks = (self.hashes[name] for name in ("X", "y", "weights") if name in self.hashes)
+        hashes = tuple(map(hash_of, zip(*blocks, strict=True)))
+        fixed = (asdict(self.columns), self.tile_rows, self.seed, self.weighted, self.labelled)
+        moments = [*vars(self.moments.inputs).values(), *vars(self.moments.targets).values()]
+        values = digest(repr([np.asarray(each).tolist() for each in moments]))
+        return Fingerprint(self.n_rows, self.n_features, hashes, digest(fixed), values)
+
+    def agree(self) -> bool:
+        """Return whether the attributes agree with each other, as those of a damaged file may not."""
+        firsts, n_tiles = [first for first, _ in self.segments], -(-self.n_rows // max(self.tile_rows, 1))
+        widths = ((self.moments.inputs, self.n_features), (self.moments.targets, self.n_targets))
+        arrays = [(getattr(each, name), n) for each, n in widths for name in ("mean", "square", "minimum", "maximum")]
+        return (
+            min(self.n_rows, self.tile_rows, self.n_features) > 0
+            and {name: len(each) for name, each in self.hashes.items()} == dict.fromkeys(self.chunks, n_tiles)
+            and all(array.dtype == np.float64 and array.shape == (n,) for array, n in arrays)
+            and firsts[:1] == [0]
+            and firsts == sorted(set(firsts))
+            and all(GROUP.fullmatch(name) for _, name in self.segments)
+        )
+
+
+CODEC = Codec([DataAttributes, Columns, Moments, ColumnMoments])
+
+
+def open_data(url: str) -> tuple[Folder, DataAttributes]:
+    """Return the folder of DATA and their newest attributes."""
+    folder = open_folder(url)
+    while True:
+        numbers = listed_numbers(folder, VERSIONS)
+        if not numbers:
+            raise MissingDataError(
+                f"{url}: there are no DATA of partirvm here. Make DATA with `partirvm ingest SOURCE {url}`; if an "
+                "interrupted ingest left the folder, delete the folder."
+            )
+        try:
+            pointer = read_json(folder, numbered(VERSIONS, numbers[-1]), {"group": str})
+            group = pointer["group"] if GROUP.fullmatch(pointer["group"]) else "damaged"
+            place = folder.place(f"{group}/attributes")
+            attributes: DataAttributes = CODEC.read(place, KIND, FORMAT)
+        except MissingDataError:
+            if listed_numbers(folder, VERSIONS)[-1:] == numbers[-1:]:
+                raise
+            continue
+        if not (isinstance(attributes, DataAttributes) and attributes.agree() and attributes.segments[-1][1] == group):
+            raise FormatError(
+                f"{place}: the attributes contradict each other, or are those of another group: restore the folder, or "
+                "ingest the data again"
+            )
+        return folder, attributes
+
+
+def dtype_of(name: str) -> str:
+    """Return the dtype of an array of DATA."""
+    return "<i8" if name == "row" else "<f8"
 
 
 class ZarrSource(Source):
     """A source for DATA on disk or at an fsspec URL ``url``. Each chunk is compared with its checksum when it is read.
 
     ``seed`` is that of the shuffle, None if the rows kept their order. A pickled source
-    contains the address and the expected fingerprint. Raises ``MissingDataError`` if DATA or a chunk are missing or
+    contains the address and the name of the newest group. Raises ``MissingDataError`` if DATA or a chunk are missing or
     damaged, ``ChangedDataError`` for other DATA or values than those ingested, and ``FormatError`` for another format.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self.url = os.fspath(url)
-        self._lock = threading.Lock()
         self._opened: tuple[Folder, DataAttributes] | None = None
-        self._identity: str | None = None
+        self._group: str | None = None
         self._open()
 
-    def _open(self, *, again: bool = False) -> tuple[Folder, DataAttributes]:
+    def _open(self) -> tuple[Folder, DataAttributes]:
         """Return the folder and the attributes. Raises ``ChangedDataError`` if other DATA are here now."""
-        with self._lock:
-            if self._opened is None or again:
-                folder, attributes = open_data(self.url)
-                self._fingerprint = attributes.fingerprint()
-                identity = digest(asdict(self._fingerprint))
-                if self._identity not in (None, identity):
-                    raise ChangedDataError(
-                        f"{self.url}: the data were replaced while they were in use. Start a new fit."
-                    )
-                self._identity = identity
-                self.n_rows, self.n_features = attributes.n_rows, attributes.n_features
-                self.tile_rows, self.n_targets = attributes.tile_rows, attributes.n_targets
-                self.columns, self.moments = attributes.columns, attributes.moments
-                self.seed, self.weighted = attributes.seed, attributes.weighted
-                self.shuffled = self.seed is not None and len(attributes.batches) == 1
-                self._opened = folder, attributes
-            return self._opened
+        if self._opened is None:
+            folder, attributes = open_data(self.url)
+            group = attributes.segments[-1][1]
+            if self._group not in (None, group):
+                raise ChangedDataError(f"{self.url}: the data were replaced while they were in use. Start a new fit.")
+            self.n_rows, self.n_features = attributes.n_rows, attributes.n_features
+            self.tile_rows, self.n_targets = attributes.tile_rows, attributes.n_targets
+            self.columns, self.moments = attributes.columns, attributes.moments
+            self.seed, self.weighted = attributes.seed, attributes.weighted
+            self.shuffled = self.seed is not None and len(attributes.batches) == 1
+            self._opened, self._group, self._fingerprint = (folder, attributes), group, attributes.fingerprint()
+        return self._opened
 
     def _read(self, name: str, number: int) -> np.ndarray[Any, Any]:
         start, stop = self._span(number)
@@ -59,15 +180,10 @@ class ZarrSource(Source):
         shape = attributes.chunks[name]
         first, group = next(each for each in reversed(attributes.segments) if each[0] <= number)
         file = "/".join([group, name, "c", str(number - first), *("0" for _ in shape[1:])])
-        try:
-            with reading(place, advice, MissingDataError):
-                chunk = read_blosc(folder, file, shape, dtype_of(name))
-            rows = chunk[: stop - start]
-            if checksum(rows) != attributes.hashes[name][number]:
-                raise ChangedDataError(f"{place} has other values than those ingested: {advice}")
-        except (MissingDataError, ChangedDataError):
-            self._open(again=True)
-            raise
+        with reading(place, advice, MissingDataError):
+            rows = read_blosc(folder, file, shape, dtype_of(name))[: stop - start]
+        if checksum(rows) != attributes.hashes[name][number]:
+            raise ChangedDataError(f"{place} has other values than those ingested: {advice}")
         return rows
 
     def tile(self, number: int) -> Tile:
@@ -95,9 +211,7 @@ class ZarrSource(Source):
             return False
         if not rest:
             return True
-        tile = self.tile(full)
-        weights = None if tile.weights is None else tile.weights[:rest]
-        return hash_tile(Tile(full, tile.start, tile.X[:rest], tile.t[:rest], weights)) == then.hashes[full]
+        return hash_tile(self.tile(full).take(slice(rest), 0)) == then.hashes[full]
 
     def verify(self) -> None:
         """Read all rows, and the numbers of the rows. Raises ``ChangedDataError`` or ``MissingDataError``."""
@@ -106,17 +220,15 @@ class ZarrSource(Source):
             self.original_rows(number)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lock": None, "_opened": None, "_fingerprint": None}
+        return {**self.__dict__, "_opened": None, "_fingerprint": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock = threading.Lock()
         allow_protocols(protocol_of(self.url))  # the process that pickled it was allowed to open it
 
     def __str__(self) -> str:
         return self.url
 
     def __repr__(self) -> str:
-        order = f"shuffled with seed {self.seed}" if self.seed is not None else "in the original order"
-        target = {0: ", no target", 1: ""}.get(self.n_targets, f", {self.n_targets} targets")
-        return f"<DATA {self.url}: {self.n_rows:,} rows × {self.n_features} features{target}, {order}>"
+        shape = f"{self.n_rows:,} rows × {self.n_features} features"
+        return f"<DATA {self.url}: {shape}, {self.n_targets or 'no'} target{'s' * (self.n_targets > 1)}>"

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import probabilities
@@ -87,10 +86,6 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
 
     def _coded(self, y: Any) -> tuple[Any, Labels]:
         y = array_of(y)
-        if isinstance(y, np.ndarray):
-            with data_errors():
-                # each value twice: scikit-learn warns of more classes than half of the rows
-                check_classification_targets(np.repeat(np.unique(y), 2) if y.ndim == 1 and y.dtype != object else y)
         labels = find_classes(y)
         return coded(y, labels), labels
 

@@ -14,9 +14,8 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from partirvm.data import as_source, require_target
-from partirvm.data.checks import numeric_array
 from partirvm.data.labels import coded, label_values, plain_labels
-from partirvm.data.source import Source
+from partirvm.data.source import Source, numeric_array
 from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
 from partirvm.model.input_rows import Levels, check_names, coded_frame, levels_of
 from partirvm.types import Columns, module_of, pandas_column, pandas_frame

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.scores import ClassScores, Scores
-from partirvm.data import ZarrSource, class_codes, require_target
-from partirvm.data.external_sort import ExternalSorter
-from partirvm.data.layout import claimed
-from partirvm.data.source import Source
+from partirvm.data import ZarrSource, require_target
+from partirvm.data.source import Source, class_codes
+from partirvm.data.writer import ExternalSorter, claimed
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress

@@ -15,8 +15,8 @@ from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
 from partirvm.data.arrays import ClassWeighted
-from partirvm.data.checks import FARTHEST, check_range
 from partirvm.data.labels import class_weights
+from partirvm.data.source import FARTHEST, check_range
 from partirvm.errors import DataError, UsageError
 from partirvm.execution import Executor
 from partirvm.execution.tasks import MomentsPass

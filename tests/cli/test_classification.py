@@ -141,7 +141,7 @@ WRONG = {
     "evaluation of a number": ("evaluate {job} number.zarr", r"number\.zarr: the model .*is numeric.*`--classes`"),
     "weight of an unknown label": (
         "fit {train} new --class-weight tin=2",
-        r"names 'tin', but the classes of the data are .*'",
+        r"names 'tin', but the classes are .*'",
     ),
 }
 

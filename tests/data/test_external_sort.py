@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partirvm.data.external_sort import ExternalSorter
+from partirvm.data.writer import ExternalSorter
 
 
 def sort(keys: np.ndarray, cuts: list[int], memory: int, low: float = 0.0, high: float = 1.0) -> np.ndarray:

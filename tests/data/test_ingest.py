@@ -127,16 +127,10 @@ def zarr_pair(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
     return tuple(stored)
 
 
-def npz(folder: Path, X: np.ndarray, y: np.ndarray) -> Any:
-    np.savez_compressed(folder / "a.npz", X=np.asfortranarray(X), y=y, test_mask=np.zeros((len(X), 2), bool))
-    return folder / "a.npz"
-
-
 ARRAYS = {
     "numpy": lambda folder, X, y: (X, y),
     "dask": lambda folder, X, y: (da.from_array(X, chunks=(77, 2)), da.from_array(y, chunks=100)),
     "zarr": zarr_pair,
-    "npz": npz,
     "pandas": lambda folder, X, y: (pd.DataFrame(X, columns=["x0", "x1", "x2"]), pd.Series(y, name="y")),
 }
 
@@ -270,16 +264,6 @@ def test_categories_of_numbers_match_between_kinds_of_files(tmp_path: Path) -> N
     (tmp_path / "test.csv").write_text("zone,y\n7.0,1\n3,2\n4,3\n")
     second = ingest(tmp_path / "test.csv", tmp_path / "test.zarr", like=first, shuffle=None)
     assert second.tile(0).X[:, 0].tolist() == [2, 0, 3]
-
-
-def test_npz_names_its_columns(tmp_path: Path) -> None:
-    X, y = rows(50)
-    np.savez(tmp_path / "a.npz", X=X, y=2 * y, columns=np.array(["p", "q", "r"]), weights=np.ones(50))
-    data = ingest(tmp_path / "a.npz", tmp_path / "d.zarr", features=["r", "p"], shuffle=None)
-    assert data.columns.features == ("r", "p")
-    assert data.weighted
-    np.testing.assert_array_equal(data.tile(0).X, X[:, [2, 0]])
-    np.testing.assert_array_equal(data.tile(0).t[:, 0], 2 * y)
 
 
 def test_whole_numbers_may_turn_fractional_far_down_a_csv(tmp_path: Path) -> None:

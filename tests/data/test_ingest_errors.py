@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from partirvm.data import ZarrSource, ingest
-from partirvm.data.layout import open_data, publication
+from partirvm.data.writer import publication
+from partirvm.data.zarr_source import open_data
 from partirvm.errors import (
     DataError,
     ExistsError,
@@ -49,14 +50,6 @@ def raw(data: bytes, name: str = "t.csv") -> Callable[[Path], Any]:
     def write(folder: Path) -> Path:
         (folder / name).write_bytes(data)
         return folder / name
-
-    return write
-
-
-def npz(**arrays: Any) -> Callable[[Path], Any]:
-    def write(folder: Path) -> Path:
-        np.savez(folder / "a.npz", **arrays)
-        return folder / "a.npz"
 
     return write
 
@@ -95,13 +88,13 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
      r"'b' has missing values .* in row 1 \(counted from 0\)"),
     ("infinite", csv("a,b,y\n1,2,3\n4,inf,6\n"), {"target": "y"}, DataError, "'b' has .*row 1 "),
     ("null in Parquet", parquet(a=[1.0, None, 3.0], y=[1, 2, 3]), TARGET, DataError, "column 'a' has .*row 1 "),
-    ("negative weight", value((X, Y, Y - 1)), {}, DataError, "negative weight in row 0"),
+    ("negative weight", value((X, Y, Y - 1)), {}, DataError, "row 0 .*weights are at least 0"),
     ("text", csv("a,b,y\n1,red,3\n4,5,6\n"), {"target": "y"}, DataError, "column 'b' holds text or .*--categorical b"),
     ("text far down", csv(TEXT), {"target": "y"}, DataError, "column 'b' holds text.*red.*--categorical b"),
     ("dates", parquet(a=pd.to_datetime(["2020-01-01", "2020-01-02"]), y=[1, 2]), TARGET, DataError, "holds .*datetime"),
     ("other columns", files(one_csv=GOOD, two_csv="a,c,y\n1,2,3\n"), {"target": "y"}, DataError,
-     r"two.csv lacks \[b\] and also has \[c\]"),
-    ("duplicate name", csv("a,a,y\n1,2,3\n4,5,6\n"), {"target": "y"}, DataError, "'a' occurs twice"),
+     r"two.csv and .*one.csv differ in \[b, c\]"),
+    ("duplicate name", csv("a,a,y\n1,2,3\n4,5,6\n"), {"target": "y"}, DataError, "several columns 'a'"),
     ("unknown target", csv(GOOD), {"target": "yy"}, DataError, "no column 'yy'.*a, b, y"),
     ("no target", csv(GOOD), {}, UsageError, "no target is named.*a, b, y"),
     ("feature is target", csv(GOOD), {"target": "y", "features": ["a", "y"]}, UsageError, "'y' can be only one of"),
@@ -111,8 +104,6 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("empty file", csv(""), {"target": "y"}, DataError, "cannot be read as CSV"),
     ("ragged", csv("a,b,y\n1,2,3\n1,2\n"), {"target": "y"}, DataError, "cannot be read .*Expected 3 columns, got 2"),
     ("classes of two", csv(GOOD), {"target": "b,y", "classes": True}, UsageError, "classification has one target, but"),
-    ("no X", npz(Z=X, y=Y), {}, DataError, "no array X in the archive.*Z, y"),
-    ("not an archive", csv("PK nothing", "a.npz"), {}, DataError, "a.npz: cannot be read"),
     ("not Parquet", csv("PAR1", "t.parquet"), {"target": "y"}, DataError, "t.parquet: cannot be read"),
     ("not text", lambda folder: (folder / "t.csv").write_bytes(b"a,b\n\xff\xfe,1\n") and folder / "t.csv",
      {"target": "b"}, DataError, "t.csv"),
@@ -133,13 +124,13 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
      "'a' holds .* not fit into 64 bits"),
     ("mixed labels", value((X, np.array([1, "a"] * 3, dtype=object))), {"classes": True}, DataError,
      "'y' holds values of several types"),
-    ("lengths", value((NAMED, Y[:-1])), {}, DataError, "X has 6 rows, but y has 5"),
-    ("lengths of Dask", value((dd.from_pandas(NAMED, npartitions=3), Y, Y[1:])), {}, DataError, "the weights has 5"),
-    ("targets of one name", value((NAMED, pd.DataFrame(X, columns=["p", "p"]))), {}, DataError, "'p' occurs twice"),
-    ("a cube of targets", value((NAMED, Y.reshape(-1, 1, 1))), {}, DataError, r"y must have shape \(rows,\) or \(row"),
-    ("two weights", value((NAMED, X, X)), {}, DataError, r"weights must have shape \(rows,\), found"),
-    ("a target of X", value((NAMED, pd.Series(Y, name="x1"))), {}, DataError, "'x1' occurs twice"),
-    ("named weights", value((NAMED, pd.Series(Y, name="weights"), Y)), {}, DataError, "'weights' occurs twice"),
+    ("lengths", value((NAMED, Y[:-1])), {}, DataError, r"X has 6 rows, so y .* but has \(5,\)"),
+    ("lengths of Dask", value((dd.from_pandas(NAMED, npartitions=3), Y, Y[1:])), {}, DataError, r"has \(5,\)"),
+    ("targets of one name", value((NAMED, pd.DataFrame(X, columns=["p", "p"]))), {}, DataError, "several columns 'p'"),
+    ("a cube of targets", value((NAMED, Y.reshape(-1, 1, 1))), {}, DataError, r"y must have the shape \(rows,\) or"),
+    ("two weights", value((NAMED, X, X)), {}, DataError, r"weights must have the shape \(rows,\) but"),
+    ("a target of X", value((NAMED, pd.Series(Y, name="x1"))), {}, DataError, "several columns 'x1'"),
+    ("named weights", value((NAMED, pd.Series(Y, name="weights"), Y)), {}, DataError, "several columns 'weights'"),
     ("negative seed", value((X, Y)), {"shuffle": -1}, UsageError, "must be None or an integer ≥ 0"),
 ]  # fmt: skip
 
@@ -205,7 +196,7 @@ def test_only_data_are_overwritten(tmp_path: Path) -> None:
     ("number", "message"), [(errno.ENOSPC, "no space left"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")]
 )
 @pytest.mark.parametrize(
-    "where", ["partirvm.data.external_sort.ExternalSorter.add", "partirvm.data.layout.Publication.create_arrays"]
+    "where", ["partirvm.data.writer.ExternalSorter.add", "partirvm.data.writer.Publication.create_arrays"]
 )
 def test_a_store_that_refuses(
     number: int, message: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

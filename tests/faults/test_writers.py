@@ -72,7 +72,7 @@ def test_a_repeated_append_is_refused(data):
     X, y = rows(150, 1)
     ingest((X, y), data, append=True)
     for again in ((X, y), (X[::-1], y[::-1])):
-        with pytest.raises(DataError, match=r"150 rows .* appended already .*--again"):
+        with pytest.raises(DataError, match=r"150 rows .* appended already.*--again"):
             ingest(again, data, append=True, shuffle=5)
     with pytest.raises(DataError, match=r"700 rows .* already .*--again"):
         ingest(rows(OLD, 0), data, append=True)

@@ -7,11 +7,9 @@ import json
 import os
 import random
 import shutil
-import struct
 import sys
 import time
 import traceback
-import zipfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -85,32 +83,6 @@ def forged_value(tree, arrays, rng):
     array = np.atleast_1d(arrays[k])
     other = rng.choice([array[:-1], array[None], array.reshape(-1), np.concatenate([array, array]), array[:0]])
     return tree, [*arrays[:k], other, *arrays[k + 1 :]]
-
-
-def npz(path, **arrays):
-    """An archive of these members, as bytes."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in arrays.items():
-            archive.writestr(f"{name}.npy", content)
-
-
-def npy(header, content=b"", version=(1, 0)):
-    """The bytes of an array with this header."""
-    text = header.encode()
-    size = struct.pack("<H" if version == (1, 0) else "<I", len(text))
-    return b"\x93NUMPY" + bytes(version) + size + text + content
-
-
-def pickled():
-    """An array of objects whose pickle runs a program."""
-
-    class Run:
-        def __reduce__(self):
-            return os.system, ("touch /tmp/canary",)
-
-    buffer = io.BytesIO()
-    np.save(buffer, np.array([Run()] * 3, dtype=object), allow_pickle=True)
-    return buffer.getvalue()
 
 
 def watched(words, pipe, case):

@@ -81,11 +81,11 @@ def made(tmp_path_factory):
     """A table, DATA and a job with held-out DATA that can be resumed; and a folder for outputs."""
     folder = tmp_path_factory.mktemp("made")
     X = np.random.default_rng(0).normal(size=(120, 2))
-    np.savez(folder / "t.npz", X=X, y=np.sin(X[:, 0]))
+    np.savetxt(folder / "t.csv", np.column_stack([X, np.sin(X[:, 0])]), delimiter=",", header="a,b,y", comments="")
     data, job = str(folder / "d.zarr"), str(folder / "job")
-    ingest(str(folder / "t.npz"), data, tile_rows=64)
+    ingest(str(folder / "t.csv"), data, target="y", tile_rows=64)
     jobs.fit(data, job, ASKED, validation=data)
-    return {"table": str(folder / "t.npz"), "data": data, "job": job, "out": str(folder / "out")}
+    return {"table": str(folder / "t.csv"), "data": data, "job": job, "out": str(folder / "out")}
 
 
 @pytest.mark.parametrize("verb", some(VERBS, 2))
@@ -116,7 +116,7 @@ def test_an_address_is_refused(address, made, canary):
         lambda: load_model(place),
         lambda: save_model(open_job(made["job"]).model(), place),
         lambda: ingest(place, made["out"]),
-        lambda: ingest(made["table"], place),
+        lambda: ingest(made["table"], place, target="y"),
     ):
         with pytest.raises(UsageError, match=r"allow-protocol|'::'"):
             call()
@@ -127,9 +127,9 @@ def test_plain_paths_and_listed_protocols(made, tmp_path):
     """Paths with colons, percent signs and spaces are paths."""
     for name in ("a:b", "reference:", "a%3A%3Ab", "two words", "s3:"):
         data = tmp_path / name / "d.zarr"
-        ingest(made["table"], data)
+        ingest(made["table"], data, target="y")
         assert ZarrSource(data).n_rows == ZarrSource(f"file://{data}").n_rows == 120
-    ingest(made["table"], "memory://listed/d.zarr")
+    ingest(made["table"], "memory://listed/d.zarr", target="y")
     assert ZarrSource("memory://listed/d.zarr").n_rows == 120
 
 
@@ -145,7 +145,7 @@ def elsewhere(request, made, tmp_path):
     where, place = request.param
     job, elsewhere = tmp_path / "job", f"memory://{where}{place}/d.zarr"
     shutil.copytree(made["job"], job)
-    ingest(made["table"], elsewhere, tile_rows=64, overwrite=True)
+    ingest(made["table"], elsewhere, target="y", tile_rows=64, overwrite=True)
     name = where if where == "spec.json" else f"events/{sorted(path.name for path in (job / where).iterdir())[-1]}"
     lie(job, name, **{place: elsewhere}, **({} if where == "spec.json" else {"event": "queued"}))
     return job, place, elsewhere

@@ -15,7 +15,7 @@ from written import ASKED, edit, rows_in
 
 from partirvm import ingest, jobs, load_model, open_job
 from partirvm.core.moments import Moments
-from partirvm.data import ZarrSource, layout
+from partirvm.data import ZarrSource, zarr_source
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmError
 from partirvm.jobs.checkpoint import CODEC, FORMAT, KIND, attached, load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
@@ -36,7 +36,7 @@ def write_attributes(data, attributes):
     """Replace the newest attributes of DATA; all checksums agree."""
     place = rows_in(data) / "attributes"
     shutil.rmtree(place)
-    layout.CODEC.write(attributes, str(place), layout.KIND, layout.FORMAT)
+    zarr_source.CODEC.write(attributes, str(place), zarr_source.KIND, zarr_source.FORMAT)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def write_attributes(data, attributes):
 )
 def test_attributes_that_contradict_each_other(change, data):
     """With seals that agree."""
-    write_attributes(data, replace(layout.open_data(str(data))[1], **change))
+    write_attributes(data, replace(zarr_source.open_data(str(data))[1], **change))
     with pytest.raises(FormatError, match="contradict each other"):
         ZarrSource(data)
 
@@ -62,7 +62,7 @@ def test_attributes_that_contradict_each_other(change, data):
 @pytest.mark.parametrize("change", ["moments", "features"])
 def test_other_attributes_are_other_data(change, data, job):
     """Attributes that are whole, but not those that the job began with: the same rows under another name, or mean."""
-    found = layout.open_data(str(data))[1]
+    found = zarr_source.open_data(str(data))[1]
     inputs = replace(found.moments.inputs, mean=found.moments.inputs.mean + 0.5)
     columns = replace(found.columns, features=("a", "b"))
     other = replace(found, **({"moments": replace(found.moments, inputs=inputs)} if change == "moments" else {}))
