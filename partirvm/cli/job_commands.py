@@ -221,7 +221,7 @@ def _run_again(
             code = choices["allow_code"]
             return jobs.run_job(job, attempt=attempt, client=client, patience=0.0, allow_code=code, **hooks)
 
-        return in_foreground(work, job, quiet=quiet, as_json=as_json, resumed=True)
+        return in_foreground(work, job, quiet=quiet, as_json=as_json)
 
 
 @click.command()

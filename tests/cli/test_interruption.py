@@ -28,7 +28,6 @@ from partirvm.report.progress import progress_for
 progress = progress_for(sys.stderr)
 for number in range({ROUNDS}):
     with Signals(progress.note) as stop:
-        stop.listen()
         print(number, flush=True)
         while not stop.poll():
             progress.note("x" * 20_000)
