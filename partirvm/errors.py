@@ -72,10 +72,6 @@ class LeaseLostError(LeaseError):
     """Another process took over the job while this one was silent; later writes of this one are ignored."""
 
 
-class TransitionError(FormatError):
-    """A job's events contain an impossible transition, such as a round after the end."""
-
-
 class NumericalError(PartirvmError, ArithmeticError):
     """A factorisation failed for every jitter tried: the matrix is not finite or very badly scaled."""
 

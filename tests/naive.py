@@ -8,8 +8,6 @@ singular.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky
 from scipy.optimize import minimize
@@ -139,18 +137,6 @@ def tree_sum(values):
     while len(values) > 1:
         values = [a + b for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) // 2 * 2 :]
     return values[0]
-
-
-def calibration_error(codes, probabilities, bins=15):
-    """Σ_b |B_b|/n · |accuracy_b − confidence_b| over bins ((b − 1)/15, b/15] (Guo et al. 2017, eq. 3)."""
-    edges = np.linspace(0, 1, bins + 1)
-    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == codes
-    found = 0.0
-    for low, high in pairwise(edges):
-        held = (confidence > low) & (confidence <= high)
-        if held.any():
-            found += held.mean() * abs(right[held].mean() - confidence[held].mean())
-    return found
 
 
 def log_probability(likelihood, f, codes):

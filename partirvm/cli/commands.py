@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 import partirvm as package
 from partirvm import jobs
@@ -128,9 +127,6 @@ def ingest(source: str, data: str, shuffle: int, no_shuffle: bool, quiet: bool, 
     from partirvm.quoting import counted
     from partirvm.report.progress import progress_for
 
-    context = click.get_current_context()
-    if no_shuffle and context.get_parameter_source("shuffle") is not ParameterSource.DEFAULT:
-        raise click.UsageError("--shuffle and --no-shuffle exclude each other.", context)
     choices |= {"shuffle": None if no_shuffle else shuffle, "categorical": choices["categorical"] or ()}
     choices["memory_limit"] = None if choices["memory_limit"] == "auto" else choices["memory_limit"]
     with progress_for(quiet=quiet) as progress:
@@ -269,9 +265,9 @@ def evaluate(
     nlpd (mean negative log predictive density, in nats), crps (continuous ranked probability score), interval_score_95,
     and coverage_50, coverage_80, coverage_90, coverage_95 and coverage_99 (fraction of the rows inside the interval of
     this level), in the units of the target; for several targets their means (for rmse the root of the mean square), and
-    the scores of each target in `targets`. For a classification: n_rows, n_vectors, accuracy, log_loss (mean, in
-    nats), brier (mean squared error of the probabilities), ece (expected calibration error, 15 bins) and, for two
-    classes, roc_auc. --augment means the same as in `partirvm predict`.
+    the scores of each target in `targets`. For a classification: n_rows, n_vectors, accuracy, log_loss (mean, in nats),
+    brier (mean squared error of the probabilities) and, for two classes, roc_auc. --augment means the same as in
+    `partirvm predict`.
 
     \b
     Example:
@@ -291,23 +287,5 @@ for command in job_commands.COMMANDS.values():
     partirvm.add_command(command)
 
 
-@partirvm.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print a script that completes commands and options in a shell.
-
-    \b
-    Examples:
-      source <(partirvm completion bash)                # in ~/.bashrc
-      source <(partirvm completion zsh)                 # in ~/.zshrc
-      partirvm completion fish > ~/.config/fish/completions/partirvm.fish
-    """
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    echo(kind(partirvm, {}, "partirvm", "_PARTIRVM_COMPLETE").source())
-
-
-for name in partirvm.commands.keys() - {"completion", "demo"}:
+for name in partirvm.commands.keys() - {"demo"}:
     takes("--allow-protocol")(partirvm.commands[name])

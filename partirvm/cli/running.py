@@ -137,7 +137,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """Handling of Ctrl-C and SIGTERM in a block.
+    """Handling of Ctrl-C and SIGTERM inside the block; signals that are ignored before it stay so.
 
     The first signal raises ``KeyboardInterrupt``, which lets a command remove files that are half-written. With
     ``announce`` the first signal only requests a stop, and the second one raises. Later signals are ignored, so that
@@ -162,9 +162,9 @@ class Signals:
 
     def __enter__(self) -> Signals:
         for number in SIGNALS:
-            self._before[number] = signal.signal(number, self._on_signal)
-        if not self._gentle and self._before[signal.SIGINT] is signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # in the background of a shell Ctrl-C is for other processes
+            self._before[number] = signal.getsignal(number)
+            if self._before[number] is not signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -193,8 +193,8 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     """Run ``work`` with progress, end it on Ctrl-C, print its result, and return the exit status.
 
     ``work`` takes a watcher, and returns what ``jobs.fit`` returns, or None if another process has finished the job.
-    Without a usable model the exit status is 4, and a
-    message states the reason.
+    The first Ctrl-C aborts the fit, the second one stops the process, and a new job without a plan is removed. Without
+    a usable model the exit status is 4, and a message states the reason.
     """
     from partirvm.model.fitted import basis_functions_json, targets_json
     from partirvm.report.progress import progress_for
@@ -204,8 +204,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     with progress_for(quiet=quiet, spell=as_flags) as progress:
         try:
             with Signals(progress.note) as stop:
-                hooks: Any = progress
-                hooks.aborted = stop.poll
+                progress.aborted = stop.poll  # type: ignore[method-assign]
                 fitted = work(watcher=progress)
         except KeyboardInterrupt:
             if not opened.store.exists():

@@ -66,11 +66,6 @@ class NumberDiagnostics(FieldSums):
         sample = LargestErrors.of(-uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS)), rows, points, SAMPLE)
         return cls(len(t), np.cumsum(inside[:-1]), pit, sample, LargestErrors.of(np.abs(t - mean), rows, points))
 
-    @property
-    def points(self) -> Float:
-        """Actual value, predicted mean and standard deviation of the sample (k, 3)."""
-        return self.sample.values
-
     def scaled(self, shift: float, scale: float) -> NumberDiagnostics:
         """Return the diagnostics of the target shift + scale·t."""
         sample, largest = (

@@ -88,6 +88,10 @@ class Calibration:
         return float(np.interp(level * K / self.top, np.arange(K + 1), (0.0, *self.quantiles)))
 
 
+OF_ROWS = ("errors", "variances", "owner", "rows", "targets")
+"""Fields of ``LeftOut`` with one entry per row."""
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """Errors and variances of n rows left out, in the model's units: √u·e and u·v of rows of weight u > 0, (n, 2) each.
@@ -151,16 +155,14 @@ class LeftOut:
         return found._weighted(w if factor is None else w * factor).take(np.flatnonzero(present))
 
     def __add__(self, other: LeftOut) -> LeftOut:
-        names = ("errors", "variances", "owner", "rows", "targets")
-        joined: dict[str, Any] = {n: np.concatenate([getattr(self, n), getattr(other, n)]) for n in names}
+        joined: dict[str, Any] = {n: np.concatenate([getattr(self, n), getattr(other, n)]) for n in OF_ROWS}
         least = max(self.least_square, other.least_square)
         return replace(self, **joined, nearest=np.maximum(self.nearest, other.nearest), least_square=least)
 
     def take(self, some: Int) -> LeftOut:
         """Return the rows at these positions."""
-        errors, variances = self.errors[some], self.variances[some]
-        owner, rows, targets = self.owner[some], self.rows[some], self.targets[some]
-        return LeftOut(errors, variances, owner, rows, targets, self.nearest, self.least_square)
+        taken: dict[str, Any] = {name: getattr(self, name)[some] for name in OF_ROWS}
+        return replace(self, **taken)
 
     def expected(self) -> tuple[Float, Float]:
         """Return errors and variances (n,), of which only a share of the change by removing own columns counts."""

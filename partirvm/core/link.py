@@ -31,14 +31,12 @@ class Link:
     """Functions of a classification likelihood with C linear predictors f (n, C) and targets (n, C) of 0 and 1.
 
     Outputs that are ``coupled`` share one likelihood; otherwise each output is a separate fit. With ``shared_alpha``
-    the weights of a column in all outputs share one α; only coupled outputs may. ``moderation`` is the factor c of
-    ``moderated``: π/8 for the logistic sigmoid and the softmax, 1 (exact) for probit.
+    the weights of a column in all outputs share one α; only coupled outputs may.
     """
 
     name: str
     coupled: bool = False
     shared_alpha: bool = False
-    moderation: float = np.pi / 8.0
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
         """Return the log likelihood (n, C), or (n, 1) if coupled, its derivative and its curvature ≥ 0 in f (n, C)."""
@@ -108,14 +106,14 @@ def probabilities(likelihood: str, f: Float) -> Float:
     return LINKS[likelihood].probabilities(f)
 
 
-def moderated(f: Float, variance: Float, factor: float = Link.moderation) -> Float:
-    """Return f / √(1 + c σ²), element by element, with c = ``factor``: the link there is nearly its mean over N(f, σ²).
+def moderated(f: Float, variance: Float) -> Float:
+    """Return f / √(1 + c σ²), element by element, with c = π/8: the link there is nearly its mean over N(f, σ²).
 
-    For the logistic sigmoid, c = π/8 is from MacKay (1992, "The evidence framework applied to classification
+    For the logistic sigmoid, c is from MacKay (1992, "The evidence framework applied to classification
     networks"); the error is below about 0.02. Each predictor of several classes is moderated before the softmax (Gibbs
     1997).
     """
-    return np.asarray(f / np.sqrt(1.0 + variance * factor))
+    return np.asarray(f / np.sqrt(1.0 + variance * (np.pi / 8.0)))
 
 
 def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Float]:
@@ -137,12 +135,6 @@ def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Flo
 def targets(codes: Float, outputs: int) -> Float:
     """Return the targets (n, C) of class codes (n,): 1 in the output of a row's class, 0 elsewhere."""
     return codes[:, None].copy() if outputs == 1 else (codes[:, None] == np.arange(outputs)).astype(np.float64)
-
-
-def guesses(predictors: Float) -> Int:
-    """Return the codes (n,) of the most probable classes for linear predictors (n, C)."""
-    found: Int = (predictors[:, 0] > 0).astype(np.int64) if predictors.shape[1] == 1 else predictors.argmax(axis=1)
-    return found
 
 
 def _weighted(
@@ -179,7 +171,8 @@ class LogisticBlock(FieldSums):
         """Return the statistic of a design block (rows, M) with class codes (rows,) at weights ``mean`` (M, C)."""
         predictors = block @ mean
         log_likelihood, slope, bend, present = _weighted(likelihood, predictors, codes, weights)
-        wrong = (guesses(predictors) != codes) & present
+        likeliest = predictors[:, 0] > 0 if predictors.shape[1] == 1 else predictors.argmax(axis=1)
+        wrong = (likeliest != codes) & present
         nll = -LINKS[likelihood].log_probability(predictors, codes)[present].sum()
         root = np.sqrt(bend)
         curvature = np.empty((mean.shape[1], mean.shape[0], mean.shape[0]))

@@ -118,12 +118,10 @@ class Moments:
         return Moments(inputs, targets, self.bad + other.bad, min(firsts, default=None))
 
 
-def require_exact(
-    values: Any, name: str, start: int = 0, *, columns: Any = None, ingested: bool = False, rows: str = "row"
-) -> None:
+def require_exact(values: Any, name: str, start: int = 0, columns: Any = None) -> None:
     """Raise ``DataError`` if an array (n,) or (n, d) has masked values, or integers of 64 bits beyond 2⁵³.
 
-    ``start`` is the number of the first row, ``columns`` the d names. ``ingested``: suggest options of ingest.
+    ``start`` is the number of the first row, ``columns`` are the d names.
     """
     refuse_masked(values, name)
     if values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
@@ -132,11 +130,11 @@ def require_exact(
     if wrong.any():
         place = np.argwhere(wrong)[0].tolist()
         column = columns[(*place, 0)[1]] if columns is not None else name
-        labels = f"ingest them as categorical (`--categorical {named(column)}`, of a target `--classes`)"
         raise DataError(
-            f"{name}: the column {quoted(column)} holds the whole number {values[tuple(place)]} in {rows} "
-            f"{start + place[0]:,} (counted from 0), which float64 may round. Leave identifiers out, or "
-            f"{labels if ingested else 'make them categorical in a data frame'}; or convert the column to float64."
+            f"{name}: the column {quoted(column)} holds the whole number {values[tuple(place)]} in row "
+            f"{start + place[0]:,} (counted from 0), which float64 may round. Leave identifiers out, or make them "
+            f"categorical, in a data frame or by `--categorical {named(column)}` (of a target `--classes`); or convert "
+            "the column to float64."
         )
 
 
@@ -146,9 +144,9 @@ def refuse_masked(values: Any, name: str) -> None:
         raise DataError(f"{name} has masked values: leave these rows out, or impute the values.")
 
 
-def require_exact_frame(frame: Any, rows: str = "row") -> None:
+def require_exact_frame(frame: Any, name: str = "the data frame") -> None:
     """Raise ``DataError`` if a pandas data frame has a column of integers with one beyond 2⁵³."""
-    for name, column in frame.items():
+    for label, column in frame.items():
         kind = getattr(column.dtype, "kind", "O")
         if kind in "iu":
-            require_exact(column.fillna(0).to_numpy(f"{kind}8"), "the data frame", columns=[name], rows=rows)
+            require_exact(column.fillna(0).to_numpy(f"{kind}8"), name, columns=[label])

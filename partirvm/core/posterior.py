@@ -7,20 +7,27 @@ In Tipping (2001) Σ = (βΦᵀΦ + A)⁻¹ (eq. 6 and 12) and μ = βΣΦᵀt (
 H is factorised after scaling to unit diagonal, S H S with S = diag(H)^(−½), so that precisions from 1e-6 to 1e12 cause
 no loss of accuracy. If it is not numerically positive definite, the smallest sufficient power of ten, the ``jitter``,
 is added. With a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m.
+
+**Tiles.** LAPACK's bits depend on the number of threads. So every tile of a large factor or inverse is computed by one
+thread, in an order that depends on the size of the matrix alone. The factorisation is left-looking: the tiles of a
+block of columns are updated by one product each, then the diagonal tile is factorised, and the tiles below it are
+solved. NumPy's products release the interpreter's lock; SciPy's wrappers hold it for tiles on the diagonal and their
+solutions. Matrices are float64 ones in Fortran order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, lapack, solve_triangular
 
-from partirvm.core import tiled
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
 
@@ -31,6 +38,16 @@ WEAK_CORRELATION = 0.1
 
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Values added to the unit diagonal, tried in this order."""
+
+
+TILE = 256
+"""Rows and columns of a tile."""
+
+LEAST = 4 * TILE
+"""Number of columns from which matrices are divided into tiles; LAPACK is as fast for fewer."""
+
+
+_pool: ContextVar[ThreadPoolExecutor | None] = ContextVar("_pool", default=None)
 
 
 @dataclass(frozen=True)
@@ -75,6 +92,70 @@ class Posterior:
         return root_of(self.factor, self.scale)
 
 
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Use ``count`` threads for the tiles of this thread's matrices inside the block."""
+    with ThreadPoolExecutor(max(count, 1), thread_name_prefix="partirvm-tiles") as pool:
+        token = _pool.set(pool if count > 1 else None)
+        try:
+            yield
+        finally:
+            _pool.reset(token)
+
+
+def in_threads(function: Callable[[Any], Any], things: Sequence[Any]) -> list[Any]:
+    """Return ``function(thing)`` for each of ``things``, in order, computed by the threads of ``on_threads``."""
+    pool = _pool.get()
+    if pool is None or len(things) < 2:
+        return [function(thing) for thing in things]
+    return list(pool.map(function, things))
+
+
+def blocks(n: int) -> list[slice]:
+    """Return the ranges of rows or columns of the tiles of a matrix of size n."""
+    size = TILE if n >= LEAST else max(n, 1)
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def cholesky(L: Float) -> bool:
+    """Replace the lower triangle of a symmetric L (M, M), Fortran order, by its factor; False if L is not positive."""
+    ranges = blocks(len(L))
+    for number, k in enumerate(ranges):
+        before = slice(k.start)
+
+        def update(i: slice, k: slice = k, before: slice = before) -> None:
+            L[i, k] -= L[i, before] @ L[k, before].T
+
+        def solve(i: slice, k: slice = k) -> None:
+            L[i, k] = blas.dtrsm(1.0, L[k, k], L[i, k], side=1, lower=1, trans_a=1)
+
+        if number:
+            in_threads(update, ranges[number:])
+        L[k, k], failed = lapack.dpotrf(L[k, k], lower=1, clean=0, overwrite_a=1)
+        if failed:
+            return False
+        in_threads(solve, ranges[number + 1 :])
+    return True
+
+
+def inverse_columns(L: Float, use: Callable[[slice, Float], None]) -> None:
+    """Compute L⁻¹ of L (M, M), zero above the diagonal, by blocks of columns W, in any order: ``use(columns, rows
+    from there)``.
+    """
+    ranges = blocks(len(L))
+
+    def inverse(number: int) -> None:
+        j = ranges[number]
+        W = np.zeros((len(L) - j.start, j.stop - j.start), order="F")
+        W[: j.stop - j.start] = lapack.dtrtri(L[j, j], lower=1)[0]
+        for i in ranges[number + 1 :]:
+            above = W[: i.start - j.start]
+            W[len(above) : i.stop - j.start] = blas.dtrsm(-1.0, L[i, i], L[i, j.start : i.start] @ above, lower=1)
+        use(j, W)
+
+    in_threads(inverse, range(len(ranges)))
+
+
 def require_positive(diagonal: Float) -> None:
     """Raise ``NumericalError`` unless all elements of a diagonal are finite and positive."""
     wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
@@ -93,26 +174,17 @@ def factorise(H: Float) -> tuple[Float, Float]:
     """
     diagonal = np.diagonal(H)
     require_positive(diagonal)
-    scale, ranges = 1.0 / np.sqrt(diagonal), tiled.blocks(len(H))
+    scale, ranges = 1.0 / np.sqrt(diagonal), blocks(len(H))
     L = np.ascontiguousarray(H).T  # H is symmetric: its transpose has LAPACK's column-major layout
     corners = [L[k, k].copy() for k in ranges]
-
-    def restore(jitter: float, number: int) -> None:
-        """Scale the lower triangle of a block of columns; after an attempt, it is still stored above the diagonal."""
-        k = ranges[number]
-        L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
-        np.multiply(corners[number], scale[k, None], out=L[k, k])
-        L[k, k] *= scale[k]
-        L[k, k].flat[:: k.stop - k.start + 1] += jitter
-
-    def clear(k: slice) -> None:
-        for column in range(k.start, k.stop):
-            L[:column, column] = 0.0
-
     for jitter in JITTERS:
-        tiled.each(partial(restore, jitter), range(len(ranges)))
-        if tiled.cholesky(L):
-            tiled.each(clear, ranges)
+        for k, corner in zip(ranges, corners, strict=True):  # after an attempt, H is still stored above the diagonal
+            L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
+            L[k, k] = corner * scale[k, None] * scale[k]
+            L[k, k].flat[:: len(corner) + 1] += jitter
+        if cholesky(L):
+            for column in range(1, len(L)):
+                L[:column, column] = 0.0
             return L, scale
     raise NumericalError(
         f"the posterior precision of {len(L)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
@@ -126,7 +198,7 @@ def root_of(factor: Float, scale: Float) -> Float:
     def store(columns: slice, block: Float) -> None:
         found[columns.start :, columns] = block
 
-    tiled.inverse_columns(factor, store)
+    inverse_columns(factor, store)
     return np.ascontiguousarray(scale[:, None] * found.T)
 
 
@@ -173,7 +245,7 @@ def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
     def measure(columns: slice, block: Float) -> None:
         lengths[columns] = np.einsum("ij,ij->j", block, block)
 
-    tiled.inverse_columns(factor, measure)
+    inverse_columns(factor, measure)
     return solution, scale**2 * lengths
 
 

@@ -112,11 +112,7 @@ class LargestErrors:
     @classmethod
     def of(cls, errors: Float, rows: Int, values: Float, limit: int = 10) -> LargestErrors:
         """Return the rows of largest ``errors`` (n,) with these numbers (n,) and values (n, c)."""
-        kept = np.arange(len(errors))
-        if len(errors) > limit > 0:  # equal errors at the boundary are all kept here
-            least = np.partition(errors, len(errors) - limit)[len(errors) - limit]
-            kept = np.flatnonzero(~(errors < least))
-        order = kept[np.lexsort((rows[kept], -errors[kept]))[:limit]]
+        order = np.lexsort((rows, -errors))[:limit]
         return cls(rows[order], errors[order], values[order], limit)
 
     def __add__(self, other: LargestErrors) -> LargestErrors:

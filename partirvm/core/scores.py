@@ -99,10 +99,6 @@ class Scores:
         return self.rmse
 
 
-N_BINS = 15
-"""Number of bins of the expected calibration error (Guo, Pleiss, Sun & Weinberger 2017)."""
-
-
 def ranking(scores: Float, positive: NDArray[np.bool_]) -> Int:
     """Return the counts (2, 2¹⁶) of negative and positive rows by their scores (n,), rounded to half precision.
 
@@ -126,8 +122,7 @@ class ClassScores(FieldSums):
     """Sums over ``n`` rows of scores of class probabilities.
 
     ``nll`` is −Σ log p of the true class, nats. ``wrong`` counts rows of another most probable class (first of equals).
-    ``squares`` is Σ_k (p_k − [t = k])², or for two classes (p_1 − t)² (Brier 1950). ``excess`` is the number of correct
-    rows minus the sum of the largest probabilities, in ``N_BINS`` bins of these. ``ranking`` (2, 2¹⁶) is for two
+    ``squares`` is Σ_k (p_k − [t = k])², or for two classes (p_1 − t)² (Brier 1950). ``ranking`` (2, 2¹⁶) is for two
     classes only.
     """
 
@@ -135,7 +130,6 @@ class ClassScores(FieldSums):
     nll: float
     wrong: int
     squares: float
-    excess: Float
     ranking: Int | None
     diagnosed: ClassDiagnostics
 
@@ -151,24 +145,20 @@ class ClassScores(FieldSums):
         classes = np.asarray(codes, dtype=np.int64)
         rows, k = np.arange(len(classes)), probabilities.shape[1]
         own = probabilities[rows, classes]
-        likeliest = probabilities.argmax(axis=1)
-        confidence, correct = probabilities[rows, likeliest], likeliest == classes
         squares = np.einsum("nk,nk->", probabilities, probabilities) - own @ own + (1.0 - own) @ (1.0 - own)
-        bins = np.searchsorted(np.arange(1, N_BINS) / N_BINS, confidence, side="left")  # closed above
         return cls(
             n=len(classes),
             nll=float(-np.log(np.maximum(own, np.finfo(np.float64).eps)).sum()),  # clipped as in scikit-learn
-            wrong=int((~correct).sum()),
+            wrong=int((probabilities.argmax(axis=1) != classes).sum()),
             squares=float(squares) / (2.0 if k == 2 else 1.0),
-            excess=np.bincount(bins, correct - confidence, minlength=N_BINS).astype(np.float64),
             ranking=None if scores is None else ranking(scores, classes == 1),
             diagnosed=ClassDiagnostics.of(classes, probabilities, start),
         )
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the scores by name; ``ece`` is the expected calibration error (Guo et al. 2017, eq. 3)."""
-        brier, ece = self.squares / self.n, float(np.abs(self.excess).sum()) / self.n
-        found = {"accuracy": (self.n - self.wrong) / self.n, "log_loss": self.loss, "brier": brier, "ece": ece}
+        """Return the scores by name."""
+        accuracy, brier = (self.n - self.wrong) / self.n, self.squares / self.n
+        found = {"accuracy": accuracy, "log_loss": self.loss, "brier": brier}
         return found if self.ranking is None else found | {"roc_auc": auc(self.ranking)}
 
     @property
@@ -180,8 +170,3 @@ class ClassScores(FieldSums):
     def loss(self) -> float:
         """The loss minimised by early stopping: the log loss, mean −log p_t per row in nats."""
         return self.nll / self.n
-
-    @property
-    def error(self) -> float:
-        """Fraction of rows whose most probable class is not the true class."""
-        return self.wrong / self.n

@@ -116,9 +116,8 @@ class GramBlock(FieldSums):
 
 @dataclass(frozen=True)
 class ResidualStatistics(FieldSums):
-    """Residuals r = t − Φμ of n rows: ``sum_squares`` (T,) = Σ w r², ``projection`` (M, T) = Φᵀ(w r), largest."""
+    """Residuals r = t − Φμ: ``sum_squares`` (T,) = Σ w r², ``projection`` (M, T) = Φᵀ(w r), largest."""
 
-    n: int
     sum_squares: Float
     projection: Float
     largest: LargestErrors
@@ -150,11 +149,6 @@ class GramStatistics:
     def of(cls, labels: Int, block: GramBlock) -> GramStatistics:
         """Return the statistics of the new columns of a block, with these labels."""
         return cls.empty(len(block.sum_squares)).extend(labels, block)
-
-    @property
-    def n_targets(self) -> int:
-        """The number T of targets."""
-        return len(self.sum_squares)
 
     @property
     def diagonal(self) -> Float:

@@ -101,7 +101,7 @@ def indicator_posterior(statistics: GramStatistics, alpha: Float, beta: float) -
     residual = max(squares - explained, NOISE_FLOOR * squares)
     constant = first.log_evidence + 0.5 * (beta * first.residual + alpha @ first.mean**2)
     errors = beta * residual + alpha @ np.square(mean).sum(axis=1)
-    log_evidence = statistics.n_targets * constant - 0.5 * errors
+    log_evidence = len(statistics.sum_squares) * constant - 0.5 * errors
     return replace(first, mean=mean, residual=residual, log_evidence=float(log_evidence))
 
 
@@ -117,7 +117,7 @@ def updates(
     ``target_variance`` defines the noise floor, ``fixed`` is a given β; both (T,) for several targets. Without a
     ``target_variance`` the targets are class indicators, which share β. Raises ``NumericalError``.
     """
-    T, shared = statistics.n_targets, target_variance is None
+    T, shared = len(statistics.sum_squares), target_variance is None
     size = T if shared else 1
     if target_variance is None:
         target_variance = float(statistics.sum_squares.mean()) / max(statistics.n, 1)

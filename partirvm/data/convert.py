@@ -64,7 +64,7 @@ def _numbers(name: str, values: Any) -> Any:
 
 def _floats(part: Any) -> Any:
     """Convert a partition to float64."""
-    require_exact_frame(part if part.ndim == 2 else part.to_frame(), "row of its partition")
+    require_exact_frame(part if part.ndim == 2 else part.to_frame(), "a partition of the data frame")
     return part.astype(np.float64)
 
 

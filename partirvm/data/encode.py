@@ -252,14 +252,13 @@ class Encoder:
         if isinstance(values, pa.DictionaryArray):
             values = values.dictionary_decode()
         kind = pa.types
-        whole, decimal = kind.is_integer(values.type), kind.is_decimal(values.type)
-        real = kind.is_floating(values.type) or kind.is_boolean(values.type) or kind.is_null(values.type)
-        if not (whole or decimal or real):
+        whole = kind.is_integer(values.type)
+        real = (kind.is_floating, kind.is_boolean, kind.is_null, kind.is_decimal)
+        if not (whole or any(is_real(values.type) for is_real in real)):
             first = next((value for value in values.slice(0, 100).to_pylist() if value is not None), None)
             raise text_column(self._name, column, f"{quoted(first)} of the type {named(values.type)}")
-        if whole or decimal:
-            given = numbers(values.fill_null(0)) if whole else np.array(values.to_pylist(), dtype=object)
-            require_exact(given, self._name, self.n_rows, columns=[column], ingested=True)
+        if whole:
+            require_exact(numbers(values.fill_null(0)), self._name, self.n_rows, columns=[column])
         return numbers(values if kind.is_float64(values.type) else values.cast(pa.float64(), safe=False))
 
     def check(self) -> None:

@@ -97,6 +97,11 @@ class Source:
         """Read one tile. Raises ``IndexError`` for its number, and ``MissingDataError`` for a damaged chunk."""
         raise NotImplementedError
 
+    def original_rows(self, number: int) -> Int:
+        """Return the numbers of a tile's rows in the order before shuffling, (rows,) int64."""
+        start = number * self.tile_rows
+        return np.arange(start, min(start + self.tile_rows, self.n_rows), dtype=np.int64)
+
     def part(self, tiles: Sequence[int]) -> Source:
         """Return a picklable source from which another process can read the given tiles, with the same numbers."""
         return self

@@ -194,10 +194,7 @@ class ZarrSource(Source):
         return Tile(number, number * self.tile_rows, as_rows(X), as_rows(t), weights)
 
     def original_rows(self, number: int) -> Int:
-        """Return the numbers of a tile's rows in the original order, (rows,) int64."""
-        if self.seed is None:
-            return np.arange(*self._span(number), dtype=np.int64)
-        return self._read("row", number)
+        return super().original_rows(number) if self.seed is None else self._read("row", number)
 
     def fingerprint(self) -> Fingerprint:
         """Return the shape and the hashes of all tiles and of the attributes, as recorded by ingest."""

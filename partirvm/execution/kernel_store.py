@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -46,16 +47,8 @@ class Keeping:
     folder: str | None = None
 
 
-@dataclass(frozen=True)
-class Fetched:
-    """Numbers of evaluated elements of Φ, of kept elements that were used, and of failed reads and writes."""
-
-    evaluated: int = 0
-    kept: int = 0
-    failures: int = 0
-
-    def __add__(self, other: Fetched) -> Fetched:
-        return Fetched(self.evaluated + other.evaluated, self.kept + other.kept, self.failures + other.failures)
+Fetched: TypeAlias = Counter[str]
+"""Numbers of ``evaluated`` elements of Φ, of ``kept`` elements that were used, and of ``failures`` to read or write."""
 
 
 @dataclass
@@ -64,7 +57,7 @@ class Blocks:
 
     keeping: Keeping
     room: Callable[[int], int]
-    fetched: Fetched = field(default_factory=Fetched)
+    fetched: Fetched = field(default_factory=Counter)
 
     def begin(self, columns: int) -> None:
         """Start a run of passes with this many columns."""
@@ -81,7 +74,7 @@ def keeping_blocks(plan: Plan, forget: Callable[[str], None], beside: Path | Non
     store, folder = plan.kernel_store, None
     if beside is not None:
         shutil.rmtree(beside, ignore_errors=True)  # left by a killed process
-    if store is None or store.where == "none":
+    if store.where == "none":
         yield None
         return
     most = store.bytes
@@ -97,11 +90,10 @@ def keeping_blocks(plan: Plan, forget: Callable[[str], None], beside: Path | Non
         forget(blocks.keeping.token)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
-        if blocks.fetched.failures:
+        if failures := blocks.fetched["failures"]:
             warnings.warn(
-                f"kernel blocks could not be written or read {blocks.fetched.failures:,} times and were evaluated "
-                "again: the result is the same, but the fit was slower; check that the disk has space and that all "
-                "workers can access it",
+                f"kernel blocks could not be written or read {failures:,} times and were evaluated again: the result "
+                "is the same, but the fit was slower; check that the disk has space and that all workers can access it",
                 PartirvmWarning,
                 stacklevel=2,
             )
@@ -160,7 +152,7 @@ class BlockStore:
         with self._lock:
             if self._panels.setdefault(key, panel) is not panel:
                 self._delete(panel)  # two runs of one task overlapped
-        return Fetched(new.size, int(kept.sum()) * len(X), failures)
+        return Counter(evaluated=new.size, kept=int(kept.sum()) * len(X), failures=failures)
 
     def _keep(self, panel: _Panel, kept: Float, requested: Int, labels: Int, values: Float) -> int:
         """Keep the requested columns, and as many new ones as fit. Returns the number of failed writes."""
@@ -172,19 +164,15 @@ class BlockStore:
             count = min(len(labels), max(self._budget - self.used, 0) // size)
             self.used += size * count
         panel.nbytes = size * (int(stay.sum()) + count)
-        if count or not stay.all():
-            panel.labels = np.concatenate([panel.labels[stay], labels[:count]])
-            return self._store(panel, np.concatenate([kept[stay], values[:count]]))
-        return 0
-
-    def _store(self, panel: _Panel, values: Float) -> int:
-        """Keep the values of a panel, and nothing if they cannot be written. Returns the number of failed writes."""
-        before, panel.values = panel.values, values
-        _remove(before)
+        if not count and stay.all():
+            return 0
+        _remove(panel.values)
+        panel.labels = np.concatenate([panel.labels[stay], labels[:count]])
+        panel.values = np.concatenate([kept[stay], values[:count]])
         if self._folder is None:
             return 0
         try:
-            panel.values = _written(values, self._folder)
+            panel.values = _written(panel.values, self._folder)
         except Exception:  # no error of a store or codec may end the fit
             with self._lock:
                 self.used -= panel.nbytes
@@ -258,7 +246,7 @@ def fill_block(
     if keeping is not None and kept and all(independent(each, X.shape[1], len(X)) for each in design.kernels):
         return store_of(keeping).fill((tile, rows, panel, design.basis), design, X, out)
     design.block(X, out)
-    return Fetched(evaluated=len(X) * len(design.centres))
+    return Counter(evaluated=len(X) * len(design.centres))
 
 
 @lru_cache(maxsize=256)

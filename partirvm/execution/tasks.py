@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import add
@@ -19,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
+from partirvm.core.posterior import on_threads
 from partirvm.core.statistics import TreeSum
-from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source, Tile
 from partirvm.execution.kernel_store import Blocks, Fetched, Keeping, fill_block
@@ -51,7 +52,7 @@ class SeveralStatistics:
     """Statistics of several passes over the same tiles, and the counts of kernel blocks. Addition is elementwise."""
 
     parts: tuple[Any, ...]
-    fetched: Fetched = field(default_factory=Fetched)
+    fetched: Fetched = field(default_factory=Counter)
 
     def __add__(self, other: SeveralStatistics) -> SeveralStatistics:
         return SeveralStatistics(tuple(map(add, self.parts, other.parts)), self.fetched + other.fetched)
@@ -135,12 +136,13 @@ def tile_statistics(
     read = source.tile(number)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, keeping)
     parts = tuple(pass_.statistic(tile) for pass_ in passes)
-    return SeveralStatistics(parts, sum(tile.fetched, Fetched()))
+    return SeveralStatistics(parts, sum(tile.fetched, Counter()))
 
 
 def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solved:
     """Run a dense fit to its end, on so many threads; ``on_step`` is called at each step, and may raise to stop."""
-    with on_threads(threads):
+    return_freed_memory()
+    with one_blas_thread(), on_threads(threads):
         return Solved(*solve.run(on_step))
 
 
@@ -158,13 +160,6 @@ def run_tiles(
             total.add(position, tile_statistics(passes, parts[part], number, keeping))
     found: SeveralStatistics = total.result()
     return found
-
-
-def run_solve(solve: DenseFit) -> Solved:
-    """Run a dense fit on a worker."""
-    return_freed_memory()
-    with one_blas_thread():
-        return solution(solve)
 
 
 def map_tile(function: Callable[[Source, int], Any], parts: Sequence[Source], number: int) -> Any:

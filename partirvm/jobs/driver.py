@@ -7,16 +7,17 @@ together, and several dense fits of one step in parallel. Models and history are
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from partirvm.core.posterior import on_threads
 from partirvm.core.termination import Termination
-from partirvm.core.tiled import on_threads
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.execution import Executor
-from partirvm.execution.kernel_store import Blocks, Fetched
+from partirvm.execution.kernel_store import Blocks
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Entry as Entry
 from partirvm.learning.sample import Spent, gathered, line
@@ -255,8 +256,8 @@ class Driver:
         self._last = record
         entry = line(record, spent, self._began, saved=saved)
         if self.blocks is not None:
-            fetched, self.blocks.fetched = self.blocks.fetched, Fetched(failures=self.blocks.fetched.failures)
-            entry["kernel_evaluated"], entry["kernel_kept"] = fetched.evaluated, fetched.kept
+            fetched, self.blocks.fetched = self.blocks.fetched, Counter(failures=self.blocks.fetched["failures"])
+            entry["kernel_evaluated"], entry["kernel_kept"] = fetched["evaluated"], fetched["kept"]
         entry |= self.readable(entry)
         self._journal.record(entry)
         self.watcher.on_record(entry)

@@ -31,7 +31,7 @@ from partirvm.errors import (
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome, Watcher
-from partirvm.learning.forms import kernel_texts
+from partirvm.learning.forms import kernel_text
 from partirvm.learning.sample import Spent, gathered
 from partirvm.quoting import listed, quoted
 from partirvm.resolve.resolve import FitSpec
@@ -71,10 +71,11 @@ def run(
     ``beside`` is the folder for kernel blocks that are kept on disk, or None for a temporary one.
     """
     executor.use(spec.plan.threads)
-    texts, remarks = kernel_texts(source.columns.features), list[str]()
+    remarks = list[str]()
 
     def readable(entry: Entry) -> Entry:
-        found = {**texts(entry), "diagnostics": table_rows(entry["diagnostics"], source, held_out)}
+        found = kernel_text(entry, source.columns.features)
+        found["diagnostics"] = table_rows(entry["diagnostics"], source, held_out)
         if _is_compared(spec, entry) and interrupted() is None:
             with suppress(PartirvmError):  # a finished fit does not fail because of its report
                 found["reference"] = _compared(driver, spec, entry)

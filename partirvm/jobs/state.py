@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from partirvm.errors import TransitionError
+from partirvm.errors import FormatError
 
 
 class Status(StrEnum):
@@ -94,7 +94,7 @@ class JobState:
 
 
 def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None) -> JobState:
-    """Return the state of a job after these events. Raises ``TransitionError`` for one that cannot follow."""
+    """Return the state of a job after these events. Raises ``FormatError`` for one that cannot follow."""
     request = request or {}
     queued = float(request.get("time", 0.0))
     state = JobState(request=request, since=queued, queued=queued, cluster=str(request.get("cluster", "")))
@@ -112,7 +112,7 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
     if kind not in {"fit", *Status}:
         return state
     if kind not in TRANSITIONS[status]:
-        raise TransitionError(
+        raise FormatError(
             f"the event {kind!r} cannot follow {status.value!r}: an event file is missing or was added by hand: "
             "restore the folder events/ of the job"
         )

@@ -81,7 +81,7 @@ class JobStore:
                 if not {SPEC_NAME, "lease"} & {*folder.list()}:
                     raise ExistsError(f"{place} exists and is not a job: it is not overwritten; choose another folder")
                 void = {series: [0, 0] for series in (EVENTS, *KEPT)}
-                lease = leases.acquire(folder, lambda: void, stop="abort this job before overwriting it")
+                lease = leases.acquire(folder, lambda: void)
                 held.enter_context(lease)
                 for name in (SPEC_NAME, EVENTS, "control", *KEPT):
                     folder.remove(name, lease.check)  # another process may have taken over meanwhile

@@ -40,14 +40,10 @@ class LocalNoise:
     weights: Float
     shift: float
 
-    @cached_property
-    def _prepared(self) -> PreparedKernel:
-        return self.kernel.prepare(self.centres)
-
     def factor(self, points: Float, product: Callable[[Float, Float], Float] = np.matmul) -> Float:
         """Return the noise factor (n,) at points (n, d); ``product`` multiplies kernel values (n, m) by weights."""
         values = np.empty((len(self.centres), len(points))).T
-        self._prepared(points, values)
+        self.kernel.prepare(self.centres)(points, values)
         return np.asarray(np.exp(product(values, self.weights) - self.shift))
 
 

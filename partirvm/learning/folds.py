@@ -35,9 +35,9 @@ from partirvm.learning.search import LearningOptions, begin_stage, first_stage
 from partirvm.likelihoods.base import survivors
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, LogisticPass, ResidualPass
+from partirvm.likelihoods.passes import GramPass, LogisticPass, ResidualPass
 from partirvm.strategies.problem import Options, Problem, Record
-from partirvm.strategies.stages import INTERMEDIATE, final_rule, record
+from partirvm.strategies.stages import INTERMEDIATE, final_rule
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -145,7 +145,8 @@ def compare(
 def losses(held_out: SampledRows, problem: Problem, fits: list[tuple[Design, Float]]) -> list[float]:
     """Compute the loss of each fit, of weights (M, C), on held-out rows: squared errors of indicators, or −log p."""
     if fits[0][1].shape[1] == problem.n_classes:
-        return [float(sums[0]) for sums in held_out.run(*(IndicatorLossPass(design, mean) for design, mean in fits))]
+        passes = (ResidualPass(design, mean, n_classes=problem.n_classes) for design, mean in fits)
+        return [float(residual.sum_squares.sum()) for residual in held_out.run(*passes)]
     name = problem.likelihood.name
     return [float(block.nll) for block in held_out.run(*(LogisticPass(design, mean, name) for design, mean in fits))]
 
@@ -218,7 +219,7 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
         fit = likelihood.settle(fit, residual, last=True)
     assert reason is not None
     facts: dict[str, Any] = {"number": 1, "candidates": count, "selection": "random", "fit_rows": "sample"}
-    return record(problem, fit, kind="heuristic", termination=reason, **facts)
+    return Record(**likelihood.record(problem, fit, None), kind="heuristic", termination=reason, **facts)
 
 
 def fits_at(

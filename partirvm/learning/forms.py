@@ -127,25 +127,23 @@ def along_directions(kernel: Kernel, outer: Float, gamma: Callable[[RadialKernel
     return replaced(kernel, np.arange(len(outer)), make)
 
 
-def kernel_texts(features: Sequence[str]) -> Callable[[Entry], Entry]:
-    """Return a function that gives the extra fields of a history entry: the text of a learned kernel."""
-    return lambda entry: {"text": learned_text(entry, features)} if entry["kind"] == "kernel" else {}
-
-
-def learned_text(entry: Entry, features: Sequence[str]) -> str:
-    """Describe the learned kernel of a history entry in words, with the names of the features."""
+def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
+    """Return a text that describes the learned kernel of a history entry, as its further field, if it is of one."""
+    if entry["kind"] != "kernel":
+        return {}
     kernel, logs = kernel_from_spec(entry["kernel"]), kernel_from_spec(entry["kernel"]).logs
     names = _names(kernel, features)
     switched = sorted(rprop.off(logs, rprop.groups(kernel.parameters)).tolist())
     order = [k for k in np.argsort(-logs, kind="stable").tolist() if k not in switched]
     off = _first([names[k].removeprefix("gamma of ") for k in switched])
     verdict = {None: "", True: " over all rows: kernel accepted", False: " over all rows: kernel rejected"}
-    return (
+    text = (
         f"{_compared(entry['choice'] or {})}{described(kernel)}, "
         f"{_first([f'{names[k]} {np.exp(logs[k]):.3g}' for k in order])}: from {entry['rows']:,} rows × "
         f"{entry['candidates']:,} centres, {entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats"
         f"{verdict[entry['taken']]}{off and f'; switched off: {off}'}"
     )
+    return {"text": text}
 
 
 def _first(texts: list[str], most: int = 6) -> str:

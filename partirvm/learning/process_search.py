@@ -231,5 +231,4 @@ def _record(rows: ProcessRows, problem: Problem, best: ProcessFit, choice: dict[
     n, variance = len(rows.X), rows.noise_of(best)
     facts = {"number": 1, "candidates": n, "iterations": best.evaluations, "fit_rows": "sample", "choice": choice}
     facts |= {"gain": 0.0 if first is None else best.value - first[0], "termination": Termination.CONVERGED}
-    facts["train_rmse"] = float(problem.empty.scaling.t_scale[0]) * float(np.sqrt(variance))
     return kernel_record(problem, best.kernel, variance, n, best.value, facts)

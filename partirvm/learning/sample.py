@@ -26,7 +26,7 @@ from partirvm.kernels import Kernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass, labels_of
 from partirvm.likelihoods.gaussian import FIRST_NOISE
-from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, SlopePass
+from partirvm.likelihoods.passes import GramPass, SlopePass
 from partirvm.process import one_blas_thread, peak_memory
 from partirvm.strategies.fit_rows import fresh
 from partirvm.strategies.problem import Problem, Record
@@ -154,8 +154,7 @@ class EvidencePoint:
     """The result of one evaluation over ``rows`` rows of positive weight; at given α and β three fields are known.
 
     ``value`` is the evidence in nats, and ``slope`` (p,) its slopes in the log parameters. ``weights`` (M, C) are the
-    posterior mean. ``determined`` is the mean γ of the kernel columns. ``residual`` (T,) is ‖t − Φμ‖², for classes (1,)
-    summed over their indicators, and ``wrong`` is the number of misclassified rows.
+    posterior mean. ``determined`` is the mean γ of the kernel columns.
     """
 
     value: float
@@ -164,8 +163,6 @@ class EvidencePoint:
     tied: Tied | None = None
     weights: Float = field(default_factory=lambda: np.zeros((0, 1)))
     determined: float = 0.0
-    residual: Float = field(default_factory=lambda: np.zeros(1))
-    wrong: int = 0
 
 
 def evaluate(
@@ -179,23 +176,14 @@ def evaluate(
     variances = problem.target_variance if problem.target_variances is None else problem.target_variances
     tied, count = _first_tied(problem, variances) if last is None else last.tied, 10 if fresh else 5
     assert tied is not None
-    if not problem.likelihood.has_noise:
-        statistics = _statistics(sample, design, problem.n_classes, problem.n_classes)
-        tied, shared = updates(statistics, tied, count)
-        beta, n_classes = float(tied.beta), problem.n_classes
-        slopes = SlopePass(design, shared.mean, shared.covariances, beta, n_classes=n_classes)
-        slope, sums = sample.run(slopes, IndicatorLossPass(design, shared.mean))
-        value, mean, residual, wrong = shared.log_evidence, shared.mean, sums[:1], int(sums[1])
-        gamma = shared.determinedness
-    else:
-        statistics = _statistics(sample, design, problem.n_targets)
-        fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
-        tied, found = updates(statistics, tied, count, variances, fixed)
-        (slope,) = sample.run(SlopePass(design, found.means, found.covariances, tied.beta))
-        value, mean, residual, wrong = found.log_evidence, found.means, np.atleast_1d(found.residual), 0
-        gamma = found.determinedness
-    determined = float(gamma[statistics.labels >= 0].mean())
-    return EvidencePoint(value, slope, statistics.n, tied, mean, determined, residual, wrong)
+    n_classes = 0 if problem.likelihood.has_noise else problem.n_classes  # of classes: their indicators
+    statistics = _statistics(sample, design, n_classes or problem.n_targets, n_classes)
+    fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
+    tied, found = updates(statistics, tied, count, *(() if n_classes else (variances, fixed)))
+    mean = found.mean if n_classes else found.means
+    (slope,) = sample.run(SlopePass(design, mean, found.covariances, tied.beta, n_classes=n_classes))
+    determined = float(found.determinedness[statistics.labels >= 0].mean())
+    return EvidencePoint(found.log_evidence, slope, statistics.n, tied, mean, determined)
 
 
 def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design) -> EvidencePoint:

@@ -31,7 +31,7 @@ from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import EvidencePoint, SampledRows, evaluate, evaluate_fit
-from partirvm.likelihoods.gaussian import noise, root_mean
+from partirvm.likelihoods.gaussian import noise
 from partirvm.strategies.problem import KernelLearned, LearnKernel, Problem, Record
 from partirvm.strategies.stages import SHARE
 from partirvm.types import LEARNING_ROWS
@@ -161,14 +161,10 @@ class KernelSearch:
 
     def record(self, problem: Problem) -> Record:
         """Make the history record of the stage from its best evaluation."""
-        best, scale = self.best, problem.empty.scaling.t_scale
+        best = self.best
         assert best is not None
         assert best.tied is not None
-        facts: dict[str, Any] = {"train_rmse": root_mean(scale * np.sqrt(best.residual / best.rows))}
-        if not problem.likelihood.has_noise:
-            facts["train_rmse"] = float(np.sqrt(best.residual[0] / (best.rows * problem.n_classes)))
-            facts["train_error"] = best.wrong / best.rows
-        facts |= {"number": self.number, "candidates": self.count, "iterations": self.evaluations}
+        facts: dict[str, Any] = {"number": self.number, "candidates": self.count, "iterations": self.evaluations}
         facts |= {"gain": best.value - self.first, "fit_rows": "full" if self.sample.whole else "sample"}
         facts |= {"choice": self.choice, "termination": self.reason or Termination.CONVERGED}
         variance = 1 / best.tied.beta if problem.likelihood.has_noise else None
@@ -185,7 +181,7 @@ def kernel_record(
     else:
         facts |= noise(variance, scale)
         shift = rows * float(np.log(scale).sum())
-    facts |= {"vectors": facts["candidates"], "selection": "random", "kernel": kernel.spec()}
+    facts |= {"vectors": facts["candidates"], "selection": "random", "kernel": kernel.spec(), "train_rmse": None}
     return Record(kind="kernel", rows=rows, log_evidence=log_evidence - shift, **facts)
 
 

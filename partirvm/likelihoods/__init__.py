@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partirvm.likelihoods.base import Likelihood
-from partirvm.likelihoods.classes import BERNOULLI, ONE_VS_REST, POOLED, SOFTMAX, ClassLikelihood
+from partirvm.likelihoods.classes import BERNOULLI, ONE_VS_REST, POOLED, SOFTMAX
 from partirvm.likelihoods.gaussian import GaussianLikelihood
 
 GAUSSIAN = GaussianLikelihood()
@@ -28,15 +28,3 @@ def words_of(*, classes: bool) -> tuple[str, ...]:
     """Return the option values that select a likelihood in classification (``classes=True``) or regression."""
     found = (word for each in LIKELIHOODS.values() if each.classifies == classes for word in each.words)
     return tuple(dict.fromkeys(found))
-
-
-__all__ = [
-    "BERNOULLI",
-    "GAUSSIAN",
-    "LIKELIHOODS",
-    "ClassLikelihood",
-    "GaussianLikelihood",
-    "Likelihood",
-    "likelihood_for",
-    "words_of",
-]

@@ -44,6 +44,7 @@ class Panel:
     weights: Float | None
 
 
+@dataclass(frozen=True, kw_only=True)
 class Pass:
     """A pass over rows of the data, a dataclass: each class defines ``of_panel``, or ``statistic``.
 
@@ -61,7 +62,7 @@ class Pass:
     @property
     def designs(self) -> tuple[Design, ...]:
         """The designs whose blocks the pass evaluates: its fields that are designs."""
-        values = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
+        values = (getattr(self, each.name) for each in fields(self))
         return tuple(value for value in values if isinstance(value, Design))
 
     def statistic(self, tile: Any) -> Any:
@@ -198,14 +199,13 @@ class PassFit(ABC):
 class Begin:
     """Start and end of a fit over ``rows`` (increasing; None for all rows); ``rule`` ends the fit.
 
-    ``warm`` is the start of a fit over other rows, None the current fit. With ``hold`` α stays fixed.
+    ``warm`` is the start of a fit over other rows, None the current fit.
     """
 
     rule: StopRule
     candidates: int
     rows: Int | None = None
     warm: Start | None = None
-    hold: bool = False
 
 
 class Likelihood(ABC):
@@ -231,8 +231,6 @@ class Likelihood(ABC):
     """The likelihood of the small fits that learn a kernel and estimate ρ for the partition size; None for this one."""
     draws_pools: bool = False
     """True if ``errors`` draws the pools of candidates for ``gain_pass``; otherwise pools are random rows."""
-    early_rows: int = 4000
-    """Maximum number of rows of the small fit when the time limit ends a run (``strategies.rounds``)."""
     relearns: bool = False
     """True if a learned kernel is learned again as the number of vectors grows (``strategies.stages``)."""
 

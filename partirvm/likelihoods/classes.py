@@ -63,7 +63,6 @@ class ClassLikelihood(Likelihood):
     selection: str = "gain"
     at_once: int = 10**6
     draws_pools: bool = True
-    early_rows: int = 2000
 
     @property
     def _link(self) -> str:
@@ -85,15 +84,15 @@ class ClassLikelihood(Likelihood):
 
     def fit(self, problem: Any, options: Any, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
         rule, start = replace(begin.rule, max_iterations=options.max_passes, guard=False), begin.warm or self.warm(fit)
-        newton = Newton(design, self._link, start, rule, begin.candidates, begin.rows, problem.prior, begin.hold)
-        return Pooling(newton) if self.pooled and rule.thin else newton
+        pooled = self.pooled and rule.thin
+        return Newton(design, self._link, start, rule, begin.candidates, begin.rows, problem.prior, pooled)
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows whose class has the smallest probability."""
-        return MisclassificationPass(design, fit.mean, fit.likelihood, count, used, draw, rows)
+        return MisclassificationPass(design, fit.mean, fit.likelihood, count, used, draw, rows=rows)
 
     def gain_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
-        return GainPass(design, fit.weights, fit.likelihood, pool, rows)
+        return GainPass(design, fit.weights, fit.likelihood, pool, rows=rows)
 
     def score(self, design: Design, fit: LaplaceState, moderate: bool) -> LogisticScorePass:
         return LogisticScorePass(design, fit.mean, fit.roots(), fit.likelihood, moderate)
@@ -111,13 +110,18 @@ class ClassLikelihood(Likelihood):
             "train_log_loss": fit.block.nll / n,
             "train_error": fit.block.wrong / n,
             "held_out_log_loss": None if scores is None else scores.loss,
-            "held_out_error": None if scores is None else scores.error,
+            "held_out_error": None if scores is None else scores.wrong / scores.n,
         }
 
 
 @dataclass(frozen=True)
 class Newton(PassFit):
-    """A fit of the columns of ``design``: Newton steps until ``rule`` ends it; with ``hold`` α stays fixed."""
+    """A fit of the columns of ``design``: Newton steps until ``rule`` ends it.
+
+    If it is ``pooled``, the softmax of the columns that are left in ``chosen``, the fit up to then, follows. ``alpha``
+    (M, C) are its first α; those of kernel columns are multiplied by exp(``STEP`` × ``at``). ``values`` are pairs of a
+    point and the evidence there; ``at`` is the ``last`` point of the search, or the next one.
+    """
 
     design: Design
     likelihood: str
@@ -126,9 +130,14 @@ class Newton(PassFit):
     candidates: int
     rows: Int | None = None
     prior: Prior = FLAT
-    hold: bool = False
+    pooled: bool = False
     search: NewtonSearch | None = None
     reason: Termination | None = None
+    chosen: LaplaceState | None = None
+    alpha: Float | None = None
+    values: tuple[tuple[int, float], ...] = ()
+    at: float = 0.0
+    last: bool = False
 
     def _first(self) -> tuple[Int, Float, Float]:
         """Return the labels of the columns, and their first α and weights (M, C): NaN and zero for new columns."""
@@ -143,22 +152,46 @@ class Newton(PassFit):
 
     @property
     def next_pass(self) -> Pass:
-        if self.search is None:
-            return LogisticPass(self.design, self._first()[2], self.likelihood, self.rows)
-        trial = self.search.trial
-        return LogisticPass(survivors(self.design, trial), trial.weights, self.likelihood, self.rows)
+        design, weights = self.design, None
+        if self.search is not None:
+            design, weights = survivors(self.design, self.search.trial), self.search.trial.weights
+        elif self.chosen is not None:
+            design, weights = survivors(self.design, self.chosen), _centred(self.chosen.mean)
+        return LogisticPass(design, self._first()[2] if weights is None else weights, self.likelihood, rows=self.rows)
 
     @property
     def fit(self) -> LaplaceState:
-        assert self.search is not None
-        return self.search.current
+        found = self.chosen if self.search is None else self.search.current
+        assert found is not None
+        return found
 
     def advance(self, block: LogisticBlock, poll: Callable[[], None] = lambda: None) -> Newton:
-        if self.search is not None:
-            search, reason = receive(self.search, block, self.rule, poll)
+        if self.chosen is not None:
+            return self._pool(self.chosen, block, poll)
+        if self.search is None:
+            first = replace(enter(self.likelihood, *self._first(), block, self.prior), iteration=1)
+            return replace(self, search=begin(first, self.rule, poll))
+        search, reason = receive(self.search, block, self.rule, poll)
+        if self.pooled and reason not in (None, Termination.ITERATIONS) and len(search.current.labels):
+            return replace(self, likelihood=SOFTMAX.name, chosen=search.current, search=None)
+        return replace(self, search=search, reason=reason)
+
+    def _pool(self, chosen: LaplaceState, block: LogisticBlock, poll: Callable[[], None]) -> Newton:
+        """Go on with the softmax."""
+        poll()
+        if self.search is None or self.alpha is None:
+            first = _joint(chosen, block, self.prior)
+            return replace(self, search=settle(first), alpha=first.alpha)
+        tol = self.rule.tol if self.last else CLOSE / (SETTLED * max(block.n, 1))
+        rule = StopRule(tol, chosen.iteration + self.rule.max_iterations)
+        search, reason = receive(self.search, block, rule, poll)
+        if self.last or reason is not Termination.CONVERGED:
             return replace(self, search=search, reason=reason)
-        first = replace(enter(self.likelihood, *self._first(), block, self.prior), iteration=1)
-        return replace(self, search=settle(first) if self.hold else begin(first, self.rule, poll))
+        now, values = search.current, (*self.values, (int(self.at), search.current.log_evidence))
+        at, last = next_point(dict(values))
+        alpha = np.where((now.labels < 0)[:, None], self.alpha, self.alpha * np.exp(STEP * at))
+        search = settle(settled(now, alpha, now.weights, now.block), search)
+        return replace(self, search=search, values=values, at=at, last=last)
 
 
 def next_point(values: dict[int, float]) -> tuple[float, bool]:
@@ -174,61 +207,6 @@ def next_point(values: dict[int, float]) -> tuple[float, bool]:
     left, right = (values.get(side, np.nan) for side in (best - 1, best + 1))
     bend = left + right - 2 * values[best]
     return best + (0.5 * (left - right) / bend if bend < 0 else 0.0), True
-
-
-@dataclass(frozen=True)
-class Pooling(PassFit):
-    """The last fit: ``choosing`` to its end, then the softmax of the columns that are left.
-
-    ``alpha`` (M, C) are the first α of the softmax; those of kernel columns are multiplied by exp(``STEP`` × ``at``).
-    ``values`` are pairs of a point and the evidence there; ``at`` is the ``last`` point of the search, or the next one.
-    """
-
-    choosing: Newton
-    search: NewtonSearch | None = None
-    alpha: Float | None = None
-    values: tuple[tuple[int, float], ...] = ()
-    at: float = 0.0
-    last: bool = False
-    reason: Termination | None = None
-
-    @property
-    def candidates(self) -> int:  # type: ignore[override]
-        return self.choosing.candidates
-
-    @property
-    def next_pass(self) -> Pass:
-        chosen = self.choosing
-        if chosen.reason is None:
-            return chosen.next_pass
-        weights = _centred(chosen.fit.mean) if self.search is None else self.search.trial.weights
-        return LogisticPass(survivors(chosen.design, chosen.fit), weights, SOFTMAX.name, chosen.rows)
-
-    @property
-    def fit(self) -> LaplaceState:
-        return self.choosing.fit if self.search is None else self.search.current
-
-    def advance(self, block: LogisticBlock, poll: Callable[[], None] = lambda: None) -> Pooling:
-        chosen = self.choosing
-        if chosen.reason is None:
-            chosen = chosen.advance(block, poll)
-            over = chosen.reason is Termination.ITERATIONS or not len(chosen.fit.labels)
-            return replace(self, choosing=chosen, reason=chosen.reason if over else None)
-        poll()
-        if self.search is None or self.alpha is None:
-            first = _joint(chosen.fit, block, chosen.prior)
-            return replace(self, search=settle(first), alpha=first.alpha)
-        rule, last = chosen.rule, self.last
-        most = chosen.fit.iteration + rule.max_iterations
-        tol = rule.tol if last else CLOSE / (SETTLED * max(block.n, 1))
-        search, reason = receive(self.search, block, StopRule(tol, most), poll)
-        if last or reason is not Termination.CONVERGED:
-            return replace(self, search=search, reason=reason)
-        now, values = search.current, (*self.values, (int(self.at), search.current.log_evidence))
-        at, last = next_point(dict(values))
-        alpha = np.where((now.labels < 0)[:, None], self.alpha, self.alpha * np.exp(STEP * at))
-        search = settle(settled(now, alpha, now.weights, now.block), search)
-        return replace(self, search=search, values=values, at=at, last=last)
 
 
 def _centred(weights: Float) -> Float:

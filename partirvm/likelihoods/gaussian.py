@@ -129,7 +129,7 @@ class GaussianLikelihood(Likelihood):
         sample = sampled_rows(problem.n_rows if rows is None else len(rows), shuffled=problem.shuffled)
         sample = sample if rows is None else rows if sample is None else rows[sample]
         beta, least = float(fit.beta), problem.left_out_square
-        return LeaveOneOutPass(design, found.mean, found.root(), beta, sample, least), *residual
+        return LeaveOneOutPass(design, found.mean, found.root(), beta, least, rows=sample), *residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance.
@@ -154,7 +154,7 @@ class GaussianLikelihood(Likelihood):
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows of largest absolute residual."""
-        return ResidualPass(design, fit.posterior.means, count, used, rows)
+        return ResidualPass(design, fit.posterior.means, count, used, rows=rows)
 
     def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> Pass:
         """Return a pass for products of the pool's columns with the fit's columns, and of each with itself."""

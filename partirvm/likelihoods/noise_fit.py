@@ -32,9 +32,8 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 CONSTANT, LOCAL = "constant", "local"  # Values of the option `noise`; the third one is "auto"
-FEWEST, MOST_ROWS, MOST_VALUES, COMPETITION = 50, 16_384, 1 << 20, 4096
-"""Minimum and maximum number of rows left out for local noise, maximum number of their input values, and maximum number
-of rows for the choice of the kernel."""
+FEWEST, MOST_ROWS, MOST_VALUES = 50, 8192, 1 << 20
+"""Minimum and maximum number of rows left out for local noise, and maximum number of their input values."""
 
 # Factors of the mean's gammas; equal gammas of all features, as multiples of "scale", 1/(features × variance).
 MULTIPLES, EQUAL = (4.0, 1.0, 0.25, 0.0625), (4.0, 1.0, 0.25)
@@ -91,17 +90,16 @@ class NoiseFit(DenseFit):
         if not self.always and not _depends(kernels, points, squares, variances):
             return constant
         centres = points[_evenly(len(points), min(NOISE_CENTRES, len(points) // 4))]
-        some = _evenly(len(points), min(len(points), COMPETITION))
-        evidences = []
+        fits = []
         for number, kernel in enumerate(kernels):
-            found = fit(_block(kernel, points[some], centres), squares[some], variances[some])
+            found = fit(_block(kernel, points, centres), squares, variances)
             on_step(StepInfo(number + 1, int((found.weights != 0).sum()), 0, found.log_evidence, np.nan, found.level))
-            evidences.append(found.log_evidence)
-        kernel = kernels[int(np.argmax(evidences))]
+            fits.append(found)
+        best = int(np.argmax([each.log_evidence for each in fits]))
+        kernel, found = kernels[best], fits[best]
         block = _block(kernel, points, centres)
-        found = fit(block, squares, variances)
-        by_row, overall = cross_fitted(block, squares, variances)
-        row, all_rows = variances + by_row, variances + overall
+        by_row = cross_fitted(block, squares, variances)
+        row, all_rows = variances + by_row, variances + found.level
         gains = 0.5 * (np.log(all_rows) + squares / all_rows - np.log(row) - squares / row)
         kept, clear = found.weights != 0, gains.mean() > CLEAR * gains.std() / np.sqrt(len(gains))
         if not kept.any() or not (self.always or clear):
@@ -194,16 +192,14 @@ def overall_level(squares: Float, variances: Float) -> float:
     return max(mean - float(np.mean(variances)), 1e-6 * mean)
 
 
-def cross_fitted(block: Float, squares: Float, variances: Float) -> tuple[Float, Float]:
-    """Return the noise variance of each row (n,), by g and by c alone, from a fit to the other ``FOLDS`` − 1 folds."""
-    by_row, overall = np.empty(len(squares)), np.empty(len(squares))
-    fold = np.arange(len(squares)) % FOLDS
+def cross_fitted(block: Float, squares: Float, variances: Float) -> Float:
+    """Return the noise variance of each row (n,) from a fit to the other ``FOLDS`` − 1 folds."""
+    by_row, fold = np.empty(len(squares)), np.arange(len(squares)) % FOLDS
     for number in range(FOLDS):
         rest, own = fold != number, fold == number
         found = fit(block[rest], squares[rest], variances[rest])
         by_row[own] = found.level * np.exp(np.clip(block[own] @ found.weights, -STEEPEST, STEEPEST))
-        overall[own] = found.level
-    return by_row, overall
+    return by_row
 
 
 def dependence(block: Float, squares: Float, variances: Float) -> float:

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from partirvm.core import tied
 from partirvm.core.diagnostics import NORMAL_MULTIPLES, STATED_LEVELS
 from partirvm.core.left_out import LeftOut
-from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, guesses, moderated, probabilities, targets
+from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, moderated, probabilities, targets
 from partirvm.core.predictive import quadratic_forms
 from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.statistics import GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
-from partirvm.likelihoods.base import Draw, Panel, Pass, Rows, eligible
+from partirvm.likelihoods.base import Draw, Panel, Pass, eligible
 from partirvm.model import Model
 
 Float = NDArray[np.float64]
@@ -52,7 +52,6 @@ class GramPass(Pass):
     new: Design
     offset: Float
     diagonal: bool = False
-    rows: Rows | None = None
     n_classes: int = 0
 
     def of_panel(self, panel: Panel, kept: Float, new: Float) -> GramBlock:
@@ -66,7 +65,8 @@ class GramPass(Pass):
 class ResidualPass(Pass):
     """Pass for residuals of the mean μ (M, T): a ``core.statistics.ResidualStatistics``.
 
-    The result includes the ``select`` rows of largest error outside ``exclude`` (sorted row numbers).
+    The result includes the ``select`` rows of largest error outside ``exclude`` (sorted row numbers). Of ``n_classes``
+    classes, indicators are the targets.
     """
 
     name: ClassVar[str] = "residual"
@@ -74,15 +74,14 @@ class ResidualPass(Pass):
     mean: Float
     select: int = 0
     exclude: Int = field(default_factory=lambda: np.zeros(0, np.int64))
-    rows: Rows | None = None
+    n_classes: int = 0
 
     def of_panel(self, panel: Panel, block: Float) -> ResidualStatistics:
-        r = self.design.scaling.targets(panel.t) - block @ self.mean
+        r = _targets(self.design, panel, self.n_classes) - block @ self.mean
         weighted = r if panel.weights is None else r * panel.weights[:, None]
         there = eligible(panel, self.exclude) if self.select else np.zeros(len(r), bool)
         errors = np.abs(r[:, 0]) if r.shape[1] == 1 else np.sqrt(np.einsum("nt,nt->n", r, r))
         return ResidualStatistics(
-            n=len(r) if panel.weights is None else int((panel.weights > 0).sum()),
             sum_squares=np.einsum("nt,nt->t", r, weighted),
             projection=block.T @ weighted,
             largest=LargestErrors.of(errors[there], panel.rows[there], panel.X[there], self.select),
@@ -98,7 +97,6 @@ class LeaveOneOutPass(Pass):
     mean: Float
     root: Float
     beta: float
-    rows: Int | None = None
     least_square: float = 0.0
 
     def of_panel(self, panel: Panel, block: Float) -> LeftOut:
@@ -161,7 +159,6 @@ class SlopePass(Pass):
     mean: Float
     covariance: Float
     beta: float | Float = 1.0
-    rows: Int | None = None
     n_classes: int = 0
 
     def of_panel(self, panel: Panel, block: Float) -> Float:
@@ -201,7 +198,6 @@ class LogisticPass(Pass):
     design: Design
     mean: Float
     likelihood: str
-    rows: Int | None = None
 
     def of_panel(self, panel: Panel, block: Float) -> LogisticBlock:
         return LogisticBlock.of(self.likelihood, block, panel.t[:, 0], self.mean, panel.weights)
@@ -221,7 +217,6 @@ class MisclassificationPass(Pass):
     select: int
     exclude: Int
     draw: Draw = None
-    rows: Int | None = None
 
     def of_panel(self, panel: Panel, block: Float) -> LargestErrors:
         keys = -np.expm1(LINKS[self.likelihood].log_probability(block @ self.mean, panel.t[:, 0]))
@@ -242,7 +237,6 @@ class GainPass(Pass):
     mean: Float
     likelihood: str
     pool: Design
-    rows: Int | None = None
 
     def of_panel(self, panel: Panel, kept: Float, pool: Float) -> LogisticCross:
         return LogisticCross.of(self.likelihood, kept, pool, panel.t[:, 0], self.mean, panel.weights)
@@ -269,30 +263,9 @@ class LogisticScorePass(Pass):
         f = block @ self.mean
         if self.moderate:
             variance = np.column_stack([quadratic_forms(block, root) for root in self.roots])
-            f = moderated(f, variance, LINKS[self.likelihood].moderation)
+            f = moderated(f, variance)
         codes = panel.t[:, 0].astype(np.int64)
         if self.codes is not None:
             codes = np.array(self.codes)[codes]
         ranked = f[:, 0] if f.shape[1] == 1 else None
         return ClassScores.of(codes, probabilities(self.likelihood, f), ranked, int(panel.rows[0]))
-
-
-@dataclass(frozen=True)
-class IndicatorLossPass(Pass):
-    """Pass for the sum of squared errors of the indicators at weights ``mean`` (M, K), and the number of wrong rows.
-
-    A row of positive weight is wrong if its largest predicted indicator is that of another class. The result is (2,).
-    """
-
-    name: ClassVar[str] = "residual"
-    design: Design
-    mean: Float
-    rows: Int | None = None
-
-    def of_panel(self, panel: Panel, block: Float) -> Float:
-        codes, found = panel.t[:, 0], block @ self.mean
-        squares = np.square(targets(codes, found.shape[1]) - found).sum(axis=1)
-        wrong = guesses(found) != codes
-        if panel.weights is None:
-            return np.array([squares.sum(), wrong.sum()])
-        return np.array([squares @ panel.weights, wrong[panel.weights > 0].sum()])

@@ -8,7 +8,8 @@ too. Like the other softmax it omits the blocks of the Hessian between classes.
 from __future__ import annotations
 
 from partirvm.core.link import LINKS, Softmax
-from partirvm.likelihoods import LIKELIHOODS, ClassLikelihood
+from partirvm.likelihoods import LIKELIHOODS
+from partirvm.likelihoods.classes import ClassLikelihood
 
 NAME = "multinomial-per-class"
 """Name of this likelihood, a value of ``multi_class``."""

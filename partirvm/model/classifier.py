@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState
-from partirvm.core.link import LINKS, moderated, probabilities, probability_band
+from partirvm.core.link import moderated, probabilities, probability_band
 from partirvm.core.predictive import quantile
 from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
@@ -127,7 +127,7 @@ class ClassModel(FittedModel):
     def predictors(self, X: Float) -> tuple[Float, Float]:
         """Return linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X (n, d), float64."""
         f, variance, near = self.moments(X, variance=self.moderate)
-        return f if variance is None else moderated(f, variance, LINKS[self.likelihood].moderation), near
+        return f if variance is None else moderated(f, variance), near
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")

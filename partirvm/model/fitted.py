@@ -277,8 +277,7 @@ def relevances(kernel: Kernel, variance: Float) -> Float | None:
     if found is None:
         return None
     found = found * variance
-    largest = found.max()
-    return found / largest if largest > 0 else found
+    return found / (found.max() or 1.0)
 
 
 def directions_json(kernel: Kernel, variance: Float, features: Sequence[str]) -> list[dict[str, Any]]:

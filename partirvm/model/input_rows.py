@@ -51,10 +51,7 @@ def levels_of(frame: Any) -> Levels:
     found: Levels = {}
     for name, dtype in zip(getattr(frame, "columns", ()), getattr(frame, "dtypes", ()), strict=False):
         if hasattr(dtype, "categories"):
-            try:
-                found[str(name)] = plain_labels(dtype.categories.tolist())
-            except DataError as error:
-                raise DataError(f"the categorical column {quoted(str(name))} of the data frame: {error}") from error
+            found[str(name)] = plain_labels(dtype.categories.tolist())
     return found
 
 
@@ -117,8 +114,8 @@ def plain_labels(labels: Iterable[Any]) -> tuple[Any, ...]:
     for label in found:
         if not isinstance(label, (str, bool, int, float)) or (isinstance(label, float) and not np.isfinite(label)):
             raise DataError(
-                f"the class label {quoted(label)} ({type(label).__name__}) cannot be stored: labels are text, finite "
-                "numbers or booleans"
+                f"the label {quoted(label)} ({type(label).__name__}) of a class or category cannot be stored: labels "
+                "are text, finite numbers or booleans"
             )
     return found
 

@@ -10,7 +10,7 @@ import math
 import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -31,27 +31,24 @@ NoiseForm: TypeAlias = Literal["auto", "constant", "local"]
 Auto: TypeAlias = Literal["auto"]
 Estimate: TypeAlias = Literal["estimate"]
 
-Kind: TypeAlias = Literal[
-    "any", "word", "switch", "whole", "real", "name", "factors", "density", "by name", "seconds", "bytes"
-]
-
 
 @dataclass(frozen=True)
 class Check:
     """The values that an option takes: those of a ``kind`` within bounds, the ``words``, and None if ``optional``.
 
     The kinds are "any" (checked where it is resolved), "word", "switch" (True or False), "whole" and "real" (numbers),
-    "name" (a real number, or a name that is checked where it is resolved), "factors" (different positive numbers),
-    "density" (shape and rate of a Gamma density, both ≥ 0), "by name" (a dict of positive numbers), and "seconds" and
-    "bytes" (a number, or a text such as ``1h`` and ``512MiB``).
+    "name" (a real number, or a name that is checked where it is resolved), "numbers" (several real numbers, ``size`` of
+    them if given), "by name" (a dict of positive numbers), and "seconds" and "bytes" (a number, or a text such as
+    ``1h`` and ``512MiB``).
     """
 
-    kind: Kind
+    kind: str
     words: tuple[str, ...] = ()
     optional: bool = False
     least: float | None = None
     above: float | None = None
     below: float | None = None
+    size: int = 0
 
     def __call__(self, name: str, value: Any) -> Any:
         """Return what the request keeps of a value of the option ``name``."""
@@ -136,18 +133,13 @@ def _number(check: Check, name: str, value: Any) -> Any:
     return int(value) if whole else float(value)
 
 
-def _factors(check: Check, name: str, value: Any) -> tuple[float, ...]:
-    found = tuple(POSITIVE(f"each of {name}", factor) for factor in _listed(value))
-    if not found or len(set(found)) < len(found):
-        raise check.refuse(name, value, "different positive numbers, such as (1, 8, 64)")
+def _numbers(check: Check, name: str, value: Any) -> tuple[float, ...]:
+    single = isinstance(value, str | Mapping) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1
+    real = replace(check, kind="real")
+    found = () if single else tuple(real(f"each of {name}", number) for number in value)
+    if not found or len(found) != (check.size or len(found)):
+        raise check.refuse(name, value, f"{check.size or 'some'} numbers in a tuple")
     return found
-
-
-def _density(check: Check, name: str, value: Any) -> tuple[float, ...]:
-    found = _listed(value)
-    if len(found) != 2:
-        raise check.refuse(name, value, "two numbers, shape and rate, such as (0.0, 0.0)")
-    return tuple(Check("real", least=0.0)(f"each of {name}", number) for number in found)
 
 
 def _by_name(check: Check, name: str, value: Any) -> dict[str, float]:
@@ -156,20 +148,12 @@ def _by_name(check: Check, name: str, value: Any) -> dict[str, float]:
     return {key: POSITIVE(f"{name} of {key!r}", number) for key, number in value.items()}
 
 
-def _listed(value: Any) -> tuple[Any, ...]:
-    """Return the items of a list, a tuple or a one-dimensional array; an empty tuple for anything else."""
-    if getattr(value, "ndim", 1) != 1 or isinstance(value, str | Mapping) or not isinstance(value, Iterable):
-        return ()
-    return tuple(value)
-
-
 _KEPT: dict[str, Callable[[Check, str, Any], Any]] = {
     "any": lambda check, name, value: value,
     "word": _word,
     "switch": _switch,
     **dict.fromkeys(("whole", "real", "name"), _number),
-    "factors": _factors,
-    "density": _density,
+    "numbers": _numbers,
     "by name": _by_name,
     "seconds": lambda check, name, value: parse_duration(value, name),
     "bytes": lambda check, name, value: parse_bytes(value, name),

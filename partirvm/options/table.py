@@ -115,7 +115,7 @@ class Request:
     )
     gamma_multiples: tuple[float, ...] = of_kernel(
         (1.0,),
-        Check("factors"),
+        Check("numbers", above=0.0),
         "Several kernel widths at once, for targets with structure of several sizes. Multiples of gamma, such as "
         "1,8,64: each candidate row has one basis function for each multiple. If gamma is learned, the multiples are "
         "its start.",
@@ -199,14 +199,14 @@ class Request:
     )
     noise_prior: tuple[float, float] = of_noise(
         (0.0, 0.0),
-        Check("density"),
+        Check("numbers", least=0.0, size=2),
         "Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ²; it counts like 2c more rows with a "
         "sum of squared residuals of 2d, in the target's unit squared. 0,0 is flat.",
         metavar="C,D",
     )
     alpha_prior: tuple[float, float] = of_noise(
         (0.0, 0.0),
-        Check("density"),
+        Check("numbers", least=0.0, size=2),
         "Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised problem. "
         "0,0 is flat.",
         metavar="A,B",

@@ -74,14 +74,6 @@ class DataShape:
         """Number of tiles."""
         return ceil(self.n_rows / self.tile_rows)
 
-    def tile(self) -> int:
-        """Return the bytes of a tile."""
-        return 3 * FLOAT * min(self.tile_rows, self.n_rows) * (self.n_features + self.n_targets + 1)
-
-    def panel(self, columns: int) -> int:
-        """Return the bytes of a panel with this number of columns in its design blocks."""
-        return 2 * FLOAT * min(PANEL_ROWS, self.tile_rows, self.n_rows) * (columns + self.n_features + 2)
-
 
 @dataclass(frozen=True)
 class StepBytes:
@@ -118,7 +110,9 @@ def step_bytes(
     node = FLOAT * max(columns * candidates, kept * pool)
     if shape.classes:
         node, held, dense = C * node, 3 * C, 12 * C
-    passing = busy * (shape.tile() + shape.panel(kept + max(candidates, pool)) + 2 * node)
+    rows, width = min(shape.tile_rows, shape.n_rows), kept + max(candidates, pool) + shape.n_features + 2
+    tile = 3 * FLOAT * rows * (shape.n_features + shape.n_targets + 1)
+    passing = busy * (tile + 2 * FLOAT * min(PANEL_ROWS, rows) * width + 2 * node)
     passing += (ceil(log2(shape.n_tiles)) + busy + 1) * node + held * square
     solving = dense * square
     if S := shape.local_noise_rows:

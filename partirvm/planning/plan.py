@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from partirvm.errors import MemoryLimitError
@@ -98,13 +98,13 @@ class Plan:
     threads: int
     bytes: StepBytes
     rounds: tuple[RoundCost, ...]
+    kernel_store: KernelStore
     sample_rows: int | None = None
     batch_elements: int = 0
     pool: int = 0
     held_out: bool = False
     sparseness: Sparseness | None = None
     notes: tuple[str, ...] = ()
-    kernel_store: KernelStore | None = None
     learned: str | None = None
     learning_seconds: float = 0.0
     joining: int | None = None
@@ -134,8 +134,7 @@ class Plan:
     @property
     def peak(self) -> int:
         """Expected peak of the resident bytes of a process, including its memory before the fit."""
-        kept = 0 if self.kernel_store is None else self.kernel_store.bytes
-        return self.machine.base + ALLOWANCE + self.bytes.peak + kept
+        return self.machine.base + ALLOWANCE + self.bytes.peak + self.kernel_store.bytes
 
     def room(self, columns: int) -> int:
         """Return the bytes that a process may use for kernel blocks while the fit has ``columns`` columns."""
@@ -160,9 +159,9 @@ class Plan:
             "seconds": round(self.seconds, 2),
             "memory_limit": self.machine.limit,
             "memory_peak": self.peak,
-            "kernel_store": None if store is None else store.where,
-            "kernel_store_bytes": None if store is None else store.bytes,
-            "kernel_store_reason": None if store is None else store.reason,
+            "kernel_store": store.where,
+            "kernel_store_bytes": store.bytes,
+            "kernel_store_reason": store.reason,
             **({} if self.learned is None else {"learned": self.learned}),
             "notes": list(self.notes),
         }
@@ -264,7 +263,15 @@ def make_plan(
     # the slopes of a kernel block take as much memory as the block itself, and the sample of rows is in memory too
     spare = machine.budget - sample_bytes(shape, LEARNING_ROWS)
     learning = max_columns_within(shape, 1, threads, spare, held_out=held_out, whole=True) // 2
-    plan = Plan(
+    store = KernelStore("none", 0, "there is no kernel")
+    if shape.n_kernels:
+        beside = {"pool": read.pool, "held_out": held_out, "elements": elements}
+        free = kept_bytes(shape, columns, threads, machine.budget, **beside)
+        if request.kernel_store == request.memory_limit == "auto":
+            free = min(free, int(STORE_FRACTION * machine.limit))
+        sizes = (shape.n_rows, columns, machine.workers, free)
+        store = choose(request.kernel_store, rates, *sizes, repeats=shape.classes)
+    return Plan(
         shape=shape,
         machine=machine,
         schedule=schedule,
@@ -277,6 +284,7 @@ def make_plan(
         threads=threads,
         bytes=step,
         rounds=tuple(costs),
+        kernel_store=store,
         sample_rows=int(request.sample_rows) if read.sampled else None,
         batch_elements=elements,
         pool=read.pool,
@@ -286,13 +294,6 @@ def make_plan(
         columns=columns,
         learning_columns=learning,
     )
-    if not shape.n_kernels:
-        return replace(plan, kernel_store=KernelStore("none", 0, "there is no kernel"))
-    free = plan.room(columns)
-    if request.kernel_store == request.memory_limit == "auto":
-        free = min(free, int(STORE_FRACTION * machine.limit))
-    sizes = (shape.n_rows, columns, machine.workers, free)
-    return replace(plan, kernel_store=choose(request.kernel_store, rates, *sizes, repeats=shape.classes))
 
 
 def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_threads: bool = True) -> tuple[int, int]:
@@ -321,14 +322,10 @@ def choose(
     ``asked`` is the option ``kernel_store``. ``repeats`` is True if passes repeat their columns.
     """
     wanted = FLOAT * rows * columns // workers
-    spare = min(max(spare, 0), wanted)
-    if asked == "auto" and not repeats:
-        return KernelStore("none", 0, "each pass of a regression has new columns")
-    if asked == "memory":
-        return KernelStore("memory", spare, "as requested" if spare else "as requested, but the fit leaves no memory")
-    if asked != "auto":
-        return KernelStore(asked, wanted if asked == "zarr" else 0, "as requested")
-    costs = f"an element takes {1e9 * rates.element:.2g} ns to evaluate, {1e9 * rates.copy:.2g} ns to copy"
-    if rates.copy < 0.5 * rates.element and spare > 0:
-        return KernelStore("memory", spare, costs)
-    return KernelStore("none", 0, costs if spare else costs + ", and the fit leaves no memory")
+    spare, where, reason = min(max(spare, 0), wanted), asked, "as requested"
+    if asked == "auto":
+        where, reason = "none", "each pass of a regression has new columns"
+        if repeats:
+            reason = f"an element takes {1e9 * rates.element:.2g} ns to evaluate, {1e9 * rates.copy:.2g} ns to copy"
+            where = "memory" if rates.copy < 0.5 * rates.element and spare else "none"
+    return KernelStore(where, {"memory": spare, "zarr": wanted}.get(where, 0), reason)

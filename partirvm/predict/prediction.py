@@ -26,7 +26,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.likelihoods.passes import LogisticScorePass, ScorePass
 from partirvm.model import FAR, AnyModel, ClassModel, Model, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
-from partirvm.predict.rvm_star import augmenting_of, original_rows
+from partirvm.predict.rvm_star import augmenting_of
 from partirvm.quoting import listed_values, quoted
 from partirvm.storage import Folder, storing
 
@@ -52,7 +52,7 @@ class TileValues:
         """Read the tile and compute its values."""
         tile = source.tile(number)
         found = [function(tile.X) for function in self.functions]
-        return np.column_stack([original_rows(source, tile), *(values for values, _ in found), found[0][1] < FAR])
+        return np.column_stack([source.original_rows(number), *(values for values, _ in found), found[0][1] < FAR])
 
 
 def predict(
@@ -185,7 +185,7 @@ def evaluate(
     fractions of targets inside their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. Of several
     targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets`` has those of each by
     its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row,
-    nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
+    nats), ``brier``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
     ``core.scores.ClassScores``. Classes may be in another order in DATA than in the model. ``augment`` and
     ``allow_code`` are those of ``predict``. Raises ``DataError`` if DATA have no target, or not the same number of
     targets in the same order, or other features, or classes that the model does not know, and as ``predict`` does.

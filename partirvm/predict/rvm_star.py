@@ -21,7 +21,7 @@ from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.predictive import augmentation
 from partirvm.core.scores import Scores
 from partirvm.data import ZarrSource, require_target
-from partirvm.data.source import Source, Tile
+from partirvm.data.source import Source
 from partirvm.errors import ChangedDataError, DataError, UsageError
 from partirvm.execution import Executor
 from partirvm.execution.tasks import Progress
@@ -128,17 +128,10 @@ def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executo
     return Augmenting.of(model, training, executor)
 
 
-def original_rows(source: Source, tile: Tile) -> Int:
-    """Return the row numbers (rows,) of a tile's rows before shuffling."""
-    if isinstance(source, ZarrSource):
-        return source.original_rows(tile.number)
-    return tile.start + np.arange(len(tile.X))
-
-
 def _pieces(source: Source) -> Iterator[tuple[Int, Float, Float]]:
     for number in range(source.n_tiles):
         tile = source.tile(number)
-        rows = original_rows(source, tile)
+        rows = source.original_rows(number)
         for start in range(0, len(tile.X), EXTRA_COLUMNS):
             some = slice(start, start + EXTRA_COLUMNS)
             yield rows[some], tile.X[some], tile.t[some]

@@ -313,9 +313,7 @@ def _parameters(parameters: Mapping[str, Any]) -> Section:
     usual = json.loads(json.dumps(asdict(Request())))
     rows = [(name, _value(value), _value(usual.get(name))) for name, value in parameters.items()]
     rows.sort(key=lambda row: row[1] == row[2])
-    changed = [name for name, value, default in rows if value != default]
-    notes = [f"Changed: {', '.join(changed)}" if changed else "All are defaults."] if rows else []
-    return Section("Parameters", notes, tables=[Table("All parameters", ("parameter", "value", "default"), rows)])
+    return Section("Parameters", tables=[Table("All parameters", ("parameter", "value", "default"), rows)])
 
 
 def _value(parameter: Any) -> str:

@@ -120,9 +120,9 @@ def _shares(x: Float, hits: Any, rows: Any, labels: tuple[str, str], axis: Any) 
 
 def number_charts(found: NumberDiagnostics, target: str = "target") -> list[Chart]:
     """Return the charts of one numeric target with this name; none if squares of the values would overflow."""
-    if not found.n or not (np.abs(found.points) < 1e100).all():
+    if not found.n or not (np.abs(found.sample.values) < 1e100).all():
         return []
-    rows, total = len(found.points), counted(found.n, "row")
+    rows, total = len(found.sample.values), counted(found.n, "row")
     charts = [
         Chart(
             "Predictions",
@@ -146,7 +146,7 @@ def number_charts(found: NumberDiagnostics, target: str = "target") -> list[Char
             partial(_transform, found),
         ),
     ]
-    low, high = np.quantile(found.points[:, 2], [0.05, 0.95])
+    low, high = np.quantile(found.sample.values[:, 2], [0.05, 0.95])
     if high > 1.1 * low and rows >= FEWEST:  # the stated deviations vary
         paint = partial(_deviations, found, target)
         charts.append(Chart("Errors against stated deviations", "each point: a tenth of the rows", paint))
@@ -161,7 +161,7 @@ def _tenths(order: Float, values: Float) -> tuple[Float, Float]:
 
 
 def _predictions(found: NumberDiagnostics, target: str, axis: Any) -> None:
-    actual, predicted, _ = found.points.T
+    actual, predicted, _ = found.sample.values.T
     ends = span(actual, predicted)
     _dots(axis, predicted, actual)
     _stated(axis, ends, ends)
@@ -169,7 +169,7 @@ def _predictions(found: NumberDiagnostics, target: str, axis: Any) -> None:
 
 
 def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
-    actual, predicted, std = found.points.T
+    actual, predicted, std = found.sample.values.T
     z, ends = (actual - predicted) / std, span(predicted)
     _dots(axis, predicted, z)
     for level in (0.0, -Z, Z):
@@ -195,7 +195,7 @@ def _transform(found: NumberDiagnostics, axis: Any) -> None:
 
 def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
     """Draw root mean square errors of rows grouped by stated deviation, with 95 % intervals."""
-    actual, predicted, std = found.points.T
+    actual, predicted, std = found.sample.values.T
     (mean, half), (variance, _) = _tenths(std, (actual - predicted) ** 2), _tenths(std, std**2)
     x, y, low, high = (np.sqrt(np.maximum(each, 0.0)) for each in (variance, mean, mean - half, mean + half))
     ends = (0.0, 1.05 * float(max(x.max(), high.max())))

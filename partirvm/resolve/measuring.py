@@ -16,7 +16,7 @@ from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import Kernel, kernel_from_spec
 from partirvm.learning.folds import DENSE, choose, sparseness
-from partirvm.learning.forms import kernel_texts, learn, per_feature
+from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options
@@ -160,7 +160,7 @@ class Measuring:
     def _log(self, record: Record) -> None:
         """Add an entry with the time since the previous one."""
         entry = line(record, self._spent.share(), self._began, saved=False)
-        self.entries.append(entry | kernel_texts(self.source.columns.features)(entry))
+        self.entries.append(entry | kernel_text(entry, self.source.columns.features))
 
     def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
         """Return the columns that fit in memory with a sample, and bytes left for kernel blocks; set the threads."""

@@ -19,7 +19,8 @@ from partirvm.errors import UsageError
 from partirvm.execution import Executor
 from partirvm.kernels import NoKernel
 from partirvm.learning.folds import LEAST
-from partirvm.likelihoods import Likelihood, words_of
+from partirvm.likelihoods import words_of
+from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
 from partirvm.options import Request, check
 from partirvm.options.constraints import Check

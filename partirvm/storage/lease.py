@@ -163,13 +163,13 @@ def valid(known: dict[int, dict[str, Any]], series: str, epoch: int, position: P
     )
 
 
-def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0, stop: str = "abort the job") -> Lease:
+def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0) -> Lease:
     """Take the lease; a thread writes heartbeats until the lease is released or this process ends.
 
     ``marks`` is called when the old holder is certainly gone. A holder on another machine is watched until it writes a
     heartbeat or counts as gone.
 
-    Raises ``LeaseError`` with the advice ``stop`` if the holder is alive after ``patience`` seconds, and
+    Raises ``LeaseError`` if the holder is alive after ``patience`` seconds, and
     ``StorageError`` if the store does not support leases.
     """
     seen: Position | None = None
@@ -192,7 +192,7 @@ def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0
             elif (moved or (last.process.local and last.alive())) and now - began >= patience:
                 raise LeaseError(
                     f"{folder.location} is in use by {last.process}, since {time.ctime(last.since)}: wait until "
-                    f"this process ends, or {stop}"
+                    "this process ends, or end it (a job: with `partirvm abort`)"
                 )
             time.sleep(min(BEAT / 10, 0.2))
 
@@ -269,18 +269,20 @@ class Snapshots:
         self.series = series
         self._folder, self._kept = folder, kept
 
-    def publish(self, write: Callable[[str, dict[str, Any]], object], lease: Lease | None = None) -> str:
+    def publish(self, write: Callable[[str, dict[str, Any]], object], lease: Lease) -> str:
         """Call ``write`` with a new place and the ``about`` of its group, and return the name of the group.
 
         Raises ``LeaseLostError`` or ``StorageError``; ``write`` must then leave nothing, and the previous group stays
         current.
         """
-        position = (0 if lease is None else lease.epoch), max([number for _, number in self._all()], default=0) + 1
-        name, check = self._name(position), lease.check if lease is not None else lambda: None
+        position = lease.epoch, max([number for _, number in self._all()], default=0) + 1
+        name = self._name(position)
         with storing(self._folder.place(name)):
-            check()
-            write(self._folder.place(name), {"name": name, "token": "" if lease is None else lease.token})
-            check()
+            lease.check()
+            try:
+                write(self._folder.place(name), {"name": name, "token": lease.token})
+            finally:
+                lease.check()  # an error may come from a new holder, which removes unfinished groups
         with suppress(OSError):
             stays = self._positions()[-self._kept :]
             for older in self._all():
@@ -293,15 +295,14 @@ class Snapshots:
         """Yield the names of all complete groups, newest first, each with False if its head is not its own."""
         positions = self._positions()
         known = claims(self._folder) if positions else {}
-        tokens = {0: "", **{epoch: claim["token"] for epoch, claim in known.items()}}
         for position in reversed(positions):
             name, whole = self._name(position), False
             try:
                 about = read_json(self._folder.at(name), HEAD).get("about")
-                whole = about == {"name": name, "token": tokens.get(position[0])}
+                whole = about == {"name": name, "token": known[position[0]]["token"]}
             except MissingDataError:
                 continue  # the group was removed meanwhile, because newer groups exist
-            except FormatError:
+            except (FormatError, KeyError):
                 pass
             yield name, whole
 

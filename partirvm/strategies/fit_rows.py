@@ -97,12 +97,8 @@ def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | N
 
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
     """Return the problem with the additional rows of ``now`` as a batch; ``options`` are those of the previous fit."""
-    earlier: tuple[AppendedBatch, ...] = (AppendedBatch(before.n_rows, 0, before.shuffled),)
-    count = 0
-    if before.n_kernels:
-        earlier = batches_of(before, options)
-        count = partition_count(now.n_rows - before.n_rows, before.rows_of(partition_size))
-    batches = (*earlier, AppendedBatch(now.n_rows, count, shuffled=False))
+    count = partition_count(now.n_rows - before.n_rows, before.rows_of(partition_size))
+    batches = (*batches_of(before, options), AppendedBatch(now.n_rows, count, shuffled=False))
     return replace(
         before, n_rows=now.n_rows, codes=now.codes, shuffled=now.shuffled, batches=batches, left_out_square=0.0
     )

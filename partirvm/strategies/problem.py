@@ -21,10 +21,8 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
-from partirvm.kernels.functions import label_of
-from partirvm.likelihoods import GAUSSIAN, Likelihood
-from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit
-from partirvm.types import BIAS
+from partirvm.likelihoods import GAUSSIAN
+from partirvm.likelihoods.base import DenseFit, Fit, Likelihood, Pass, PassFit
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -88,9 +86,8 @@ class Problem:
     @property
     def leading(self) -> Int:
         """Labels of the leading columns of every fit: the bias, then the explicit basis functions."""
-        functions = self.empty.functions
-        numbers = np.arange(0 if functions is None else functions.size)
-        return np.concatenate([np.full(int(self.bias), BIAS, dtype=np.int64), label_of(numbers)])
+        size = 0 if self.empty.functions is None else self.empty.functions.size
+        return replace(self.empty, bias=self.bias, active=np.arange(size)).leading
 
     def missing_leading(self, design: Design) -> Int:
         """Return the labels of the leading columns that a design lacks."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from partirvm.core.termination import StopRule, Termination
+from partirvm.core.termination import Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass, Rows
 from partirvm.likelihoods.gaussian import with_rows
@@ -27,8 +27,9 @@ from partirvm.strategies.problem import Options, Problem, Steps
 from partirvm.strategies.stages import BETTER, INTERMEDIATE, RoundsState
 from partirvm.strategies.working_set import choose, judged, work_before_rounds
 
-MAX_COLUMNS, MIN_CANDIDATES = 200, 5
-"""Maximum number of kernel columns of an early fit, those of all outputs together, but at least so many rows."""
+MAX_COLUMNS, MIN_CANDIDATES, EARLY_ROWS = 200, 5, 2000
+"""Maximum number of kernel columns of an early fit, those of all outputs together, but at least so many candidates, and
+of its rows."""
 
 STEPS = 50
 """Maximum number of iterations of an early fit; in classification, iterations are passes."""
@@ -161,10 +162,8 @@ class Rounds:
         if passes and state.seen != "full":
             return (yield from self.next_round(replace(state, seen="")))
         if passes:
-            return (yield from _round(replace(state, fit=with_rows(state.fit, *(yield passes)))))
-        # first find the mode over all rows at fixed α: a quadratic approximation is valid for α only at the mode
-        rule = StopRule(1e-2, state.options.max_passes)
-        return (yield from _round(replace(state, seen=state.options.fit_rows), rule, hold=True))
+            state = replace(state, fit=with_rows(state.fit, *(yield passes)))
+        return (yield from _round(replace(state, seen=state.seen if passes else state.options.fit_rows)))
 
 
 class BasicRound(Rounds):
@@ -200,7 +199,7 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
 
     It uses ``seed``, ``tol`` and ``moderate`` alone, takes about a second, and writes no checkpoint.
     """
-    rows, outputs = min(problem.likelihood.early_rows, problem.n_rows), max(problem.n_outputs, problem.n_targets)
+    rows, outputs = min(EARLY_ROWS, problem.n_rows), max(problem.n_outputs, problem.n_targets)
     candidates = max(MAX_COLUMNS // (outputs * max(problem.n_kernels, 1)), MIN_CANDIDATES)
     size, tol = min(candidates, rows) * problem.n_kernels, INTERMEDIATE * options.tol
     few = Options(size, "random", "sample", "sample", rows, max_rounds=1, max_iterations=STEPS, max_passes=STEPS)
@@ -208,12 +207,11 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
     return stages.first_state(replace(problem, held_out=False, batches=()), few, selection="random")
 
 
-def _round(state: RoundsState, rule: StopRule | None = None, *, hold: bool = False) -> Steps[RoundsState]:
+def _round(state: RoundsState) -> Steps[RoundsState]:
     """Fit, score and save; after a flat round the fit converges."""
-    options = state.options
-    if rule is None and state.patient:
-        rule = replace(stages.final_rule(options), thin=False)
-    state = yield from stages.solved(state, rule or stages.intermediate_rule(options, state.candidates), hold=hold)
+    patient, options = replace(stages.final_rule(state.options), thin=False), state.options
+    rule = patient if state.patient else stages.intermediate_rule(options, state.candidates)
+    state = yield from stages.solved(state, rule)
     state = yield from stages.scored(state)
     return (yield from stages.saved(state, "round"))
 

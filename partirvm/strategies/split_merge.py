@@ -175,17 +175,17 @@ def _fit(state: SplitMergeState, number: int, design: Design, start: Any) -> Ste
 
 
 def side_by_side(parts: Sequence[Steps[RoundsState]]) -> Steps[list[RoundsState]]:
-    """Run parts of steps together: the instructions that they yield at a time must be of one kind."""
-    results = dict[int, RoundsState]()
-    answers: dict[int, Any] = dict.fromkeys(range(len(parts)))
-    while answers:
-        asked = dict[int, tuple[Instruction, ...]]()
-        for k in list(answers):
+    """Run parts of steps together, which yield as many instructions of the same kinds, and end at the same time."""
+    answers: list[Any] = [None] * len(parts)
+    while True:
+        asked, results = list[tuple[Instruction, ...]](), list[RoundsState]()
+        for part in parts:
             try:
-                asked[k] = parts[k].send(answers.pop(k))
+                asked.append(part.send(answers.pop(0)))
             except StopIteration as end:
-                results[k] = end.value
+                results.append(end.value)
+        if results:
+            return results
         # no name refers to answers that were sent: statistics are freed before the fits
-        found = list((yield tuple(chain(*asked.values())))) if asked else []
-        answers = {k: tuple(found.pop(0) for _ in own) for k, own in asked.items()}
-    return [results[k] for k in range(len(parts))]
+        found = list((yield tuple(chain(*asked))))
+        answers = [tuple(found.pop(0) for _ in own) for own in asked]

@@ -12,7 +12,6 @@ round updates α and β. The evidence over all rows therefore never falls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, TypeAlias
@@ -26,7 +25,7 @@ from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import Begin, Fit, Pass, survivors
+from partirvm.likelihoods.base import Begin, Fit, survivors
 from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import GramPass
@@ -104,12 +103,6 @@ def final_rule(options: Options) -> StopRule:
     return StopRule(options.tol, options.max_iterations, thin=True)
 
 
-def performed(passes: Sequence[Pass]) -> Steps[tuple[Any, ...]]:
-    """Request passes, if there are any, and return their statistics."""
-    found: tuple[Any, ...] = (yield tuple(passes)) if passes else ()
-    return found
-
-
 def columns_of(design: Design, rows: Int) -> Steps[Design]:
     """Request the inputs of rows and return their columns; rows without weight have none."""
     (found,) = yield (Gather(rows),)
@@ -125,17 +118,17 @@ def measured(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -
         base, kept, added = likelihood.start(problem), problem.empty, design
     passes = likelihood.measure(base, kept, added, rows)
     # no name refers to statistics: they may be as large as the fit, and are freed before the next instruction
-    fit = likelihood.join(problem, fit, kept, added, *(yield from performed(passes)), warm=warm)
+    fit = likelihood.join(problem, fit, kept, added, *((yield passes) if passes else ()), warm=warm)
     return replace(state, design=design, fit=fit, seen=fit_rows)
 
 
-def solved(state: RoundsState, rule: StopRule, *, warm: Any = None, hold: bool = False) -> Steps[RoundsState]:
+def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
     """Request a fit (``Begin``); if its statistics lost digits, it goes on with those of the residual target."""
     problem, options = state.problem, state.options
     rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
     for rebases in count():
         rule = replace(rule, guard=False) if rebases >= REBASES else rule
-        begin = Begin(rule, state.candidates, rows, warm, hold)
+        begin = Begin(rule, state.candidates, rows, warm)
         (end,) = yield (likelihood.fit(problem, options, state.design, state.fit, begin),)
         state = replace(state, design=survivors(state.design, end.fit), fit=end.fit, reason=end.reason)
         del end  # its posterior is as large as the fit that goes on
@@ -151,7 +144,7 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
     problem, rows = state.problem, posterior_rows(state.problem, state.options, state.seen)
     whole = state.seen != "sample"
     passes = problem.likelihood.settling(problem, state.design, state.fit, rows, whole=whole, last=last)
-    return list((yield from performed(passes)))
+    return list((yield passes) if passes else ())
 
 
 def settled(state: RoundsState, noise: FittedNoise | None = None) -> Steps[RoundsState]:
@@ -212,16 +205,12 @@ def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Step
 
 def line_of(state: RoundsState, **facts: Any) -> Record:
     """Return the line of history of a state; ``facts`` are further fields of ``Record``."""
+    problem, fit, scores = state.problem, state.fit, state.scores
+    found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
+    facts["diagnostics"] = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
     counts = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
     given = {"number": state.round, "termination": state.reason, **counts, **facts}
-    return record(state.problem, state.fit, state.scores, **given)
-
-
-def record(problem: Problem, fit: Fit, scores: AnyScores | None = None, **facts: Any) -> Record:
-    """Return a fit's line of history; ``facts`` are fields of ``Record`` that do not depend on the likelihood."""
-    found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
-    diagnostics = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
-    return Record(**problem.likelihood.record(problem, fit, scores), **facts, diagnostics=diagnostics)
+    return Record(**problem.likelihood.record(problem, fit, scores), **given)
 
 
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:

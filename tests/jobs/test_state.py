@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partirvm.errors import TransitionError
+from partirvm.errors import FormatError
 from partirvm.jobs.state import TRANSITIONS, JobState, Status, fold, observed
 
 
@@ -33,7 +33,7 @@ def test_every_transition(before, after):
         state = fold(events)
         assert (state.status, state.since, state.reason) == (after, len(events) - 1.0, f"r{len(events) - 1}")
     else:
-        with pytest.raises(TransitionError, match=rf"'{after}' cannot follow '{before}'"):
+        with pytest.raises(FormatError, match=rf"'{after}' cannot follow '{before}'"):
             fold(events)
 
 
@@ -43,7 +43,7 @@ def test_the_table_knows_every_status():
     assert all(status.advice.endswith(".") for status in Status)
     assert TRANSITIONS[Status.CANCELLED] == set()
     for kinds in (("fit",), ("running", "done", "fit")):
-        with pytest.raises(TransitionError, match="'fit' cannot follow"):
+        with pytest.raises(FormatError, match="'fit' cannot follow"):
             fold(life(*kinds))
 
 

@@ -26,7 +26,7 @@ from partirvm.learning.folds import (
 )
 from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
-from partirvm.likelihoods.passes import GramPass, IndicatorLossPass, LogisticPass
+from partirvm.likelihoods.passes import GramPass, LogisticPass, ResidualPass
 from partirvm.strategies.problem import Options
 from partirvm.strategies.rounds import BasicRound
 
@@ -65,7 +65,7 @@ def test_no_row_decides_about_itself():
     for one, rows in seen.made:
         if isinstance(one, GramPass):
             trained = one, rows
-        if isinstance(one, IndicatorLossPass) and not np.array_equal(rows, trained[1]):
+        if isinstance(one, ResidualPass) and not np.array_equal(rows, trained[1]):
             assert not np.isin(rows, trained[1]).any()
             assert np.isin(one.design.labels, trained[1]).all()
             np.testing.assert_array_equal(one.design.labels, trained[0].new.labels)

@@ -18,7 +18,7 @@ from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, maximise
 from partirvm.kernels.design import Design
-from partirvm.likelihoods import GAUSSIAN, GaussianLikelihood
+from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.base import (
     Begin,
     Panel,
@@ -27,6 +27,7 @@ from partirvm.likelihoods.base import (
     labels_of,
     survivors,
 )
+from partirvm.likelihoods.gaussian import GaussianLikelihood
 
 NU = 4.0
 """ν, degrees of freedom."""
@@ -48,7 +49,6 @@ class StudentPass(Pass):
     design: Design
     mean: np.ndarray
     beta: float
-    rows: np.ndarray | None = None
 
     def of_panel(self, panel: Panel, block: np.ndarray) -> GramBlock:
         """Products of the panel's rows."""
@@ -94,9 +94,9 @@ class StudentFit(PassFit):
     def next_pass(self) -> Pass:
         """The pass that comes next."""
         if self.current is None:
-            return StudentPass(self.design, self._first()[0], self.start.beta, self.rows)
+            return StudentPass(self.design, self._first()[0], self.start.beta, rows=self.rows)
         fit = self.current
-        return StudentPass(survivors(self.design, fit), fit.posterior.mean, fit.beta, self.rows)
+        return StudentPass(survivors(self.design, fit), fit.posterior.mean, fit.beta, rows=self.rows)
 
     def advance(self, block: GramBlock, poll: Callable[[], None] = lambda: None) -> StudentFit:
         """Maximise the evidence of the weighted rows, or find the mean at the same α and β."""
@@ -145,7 +145,7 @@ class StudentLikelihood(GaussianLikelihood):
 
     def fit(self, problem: Any, options: Any, design: Design, fit: HyperState, begin: Begin) -> StudentFit:
         """Passes until neither α nor the mean changes."""
-        return StudentFit(design, fit, begin.rule, begin.candidates, options.max_passes, begin.rows, settled=begin.hold)
+        return StudentFit(design, fit, begin.rule, begin.candidates, options.max_passes, begin.rows)
 
     def settling(self, *args: Any, **about: Any) -> tuple[Pass, ...]:
         """None: the fit has been at its rows to the end."""

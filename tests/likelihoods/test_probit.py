@@ -19,7 +19,6 @@ class Probit(Link):
     """p = Φ(f), with the expected curvature b = φ² / (Φ(f) Φ(−f))."""
 
     name = "probit"
-    moderation = 1.0
 
     def derivatives(self, f, target):
         """log Φ(±f), ±φ / Φ(±f), b."""
@@ -75,13 +74,3 @@ def test_the_weights_are_the_mode_and_the_model_survives_its_file(registered, ro
     np.testing.assert_allclose(fitted.predict_proba(X)[:, 1], ndtr(Phi @ model.mean[:, 0]), atol=1e-12)
     save_model(model, tmp_path / "model")
     assert np.array_equal(load_model(tmp_path / "model").predict_proba(X), fitted.predict_proba(X))
-
-
-def test_moderation_is_exact(registered, rows):
-    """E Φ(f) over N(m, σ²) = Φ(m / √(1 + σ²))."""
-    X, y = rows
-    model = RVMClassifier(gamma=0.5, moderate=True, random_state=1).fit(X, y).model_
-    Phi = model.design.block(X)
-    variance = ((Phi @ model.root[0]) ** 2).sum(axis=1)
-    expected = ndtr(Phi @ model.mean[:, 0] / np.sqrt(1 + variance))
-    np.testing.assert_allclose(model.predict_proba(X)[:, 1], expected, atol=1e-10)

@@ -109,7 +109,7 @@ def test_nested_names():
         ({"kernel": Polynomial("learn", 2)}, r"Polynomial\(gamma='learn', degree=2\) needs numbers as gamma"),
         ({"kernel": ["linear", Gaussian()]}, "must be numbers in a list"),
         ({"kernel": ["linear", Gaussian(0.5, multiples=(1, 2))]}, "must have no multiples or metric here"),
-        ({"noise_variance": Noise((1,))}, r"Noise\.prior is \(1,\): it must be two numbers"),
+        ({"noise_variance": Noise((1,))}, r"Noise\.prior is \(1,\): it must be 2 numbers"),
         ({"alpha_prior": AlphaPrior(-1.0)}, r"each of \(AlphaPrior\.shape, AlphaPrior\.rate\) is -1\.0"),
     ],
 )

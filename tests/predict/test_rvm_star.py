@@ -86,7 +86,7 @@ def test_a_copy_of_the_data_will_do_and_others_will_not(folder, tmp_path):
     X, y, w = rows()
     y[17] += 1e-9
     ingest((X, y, w), tmp_path / "other.zarr", tile_rows=128)
-    with pytest.raises(ChangedDataError, match=r"other\.zarr: these are not the DATA.*1 of its 8 tiles.*train\.zarr"):
+    with pytest.raises(ChangedDataError, match=r"other\.zarr: these are not the DATA.*train\.zarr"):
         predict(folder, tmp_path / "other.csv", augment=str(tmp_path / "other.zarr"))
     with pytest.raises(UsageError, match="lies inside the input"):
         predict(folder, tmp_path / "copy.zarr" / "out.csv", augment=str(tmp_path / "copy.zarr"))

@@ -203,7 +203,6 @@ def test_parameters_that_differ_come_first(fitted):
     names = re.findall(r'<th scope="row">(.*?)</th>', table)
     assert names[:3] == ["gamma", "strategy", "partition_size"]
     assert sorted(names) == sorted(asdict(Request()))
-    assert "Changed: gamma, strategy, partition_size<" in table
 
 
 def job_of(strategy, *, held_out=True, **changes):

@@ -46,7 +46,7 @@ def test_panels_of_numbers_state_their_counts():
     np.testing.assert_allclose(points_of(panels["Coverage of intervals"])[0], found.covered / 500)
     heights = [bar.get_height() for bar in drawn(panels["Position in the predicted distribution"]).containers[0]]
     assert np.mean(heights) == pytest.approx(1.0)
-    tenth = found.points[np.argsort(found.points[:, 2], kind="stable")][:40]
+    tenth = found.sample.values[np.argsort(found.sample.values[:, 2], kind="stable")][:40]
     (errors,) = points_of(panels["Errors against stated deviations"])
     assert errors[0] == pytest.approx(np.sqrt(np.mean((tenth[:, 0] - tenth[:, 1]) ** 2)))
     assert drawn(panels["Predictions"]).get_xlabel() == "predicted fare"
@@ -106,7 +106,7 @@ def test_a_regressor_draws_its_diagnostics(several):
     t = y[150:].reshape(150, -1)[:, 0]
     expected = NumberDiagnostics.of(t, mean.reshape(150, -1)[:, 0], std.reshape(150, -1)[:, 0], np.arange(150))
     np.testing.assert_array_equal(display.found[0].pit, expected.pit)
-    np.testing.assert_allclose(np.sort(display.found[0].points, axis=0), np.sort(expected.points, axis=0))
+    np.testing.assert_allclose(np.sort(display.found[0].sample.values, axis=0), np.sort(expected.sample.values, axis=0))
     if not several:
         lower, upper = fitted.predict_interval(X[150:], 0.9)
         assert display.found[0].covered[9] == ((lower <= t) & (t <= upper)).sum()
