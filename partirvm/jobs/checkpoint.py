@@ -18,8 +18,9 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.functions import require_no_code
-from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.base import Start
+from partirvm.likelihoods.classes import ClassLikelihood
+from partirvm.likelihoods.gaussian import GaussianLikelihood
 from partirvm.model.files import DESIGN_CLASSES
 from partirvm.options import Request
 from partirvm.planning.cost import RoundCost, Schedule
@@ -50,7 +51,9 @@ FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock, Posterior, Scor
 STATES = (Checkpoint, Part, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
 PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
-CODEC = Codec((*DESIGN_CLASSES, *FITS, *STATES, *PROBLEMS, *PLANS, FitSpec, Request), {"likelihood": LIKELIHOODS})
+CODEC = Codec(
+    (*DESIGN_CLASSES, *FITS, GaussianLikelihood, ClassLikelihood, *STATES, *PROBLEMS, *PLANS, FitSpec, Request)
+)
 
 
 def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = None) -> None:
