@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 import partirvm as package
 from partirvm import jobs
@@ -128,9 +127,6 @@ def ingest(source: str, data: str, shuffle: int, no_shuffle: bool, quiet: bool, 
     from partirvm.quoting import counted
     from partirvm.report.progress import progress_for
 
-    context = click.get_current_context()
-    if no_shuffle and context.get_parameter_source("shuffle") is not ParameterSource.DEFAULT:
-        raise click.UsageError("--shuffle and --no-shuffle exclude each other.", context)
     choices |= {"shuffle": None if no_shuffle else shuffle, "categorical": choices["categorical"] or ()}
     choices["memory_limit"] = None if choices["memory_limit"] == "auto" else choices["memory_limit"]
     with progress_for(quiet=quiet) as progress:
@@ -302,11 +298,9 @@ def completion(shell: str) -> None:
       source <(partirvm completion zsh)                 # in ~/.zshrc
       partirvm completion fish > ~/.config/fish/completions/partirvm.fish
     """
-    from click.shell_completion import get_completion_class
+    from click.shell_completion import shell_complete
 
-    kind = get_completion_class(shell)
-    assert kind is not None
-    echo(kind(partirvm, {}, "partirvm", "_PARTIRVM_COMPLETE").source())
+    shell_complete(partirvm, {}, "partirvm", "_PARTIRVM_COMPLETE", f"{shell}_source")
 
 
 for name in partirvm.commands.keys() - {"completion", "demo"}:

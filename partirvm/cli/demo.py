@@ -68,8 +68,6 @@ def run(
         arguments = (*arguments, *["--quiet"] * quiet)
         return verbs.main(arguments, prog_name="partirvm", standalone_mode=False, obj=DEMO)
 
-    if not quiet:
-        echo(f"{len(heights):,} cells of a landscape, split at random into train, validation and test", err=True)
     limit = ["--memory-limit", f"{memory_limit >> 20}MiB"]
     data = {name: str(folder / f"{name}.zarr") for name in (*parts, "prediction")}
     for name, rows in parts.items():
@@ -84,7 +82,7 @@ def run(
         return status
     scores = command("evaluate", job, data["test"])
     command("predict", job, data["grid"], data["prediction"], "--overwrite")
-    draw(terrain, job, data["prediction"], scores, picture)
+    draw(terrain, job, data["prediction"], picture)
     echo(
         f"\ntest RMSE {scores['rmse']:.2f} m; the 95 % interval covers {100 * scores['coverage_95']:.1f} % of "
         f"{scores['n_rows']:,} test cells; {time.perf_counter() - began:.0f} s\npicture: {picture}"
@@ -92,7 +90,7 @@ def run(
     return ExitStatus.DONE
 
 
-def draw(terrain: tuple[Float, Float, Float], job: str, prediction: str, scores: dict[str, Any], path: Path) -> None:
+def draw(terrain: tuple[Float, Float, Float], job: str, prediction: str, path: Path) -> None:
     """Write the picture: terrain and relevance vectors, predicted mean, its standard deviation, and errors."""
     import zarr
     from matplotlib.figure import Figure
@@ -113,17 +111,12 @@ def draw(terrain: tuple[Float, Float, Float], job: str, prediction: str, scores:
     ]
     with styled():
         figure = Figure(figsize=(9.0, 7.8), dpi=110, layout="constrained")
-        figure.suptitle(
-            f"The Jacksboro fault, Tennessee: {model.n_rows:,} training cells; on {scores['n_rows']:,} test cells RMSE "
-            f"{scores['rmse']:.1f} m, {100 * scores['coverage_95']:.1f} % inside the 95 % interval",
-            fontsize=10,
-        )
+        figure.suptitle(f"The Jacksboro fault, Tennessee: {model.n_rows:,} training cells", fontsize=10)
         axes = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
         for axis, (title, values, colours, least, most) in zip(axes, maps, strict=True):
             form: dict[str, Any] = {"extent": (x[0], x[-1], y[-1], y[0]), "aspect": 1 / np.cos(np.radians(y.mean()))}
             image = axis.imshow(values, cmap=colours, vmin=least, vmax=most, interpolation="bilinear", **form)
             figure.colorbar(image, ax=axis, extend="both", fraction=0.05, pad=0.02)
             axis.set_title(title)
-        axes[0].locator_params(axis="x", nbins=4)  # shared by all maps
         axes[0].scatter(*model.design.centres.T, s=4, c="#bf4f2c", edgecolors="white", linewidths=0.2)
         figure.savefig(path)

@@ -75,8 +75,7 @@ def list_jobs(folder: str, as_json: bool) -> None:
         except PartirvmError as error:
             found.append({"job": job.location, "error": str(error)})
     if not found and not as_json:
-        is_job = jobs.Job(folder).store.exists()
-        echo(f"{folder}: no jobs in this folder" + f"; it is one: partirvm status {folder}" * is_job)
+        echo(f"{folder}: no jobs in this folder")
         return
     show(found, jobs_table(found), as_json)
 
@@ -165,8 +164,9 @@ def resume(job: str, **choices: Any) -> int:
     """Resume a job that was aborted, interrupted or limited.
 
     The job continues from its last checkpoint. Its final model equals that of an uninterrupted fit to the last bit.
-    Only the limits below can be changed; for other changes start a new job. --data and --validation give the new
-    places of DATA that were moved; the rows must be the same. A job that is done is not changed. With --scheduler
+    Only the limits below can be changed; for other changes start a new job. Rounds and vectors include those before,
+    --time-limit counts from now, and --effort can only become larger. --data and --validation give the new places of
+    DATA that were moved; the rows must be the same. A job that is done is not changed. With --scheduler
     the job continues on a cluster, wherever it ran before. Ctrl-C works as in `fit`: exit status 3 with a usable model,
     4 without one.
 
@@ -182,7 +182,7 @@ def resume(job: str, **choices: Any) -> int:
 @click.command()
 @takes(
     "job",
-    options.flag(TABLE["max_rounds"], default=None, help="Maximum number of rounds with the new rows."),
+    options.flag(TABLE["max_rounds"], default=None),
     again,
 )
 def update(job: str, **choices: Any) -> int:
@@ -190,8 +190,8 @@ def update(job: str, **choices: Any) -> int:
 
     Works for every strategy, for regression and classification. The relevance vectors stay. Regression reuses the
     statistics of the old rows; classification first makes passes over all rows. Rounds with new candidates follow: the
-    working set selects them from all rows, the other strategies take the new rows partition by partition. The kernel,
-    the scaling and the classes do not change.
+    working set selects them from all rows, the other strategies take the new rows partition by partition. --max-rounds
+    counts these rounds alone. The kernel, the scaling and the classes do not change.
 
     \b
     Examples:
@@ -221,7 +221,7 @@ def _run_again(
             code = choices["allow_code"]
             return jobs.run_job(job, attempt=attempt, client=client, patience=0.0, allow_code=code, **hooks)
 
-        return in_foreground(work, job, quiet=quiet, as_json=as_json, resumed=True)
+        return in_foreground(work, job, quiet=quiet, as_json=as_json)
 
 
 @click.command()

@@ -28,7 +28,6 @@ FLAGS |= {"allow_code": "--allow-code", "augment": "--augment"}
 _ANY = "|".join(FLAGS)
 _BEFORE, _AFTER = r"(?<![\w'\"`/.\-=])", r"(?![\w'\"`/(=\-]|\.\w)"
 _VALUE = re.compile(rf"{_BEFORE}(?<!\()({_ANY})=('[^']*'|\"[^\"]*\"|[\w.]+)")
-_SUBJECT = re.compile(rf"(^|; |: )({_ANY})(?= is | of | names | leaves )")
 _NAME = re.compile(rf"{_BEFORE}({'|'.join(name for name in FLAGS if '_' in name)}){_AFTER}")
 
 
@@ -40,8 +39,7 @@ def as_flags(message: str) -> str:
         switches = {"True": flag, "False": f"--no-{flag[2:]}", "None": f"{flag} none"}
         return switches.get(value, f"{flag} {value}")
 
-    message = _SUBJECT.sub(lambda found: found[1] + FLAGS[found[2]], _VALUE.sub(given, message))
-    return _NAME.sub(lambda found: FLAGS[found[1]], message)
+    return _NAME.sub(lambda found: FLAGS[found[1]], _VALUE.sub(given, message))
 
 
 def help_of(text: str) -> str:
@@ -123,7 +121,8 @@ def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
             default = ",".join(f"{each:g}" for each in default)
         metavar = option.metavar or METAVARS.get(option.check.kind)
         kind = {"default": default, "type": _type(option), "metavar": metavar}
-    return click.option(spelling, option.name, **{"help": help_of(option.help), **kind, **other})
+    text = help_of(option.help).partition("  [default")[0] if "default" in other else help_of(option.help)
+    return click.option(spelling, option.name, **{"help": text, **kind, **other})
 
 
 def _allow_protocols(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> None:
@@ -183,15 +182,7 @@ def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Comman
 
 
 limits = takes(
-    flag(
-        TABLE["effort"],
-        default=None,
-        help="Effort of the working set, larger than before: quick, balanced or thorough.",
-    ),
-    flag(TABLE["max_rounds"], default=None, help="Maximum number of rounds, including those before."),
-    flag(TABLE["max_vectors"], default=None, help="Maximum number of relevance vectors."),
-    flag(TABLE["time_limit"], default=None, help="Time from now after which the job ends and keeps its model."),
-    flag(TABLE["memory_limit"], default=None, help="Maximum resident memory of each process."),
+    *(flag(TABLE[name], default=None) for name in ("effort", "max_rounds", "max_vectors", "time_limit", "memory_limit"))
 )
 """The options that a resume may change."""
 
@@ -208,40 +199,18 @@ fit_options = takes(
 
 
 class GroupedCommand(click.Command):
-    """A command whose help shows its options in groups.
-
-    ``--help`` shows the groups "everyday" and "cluster" and the command's own options, ``--help-all`` every group.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        shown: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": _show_all}
-        self.params.append(click.Option(["--help-all"], help="Show all options and exit.", **shown))
+    """A command whose help shows its options in groups."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """A section for each group of options that is shown; the command's own options come last."""
+        """A section for each group of options; the command's own options come last."""
         groups: dict[str, list[tuple[str, str]]] = {group: [] for group in (*ORDER, "other options")}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is not None:
                 groups[GROUPS.get(param.name or "", "other options")].append(record)
-        everything = ctx.meta.get("partirvm.help_all")
-        hidden = [] if everything else [name for name in groups if name not in ("everyday", "cluster", "other options")]
         for name, rows in groups.items():
-            if name not in hidden:
-                with formatter.section(name.capitalize()):
-                    formatter.write_dl(rows)
-        if hidden:
-            count = sum(len(groups[name]) for name in hidden)
-            formatter.write_paragraph()
-            formatter.write_text(f"--help-all shows {count} more options: {', '.join(hidden)}.")
-
-
-def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
-        ctx.meta["partirvm.help_all"] = True
-        click.echo(ctx.get_help(), color=ctx.color)
-        ctx.exit()
+            with formatter.section(name.capitalize()):
+                formatter.write_dl(rows)
 
 
 def require_detachable(detach: bool, scheduler: str | None, verify: bool = False) -> None:

@@ -137,7 +137,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """Handling of Ctrl-C and SIGTERM between ``listen`` and the end of the block.
+    """Handling of Ctrl-C and SIGTERM inside the block; signals that are ignored before it stay so.
 
     The first signal raises ``KeyboardInterrupt``, which lets a command remove files that are half-written. With
     ``announce`` the first signal only requests a stop, and the second one raises. Later signals are ignored, so that
@@ -151,13 +151,6 @@ class Signals:
         self._before: dict[int, Any] = {}
         self._hook, self._count = sys.unraisablehook, 0
 
-    def listen(self) -> None:
-        """Replace the handlers of SIGINT and SIGTERM."""
-        for number in SIGNALS:
-            self._before[number] = signal.signal(number, self._on_signal)
-        if not self._gentle and self._before[signal.SIGINT] is signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # in the background of a shell Ctrl-C is for other processes
-
     def poll(self) -> bool:
         """Return whether the fit must stop."""
         if self._count and self._announce is not None:
@@ -168,8 +161,10 @@ class Signals:
         return self._count > 0
 
     def __enter__(self) -> Signals:
-        if not self._gentle:
-            self.listen()
+        for number in SIGNALS:
+            self._before[number] = signal.getsignal(number)
+            if self._before[number] is not signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -194,37 +189,25 @@ def _ignore() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: bool, resumed: bool = False) -> int:
+def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: bool) -> int:
     """Run ``work`` with progress, end it on Ctrl-C, print its result, and return the exit status.
 
     ``work`` takes a watcher, and returns what ``jobs.fit`` returns, or None if another process has finished the job.
-    Before the plan is made, Ctrl-C ends a new fit at once and removes the job.
-    A ``resumed`` job is aborted instead, because its folder exists. Without a usable model the exit status is 4, and a
-    message states the reason.
+    The first Ctrl-C aborts the fit, the second one stops the process, and a new job without a plan is removed. Without
+    a usable model the exit status is 4, and a message states the reason.
     """
     from partirvm.model.fitted import basis_functions_json, targets_json
     from partirvm.report.progress import progress_for
     from partirvm.report.text import job_facts, summary
 
-    opened, begun = jobs.Job(job), resumed
+    opened = jobs.Job(job)
     with progress_for(quiet=quiet, spell=as_flags) as progress:
         try:
             with Signals(progress.note) as stop:
-                if resumed:
-                    stop.listen()
-
-                def on_plan(made: Any) -> None:
-                    nonlocal begun
-                    if not begun:
-                        stop.listen()
-                    begun = True
-                    planned(made)
-
-                hooks: Any = progress
-                planned, hooks.on_plan, hooks.aborted = progress.on_plan, on_plan, stop.poll
+                progress.aborted = stop.poll  # type: ignore[method-assign]
                 fitted = work(watcher=progress)
         except KeyboardInterrupt:
-            if not begun or not opened.store.exists():
+            if not opened.store.exists():
                 raise
             usable = opened.store.has_model()
             has = "the model of the last finished round" if usable else "no model yet"

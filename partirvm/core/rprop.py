@@ -49,11 +49,6 @@ class RpropSearch:
     peak: float = -np.inf
     values: tuple[float, ...] = ()
 
-    @property
-    def improved(self) -> bool:
-        """True if the last round had the largest value so far."""
-        return bool(self.values) and self.values[-1] == self.peak
-
 
 def begin(start: Float, logs: Float | None = None, step: float | Float = FIRST_STEP) -> RpropSearch:
     """Start a search at ``logs``, by default the centre of the bounds."""

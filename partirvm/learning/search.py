@@ -143,7 +143,7 @@ class KernelSearch:
         self.search, self.reason = rprop.advance(self.search, point.value, point.slope, point.rows, window, self.most)
         self.evaluations += 1
         self.first = point.value if first else self.first
-        if self.search.improved:
+        if self.search.values[-1] == self.search.peak:
             self.best = point
             self.sample.best(self.kernel)
         return point

@@ -264,8 +264,7 @@ def _directions(directions: Sequence[Mapping[str, Any]]) -> Section:
     for each in sorted(directions, key=lambda each: -each["share"]):
         loadings = sorted(each["loadings"].items(), key=lambda pair: -abs(pair[1]))
         terms = " ".join(f"{value:+.2f} {name}" for name, value in loadings[:FEATURES])
-        more = f" and {len(loadings) - FEATURES:,} more" if len(loadings) > FEATURES else ""
-        rows.append((format_share(each["share"]), terms + more))
+        rows.append((format_share(each["share"]), terms))
     header = ("share of the squared distances", "combination of the standardised features")
     return Section("Directions", tables=[Table("Directions of the kernel", header, rows)])
 
@@ -313,9 +312,7 @@ def _parameters(parameters: Mapping[str, Any]) -> Section:
     usual = json.loads(json.dumps(asdict(Request())))
     rows = [(name, _value(value), _value(usual.get(name))) for name, value in parameters.items()]
     rows.sort(key=lambda row: row[1] == row[2])
-    changed = [name for name, value, default in rows if value != default]
-    notes = [f"Changed: {', '.join(changed)}" if changed else "All are defaults."] if rows else []
-    return Section("Parameters", notes, tables=[Table("All parameters", ("parameter", "value", "default"), rows)])
+    return Section("Parameters", tables=[Table("All parameters", ("parameter", "value", "default"), rows)])
 
 
 def _value(parameter: Any) -> str:

@@ -11,7 +11,6 @@ from partirvm.cli.options import as_flags
     ("message", "expected"),
     [
         ("raise memory_limit or lower partition_size.", "raise --memory-limit or lower --partition-size."),
-        ("kernel is 'x': it must be known", "--kernel is 'x': it must be known"),
         (
             "with multi_class='ovr'; use fit_rows=\"sample\"",
             "with --multi-class ovr; use --likelihood sample",

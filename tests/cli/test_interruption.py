@@ -27,8 +27,7 @@ from partirvm.report.progress import progress_for
 
 progress = progress_for(sys.stderr)
 for number in range({ROUNDS}):
-    with Signals(progress.note) as stop:
-        stop.listen()
+    with Signals(progress.note, keep=False) as stop:
         print(number, flush=True)
         while not stop.poll():
             progress.note("x" * 20_000)

@@ -75,21 +75,6 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, tmp_path):
     assert len({len(line) for line in [header, *rounds]}) == 1
 
 
-@pytest.mark.parametrize("verb", ["ingest", "predict", "evaluate"])
-def test_other_verbs_say_how_far_they_are(tour, cli, tmp_path, verb):
-    arguments = {
-        "ingest": (str(tour.folder / "train.csv"), str(tmp_path / "d.zarr"), "--target", "fare"),
-        "predict": (tour.job, tour.train, str(tmp_path / "p.csv")),
-        "evaluate": (tour.job, tour.train),
-    }[verb]
-    status, out, err = cli(verb, *arguments)
-    assert status == 0
-    assert ESCAPE not in out + err
-    assert out
-    expected = {"ingest": ["reading", "writing"], "predict": ["predicting"], "evaluate": ["evaluating"]}[verb]
-    assert [line.split()[0] for line in err.splitlines()] == expected
-
-
 def test_memory_limit_holds(tmp_path):
     """VmHWM of the process that ingests nothing and fits under a limit close to what the fit needs."""
     rng = np.random.default_rng(0)
