@@ -48,7 +48,7 @@ class ActiveColumns:
     def __init__(self, statistics: GramStatistics, columns: Int, alpha: Float, beta: float) -> None:
         M = len(columns)
         self.statistics, self.columns, self.alpha = statistics, columns.copy(), alpha.copy()
-        self.diagonal: Float = statistics.diagonal
+        self.diagonal: Float = statistics.gram.diagonal()
         self.place: Int = np.full(len(statistics.labels), -1)
         self.place[columns] = np.arange(M)
         # rows of G and Σ of the active columns, with room for further columns

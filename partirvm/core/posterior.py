@@ -259,8 +259,6 @@ def sparsity_quality(
     old: Posterior, beta: float, offset: Float, cross: Float, diagonal: Float, projection: Float
 ) -> tuple[Float, Float]:
     """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) of P columns from cross (M, P), diagonal (P,) and projection (P,)."""
-    if not len(cross):
-        return beta * diagonal, beta * projection
     # the transposed problem: rows of ``cross`` are columns for BLAS, so nothing is copied
     whitened = blas.dtrsm(1.0, old.factor, (old.scale[:, None] * cross).T, side=1, lower=1, trans_a=1, overwrite_b=1)
     s = beta * diagonal - beta**2 * np.einsum("pm,pm->p", whitened, whitened)

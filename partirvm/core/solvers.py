@@ -80,7 +80,7 @@ def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Wa
     variance.
     """
     best, last, M = fit, fit.iteration, len(whole.labels)
-    unit = float(whole.statistics.diagonal.max(initial=0.0)) / (whole.n * float(whole.target_variance))
+    unit = float(whole.statistics.gram.diagonal().max(initial=0.0)) / (whole.n * float(whole.target_variance))
     for level in (1.0 / M**2, 1e-6, 1.0) if unit > 0 else ():
         start = replace(whole, alpha=np.full(M, level * unit), found=None, iteration=last)
         found = maximise(start, _loose(rule, last), on_step)[0]

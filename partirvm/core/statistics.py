@@ -150,11 +150,6 @@ class GramStatistics:
         """Return the statistics of the new columns of a block, with these labels."""
         return cls.empty(len(block.sum_squares)).extend(labels, block)
 
-    @property
-    def diagonal(self) -> Float:
-        """Squared lengths of the columns (M,), the diagonal of ΦᵀWΦ."""
-        return np.ascontiguousarray(np.diagonal(self.gram))
-
     def of_targets(self, some: slice) -> GramStatistics:
         """Return the statistics of these targets, with the same Gram matrix."""
         return replace(

@@ -65,7 +65,7 @@ def reduction(statistics: GramStatistics) -> Callable[[float, float, float, slic
     The statistics have the offset 0. Raises ``NumericalError`` if they are not finite, the function as ``factorise``.
     """
     kernels, gram = statistics.labels >= 0, statistics.gram
-    require_positive(1.0 + statistics.diagonal)
+    require_positive(1.0 + statistics.gram.diagonal())
     eigenvalues, V = np.linalg.eigh(gram[np.ix_(kernels, kernels)])
     eigenvalues = np.maximum(eigenvalues, 0.0)
     B, rotated = V.T @ gram[np.ix_(kernels, ~kernels)], V.T @ statistics.projection[kernels]
@@ -123,7 +123,7 @@ def updates(
         target_variance = float(statistics.sum_squares.mean()) / max(statistics.n, 1)
     floor, sums = NOISE_FLOOR * np.atleast_1d(target_variance), reduction(statistics)
     kernels = statistics.labels >= 0
-    largest = np.array([statistics.diagonal[group].max(initial=0.0) for group in (kernels, ~kernels)])
+    largest = np.array([statistics.gram.diagonal()[group].max(initial=0.0) for group in (kernels, ~kernels)])
     for _ in range(count):
         betas = np.atleast_1d(tied.beta).tolist()
         found = [sums(tied.alpha, tied.leading, beta, slice(k * size, (k + 1) * size)) for k, beta in enumerate(betas)]

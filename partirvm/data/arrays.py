@@ -21,9 +21,6 @@ from partirvm.errors import MissingDataError
 from partirvm.storage import reading
 from partirvm.types import Columns, Float, Int
 
-Rows = Callable[[int, int], NDArray[Any]]
-"""A function that reads the rows from the first number to before the second."""
-
 
 def shuffled_rows(n_rows: int, seed: int) -> Int:
     """Return the order of rows by random keys, (n_rows,) int64: row i of the shuffled data is row ``order[i]``."""
@@ -65,7 +62,7 @@ class ArraySource(Source):
             refuse_missing_chunks(name, array)
         self._permutation = permutation
         self._first = dict.fromkeys(self._arrays, 0)  # number of the first row of each array
-        self._readers: dict[str, Rows] = {}
+        self._readers: dict[str, Callable[[int, int], NDArray[Any]]] = {}
 
     def _read(self, name: str, number: int) -> Float:
         """Return the rows of an array in one tile: a view of a float64 array that is not permuted, otherwise a copy."""
@@ -79,7 +76,7 @@ class ArraySource(Source):
         first = self._first[name]
         return slice(start - first, stop - first) if self._permutation is None else self._permutation[start:stop]
 
-    def _reader(self, name: str) -> Rows:
+    def _reader(self, name: str) -> Callable[[int, int], NDArray[Any]]:
         """Return the function that reads rows; for a tile on the border of two chunks, both chunks are cached."""
         array, first, lock = self._arrays[name], self._first[name], threading.Lock()
         if isinstance(array, np.ndarray):
@@ -188,11 +185,7 @@ class GatheredRows(Source):
         return GatheredRows(self, rows, [self._kept.take(self._places(rows), 0)])
 
     def _places(self, rows: Sequence[int] | Int) -> Int:
-        wanted = np.asarray(rows, dtype=np.int64)
-        places = np.minimum(np.searchsorted(self.rows, wanted), len(self.rows) - 1)
-        if not (self.rows[places] == wanted).all():
-            raise IndexError("some of the requested rows are not held")
-        return places
+        return np.searchsorted(self.rows, rows)
 
 
 def rows_of_tile(rows: Int, source: Source, number: int) -> Tile:

@@ -15,16 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments, refuse_masked
 from partirvm.errors import ChangedDataError, DataError
 from partirvm.quoting import listed_values, quoted
 from partirvm.storage.records import checksum
-from partirvm.types import Columns as Columns
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Columns, Float, Int
 
 TILE_BYTES = 1 << 20
 """Approximate number of bytes of the inputs of a tile, for data with many rows."""

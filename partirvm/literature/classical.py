@@ -14,7 +14,7 @@ once its α exceeds τ, and for no other reason; a fit ends when no α changes b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,8 +79,8 @@ def classical(
         if isinstance(state.beta, np.ndarray):
             raise UsageError(f"solver {name!r} needs a single target")
         given, last = state.prior, state
-        own = {each.name: getattr(given, each.name) for each in fields(given)}
-        state = replace(state, prior=ClassicalPrior(**own, em=em, limit=alpha_limit))
+        prior = ClassicalPrior(given.alpha, given.noise, given.fixed, em, alpha_limit)
+        state = replace(state, prior=prior)
         rule = replace(rule, max_iterations=STEPS * rule.max_iterations if em else rule.max_iterations)
 
         def still(now: HyperState, info: StepInfo, rule: StopRule) -> bool:

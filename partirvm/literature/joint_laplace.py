@@ -204,12 +204,6 @@ def joint_laplace(model: Model, source: Source) -> JointLaplace:
     inner[: M + 1, M + 1 :], inner[M + 1 :, : M + 1] = second[: M + 1], second[: M + 1].T
     inner[M + 1 :, M + 1 :] = 0.5 * (second[M + 1 :] + second[M + 1 :].T)
     covariance = np.zeros_like(inner)
-    covariance[np.ix_(free, free)] = _inverse(inner[np.ix_(free, free)])
+    values, vectors = np.linalg.eigh(inner[np.ix_(free, free)])  # no direction is more uncertain than the prior
+    covariance[np.ix_(free, free)] = (vectors / (np.maximum(values, 0.0) + 1 / REACH**2)) @ vectors.T
     return JointLaplace(rows.at(theta), theta, covariance, at.log_evidence, at.mean, at.root, tuple(moved), model)
-
-
-def _inverse(inner: Float) -> Float:
-    """Return the covariance for this information and the prior; no direction is more uncertain than the prior."""
-    values, vectors = np.linalg.eigh(inner)
-    found: Float = (vectors / (np.maximum(values, 0.0) + 1 / REACH**2)) @ vectors.T
-    return found

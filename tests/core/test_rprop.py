@@ -94,5 +94,5 @@ def test_features_off_come_back_where_they_are_given_another_chance():
     later = again(search, raised(search, switched, 1 / 10), 0.1)
     assert (later.peak, later.values) == (1.0, ())
     worse, _ = advance(later, 0.5, np.zeros(5), ROWS)
-    assert not worse.improved
+    assert worse.values[-1] < worse.peak
     np.testing.assert_array_equal(worse.best, logs)

@@ -70,7 +70,7 @@ def test_what_a_candidate_is_worth(problem):
     Phi, t, alpha, beta, w = problem
     fit = state_of(Phi[:, :5], t, alpha[:5], beta, w)
     whole = state_of(Phi, t, alpha, beta, w).statistics
-    s, q = fit.factors(whole.gram[:5, 5:], whole.diagonal[5:], whole.projection[5:])
+    s, q = fit.factors(whole.gram[:5, 5:], np.diagonal(whole.gram)[5:], whole.projection[5:])
     expected = np.array(
         [naive.sparsity_quality(Phi[:, 5], Phi[:, :5], t[:, k], alpha[:5], beta[k], w) for k in range(T)]
     )
