@@ -106,14 +106,9 @@ def is_frame(value: Any) -> bool:
 def pandas_frame(X: Any, name: str = "X") -> Any:
     """A data frame of polars, Arrow or another library with Arrow's PyCapsule protocol as one of pandas; else X itself.
 
-    Raises ``DataError`` for a single column, and for a lazy frame.
+    Raises ``DataError`` for a lazy frame.
     """
     module, arrow = module_of(X), hasattr(X, "__arrow_c_stream__")
-    if hasattr(X, "to_frame") and getattr(X, "ndim", 1) == 1:
-        raise DataError(
-            f"{name} is one column, a {type(X).__name__} of {module}, but must have two dimensions: its to_frame() has "
-            "one feature"
-        )
     if hasattr(X, "collect_schema") and not arrow:
         raise DataError(f"{name} is a {type(X).__name__} of {module}, not computed yet: pass its collect()")
     if not arrow or module in ("pandas", "dask", "dask_expr", "distributed", "numpy", "zarr", "partirvm"):

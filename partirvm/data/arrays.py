@@ -16,14 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.moments import require_exact
 from partirvm.data.source import Source, Tile, as_rows, check_shapes, default_names, tile_rows_for
 from partirvm.errors import MissingDataError
 from partirvm.storage import reading
 from partirvm.types import Columns, Float, Int
-
-Rows = Callable[[int, int], NDArray[Any]]
-"""A function that reads the rows from the first number to before the second."""
 
 
 def shuffled_rows(n_rows: int, seed: int) -> Int:
@@ -40,8 +36,8 @@ class ArraySource(Source):
 
     X is (N, d), ``t`` (N,) or (N, T), and ``weights``, zero or positive, (N,). Without targets the ``t`` of each tile
     has shape (rows, 0). With ``permutation`` (N,) row i of the source is row ``permutation[i]`` of the arrays in
-    memory, and the source counts as shuffled. Raises ``DataError`` for wrong shapes and dtypes and for integers that
-    float64 cannot represent, and ``MissingDataError`` for missing chunks of Zarr arrays.
+    memory, and the source counts as shuffled. Raises ``DataError`` for wrong shapes and dtypes, and
+    ``MissingDataError`` for missing chunks of Zarr arrays.
     """
 
     def __init__(
@@ -62,28 +58,25 @@ class ArraySource(Source):
         self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
         self.columns = columns or Columns(default_names(self.n_features))
         self.weighted, self.shuffled = weights is not None, permutation is not None
-        self._names = {"X": self.columns.features, "y": self.columns.target_names(self.n_targets)}
         for name, array in self._arrays.items():
             refuse_missing_chunks(name, array)
-            if isinstance(array, np.ndarray) and name in self._names:
-                require_exact(array, name, columns=self._names[name])
         self._permutation = permutation
         self._first = dict.fromkeys(self._arrays, 0)  # number of the first row of each array
-        self._readers: dict[str, Rows] = {}
+        self._readers: dict[str, Callable[[int, int], NDArray[Any]]] = {}
 
     def _read(self, name: str, number: int) -> Float:
         """Return the rows of an array in one tile: a view of a float64 array that is not permuted, otherwise a copy."""
         start, stop = self._span(number)
         if name not in self._readers:
             self._readers[name] = self._reader(name)
-        return as_rows(self._readers[name](start, stop), name, start, self._names.get(name))
+        return as_rows(self._readers[name](start, stop))
 
     def _places(self, name: str, start: int, stop: int) -> Any:
         """Return the places of a run of rows in a NumPy array."""
         first = self._first[name]
         return slice(start - first, stop - first) if self._permutation is None else self._permutation[start:stop]
 
-    def _reader(self, name: str) -> Rows:
+    def _reader(self, name: str) -> Callable[[int, int], NDArray[Any]]:
         """Return the function that reads rows; for a tile on the border of two chunks, both chunks are cached."""
         array, first, lock = self._arrays[name], self._first[name], threading.Lock()
         if isinstance(array, np.ndarray):
@@ -192,11 +185,7 @@ class GatheredRows(Source):
         return GatheredRows(self, rows, [self._kept.take(self._places(rows), 0)])
 
     def _places(self, rows: Sequence[int] | Int) -> Int:
-        wanted = np.asarray(rows, dtype=np.int64)
-        places = np.minimum(np.searchsorted(self.rows, wanted), len(self.rows) - 1)
-        if not (self.rows[places] == wanted).all():
-            raise IndexError("some of the requested rows are not held")
-        return places
+        return np.searchsorted(self.rows, rows)
 
 
 def rows_of_tile(rows: Int, source: Source, number: int) -> Tile:

@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import require_exact
 from partirvm.data.labels import plain_label
-from partirvm.data.source import Columns, Float
 from partirvm.data.tables import Batch, Reader, numbers, text_column
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, listed_values, named, quoted
-from partirvm.types import label_bytes
+from partirvm.types import Columns, Float, label_bytes
 
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 
@@ -132,11 +130,11 @@ class Levels:
     def codes(self, values: Any) -> Float:
         """Return the codes of an Arrow array, float64; NaN for missing values."""
         try:
-            coded = values if hasattr(values, "dictionary") else values.dictionary_encode()
+            plain = values.dictionary_decode() if hasattr(values, "dictionary") else values
+            coded = plain.dictionary_encode()  # only labels that occur
             labels = coded.dictionary.to_pylist()
             places = numbers(coded.indices.fill_null(len(labels)))
-            used = np.bincount(places, minlength=len(labels)) > 0
-            table = [self._code(label) if used[place] else np.nan for place, label in enumerate(labels)]
+            table = list(map(self._code, labels))
         except (TypeError, NotImplementedError) as error:  # Arrow raises NotImplementedError
             raise DataError(f"{self._where} holds values that cannot be labels, make them text: {error}") from error
         codes: Float = np.array([*table, np.nan], dtype=np.float64)[places]
@@ -252,13 +250,10 @@ class Encoder:
         if isinstance(values, pa.DictionaryArray):
             values = values.dictionary_decode()
         kind = pa.types
-        whole = kind.is_integer(values.type)
-        real = (kind.is_floating, kind.is_boolean, kind.is_null, kind.is_decimal)
-        if not (whole or any(is_real(values.type) for is_real in real)):
+        numeric = (kind.is_integer, kind.is_floating, kind.is_boolean, kind.is_null, kind.is_decimal)
+        if not any(is_kind(values.type) for is_kind in numeric):
             first = next((value for value in values.slice(0, 100).to_pylist() if value is not None), None)
             raise text_column(self._name, column, f"{quoted(first)} of the type {named(values.type)}")
-        if whole:
-            require_exact(numbers(values.fill_null(0)), self._name, self.n_rows, columns=[column])
         return numbers(values if kind.is_float64(values.type) else values.cast(pa.float64(), safe=False))
 
     def check(self) -> None:

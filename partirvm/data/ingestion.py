@@ -19,14 +19,16 @@ import numpy as np
 
 from partirvm.data.convert import open_table
 from partirvm.data.encode import Encoder, Roles, assign_roles
-from partirvm.data.source import Columns, Float, check_row_count, tile_rows_for
+from partirvm.data.source import check_row_count, tile_rows_for
 from partirvm.data.tables import Reader
-from partirvm.data.writer import ExternalSorter, Progress, publication, storing, write_tiles
+from partirvm.data.writer import ExternalSorter, Progress, publication, write_tiles
 from partirvm.data.zarr_source import DataAttributes, ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.options.constraints import parse_bytes
 from partirvm.process import return_freed_memory, settled_memory
 from partirvm.quoting import listed, quoted
+from partirvm.storage import storing
+from partirvm.types import Columns, Float
 
 ALLOWANCE = 28 << 20
 """Bytes for libraries loaded at first use, uncollected objects, fragmentation."""

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.data.arrays import in_process
-from partirvm.data.source import Float
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, listed_values, quoted
+from partirvm.types import Float
 
 Labels = NDArray[Any]
 

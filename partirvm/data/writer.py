@@ -17,22 +17,16 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm import storage
 from partirvm.core.moments import Moments
 from partirvm.core.statistics import TreeSum
-from partirvm.data.source import Float
 from partirvm.data.zarr_source import CODEC, FORMAT, GROUP, KIND, VERSIONS, DataAttributes, dtype_of, open_data
 from partirvm.errors import ExistsError, LeaseLostError
-from partirvm.storage import Folder, open_folder
+from partirvm.storage import Folder, open_folder, storing
 from partirvm.storage.lease import Lease, acquire
 from partirvm.storage.records import checksum, listed_numbers, numbered, to_json
+from partirvm.types import Float
 
 Progress = Callable[[str, int, int | None], None]  # the phase, "read" or "write", rows done, and the total
-
-storing = partial(
-    storage.storing,
-    advice="make room or choose another place; ingest needs about twice the size of the data, 8 bytes per number",
-)
 
 BUCKETS = 256
 """Number of key ranges of equal width; each is an open file."""

@@ -30,12 +30,13 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import ColumnMoments, Moments
-from partirvm.data.source import Columns, Fingerprint, Int, Source, Tile, as_rows, hash_of, hash_tile
+from partirvm.data.source import Fingerprint, Source, Tile, as_rows, hash_of, hash_tile
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
 from partirvm.storage import Folder, open_folder, reading
 from partirvm.storage.address import allow_protocols, protocol_of
 from partirvm.storage.codec import Codec
 from partirvm.storage.records import checksum, digest, listed_numbers, numbered, read_blosc, read_json
+from partirvm.types import Columns, Int
 
 KIND, FORMAT, VERSIONS, GROUP = "partirvm-data", 9, "versions", re.compile("rows-[0-9a-f]{32}")
 

@@ -7,7 +7,6 @@ array that occurs several times is stored once:
     None, bool, int, float, str, list    unchanged
     tuple, dict                          {"tuple": [...]}, {"dict": [[key, value], ...]}
     enum                                 {"enum": "Phase", "member": "ROWS"}
-    member of a registry                 {"registry": "likelihood", "name": "gaussian"}
     dataclass                            {"object": "Design", "fields": {field: value, ...}}
     NumPy scalar, array                  {"scalar": "<f8", "bytes": "..."}, {"array": 3}
 
@@ -24,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields
 from enum import Enum
@@ -57,11 +56,10 @@ ADVICE = "restore it, or use the version of partirvm that wrote it"
 
 
 class Codec:
-    """Writes and reads values of these dataclasses and enums; members of ``registries`` are stored as their names."""
+    """Writes and reads values of these dataclasses and enums."""
 
-    def __init__(self, classes: Iterable[type], registries: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    def __init__(self, classes: Iterable[type]) -> None:
         self._classes: dict[str, Any] = {each.__name__: each for each in classes}
-        self._registries = registries or {}
 
     def write(self, value: Any, location: str, kind: str, version: int, about: dict[str, Any] | None = None) -> None:
         """Write a value to a new folder or URL. ``about`` is JSON that can be read without the value.
@@ -108,10 +106,6 @@ class Codec:
                 names = [each.name for each in fields(value)]
                 values = {name: encoded(getattr(value, name), f"{where}.{name}") for name in names}
                 return {"object": kind.__name__, "fields": values}
-            name = getattr(value, "name", None)
-            for registry, members in self._registries.items():
-                if isinstance(name, str) and type(members.get(name)) is kind:
-                    return {"registry": registry, "name": name}
             raise TypeError(f"{where} is a {kind.__module__}.{kind.__qualname__}, which cannot be stored")
 
         return {"value": encoded(value, "value")}, arrays
@@ -137,8 +131,6 @@ class Codec:
                     return np.frombuffer(bytes.fromhex(text), plain(dtype))[0]
                 case {"enum": name, "member": member}:
                     return self._classes[name][member]
-                case {"registry": registry, "name": name}:
-                    return self._registries[registry][name]
             raise ValueError(f"found {tree!r:.80} in place of a value")
 
         return decoded(tree["value"])

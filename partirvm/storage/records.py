@@ -89,11 +89,9 @@ def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
     Raises ``MissingDataError`` with the first missing number.
     """
     found = listed_numbers(folder, series)
-    if not found:
-        return []
-    there, whole = set(found), range(found[0] if first is None else first, found[-1] + 1)
-    for number in whole:
-        if number not in there and not folder.exists(numbered(series, number)):  # a listing may miss a new object
+    whole = range(first or found[0], found[-1] + 1) if found else range(0)
+    for number in sorted({*whole} - {*found}):
+        if not folder.exists(numbered(series, number)):  # a listing may miss a new object
             raise MissingDataError(
                 f"{folder.location}: {numbered(series, number)} is missing, but {numbered(series, found[-1])} exists: "
                 "restore the missing file, or remove the other if it was added by hand"

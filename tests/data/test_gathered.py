@@ -71,7 +71,7 @@ def test_passes_have_the_same_bits(weights, chosen, parts):
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 def test_rows_are_asked_for_by_their_numbers_in_the_source(weights):
-    """In any order; those that are not held are refused."""
+    """In any order."""
     held = gathered(ArraySource(X, T, weights, tile_rows=TILE), np.arange(5, N, 3))
     assert held.n_rows == len(range(5, N, 3))
     asked = [200, 8, 200, 317]
@@ -80,7 +80,3 @@ def test_rows_are_asked_for_by_their_numbers_in_the_source(weights):
         assert held.weights_of(asked) is None
     else:
         np.testing.assert_array_equal(held.weights_of(asked), weights[asked])
-    with pytest.raises(IndexError, match="requested rows are not held"):
-        held.gather([8, 9])
-    with pytest.raises(IndexError, match="requested rows are not held"):
-        held.only(np.array([N + 5]))

@@ -72,7 +72,7 @@ def test_polars_targets_and_enums():
         classes.fit(given, pl.Series([None] * 60, dtype=pl.String))
     with pytest.raises(DataError, match="a LazyFrame of polars, not computed yet: pass its collect"):
         model.fit(given.lazy(), y)
-    with pytest.raises(DataError, match="one column, a Series of polars"):
+    with pytest.raises(DataError, match="X, a Series of polars"):
         model.predict(pl.Series(y))
 
 

@@ -74,7 +74,7 @@ def test_a_repeated_append_is_refused(data):
     for again in ((X, y), (X[::-1], y[::-1])):
         with pytest.raises(DataError, match=r"150 rows .* appended already.*--again"):
             ingest(again, data, append=True, shuffle=5)
-    with pytest.raises(DataError, match=r"700 rows .* already .*--again"):
+    with pytest.raises(DataError, match=r"700 rows .* already.*--again"):
         ingest(rows(OLD, 0), data, append=True)
     np.testing.assert_array_equal(contents(data), expected((OLD, 0), (150, 1)))
     ingest((X, y), data, append=True, again=True)

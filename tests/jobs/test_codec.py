@@ -117,7 +117,6 @@ def test_what_cannot_be_stored_is_said_with_its_place(value):
         {"enum": "Phase", "member": "ROWS"},
         {"enum": "Colour", "member": "GREEN"},
         {"enum": "Leaf", "member": "value"},
-        {"registry": "likelihood", "name": "gaussian"},
         {"array": 7},
         {"array": "x"},
         {"scalar": "O", "bytes": "00" * 8},

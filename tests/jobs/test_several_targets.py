@@ -99,9 +99,9 @@ def test_rows_that_are_appended(folder, tmp_path):
     assert job.wait(60) is Status.DONE
     before = contents(ZarrSource(place))
     for target in ("wind/speed, warmth", "warmth"):
-        with pytest.raises(DataError, match=r"the targets of DATA are \[warmth, wind/speed\], .* of the new rows"):
+        with pytest.raises(DataError, match=r"DATA have the targets \[warmth, wind/speed\] .* the new rows"):
             ingest(folder / "test.csv", place, append=True, target=target)
-    with pytest.raises(DataError, match=r"those of the new rows \[\]"):
+    with pytest.raises(DataError, match=r"unlike the new rows \(targets \[\]\)"):
         ingest(write(tmp_path / "none.csv", 9, 1, ("a", "b", NAMES[0])), place, append=True)
     np.testing.assert_array_equal(contents(ZarrSource(place))[1], before[1])
     data = ingest(folder / "test.csv", place, append=True)
