@@ -6,10 +6,8 @@ their bits may depend on how they were computed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
-
-import numpy as np
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.link import LogisticBlock
@@ -19,7 +17,6 @@ from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
-from partirvm.kernels.design import Design
 from partirvm.kernels.functions import require_no_code
 from partirvm.likelihoods.base import Start
 from partirvm.likelihoods.classes import ClassLikelihood
@@ -96,55 +93,17 @@ def attached(state: State, problem: Problem, options: Options) -> Any:
     with reading("the checkpoint of this fit", "restore it, or start the job again"):
         problem = problem.with_kernel(state.problem.empty.kernel)
         own: dict[str, Any] = {"problem": problem, "options": replace(options, sample_rows=state.options.sample_rows)}
-        if isinstance(state, SplitMergeState):
-            for part in (*state.below, *state.parts):
-                _require_match(part.design, problem, part.warm)
-                _require_equal(part.gain.shape, part.design.labels.shape)
-        else:
-            own["fit"] = _attached_fit(state.fit, state.design, problem)
-            _require_below(state.used, problem.n_rows)
+        if isinstance(state, RoundsState):
+            own["fit"] = _attached_fit(state.fit, problem)
             if state.best is not None:
                 own["best"] = attached(state.best, problem, options)
         return replace(state, **own)
 
 
-def _attached_fit(fit: Any, design: Design, problem: Problem) -> Any:
-    """Return a fit of the columns of the design; its constants are those of the problem, which may have new rows."""
+def _attached_fit(fit: Any, problem: Problem) -> Any:
+    """Return a fit with the constants of the problem, which may have new rows."""
     start = problem.likelihood.start(problem)
-    _require_equal(type(fit), type(start))
-    _require_match(design, problem, fit)
+    if type(fit) is not type(start):
+        raise ValueError(f"it is not of this fit, but has a {type(fit).__name__}")
     known = ("prior", "target_variance", "fixed_noise", "least_noise")
     return replace(fit, **{name: getattr(start, name) for name in known if hasattr(start, name)})
-
-
-def _require_match(design: Design, problem: Problem, fit: Any) -> None:
-    """Raise ``ValueError`` unless the design is one of this problem, and the arrays of the fit are of its columns."""
-    noise, empty = design.noise, replace(problem.empty, kernel=design.kernel)
-    d, m = empty.centres.shape[1], len(design.labels)
-    outputs = {problem.n_outputs, problem.n_targets, problem.n_classes}
-    _require_equal((design.centres.shape, design.labels.shape), ((m, d), (m,)))
-    if noise is not None:
-        _require_equal((noise.centres.shape, noise.weights.shape), ((len(noise.weights), d), (len(noise.weights),)))
-    targets = [(scaling.t_shift.tolist(), scaling.t_scale.tolist()) for scaling in (design.scaling, empty.scaling)]
-    _require_equal((design.basis, targets[0]), (empty.basis, targets[1]))
-    _require_below(design.active, 0 if empty.functions is None else empty.functions.size)
-
-    def check(value: Any, lengths: set[int]) -> None:
-        if isinstance(value, np.ndarray) and value.size and not set(value.shape) <= lengths:
-            raise ValueError(f"an array has the shape {value.shape}, its lengths can be {sorted(lengths)}")
-        if isinstance(value, Posterior):  # one-vs-rest: an output has some of the columns
-            lengths = {len(value.mean), *outputs}
-        for each in value if isinstance(value, tuple) else fields(value) if is_dataclass(value) else ():
-            check(each if isinstance(value, tuple) else getattr(value, each.name), lengths)
-
-    check(fit, {design.n_columns, *outputs})
-
-
-def _require_equal(found: object, expected: object) -> None:
-    if found != expected:
-        raise ValueError(f"it is not of this fit: found {found!r:.200} in place of {expected!r:.200}")
-
-
-def _require_below(numbers: Any, count: int) -> None:
-    if numbers.ndim != 1 or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < count):
-        raise ValueError(f"an array of numbers that are not below {count:,}")

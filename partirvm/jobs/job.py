@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, UsageError
@@ -29,31 +29,14 @@ from partirvm.strategies.problem import Record
 POLL_SECONDS = 0.5  # seconds between two polls of a waiting caller
 GRACE = 25.0  # seconds without a driver, more than a lease lives, after which a job on a cluster counts as ended
 
-WHOLE = "rows features passes rounds max_columns threads workers memory_limit memory_peak"
-OPTIONAL = "sample_rows partition_size partitions max_rounds max_vectors"
 
-PLAN = {
-    **dict.fromkeys(WHOLE.split(), int),
-    **dict.fromkeys(OPTIONAL.split(), int | None),
-    "strategy": str,
-    "fit_rows": str,
-    "selection": str,
-    "notes": list[str],
-    "rho": float | None,
-    "seconds": range(MOST),
+COUNTS = "rows features tiles passes rounds threads workers memory_limit memory_peak seconds"
+
+FIELDS = {
+    "plan": {**dict.fromkeys(COUNTS.split(), range(MOST)), "strategy": str, "fit_rows": str, "notes": list[str]},
+    "fit": {**get_type_hints(Record), "termination": str, "seconds": TIME, "pass_seconds": TIME, "passes": int},
 }
-
-FIT = {
-    **get_type_hints(Record),
-    "kind": Literal["round", "part", "heuristic", "kernel", "early", "final"],
-    "termination": Literal[tuple(each.value for each in Termination)],
-    "reference?": {"rows": int, "rmse": float, "boosting": float, "remarks": list[str]},
-    **dict.fromkeys(("passes", "pass_rows", "peak_memory"), int),
-    **dict.fromkeys(("seconds", "pass_seconds", "solve_seconds"), TIME),
-}
-
-FIELDS = {"plan": PLAN, "fit": FIT}
-"""Schemas (``storage.records``) of the plan and of lines of history: the fields that readers use."""
+"""Schemas (``storage.records``) of the plan and of lines of history: fields that readers use."""
 
 
 def submit(

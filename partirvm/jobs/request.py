@@ -106,12 +106,8 @@ def open_unchanged(place: str, began: dict[str, Any]) -> ZarrSource:
 def difference(source: ZarrSource, began: dict[str, Any]) -> str:
     """Return a text on the difference between data and the fingerprint ``began``; empty if they are equal."""
     then, now = _fingerprint(began), source.fingerprint()
-    shapes = [f"{each.n_rows:,} × {each.n_features}" for each in (then, now)]
-    if shapes[0] != shapes[1]:
-        return f"{shapes[0]} values at the start, {shapes[1]} now"
-    if then.hashes != now.hashes:
-        return "some of its tiles have other values"
-    return "" if now == then else "its names, categories, classes, moments or tile size differ"
+    rows = f"{then.n_rows:,} rows at the start, {now.n_rows:,} now; "
+    return "" if now == then else rows + "values, names, categories, classes, moments or tile size differ"
 
 
 def _fingerprint(found: dict[str, Any]) -> Fingerprint:

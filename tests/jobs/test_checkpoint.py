@@ -5,31 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from same import assert_same
-from simulator import Simulator, wave
 
 from partirvm.errors import ExistsError, FormatError, MissingDataError, PartirvmError
 from partirvm.jobs import checkpoint
-from partirvm.jobs.checkpoint import CODEC, attached, load_checkpoint, save_checkpoint
+from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.storage import codec
-from partirvm.strategies.problem import Options
-
-
-@pytest.mark.parametrize("name", ["working-set", "split-merge"])
-def test_an_array_of_wrong_length_is_named_as_damage(name, tmp_path):
-    """Each array of a checkpoint, one longer in each direction: refused where it is read, not where it is used."""
-    simulator, options = Simulator(*wave(n=72, noise=0.1)), Options(18, "gain", max_iterations=40)
-    simulator.run(name, options)
-    save_checkpoint(simulator.lines[0][0], str(tmp_path / "c"))
-    stored = load_checkpoint(str(tmp_path / "c"))
-    attached(stored, simulator.problem, options)
-    tree, arrays = CODEC.encode(stored)
-    empty = stored.problem.empty  # not used: the spec gives it
-    for number, axis in [(number, axis) for number, array in enumerate(arrays) for axis in range(array.ndim)]:
-        pad = [(0, int(axis == each)) for each in range(arrays[number].ndim)]
-        damaged = [*arrays[:number], np.pad(arrays[number], pad, constant_values=10**6), *arrays[number + 1 :]]
-        if not any(arrays[number] is given for given in (empty.centres, empty.labels, empty.active)):
-            with pytest.raises(FormatError, match="the checkpoint of this fit"):
-                attached(CODEC.decode(tree, damaged), simulator.problem, options)
 
 
 def test_arrays_of_every_size_come_back(place, monkeypatch):
