@@ -198,8 +198,21 @@ fit_options = takes(
 """The options of a fit, which ``fit`` and ``plan`` have in common."""
 
 
+SHOWN = "partirvm.shown"
+"""Entry of the context of a command: the groups of options that its help shows."""
+
+
 class GroupedCommand(click.Command):
-    """A command whose help shows its options in groups."""
+    """A command whose help shows its options in groups.
+
+    ``--help`` shows the groups "everyday" and "cluster" and the command's own options, ``--help-all`` every group.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The parameters of the command, ``--help-all`` and ``--help``."""
+        shown: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": _show_all}
+        every = click.Option(["--help-all"], help="Show all options and exit.", **shown)
+        return [*super().get_params(ctx), every]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """A section for each group of options; the command's own options come last."""
@@ -208,9 +221,22 @@ class GroupedCommand(click.Command):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record is not None:
                 groups[GROUPS.get(param.name or "", "other options")].append(record)
-        for name, rows in groups.items():
+        shown = ctx.meta.get(SHOWN, ("everyday", "cluster", "other options"))
+        for name in [name for name in groups if name in shown]:
             with formatter.section(name.capitalize()):
-                formatter.write_dl(rows)
+                formatter.write_dl(groups[name])
+        hidden = [name for name in groups if name not in shown]
+        if hidden:
+            formatter.write_paragraph()
+            count = sum(len(groups[name]) for name in hidden)
+            formatter.write_text(f"--help-all shows {count} more options: {', '.join(hidden)}.")
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        ctx.meta[SHOWN] = (*ORDER, "other options")
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
 
 
 def require_detachable(detach: bool, scheduler: str | None, verify: bool = False) -> None:

@@ -185,15 +185,20 @@ def test_help_is_prose_with_an_example(verb):
 
 @pytest.mark.parametrize("verb", ["fit", "plan"])
 @pytest.mark.parametrize("width", [80, 100])
-def test_help_shows_every_option_in_its_group(verb, width, monkeypatch):
+def test_help_shows_the_everyday_options_and_help_all_every_option(verb, width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
-    page = CliRunner().invoke(group, [verb, "--help"], prog_name="partirvm")
-    assert page.exit_code == 0
-    lines = page.output.splitlines()
-    shown = {line.split()[0] for line in lines if line.startswith("  --")}
-    assert shown >= {row.flag for row in TABLE.values()} | {"--scheduler", "--validation", "--json"}
+    pages = [CliRunner().invoke(group, [verb, flag], prog_name="partirvm") for flag in ("--help", "--help-all")]
+    assert [page.exit_code for page in pages] == [0, 0]
+    short, whole = (page.output.partition("\nEveryday:")[2] for page in pages)
+    shown = [{line.split()[0] for line in text.splitlines() if line.startswith("  --")} for text in (short, whole)]
+    everyday = {row.flag for row in TABLE.values() if row.group == "everyday"}
+    assert shown[0] & {row.flag for row in TABLE.values()} == everyday
+    assert shown[1] >= {row.flag for row in TABLE.values()} | {"--scheduler", "--validation", "--json"}
+    hidden = len(TABLE) - len(everyday)
+    assert f"--help-all shows {hidden} more options: kernel, strategy, noise and priors, resources." in short
+    assert "more options" not in whole
     titles = [f"{name.capitalize()}:" for name in options.ORDER]
-    assert [line for line in lines if line in titles] == titles
+    assert [line for line in ("Everyday:" + whole).splitlines() if line in titles] == titles
 
 
 def test_the_first_help_tells_the_three_steps(cli):

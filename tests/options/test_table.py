@@ -100,7 +100,7 @@ def test_the_words_are_those_that_are_known(words, known):
 
 def test_one_text_for_each_option():
     """In the help of the command line, and in the docstrings of estimators and values."""
-    out = " ".join(CliRunner().invoke(group, ["fit", "--help"], terminal_width=4000).output.split())
+    out = " ".join(CliRunner().invoke(group, ["fit", "--help-all"], terminal_width=4000).output.split())
     for name, row in TABLE.items():
         assert " ".join(help_of(row.help).split()) in out, name
     for kind in (RVMRegressor, RVMClassifier, *VALUES, *WITH_GAMMA.values()):
