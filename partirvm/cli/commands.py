@@ -109,8 +109,8 @@ def ingest(source: str, data: str, shuffle: int, no_shuffle: bool, quiet: bool, 
 
     DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
     glob of them, or a URL. It is streamed, so it may be larger than memory.
-    Values that cannot be used are refused, and the error names their place: missing values, text instead of a number,
-    or whole numbers beyond 2^53. CSV files must be UTF-8 with commas and a header. Several targets share one set of
+    Values that cannot be used are refused, and the error names their place: missing values, or text instead of a
+    number. CSV files must be UTF-8 with commas and a header. Several targets share one set of
     relevance vectors.
 
     With --append the new rows are written after the existing rows of DATA; `update` then continues a job that was
