@@ -109,8 +109,8 @@ def ingest(source: str, data: str, shuffle: int, no_shuffle: bool, quiet: bool, 
 
     DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
     glob of them, or a URL. It is streamed, so it may be larger than memory.
-    Values that cannot be used are refused, and the error names their place: missing values, text instead of a number,
-    or whole numbers beyond 2^53. CSV files must be UTF-8 with commas and a header. Several targets share one set of
+    Values that cannot be used are refused, and the error names their place: missing values, or text instead of a
+    number. CSV files must be UTF-8 with commas and a header. Several targets share one set of
     relevance vectors.
 
     With --append the new rows are written after the existing rows of DATA; `update` then continues a job that was
@@ -287,5 +287,21 @@ for command in job_commands.COMMANDS.values():
     partirvm.add_command(command)
 
 
-for name in partirvm.commands.keys() - {"demo"}:
+@partirvm.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that completes commands and options in a shell.
+
+    \b
+    Examples:
+      source <(partirvm completion bash)                # in ~/.bashrc
+      source <(partirvm completion zsh)                 # in ~/.zshrc
+      partirvm completion fish > ~/.config/fish/completions/partirvm.fish
+    """
+    from click.shell_completion import shell_complete
+
+    shell_complete(partirvm, {}, "partirvm", "_PARTIRVM_COMPLETE", f"{shell}_source")
+
+
+for name in partirvm.commands.keys() - {"completion", "demo"}:
     takes("--allow-protocol")(partirvm.commands[name])

@@ -68,8 +68,6 @@ def run(
         arguments = (*arguments, *["--quiet"] * quiet)
         return verbs.main(arguments, prog_name="partirvm", standalone_mode=False, obj=DEMO)
 
-    if not quiet:
-        echo(f"{len(heights):,} cells of a landscape, split at random into train, validation and test", err=True)
     limit = ["--memory-limit", f"{memory_limit >> 20}MiB"]
     data = {name: str(folder / f"{name}.zarr") for name in (*parts, "prediction")}
     for name, rows in parts.items():

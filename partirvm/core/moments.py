@@ -1,7 +1,7 @@
-"""What is known of the columns of a table: their moments, non-finite values, and integers that float64 may round.
+"""What is known of the columns of a table: their moments, and non-finite values.
 
 Means and centred sums of squares are merged (Chan, Golub & LeVeque 1983, eq. 2.1), and never raw sums of squares, so
-that data in raw units lose no digits. Integers beyond 2⁵³ are refused: two identifiers could become equal.
+that data in raw units lose no digits.
 """
 
 from __future__ import annotations
@@ -13,12 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import DataError
-from partirvm.quoting import named, quoted
 
 Float = NDArray[np.float64]
-
-LARGEST = 2**53
-"""Bound up to which all integers are exact in float64."""
 
 
 @dataclass(frozen=True)
@@ -118,35 +114,7 @@ class Moments:
         return Moments(inputs, targets, self.bad + other.bad, min(firsts, default=None))
 
 
-def require_exact(values: Any, name: str, start: int = 0, columns: Any = None) -> None:
-    """Raise ``DataError`` if an array (n,) or (n, d) has masked values, or integers of 64 bits beyond 2⁵³.
-
-    ``start`` is the number of the first row, ``columns`` are the d names.
-    """
-    refuse_masked(values, name)
-    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
-        return
-    wrong = (values > LARGEST) | (values < -LARGEST)
-    if wrong.any():
-        place = np.argwhere(wrong)[0].tolist()
-        column = columns[(*place, 0)[1]] if columns is not None else name
-        raise DataError(
-            f"{name}: the column {quoted(column)} holds the whole number {values[tuple(place)]} in row "
-            f"{start + place[0]:,} (counted from 0), which float64 may round. Leave identifiers out, or make them "
-            f"categorical, in a data frame or by `--categorical {named(column)}` (of a target `--classes`); or convert "
-            "the column to float64."
-        )
-
-
 def refuse_masked(values: Any, name: str) -> None:
     """Raise ``DataError`` if a NumPy array has masked values, which a conversion to float64 would include."""
     if np.ma.is_masked(values):
         raise DataError(f"{name} has masked values: leave these rows out, or impute the values.")
-
-
-def require_exact_frame(frame: Any, name: str = "the data frame") -> None:
-    """Raise ``DataError`` if a pandas data frame has a column of integers with one beyond 2⁵³."""
-    for label, column in frame.items():
-        kind = getattr(column.dtype, "kind", "O")
-        if kind in "iu":
-            require_exact(column.fillna(0).to_numpy(f"{kind}8"), name, columns=[label])

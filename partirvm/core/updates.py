@@ -191,16 +191,15 @@ def maximise(
     converged: Callable[[HyperState, StepInfo, StopRule], bool] = settled,
 ) -> tuple[HyperState, Termination]:
     """A dense fit: step until the rule ends it. ``on_step`` is called at each step; it may raise to stop the fit."""
-    state, reason = replace(state, found=state.posterior), None
+    state, reason, keeps = replace(state, found=state.posterior), None, state.prior.keeps_worthless
     while reason is None:
         state, info = step(state)
         on_step(info)
         reason = verdict(state, rule, converged(state, info, rule))
-        if (
-            reason is Termination.CONVERGED
-            and state.iteration < rule.max_iterations
-            and (rule.thin or state.prior.keeps_worthless)
-        ):
+        # with a prior that keeps columns, they are thinned once a step changes little
+        slow = keeps and reason is None and abs(info.change) < 100.0 * rule.tol * state.n
+        done = reason is Termination.CONVERGED and (rule.thin or keeps)
+        if (slow or done) and state.iteration < rule.max_iterations:
             thinner = thin(state)
             reason, state = (reason if thinner is state else None), thinner
     return state, reason

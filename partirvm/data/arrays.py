@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.moments import require_exact
 from partirvm.data.source import Source, Tile, as_rows, check_shapes, default_names, tile_rows_for
 from partirvm.errors import MissingDataError
 from partirvm.storage import reading
@@ -37,8 +36,8 @@ class ArraySource(Source):
 
     X is (N, d), ``t`` (N,) or (N, T), and ``weights``, zero or positive, (N,). Without targets the ``t`` of each tile
     has shape (rows, 0). With ``permutation`` (N,) row i of the source is row ``permutation[i]`` of the arrays in
-    memory, and the source counts as shuffled. Raises ``DataError`` for wrong shapes and dtypes and for integers that
-    float64 cannot represent, and ``MissingDataError`` for missing chunks of Zarr arrays.
+    memory, and the source counts as shuffled. Raises ``DataError`` for wrong shapes and dtypes, and
+    ``MissingDataError`` for missing chunks of Zarr arrays.
     """
 
     def __init__(
@@ -59,11 +58,8 @@ class ArraySource(Source):
         self.tile_rows = tile_rows or tile_rows_for(self.n_rows, self.n_features)
         self.columns = columns or Columns(default_names(self.n_features))
         self.weighted, self.shuffled = weights is not None, permutation is not None
-        self._names = {"X": self.columns.features, "y": self.columns.target_names(self.n_targets)}
         for name, array in self._arrays.items():
             refuse_missing_chunks(name, array)
-            if isinstance(array, np.ndarray) and name in self._names:
-                require_exact(array, name, columns=self._names[name])
         self._permutation = permutation
         self._first = dict.fromkeys(self._arrays, 0)  # number of the first row of each array
         self._readers: dict[str, Callable[[int, int], NDArray[Any]]] = {}
@@ -73,7 +69,7 @@ class ArraySource(Source):
         start, stop = self._span(number)
         if name not in self._readers:
             self._readers[name] = self._reader(name)
-        return as_rows(self._readers[name](start, stop), name, start, self._names.get(name))
+        return as_rows(self._readers[name](start, stop))
 
     def _places(self, name: str, start: int, stop: int) -> Any:
         """Return the places of a run of rows in a NumPy array."""

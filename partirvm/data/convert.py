@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import refuse_masked, require_exact_frame
+from partirvm.core.moments import refuse_masked
 from partirvm.data.arrays import ArraySource, client_of, computed, known_sizes, refuse_missing_chunks, shuffled_rows
 from partirvm.data.source import Source, check_beside, check_dtype, check_shapes, default_names, numeric_array
 from partirvm.data.tables import Batch, Reader, file_table, rows_per_batch
@@ -59,13 +59,7 @@ def _numbers(name: str, values: Any) -> Any:
         return numeric_array(name, values)
     for column, dtype in values.dtypes.items() if values.ndim == 2 else [(name, values.dtype)]:
         check_dtype(f"the column {quoted(str(column))} of the data frame" if name == "X" else name, dtype)
-    return values.map_partitions(_floats, meta=values._meta.astype(np.float64)).to_dask_array(_lengths(values))
-
-
-def _floats(part: Any) -> Any:
-    """Convert a partition to float64."""
-    require_exact_frame(part if part.ndim == 2 else part.to_frame(), "a partition of the data frame")
-    return part.astype(np.float64)
+    return values.astype(np.float64).to_dask_array(_lengths(values))
 
 
 def open_table(source: Any) -> Reader:

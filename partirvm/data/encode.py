@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import require_exact
 from partirvm.data.labels import plain_label
 from partirvm.data.tables import Batch, Reader, numbers, text_column
 from partirvm.errors import DataError, UsageError
@@ -251,13 +250,10 @@ class Encoder:
         if isinstance(values, pa.DictionaryArray):
             values = values.dictionary_decode()
         kind = pa.types
-        whole = kind.is_integer(values.type)
-        real = (kind.is_floating, kind.is_boolean, kind.is_null, kind.is_decimal)
-        if not (whole or any(is_real(values.type) for is_real in real)):
+        numeric = (kind.is_integer, kind.is_floating, kind.is_boolean, kind.is_null, kind.is_decimal)
+        if not any(is_kind(values.type) for is_kind in numeric):
             first = next((value for value in values.slice(0, 100).to_pylist() if value is not None), None)
             raise text_column(self._name, column, f"{quoted(first)} of the type {named(values.type)}")
-        if whole:
-            require_exact(numbers(values.fill_null(0)), self._name, self.n_rows, columns=[column])
         return numbers(values if kind.is_float64(values.type) else values.cast(pa.float64(), safe=False))
 
     def check(self) -> None:

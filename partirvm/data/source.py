@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import Moments, require_exact
+from partirvm.core.moments import Moments, refuse_masked
 from partirvm.errors import ChangedDataError, DataError
 from partirvm.quoting import listed_values, quoted
 from partirvm.storage.records import checksum
@@ -190,9 +190,8 @@ def hash_of(checksums: Iterable[str]) -> str:
     return hashlib.blake2b("".join(checksums).encode(), digest_size=8).hexdigest()
 
 
-def as_rows(block: Any, name: str = "the rows", start: int = 0, columns: Sequence[str] | None = None) -> Float:
-    """Return a read-only, C-contiguous float64 view or copy of ``block``, as checked by ``require_exact``."""
-    require_exact(np.asarray(block), name, start, columns=columns)
+def as_rows(block: Any) -> Float:
+    """Return a read-only, C-contiguous float64 view or copy of ``block``."""
     rows = np.ascontiguousarray(block, dtype=np.float64).view()
     rows.flags.writeable = False
     return rows
@@ -309,7 +308,7 @@ def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
     except ValueError as error:
         raise DataError(f"{name} is not a regular array: {error}.") from error
     if array.dtype.kind == "O" or np.ma.is_masked(values):
-        require_exact(np.asanyarray(values), name)
+        refuse_masked(values, name)
         with suppress(TypeError, ValueError):
             array = array.astype(np.float64)
     check_dtype(name, array.dtype)

@@ -176,9 +176,7 @@ def kernel_record(
 ) -> Record:
     """Make the history record of a learned kernel from facts of scaled targets; ``variance`` is that of the noise."""
     scale, shift = problem.empty.scaling.t_scale, 0.0
-    if variance is None:
-        facts |= {"noise_variance": None, "noise_sd": None}
-    else:
+    if variance is not None:
         facts |= noise(variance, scale)
         shift = rows * float(np.log(scale).sum())
     facts |= {"vectors": facts["candidates"], "selection": "random", "kernel": kernel.spec(), "train_rmse": None}

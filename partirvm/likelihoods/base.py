@@ -229,10 +229,6 @@ class Likelihood(ABC):
     """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a single fit."""
     measured_by: Likelihood | None = None
     """The likelihood of the small fits that learn a kernel and estimate ρ for the partition size; None for this one."""
-    draws_pools: bool = False
-    """True if ``errors`` draws the pools of candidates for ``gain_pass``; otherwise pools are random rows."""
-    relearns: bool = False
-    """True if a learned kernel is learned again as the number of vectors grows (``strategies.stages``)."""
 
     @abstractmethod
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
@@ -283,8 +279,7 @@ class Likelihood(ABC):
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the ``count`` rows of largest error among ``rows``, without rows in ``used``.
 
-        With a ``draw`` (a seed), likelihoods with ``draws_pools`` draw rows at random, those of large error more
-        likely.
+        With a ``draw`` (a seed), likelihoods without noise draw rows at random, those of large error more likely.
         """
 
     @abstractmethod
@@ -297,4 +292,4 @@ class Likelihood(ABC):
 
     @abstractmethod
     def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:
-        """Return fields of a line of history (``strategies.problem.Record``): sizes, evidence, noise, errors."""
+        """Return fields of a line of history (``strategies.problem.Record``): evidence, noise, errors."""

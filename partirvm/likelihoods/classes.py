@@ -48,25 +48,20 @@ CLOSE = 0.01  # Distance from the mode, nats, at which the evidence of an α is 
 
 @dataclass(frozen=True)
 class ClassLikelihood(Likelihood):
-    """A likelihood of classes, fitted by Newton steps; ``name`` is also that of its link (``core.link.LINKS``).
+    """A likelihood of classes, fitted by Newton steps.
 
-    If it is ``pooled``, fits have the link of ``ovr``, and in the last fit of a run one softmax for all vectors.
+    Fits have this ``link``; that of ``pooled`` is ``ovr``, and the last fit of a run has one softmax for all vectors.
     """
 
     name: str
     words: tuple[str, ...]
+    link: str
     binary: bool = False
-    pooled: bool = False
     measured_by: Likelihood | None = None
     classifies: bool = True
     has_noise: bool = False
     selection: str = "gain"
     at_once: int = 10**6
-    draws_pools: bool = True
-
-    @property
-    def _link(self) -> str:
-        return "ovr" if self.pooled else self.name
 
     def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
         return ClassModel.from_fit(design, fit, columns, moderate)
@@ -75,17 +70,17 @@ class ClassLikelihood(Likelihood):
         """Return the fit without columns, whose linear predictors are zero."""
         outputs = problem.n_outputs
         none = np.zeros((0, outputs))
-        logs = np.zeros(1 if LINKS[self._link].coupled else outputs)
+        logs = np.zeros(1 if LINKS[self.link].coupled else outputs)
         block = LogisticBlock(logs, none, np.zeros((outputs, 0, 0)), 0, 0)
-        return init(self._link, np.zeros(0, np.int64), none, none, block, problem.prior)
+        return init(self.link, np.zeros(0, np.int64), none, none, block, problem.prior)
 
     def warm(self, fit: LaplaceState) -> Start:
         return Start(fit.labels, fit.alpha, weights=fit.mean)
 
     def fit(self, problem: Any, options: Any, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
         rule, start = replace(begin.rule, max_iterations=options.max_passes, guard=False), begin.warm or self.warm(fit)
-        pooled = self.pooled and rule.thin
-        return Newton(design, self._link, start, rule, begin.candidates, begin.rows, problem.prior, pooled)
+        pooled = self.name == "pooled" and rule.thin
+        return Newton(design, self.link, start, rule, begin.candidates, begin.rows, problem.prior, pooled)
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows whose class has the smallest probability."""
@@ -98,15 +93,13 @@ class ClassLikelihood(Likelihood):
         return LogisticScorePass(design, fit.mean, fit.roots(), fit.likelihood, moderate)
 
     def record(self, problem: Any, fit: LaplaceState, scores: Any) -> dict[str, Any]:
-        """Return sizes, evidence, log loss and the fraction of wrongly classified rows; there is no noise variance."""
+        """Return evidence, log loss and the fraction of wrongly classified rows; there is no noise variance."""
         n = max(fit.n, 1)
         return {
             "rows": fit.n,
             "vectors": fit.n_vectors,
             "iterations": fit.iteration,
             "log_evidence": fit.log_evidence,
-            "noise_variance": None,
-            "train_rmse": None,
             "train_log_loss": fit.block.nll / n,
             "train_error": fit.block.wrong / n,
             "held_out_log_loss": None if scores is None else scores.loss,
@@ -228,14 +221,14 @@ def _joint(chosen: LaplaceState, block: LogisticBlock, prior: Prior) -> LaplaceS
     return replace(first, iteration=chosen.iteration + 1)
 
 
-BERNOULLI = ClassLikelihood("bernoulli", ("auto", "pooled", "multinomial", "ovr"), binary=True)
+BERNOULLI = ClassLikelihood("bernoulli", ("auto", "pooled", "multinomial", "ovr"), "bernoulli", binary=True)
 """Two classes with one linear predictor, p = 1 / (1 + e⁻ᶠ) (Tipping 2001, eq. 23)."""
 
-SOFTMAX = ClassLikelihood("multinomial", ("multinomial",))
+SOFTMAX = ClassLikelihood("multinomial", ("multinomial",), "multinomial")
 """p_k = exp f_k / Σ_l exp f_l (Tipping 2001, eq. 28); the K weights of a column share one α."""
 
-ONE_VS_REST = ClassLikelihood("ovr", ("ovr",))
+ONE_VS_REST = ClassLikelihood("ovr", ("ovr",), "ovr")
 """A Bernoulli likelihood of each class against the rest; each linear predictor has separate α."""
 
-POOLED = ClassLikelihood("pooled", ("auto", "pooled"), pooled=True, measured_by=ONE_VS_REST)
+POOLED = ClassLikelihood("pooled", ("auto", "pooled"), "ovr", measured_by=ONE_VS_REST)
 """Vectors of ``ONE_VS_REST``, and in the last fit one softmax with one α for all vectors."""

@@ -70,7 +70,6 @@ class GaussianLikelihood(Likelihood):
 
     name: str = "gaussian"
     words: tuple[str, ...] = ("estimate",)
-    relearns: bool = True
 
     def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> Model:
         return Model.from_fit(design, fit, columns)

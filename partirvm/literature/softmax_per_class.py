@@ -25,5 +25,5 @@ class SoftmaxPerClass(Softmax):
 def register() -> str:
     """Add link and likelihood to the registries, and return their name."""
     LINKS[NAME] = SoftmaxPerClass()
-    LIKELIHOODS[NAME] = ClassLikelihood(NAME, (NAME,))
+    LIKELIHOODS[NAME] = ClassLikelihood(NAME, (NAME,), NAME)
     return NAME

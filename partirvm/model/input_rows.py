@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.moments import require_exact, require_exact_frame
+from partirvm.core.moments import refuse_masked
 from partirvm.errors import DataError
 from partirvm.quoting import listed_values, quoted
 from partirvm.types import Columns, pandas_frame
@@ -59,12 +59,11 @@ def coded_frame(X: Any, levels: Levels) -> Any:
     """Replace the labels of these columns of a data frame by codes. Other inputs are returned unchanged.
 
     Unknown labels get the code after the last level, and a missing label becomes NaN. Raises ``DataError`` for columns
-    that cannot be used (all are listed), and for an integer that float64 cannot represent.
+    that cannot be used (all are listed).
     """
     X = pandas_frame(X)
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
-        if isinstance(X, np.ndarray | list | tuple):
-            require_exact(np.asanyarray(X), "X")
+        refuse_masked(X, "X")
         return X
     for name in levels_of(X):
         if name not in levels:
@@ -80,7 +79,6 @@ def coded_frame(X: Any, levels: Levels) -> Any:
     X = X.copy() if levels else X
     for name in [name for name in X.columns if str(name) in levels]:
         X[name] = _codes(X[name], levels[str(name)])
-    require_exact_frame(X)
     return X
 
 

@@ -264,8 +264,7 @@ def _directions(directions: Sequence[Mapping[str, Any]]) -> Section:
     for each in sorted(directions, key=lambda each: -each["share"]):
         loadings = sorted(each["loadings"].items(), key=lambda pair: -abs(pair[1]))
         terms = " ".join(f"{value:+.2f} {name}" for name, value in loadings[:FEATURES])
-        more = f" and {len(loadings) - FEATURES:,} more" if len(loadings) > FEATURES else ""
-        rows.append((format_share(each["share"]), terms + more))
+        rows.append((format_share(each["share"]), terms))
     header = ("share of the squared distances", "combination of the standardised features")
     return Section("Directions", tables=[Table("Directions of the kernel", header, rows)])
 

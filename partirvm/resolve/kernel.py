@@ -39,7 +39,7 @@ from partirvm.kernels import (
     Several,
     kernel_from_spec,
 )
-from partirvm.kernels.functions import LINEAR, Basis, evaluated, name_of, require_function, title_of
+from partirvm.kernels.functions import LINEAR, Basis, evaluated, name_of, require_function
 from partirvm.options import Request
 from partirvm.types import Columns, Scaling
 
@@ -245,7 +245,5 @@ def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis |
     points, parts = scaling.inputs(source.tile(0).X[:16]), []
     for each in request.basis if isinstance(request.basis, tuple) else (request.basis,):
         size = source.n_features if each == LINEAR else evaluated(each, "basis", points).shape[1]
-        if not size:
-            raise UsageError(f"basis {title_of(each)} returned no column: it must return at least one")
         parts.append((each, size))
     return Basis(tuple(parts))

@@ -203,10 +203,10 @@ class Record:
     iterations: int
     termination: Termination
     log_evidence: float
-    noise_variance: float | None
-    train_rmse: float | None
     selection: str
     fit_rows: str = "full"
+    noise_variance: float | None = None
+    train_rmse: float | None = None
     level: int | None = None
     dropped: int = 0
     floored: bool = False

@@ -216,9 +216,9 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     """Return whether a kernel that was learned from ``centres`` centres should be learned again at this fit's vectors.
 
-    Never in classification: a comparison would take a whole fit over all rows.
+    Only for fits from sums over rows: otherwise a comparison would take a whole fit over all rows.
     """
-    if not options.centres or not problem.likelihood.relearns:
+    if not options.centres or not problem.likelihood.has_noise or problem.likelihood.measured_by:
         return False
     rows = min(problem.n_rows, learning_rows(problem.empty.centres.shape[1]))
     maximum = min(int(SHARE * rows), options.learning_columns - 1)

@@ -50,7 +50,7 @@ def choose(state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
     by_gain = selection == "gain"
     state = replace(state, selection=selection, kept=state.fit.n_vectors)
     count = room * POOL if by_gain else room
-    if selection in ("error", "largest-error") or (by_gain and likelihood.draws_pools):
+    if selection in ("error", "largest-error") or (by_gain and not likelihood.has_noise):
         some = problem.shuffled and selection != "largest-error"
         rows = _random(state, NONE, SPREAD * room) if some else None
         draw = draw_key(state.options.seed, Purpose.POOL, state.round) if by_gain else None

@@ -1,4 +1,4 @@
-"""Whole numbers beyond 2⁵³ are refused wherever they come from, and no two labels become one."""
+"""Labels beyond 2⁵³ stay different wherever they come from, and masked values do not count."""
 
 from __future__ import annotations
 
@@ -10,18 +10,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.core.moments import require_exact
 from partirvm.data import as_source, ingest
 from partirvm.errors import DataError
 
 ODD = 2**53 + 1
 """The smallest whole number that float64 does not hold; 2**53 is next to it."""
-
-REFUSED = rf"column '(b|y)' holds the whole number {ODD} in row 2 .*--categorical"
 
 
 def table(column, dtype="int64"):
@@ -49,16 +44,6 @@ KINDS = {
     "frame": lambda frame, folder: frame,
     "dask": lambda frame, folder: dd.from_pandas(frame, npartitions=2),
 }
-
-
-@pytest.mark.parametrize("column", ["b", "y"])
-@pytest.mark.parametrize("dtype", ["int64", "uint64", "Int64", "int64[pyarrow]"])
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("csv", "decimals")])
-def test_ingest_refuses(kind, dtype, column, tmp_path):
-    source = KINDS[kind](table(column, dtype), tmp_path)
-    with pytest.raises(DataError, match=REFUSED):
-        ingest(source, tmp_path / "d.zarr", target="y")
-    assert not (tmp_path / "d.zarr").exists()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -92,23 +77,6 @@ def test_bytes_that_are_no_text_stay_different(tmp_path):
 
 
 X, Y = np.random.default_rng(0).uniform(0, 9, (20, 2)), np.arange(20.0)
-ODD_X, ODD_Y = X.astype(np.int64), Y.astype(np.int64)
-ODD_X[3, 1] = ODD_Y[3] = ODD
-
-FITTED = {
-    "X": (ODD_X, Y),
-    "y": (X, ODD_Y),
-    "several targets": (X, np.column_stack([ODD_Y, ODD_Y])),
-    "frame": (pd.DataFrame(ODD_X, columns=["a", "b"]).assign(c=0.5), Y),
-    "dask frame": (dd.from_pandas(pd.DataFrame(ODD_X, columns=["a", "b"]).assign(c=0.5), npartitions=2), Y),
-    "dask series": (dd.from_pandas(pd.DataFrame(X), npartitions=2), dd.from_pandas(pd.Series(ODD_Y), npartitions=2)),
-}
-
-
-@pytest.mark.parametrize("case", FITTED)
-def test_a_fit_refuses(case):
-    with pytest.raises(DataError, match=rf"the whole number {ODD} in row 3 .*categorical, in a data frame"):
-        RVMRegressor(gamma=1.0, max_rounds=1).fit(*FITTED[case])
 
 
 @pytest.mark.parametrize("kind", [np.asarray, list, pd.Series, lambda y: pd.Series(y, dtype="Int64")])
@@ -124,15 +92,3 @@ def test_masked_values_do_not_count_silently(place, tmp_path):
     for use in (RVMRegressor().fit, lambda *both: ingest(both, tmp_path / "d.zarr"), as_source):
         with pytest.raises(DataError, match=f"{place} has masked values"):
             use(rows, targets)
-
-
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1) | st.lists(st.integers(0, 2**64 - 1), min_size=1))
-def test_the_first_number_beyond_the_digits_of_float64(values):
-    dtype = np.int64 if min(values) < 0 or max(values) < 2**63 else np.uint64
-    wrong = [value for value in values if abs(value) > 2**53]
-    array = np.array(values, dtype=dtype)
-    if not wrong:
-        require_exact(array, "X")
-        return
-    with pytest.raises(DataError, match=rf"number {wrong[0]} in row {7 + values.index(wrong[0])} "):
-        require_exact(array, "X", 7)

@@ -130,7 +130,6 @@ class StudentLikelihood(GaussianLikelihood):
 
     name: str = "student"
     words: tuple[str, ...] = ("student",)
-    relearns: bool = False
     measured_by: GaussianLikelihood | None = GAUSSIAN
 
     def measure(self, fit: HyperState, kept: Design, new: Design, rows: Any) -> tuple[Pass, ...]:

@@ -41,7 +41,7 @@ def registered(monkeypatch):
     monkeypatch.setitem(LINKS, "probit", Probit())
     before = dict(LIKELIHOODS)
     LIKELIHOODS.clear()
-    LIKELIHOODS.update({"probit": ClassLikelihood("probit", ("auto",), binary=True), **before})
+    LIKELIHOODS.update({"probit": ClassLikelihood("probit", ("auto",), "probit", binary=True), **before})
     yield
     LIKELIHOODS.clear()
     LIKELIHOODS.update(before)

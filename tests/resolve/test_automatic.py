@@ -39,7 +39,7 @@ def test_a_likelihood_that_was_asked_for():
 
 
 def measured(rows, vectors):
-    return Record("heuristic", 1, rows, rows, vectors, 30, Termination.CONVERGED, 0.0, 1.0, 1.0, "random")
+    return Record("heuristic", 1, rows, rows, vectors, 30, Termination.CONVERGED, 0.0, "random", noise_variance=1.0)
 
 
 @pytest.mark.parametrize(
