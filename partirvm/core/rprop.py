@@ -101,3 +101,11 @@ def raised(search: RpropSearch, positions: Int, share: float) -> Float:
     logs = search.best.copy()
     logs[positions] = np.maximum(logs[positions], search.start[positions] + np.log(share))
     return logs
+
+
+def awakened(logs: Float, features: Sequence[Int]) -> Float:
+    """Return ``logs`` (p,) with each gamma that is off raised to a hundredth of the largest gamma."""
+    found = logs.copy()
+    for group in features:
+        found[off(logs, [group])] = logs[group].max() + np.log(1e-2)
+    return found

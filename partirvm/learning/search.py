@@ -11,7 +11,8 @@ one evaluation of evidence and slopes per step: two passes, which use the same k
 3. *Growth*: the number of centres is doubled while the data determine most of the weights.
 
 **Between rounds** the evidence is that of the fit, whose relevance vectors are the centres. Its α and β stay constant
-while the kernel changes: tied or updated α gave no higher evidence.
+while the kernel changes: tied or updated α gave no higher evidence. If features are off, a second search starts with
+their gamma raised.
 """
 
 from __future__ import annotations
@@ -239,6 +240,11 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     search = rprop.begin(start.logs, None, rprop.LATER_STEP)
     stage = KernelSearch(sample, start, design, len(design.labels), score, search)
     stage.climb(stage.evaluate_next(), LATER_WINDOW)
+    wider = rprop.awakened(stage.search.best, rprop.groups(start.parameters))
+    if not np.array_equal(wider, stage.search.best):
+        # the bounds of the search are relative to its start
+        stage.search, stage.reason = replace(rprop.again(stage.search, wider, rprop.LATER_STEP), start=wider), None
+        stage.climb(stage.evaluate_next(), LATER_WINDOW)
     assert stage.best is not None
     better = not np.array_equal(stage.search.best, start.logs)
     return KernelLearned(stage.kernel, better, stage.best.rows, stage.evaluations)

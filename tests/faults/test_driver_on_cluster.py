@@ -73,7 +73,7 @@ class Processes:
     def submit(self, data, place, case, where, after):
         """Submit a job that is held there (``Asking``), and wait until it is."""
         arm(self.asked, place, where, after)
-        made = submit(data[0], str(place), CASES[case], validation=data[1], client=self.client)
+        made = submit(CASES[case], data[0], str(place), validation=data[1], client=self.client)
         wait_for((self.asked / "here").exists, "the middle of the work")
         return made
 
