@@ -63,8 +63,31 @@ def labels_of(y: Any) -> Labels:
 
 
 def numbers_of(y: Any) -> NDArray[Any]:
-    """Targets in memory as an array of numbers. Raises ``DataError`` for others."""
-    return numeric_array("y", pandas_column(y))
+    """Targets in memory as an array of finite numbers. Raises ``DataError`` for others."""
+    targets = numeric_array("y", pandas_column(y))
+    require_finite("y", targets)
+    return targets
+
+
+def require_finite(name: str, values: NDArray[Any], columns: Any = None) -> None:
+    """Raise ``DataError`` for values (n,) or (n, d) that are NaN or infinite: their count, the first row and column.
+
+    ``columns`` are the names of the columns of a matrix of features; by default ``x0``, ``x1`` …
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return
+    wrong = ~np.isfinite(np.atleast_1d(values))
+    if wrong.any():
+        row, *column = np.argwhere(wrong)[0].tolist()
+        where = ""
+        if name == "X":
+            where = f", column {(f'x{column[0]}' if columns is None else str(columns[column[0]]))!r}"
+        found = "NaN" if np.isnan(values).any() else "infinity or a value too large for dtype('float64')"
+        raise DataError(
+            f"Input {name} contains {found}: {int(wrong.sum()):,} such values, the first in row {row:,} (counted from "
+            f"0){where}: remove these rows, or fill the values in"
+        )
 
 
 def rows_of(estimator: Any, X: Any, levels: Levels, *y: Any, reset: bool = False, **checks: Any) -> Any:
@@ -75,7 +98,9 @@ def rows_of(estimator: Any, X: Any, levels: Levels, *y: Any, reset: bool = False
         checks |= {"y_numeric": numbers, "multi_output": numbers}
     with data_errors():
         X = coded_frame(X, levels)
-        return validate_data(estimator, X, *y, dtype=np.float64, reset=reset, **checks)
+        found = validate_data(estimator, X, *y, dtype=np.float64, ensure_all_finite=False, reset=reset, **checks)
+    require_finite("X", found[0] if y else found, getattr(estimator, "feature_names_in_", None))
+    return found
 
 
 @dataclass(frozen=True)
@@ -96,6 +121,7 @@ def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, levels: Le
     X, y = rows_of(estimator, X, levels, y, ensure_min_samples=1 if more else 2, reset=not more)
     if sample_weight is not None:
         weights = numeric_array("sample_weight", sample_weight)
+        require_finite("sample_weight", weights)
         if not weights.any():
             raise DataError("no row has a weight above zero: there is nothing to fit")
         given = weights if weights.ndim else float(weights)

@@ -93,7 +93,9 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
         pytest.param(
             NUMBERS.assign(day=pd.Series(DAYS).astype("date32[pyarrow]")), "not numbers, in", id="dates of Arrow"
         ),
-        pytest.param(NUMBERS.assign(b=np.nan), "X contains NaN", id="NaN"),
+        pytest.param(
+            NUMBERS.assign(b=np.nan), r"X contains NaN: 60 such values.*row 0 \(counted from 0\), column 'b'", id="NaN"
+        ),
         pytest.param(NUMBERS.to_numpy()[:, 0], "Expected 2D array", id="one dimension"),
         pytest.param(NUMBERS.to_numpy() + 1j, "Complex data", id="complex"),
     ],
@@ -143,9 +145,11 @@ def test_labels_that_cannot_be_used_are_named(y, says):
     ("rows", "says"),
     [
         pytest.param({"y": [[1], [2, 3]] * 30}, "y is not a regular array", id="ragged"),
-        pytest.param({"y": np.where(np.arange(60) == 7, np.nan, 1)}, "y contains NaN", id="NaN"),
-        pytest.param({"y": np.where(np.arange(60) == 7, np.inf, 1)}, "y contains infinity", id="infinite"),
-        pytest.param({"sample_weight": np.where(np.arange(60) > 57, np.nan, 1)}, "weight contains NaN", id="w"),
+        pytest.param({"y": np.where(np.arange(60) == 7, np.nan, 1)}, "y contains NaN: 1 .*row 7 .*remove", id="NaN"),
+        pytest.param({"y": np.where(np.arange(60) == 7, np.inf, 1)}, "y contains infinity.*row 7 ", id="infinite"),
+        pytest.param(
+            {"sample_weight": np.where(np.arange(60) > 57, np.nan, 1)}, "weight contains NaN: 2 .*row 58 .*fill", id="w"
+        ),
         pytest.param({"sample_weight": [1, 2, 3]}, r"shape == \(3,\), expected \(60,\)", id="three weights"),
         pytest.param({"X": [["1", "a"]] * 60}, "could not convert string to float: .*'a'", id="text"),
         pytest.param(
