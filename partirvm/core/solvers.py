@@ -77,15 +77,23 @@ def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Wa
     """Return the fit, or the fixed point of ``whole`` from a common α of all columns if its evidence is larger.
 
     α is 1/M² (Tipping's SparseBayes), 1e-6 and 1, in units of the largest mean square of a column over the target
-    variance.
+    variance. Only α and β of the best fit are kept meanwhile: two whole fits would not fit in the planned memory.
     """
-    best, last, M = fit, fit.iteration, len(whole.labels)
+    best, evidence, last = (fit.labels, fit.alpha, fit.beta, fit.floored), fit.log_evidence, fit.iteration
+    del fit
+    M = len(whole.labels)
     unit = float(whole.statistics.gram.diagonal().max(initial=0.0)) / (whole.n * float(whole.target_variance))
     for level in (1.0 / M**2, 1e-6, 1.0) if unit > 0 else ():
         start = replace(whole, alpha=np.full(M, level * unit), found=None, iteration=last)
         found = maximise(start, _loose(rule, last), on_step)[0]
-        best, last = found if found.log_evidence > best.log_evidence else best, found.iteration
-    return replace(best, iteration=last)
+        last = found.iteration
+        if found.log_evidence > evidence:
+            best, evidence = (found.labels, found.alpha, found.beta, found.floored), found.log_evidence
+        del found
+    labels, alpha, beta, floored = best
+    statistics = whole.statistics.take(np.flatnonzero(np.isin(whole.labels, labels)))
+    fit = whole.restarted(statistics, alpha, beta, floored=floored, iteration=last)
+    return replace(fit, found=fit.posterior)
 
 
 def _loose(rule: StopRule, done: int) -> StopRule:

@@ -60,8 +60,8 @@ def test_a_name_is_the_kernel_with_its_defaults(name):
     X, y, _ = rows()
     gamma = {"gamma": "scale"} if name in WITH_GAMMA else {}
     model = RVMRegressor(kernel=name, **gamma, **BASIC).fit(X, y).model_
-    fields = {"gamma": [1 / D]} if name in WITH_GAMMA else {}
-    assert model.design.kernel == NAMES[name].from_spec(fields)
+    fields = {"gamma": (1 / D,)} if name in WITH_GAMMA else {}
+    assert model.design.kernel == NAMES[name](**fields)
     for gamma in (0.3, np.array([0.1, 0.2, 0.3]), "0.1,0.2,0.3"):
         estimator = RVMRegressor(kernel=name, gamma=gamma, **BASIC)
         if name in WITH_GAMMA:
