@@ -28,8 +28,8 @@ from partirvm.types import Float
 
 Progress = Callable[[str, int, int | None], None]  # the phase, "read" or "write", rows done, and the total
 
-BUCKETS = 256
-"""Number of key ranges of equal width; each is an open file."""
+BUCKETS = 128
+"""Number of key ranges of equal width; each is an open file, of which some systems allow 256."""
 
 
 class ExternalSorter:
@@ -67,9 +67,8 @@ class ExternalSorter:
 
         ``memory`` is the maximum number of bytes that are sorted at once. The peak memory is twice this number.
         """
-        for bucket, file in sorted(self._files.items()):
-            file.close()
-            path = Path(file.name)
+        self._close()
+        for bucket, path in sorted((bucket, Path(file.name)) for bucket, file in self._files.items()):
             size = path.stat().st_size
             if self._high is None:
                 yield from self._batches(path)
@@ -90,9 +89,12 @@ class ExternalSorter:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _close(self) -> None:
         for file in self._files.values():
             file.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _append(self, bucket: int, records: Float) -> None:
         if bucket not in self._files:
@@ -110,8 +112,9 @@ class ExternalSorter:
 class Publication:
     """A new group of arrays of DATA, which gets the version ``number``; ``spill`` is a folder for temporary files.
 
-    ``before`` are the attributes of the DATA to which rows are appended, and ``found`` the groups so far. A group that
-    is ``published``, or may be, is not removed after an error: the next writer does it, if nobody reads the group.
+    ``before`` are the attributes of the DATA to which rows are appended, whose groups stay until the next append for
+    fits that read them; ``found`` are all groups so far. A group that is ``published``, or may be, is not removed after
+    an error: the next writer does it.
     """
 
     folder: Folder
@@ -161,7 +164,8 @@ class Publication:
             for number in listed_numbers(self.folder, VERSIONS):
                 if number < self.number:
                     self.folder.remove(numbered(VERSIONS, number))
-            for name in set(self.found) - {name for _, name in attributes.segments}:
+            read = (*attributes.segments, *(self.before.segments if self.before else ()))
+            for name in set(self.found) - {name for _, name in read}:
                 self.folder.remove(name)
 
 

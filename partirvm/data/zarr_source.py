@@ -24,6 +24,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -113,9 +115,11 @@ class DataAttributes:
 CODEC = Codec([DataAttributes, Columns, Moments, ColumnMoments])
 
 
-def open_data(url: str) -> tuple[Folder, DataAttributes]:
-    """Return the folder of DATA and their newest attributes."""
+def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttributes]:
+    """Return the folder of DATA, and the newest attributes or those of the time when ``group`` was new."""
     folder = open_folder(url)
+    if group is not None:
+        return folder, attributes_of(folder, group)
     while True:
         numbers = listed_numbers(folder, VERSIONS)
         if not numbers:
@@ -125,19 +129,22 @@ def open_data(url: str) -> tuple[Folder, DataAttributes]:
             )
         try:
             pointer = read_json(folder, numbered(VERSIONS, numbers[-1]), {"group": str})
-            group = pointer["group"] if GROUP.fullmatch(pointer["group"]) else "damaged"
-            place = folder.place(f"{group}/attributes")
-            attributes: DataAttributes = CODEC.read(place, KIND, FORMAT)
+            return folder, attributes_of(folder, pointer["group"])
         except MissingDataError:
             if listed_numbers(folder, VERSIONS)[-1:] == numbers[-1:]:
                 raise
-            continue
-        if not (isinstance(attributes, DataAttributes) and attributes.agree() and attributes.segments[-1][1] == group):
-            raise FormatError(
-                f"{place}: the attributes contradict each other, or are those of another group: restore the folder, or "
-                "ingest the data again"
-            )
-        return folder, attributes
+
+
+def attributes_of(folder: Folder, group: str) -> DataAttributes:
+    """Return the attributes of DATA whose newest group of rows is this one."""
+    place = folder.place(f"{group if GROUP.fullmatch(group) else 'damaged'}/attributes")
+    attributes: DataAttributes = CODEC.read(place, KIND, FORMAT)
+    if not (isinstance(attributes, DataAttributes) and attributes.agree() and attributes.segments[-1][1] == group):
+        raise FormatError(
+            f"{place}: the attributes contradict each other, or are those of another group: restore the folder, or "
+            "ingest the data again"
+        )
+    return attributes
 
 
 def dtype_of(name: str) -> str:
@@ -148,9 +155,10 @@ def dtype_of(name: str) -> str:
 class ZarrSource(Source):
     """A source for DATA on disk or at an fsspec URL ``url``. Each chunk is compared with its checksum when it is read.
 
-    ``seed`` is that of the shuffle, None if the rows kept their order. A pickled source
-    contains the address and the name of the newest group. Raises ``MissingDataError`` if DATA or a chunk are missing or
-    damaged, ``ChangedDataError`` for other DATA or values than those ingested, and ``FormatError`` for another format.
+    ``seed`` is that of the shuffle, None if the rows kept their order. A pickled source contains the address and the
+    name of its newest group, so that rows which are appended meanwhile do not belong to it. Raises ``MissingDataError``
+    if DATA or a chunk are missing or damaged, ``ChangedDataError`` for other DATA or values than those ingested, and
+    ``FormatError`` for another format.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
@@ -162,17 +170,28 @@ class ZarrSource(Source):
     def _open(self) -> tuple[Folder, DataAttributes]:
         """Return the folder and the attributes. Raises ``ChangedDataError`` if other DATA are here now."""
         if self._opened is None:
-            folder, attributes = open_data(self.url)
-            group = attributes.segments[-1][1]
-            if self._group not in (None, group):
-                raise ChangedDataError(f"{self.url}: the data were replaced while they were in use. Start a new fit.")
+            with self._in_use():
+                folder, attributes = open_data(self.url, self._group)
             self.n_rows, self.n_features = attributes.n_rows, attributes.n_features
             self.tile_rows, self.n_targets = attributes.tile_rows, attributes.n_targets
             self.columns, self.moments = attributes.columns, attributes.moments
             self.seed, self.weighted = attributes.seed, attributes.weighted
             self.shuffled = self.seed is not None and len(attributes.batches) == 1
-            self._opened, self._group, self._fingerprint = (folder, attributes), group, attributes.fingerprint()
+            self._opened, self._group = (folder, attributes), attributes.segments[-1][1]
+            self._fingerprint = attributes.fingerprint()
         return self._opened
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """Raise ``ChangedDataError`` in place of ``MissingDataError`` if other DATA are here now."""
+        try:
+            yield
+        except MissingDataError as error:
+            if self._group is None or open_data(self.url)[1].segments[-1][1] == self._group:
+                raise
+            raise ChangedDataError(
+                f"{self.url}: the data were replaced while they were in use. Start a new fit."
+            ) from error
 
     def _read(self, name: str, number: int) -> np.ndarray[Any, Any]:
         start, stop = self._span(number)
@@ -181,7 +200,7 @@ class ZarrSource(Source):
         shape = attributes.chunks[name]
         first, group = next(each for each in reversed(attributes.segments) if each[0] <= number)
         file = "/".join([group, name, "c", str(number - first), *("0" for _ in shape[1:])])
-        with reading(place, advice, MissingDataError):
+        with self._in_use(), reading(place, advice, MissingDataError):
             rows = read_blosc(folder, file, shape, dtype_of(name))[: stop - start]
         if checksum(rows) != attributes.hashes[name][number]:
             raise ChangedDataError(f"{place} has other values than those ingested: {advice}")

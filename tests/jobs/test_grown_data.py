@@ -53,8 +53,21 @@ def test_append(tmp_path, shuffle):
     np.testing.assert_allclose(data.moments.inputs.mean, expected[:, :2].mean(axis=0))
     np.testing.assert_allclose(data.moments.targets.variance, expected[:, 2].var())
     assert not data.shuffled
-    with pytest.raises(ChangedDataError, match="replaced while they were in use"):
-        pickle.loads(pickle.dumps(before)).tile(0)
+
+
+def test_readers_see_the_rows_that_were_there(tmp_path):
+    """Also those of a last tile that the append writes anew, in this process and another, until the next append."""
+    place = tmp_path / "d.zarr"
+    readers = [ingest(rows(10, 0), place, tile_rows=32)]
+    expected = contents(ZarrSource(place))
+    readers.append(pickle.loads(pickle.dumps(readers[0])))
+    ingest(rows(5, 1), place, append=True)
+    for reader in [*readers, pickle.loads(pickle.dumps(readers[0]))]:
+        np.testing.assert_array_equal(contents(reader), expected)
+    ingest(rows(5, 2), place, append=True)
+    for reader in [*readers, pickle.loads(pickle.dumps(readers[0]))]:
+        with pytest.raises(ChangedDataError, match="replaced while they were in use"):
+            reader.tile(0)
 
 
 def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_path):
