@@ -106,6 +106,7 @@ class Job:
         self.location = self.store.location
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
+        self._attempt = 0
 
     def __repr__(self) -> str:
         return f"Job({self.location!r})"
@@ -169,7 +170,7 @@ class Job:
             state = self.state()
             if state != last:
                 yield state
-            if ended and state.status is Status.QUEUED:
+            if ended and state.status is Status.QUEUED and state.attempt == self._attempt:
                 why = self._error or "its thread has ended"
                 raise JobFailedError(f"{self.location} is queued and could not be started: {why}; resume the job")
             last, now = state, time.monotonic()
@@ -208,7 +209,7 @@ class Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
 
         ``data`` and ``validation`` are new places of moved DATA. ``changed`` holds new limits
-        (``resolve.LIMITS``); a time limit counts from the resume on. ``allow_code`` permits a named function as
+        (``resolve.resolve.LIMITS``); a time limit counts from the resume on. ``allow_code`` permits a named function as
         kernel or basis, ``allow_data`` names DATA in another store (host, bucket, or this machine) than the job that it
         may read. ``grown`` resumes as ``update`` does.
 
@@ -236,6 +237,7 @@ class Job:
     def _start(self, state: JobState, allow_code: bool, client: Any) -> Job:
         """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
         place, how = absolute(self.location), {"attempt": state.attempt, "allow_code": allow_code}
+        self._thread, self._error, self._attempt = None, None, state.attempt
         if client is not None:
             from partirvm.execution.cluster import start
 
@@ -249,7 +251,6 @@ class Job:
             except Exception as error:  # recorded in the job, except before the attempt has the lease
                 self._error = error
 
-        self._error = None
         self._thread = threading.Thread(target=run, name=f"partirvm {place}", daemon=True)
         self._thread.start()
         return self

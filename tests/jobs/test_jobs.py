@@ -147,6 +147,17 @@ def test_a_job_that_cannot_be_begun_keeps_nobody_waiting(data, tmp_path, monkeyp
     assert job.resume().wait(timeout=120) is Status.DONE
 
 
+def test_a_handle_waits_for_an_attempt_that_another_one_queued(data, tmp_path):
+    """Its own thread, which has ended, ran an earlier attempt and says nothing about this one."""
+    job = submit(RVMRegressor(gamma=2.0, partition_size=30, max_rounds=1), data, tmp_path / "job")
+    assert job.wait(timeout=120) is Status.DONE
+    open_job(job.location).requeue(max_rounds=2)
+    with pytest.raises(TimeoutError, match="still queued"):
+        job.wait(timeout=0.3)
+    jobs.run_job(job.location, attempt=2)
+    assert job.wait(timeout=120) is Status.DONE
+
+
 def test_a_queued_job_keeps_what_a_resume_changes(data, tmp_path):
     """A driver that never came is replaced, and the new limit holds; the old one comes too late."""
     from partirvm.jobs.request import create
