@@ -95,7 +95,7 @@ class PartirvmWarning(UserWarning):
 
 
 class DataWarning(PartirvmWarning):
-    """Something about the data: duplicate rows, a constant feature, a constant target, a far extrapolation."""
+    """Something about the data: a constant feature, a constant target, rows far from every relevance vector."""
 
 
 class NoiseFloorWarning(PartirvmWarning):

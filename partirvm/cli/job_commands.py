@@ -165,10 +165,10 @@ def resume(job: str, **choices: Any) -> int:
 
     The job continues from its last checkpoint. Its final model equals that of an uninterrupted fit to the last bit.
     Only the limits below can be changed; for other changes start a new job. Rounds and vectors include those before,
-    --time-limit counts from now, and --effort can only become larger. --data and --validation give the new places of
-    DATA that were moved; the rows must be the same. A job that is done is not changed. With --scheduler
-    the job continues on a cluster, wherever it ran before. Ctrl-C works as in `fit`: exit status 3 with a usable model,
-    4 without one.
+    and --time-limit counts from now. A job that ended at a limit needs a larger one; a job that is done for another
+    reason is not changed. --data and --validation give the new places of DATA that were moved; the rows must be the
+    same. With --scheduler the job continues on a cluster, wherever it ran before. Ctrl-C works as in `fit`: exit status
+    3 with a usable model, 4 without one.
 
     \b
     Examples:

@@ -154,7 +154,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
     verbose: bool = parameter(
         False,
         "bool",
-        "Show the progress of ``fit``: a live view on a terminal, HTML in a notebook, otherwise lines on stderr.",
+        "Show the progress of ``fit``: a live view on a terminal, otherwise lines on stderr.",
     )
 
     def __sklearn_clone__(self) -> Self:
@@ -168,10 +168,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         return cloned
 
     def set_callbacks(self, *callbacks: FitCallback) -> Self:
-        """Set the callbacks that hear of each ``fit`` in this process, in place of earlier ones; without any, none.
+        """Set the callbacks that hear of each ``fit`` and ``partial_fit`` in this process, in place of earlier ones.
 
-        Clones have them too, so a grid search passes them on; pickles and files do not. Raises ``UsageError`` for an
-        object that is not a ``FitCallback``.
+        Without arguments there are none. Clones have them too, so a grid search passes them on; pickles
+        and files do not. Raises ``UsageError`` for an object that is not a ``FitCallback``.
         """
         for one in callbacks:
             if not isinstance(one, FitCallback):

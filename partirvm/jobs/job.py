@@ -208,10 +208,10 @@ class Job:
     ) -> Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
 
-        ``data`` and ``validation`` are new places of moved DATA. ``changed`` holds new limits
-        (``resolve.resolve.LIMITS``); a time limit counts from the resume on. ``allow_code`` permits a named function as
-        kernel or basis, ``allow_data`` names DATA in another store (host, bucket, or this machine) than the job that it
-        may read. ``grown`` resumes as ``update`` does.
+        ``data`` and ``validation`` are new places of moved DATA. ``changed`` holds new limits: ``max_rounds``,
+        ``max_vectors``, ``effort``, ``time_limit`` (from the resume on) and ``memory_limit``. ``allow_code`` permits a
+        named function as kernel or basis, ``allow_data`` names DATA in another store (host, bucket, or this machine)
+        than the job that it may read. ``grown`` resumes as ``update`` does.
 
         The job is not changed if an error is raised: ``UsageError`` for other changes or without a permission,
         ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.

@@ -1,4 +1,4 @@
-"""The report of a job: one self-contained HTML page, and its values as JSON and CSV."""
+"""The report of a job: one self-contained HTML page, and its values as JSON."""
 
 from __future__ import annotations
 

@@ -311,12 +311,12 @@ class DiagnosticsDisplay:
     --------
     >>> import numpy as np
     >>> from matplotlib.figure import Figure
-    >>> from partirvm import RVMRegressor
+    >>> from partirvm import DiagnosticsDisplay, RVMRegressor
     >>> X = np.linspace(-5, 5, 100)[:, None]
     >>> y = np.sinc(X[:, 0]) + 0.05 * np.random.default_rng(0).normal(size=100)
     >>> display = RVMRegressor(gamma=2.0).fit(X, y).plot_diagnostics(X, y, figure=Figure())
-    >>> display.axes_[0].get_xlabel() != ""
-    True
+    >>> isinstance(display, DiagnosticsDisplay), len(display.axes_) > 3
+    (True, True)
     """
 
     figure_: Any

@@ -89,9 +89,9 @@ def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
     Raises ``MissingDataError`` with the first missing number.
     """
     found = listed_numbers(folder, series)
-    whole = range(first or found[0], found[-1] + 1) if found else range(0)
-    for number in sorted({*whole} - {*found}):
-        if not folder.exists(numbered(series, number)):  # a listing may miss a new object
+    there, whole = {*found}, range(first or found[0], found[-1] + 1) if found else range(0)
+    for number in whole:  # one by one: a file that was added by hand may have any number
+        if number not in there and not folder.exists(numbered(series, number)):  # a listing may miss a new object
             raise MissingDataError(
                 f"{folder.location}: {numbered(series, number)} is missing, but {numbered(series, found[-1])} exists: "
                 "restore the missing file, or remove the other if it was added by hand"
