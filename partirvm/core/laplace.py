@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.link import LINKS, Link, LogisticBlock, LogisticCross
-from partirvm.core.posterior import Posterior, factorise, solve, sparsity_quality
+from partirvm.core.posterior import Posterior, factorise, solve, sparsity_quality, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, optimum
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
 
@@ -199,6 +199,23 @@ def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
     if going is not None and not state.link.shared_alpha:
         gone, alpha = np.where(going, gone, ~state.present), np.where(going, alpha, state.alpha)
     return _without(state, gone, alpha)
+
+
+def thin(state: LaplaceState) -> LaplaceState:
+    """Delete columns that do not raise the evidence, of correlated ones one at a time; the state itself if none."""
+    s, q = state.sparsity_quality()
+    worthless = state.own_prior.worthless(_alike(state, s), _alike(state, q**2))
+    failing = worthless & state.present & ~state.prior.held(state.labels)[:, None]
+    if not failing.any():
+        return state
+    gone = ~state.present
+    if state.link.shared_alpha:
+        gone[weakly_correlated(state.posteriors, np.flatnonzero(failing[:, 0]))] = True
+    else:
+        for k, each in enumerate(state.posteriors):
+            active = np.flatnonzero(state.present[:, k])
+            gone[active[weakly_correlated((each,), np.flatnonzero(failing[active, k]))], k] = True
+    return _without(state, gone, np.where(gone, np.inf, state.alpha))
 
 
 def _alike(state: LaplaceState, value: Float) -> Float:

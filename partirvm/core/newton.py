@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from partirvm.core.laplace import LaplaceState, init, settled, trial_factors, update
+from partirvm.core.laplace import LaplaceState, init, settled, thin, trial_factors, update
 from partirvm.core.link import LogisticBlock
 from partirvm.core.priors import FLAT, JOINING, Prior, entry_precision
 from partirvm.core.termination import StopRule, Termination
@@ -124,9 +124,12 @@ def receive(
         return _at_fixed_alpha(now, min(LONGER * search.step, 1.0), now.iteration, pairs), None
     level = abs(now.log_evidence - before.log_evidence) < small and len(now.labels) == len(before.labels)
     if level and not search.step and now.decrement < small:
-        if reached:
+        if not reached:
+            return _at_fixed_alpha(now, 1.0, since, pairs, settling=True), None
+        thinner = thin(now) if now.prior.keeps_worthless else now
+        if thinner is now:
             return replace(search, current=now), Termination.CONVERGED
-        return _at_fixed_alpha(now, 1.0, since, pairs, settling=True), None
+        return _at_new_alpha(now, thinner, now.iteration, pairs), None
     return _propose(now, rule, now.iteration if search.step else since, poll, pairs, search), None
 
 

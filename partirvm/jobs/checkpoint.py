@@ -18,9 +18,8 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.functions import require_no_code
+from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.base import Start
-from partirvm.likelihoods.classes import ClassLikelihood
-from partirvm.likelihoods.gaussian import GaussianLikelihood
 from partirvm.model.files import DESIGN_CLASSES
 from partirvm.options import Request
 from partirvm.planning.cost import RoundCost, Schedule
@@ -51,19 +50,22 @@ FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock, Posterior, Scor
 STATES = (Checkpoint, Part, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
 PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
-CODEC = Codec(
-    (*DESIGN_CLASSES, *FITS, GaussianLikelihood, ClassLikelihood, *STATES, *PROBLEMS, *PLANS, FitSpec, Request)
-)
+
+
+def codec() -> Codec:
+    """Return the codec of checkpoints, which knows the likelihoods that are registered now."""
+    likelihoods = map(type, LIKELIHOODS.values())
+    return Codec((*DESIGN_CLASSES, *FITS, *likelihoods, *STATES, *PROBLEMS, *PLANS, FitSpec, Request))
 
 
 def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = None) -> None:
     """Write a checkpoint to a new folder or URL, as ``stored``. Raises as ``Codec.write`` does."""
-    CODEC.write(stored(value), location, KIND, FORMAT, about)
+    codec().write(stored(value), location, KIND, FORMAT, about)
 
 
 def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
     """Return what ``save_checkpoint`` wrote. Raises as ``Codec.read``, and ``UsageError`` for code not allowed."""
-    value = CODEC.read(location, KIND, FORMAT)
+    value = codec().read(location, KIND, FORMAT)
     if not allow_code:
         require_no_code(value, location)
     return value

@@ -20,6 +20,7 @@ from partirvm.core.priors import log_contribution
 from partirvm.errors import DataError
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import labels_by_name
+from partirvm.quoting import html_table
 from partirvm.types import PANEL_ROWS, Columns
 
 Float = NDArray[np.float64]
@@ -57,6 +58,16 @@ class FittedModel:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.n_vectors:,} relevance vectors, {self.design.kernel.name} kernel>"
+
+    def _repr_html_(self) -> str:
+        """The main facts, for a notebook."""
+        facts = {
+            "relevance vectors": f"{self.n_vectors:,} of {self.n_rows:,} rows",
+            "features": f"{self.n_features:,}",
+            "kernel": self.design.kernel.name,
+            "log evidence": f"{self.log_evidence:,.2f} nats",
+        }
+        return html_table(type(self).__name__, facts.items())
 
     @property
     def output_names(self) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ def expected(pass_):
         return {"": slope(Phi, t[:, 0], w)}
     if isinstance(pass_, ResidualPass):
         r = t[:, 0] - Phi @ MEAN
-        fields = {"n": there.sum(), "sum_squares": [w @ r**2], "projection": Phi.T @ (w * r)[:, None]}
+        fields = {"sum_squares": [w @ r**2], "projection": Phi.T @ (w * r)[:, None]}
         open_ = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
         best = open_[np.lexsort((open_, -np.abs(r[open_])))][: pass_.select]
         return fields | {"largest.rows": best, "largest.values": X[best], "largest.errors": np.abs(r[best])}

@@ -66,7 +66,7 @@ def test_progress_may_leave_the_pass(executor, data):
 
     with pytest.raises(Enough):
         executor.run([PASSES["gram"]], data, progress)
-    assert executor.run([PASSES["residual"]], data)[0].n == (rows()[2] > 0).sum()
+    assert executor.run([PASSES["moments"]], data)[0].inputs.n == (rows()[2] > 0).sum()
 
 
 def test_an_error_in_a_task_arrives_as_itself(executor, tmp_path):

@@ -34,7 +34,7 @@ def go_on(breeder, store):
     breeder.call(carry, job=store.location).end()
 
 
-@pytest.mark.parametrize("limit", [10, 2500])
+@pytest.mark.parametrize("limit", [10, 4500])
 def test_a_disk_that_fills_up(breeder, data, whole, tmp_path, limit):
     """StorageError with the place; the model before stays in use; "failed" where there is room for it; with room again
     the job goes on."""

@@ -17,7 +17,8 @@ from partirvm import ingest, jobs, load_model, open_job
 from partirvm.core.moments import Moments
 from partirvm.data import ZarrSource, zarr_source
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmError
-from partirvm.jobs.checkpoint import CODEC, FORMAT, KIND, attached, load_checkpoint, save_checkpoint
+from partirvm.jobs import checkpoint
+from partirvm.jobs.checkpoint import FORMAT, KIND, attached, load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
 from partirvm.process import peak_memory
 from partirvm.storage import codec
@@ -122,7 +123,7 @@ def test_a_checkpoint_without_a_field(job):
             without = {key: value for key, value in values.items() if key != field}
             for node["fields"] in (without, {**values, field: [[]]}):
                 try:
-                    found = CODEC.decode(tree, arrays)
+                    found = checkpoint.codec().decode(tree, arrays)
                 except Exception:  # readers name the place of any error
                     continue
                 with suppress(PartirvmError):
