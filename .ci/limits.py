@@ -1,7 +1,6 @@
 """Count the size of the house beside its limits: python .ci/limits.py
 
-A count above what is allowed today ends with exit status 1. What is allowed is lowered as the house becomes smaller;
-the goals are those of "Half the house".
+A count above its limit ends with exit status 1: what a new capability adds, something else gives.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 LIMITS = {
-    "lines of partirvm": (26_200, 25_000),
-    "lines of code of partirvm": (17_200, 15_500),
-    "files of partirvm": (145, 150),
-    "lines of tests": (26_400, 26_000),
-    "lines of benchmarks": (6_500, 6_500),
-    "methods of the likelihood protocol": (12, 12),
-    "depth of inheritance in strategies": (1, 1),
-    "class names that occur twice": (0, 0),
-    "names of files that occur twice": (0, 0),
-    "branches on the kind of target": (8, 8),
-    "files that a default fit enters": (76, 70),
-    "frames before a kernel block": (15, 15),
+    "lines of partirvm": 25_000,
+    "lines of code of partirvm": 15_500,
+    "files of partirvm": 150,
+    "lines of tests": 26_000,
+    "lines of benchmarks": 6_500,
+    "methods of the likelihood protocol": 12,
+    "depth of inheritance in strategies": 1,
+    "class names that occur twice": 0,
+    "names of files that occur twice": 0,
+    "branches on the kind of target": 8,
+    "files that a default fit enters": 70,
+    "frames before a kernel block": 15,
 }
-"""Greatest count that is allowed, and the goal."""
+"""Greatest count of each."""
 
 LEAST_DOCSTRINGS = 0.18
 """Least share of docstrings among the lines of partirvm."""
@@ -175,11 +174,10 @@ def main() -> int:
         "frames before a kernel block": frames,
     }
     for name, count in counts.items():
-        allowed, goal = LIMITS[name]
-        print(f"{name:36s} {count:7,d}   allowed {allowed:7,d}   goal {goal:7,d}{'   TOO MANY' * (count > allowed)}")
+        print(f"{name:36s} {count:7,d}   at most {LIMITS[name]:7,d}{'   TOO MANY' * (count > LIMITS[name])}")
     share = documented / whole
-    print(f"{'share of docstrings':36s} {share:7.1%}   at least {LEAST_DOCSTRINGS:6.0%}")
-    return int(share < LEAST_DOCSTRINGS or any(counts[name] > LIMITS[name][0] for name in counts))
+    print(f"{'share of docstrings':36s} {share:7.1%}   at least {LEAST_DOCSTRINGS:7.0%}")
+    return int(share < LEAST_DOCSTRINGS or any(counts[name] > LIMITS[name] for name in counts))
 
 
 if __name__ == "__main__":
