@@ -16,7 +16,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.jobs import driver
-from partirvm.jobs.checkpoint import CODEC, attached, stored
+from partirvm.jobs.checkpoint import attached, codec, stored
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.kernels.design import Design
@@ -68,8 +68,8 @@ class Keeping(MemoryJournal):
     def checkpoint(self, state):
         if state.end is not None:
             return
-        tree, arrays = CODEC.encode(stored(state))
-        again = attached(CODEC.decode(tree, arrays), state.problem, state.options)
+        tree, arrays = codec().encode(stored(state))
+        again = attached(codec().decode(tree, arrays), state.problem, state.options)
         self.checkpoints.append((again, len(self.history)))
 
 
