@@ -220,7 +220,8 @@ def run_attempt(
                 elapsed=before + timer.seconds,
                 beside=None if "://" in store.location else Path(store.location, "kernel"),
             )
-        return _end(store, state.attempt, journal, outcome, spec.plan)
+            # nobody waits for tiles that are still being read
+            return _end(store, state.attempt, journal, outcome, spec.plan)
 
 
 def _checkpoint(restored: Checkpoint | None, spec: FitSpec) -> Any:
