@@ -130,7 +130,7 @@ files, deepest = set(), 0
 def entered(frame, event, argument):
     global deepest
     name = frame.f_code.co_filename
-    if event != "call" or not name.startswith(ROOT):
+    if not name.startswith(ROOT):
         return
     files.add(name)
     if name.endswith("kernels/design.py") and frame.f_code.co_name == "block":
@@ -144,10 +144,10 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(2000, 5))
 y = np.sin(X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=2000)
 estimator = partirvm.RVMRegressor(random_state=0)
-threading.setprofile(entered)
-sys.setprofile(entered)
+threading.settrace(entered)
+sys.settrace(entered)
 estimator.fit(X, y)
-sys.setprofile(None)
+sys.settrace(None)
 print(len(files), deepest)
 """
 """A default fit of 2,000 rows, which prints the number of files that it enters, and of frames above a kernel block."""

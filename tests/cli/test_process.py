@@ -41,6 +41,7 @@ def test_help_imports_next_to_nothing():
 HEAVY = {"sklearn", "pandas", "pyarrow", "dask", "distributed", "rich", "matplotlib", "zarr", "scipy"}
 
 
+@pytest.mark.slow
 def test_verbs_load_only_what_they_use(tour, tmp_path):
     """A fit has no room for libraries that it does not use."""
     new = str(tmp_path / "new")

@@ -118,6 +118,7 @@ def test_numbers_beyond_arithmetic_are_refused(X_scale, y_scale, shift, message,
                 kind(gamma=0.3, standardize=standardize).fit(X, target)
 
 
+@pytest.mark.slow
 def test_more_classes_than_half_of_the_rows():
     """Only partirvm's own warning of rare classes for 18 classes in 30 rows; an error with advice for 25 in 30."""
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30)

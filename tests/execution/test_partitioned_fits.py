@@ -92,7 +92,8 @@ def test_classes_have_the_same_bits_everywhere(classes, three_workers, tmp_path,
     assert there.history[-1].get("kernel_kept", 0) > 0
 
 
-@pytest.mark.parametrize("K", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("K", [0, 2])
 def test_a_learned_kernel_has_the_same_bits_everywhere(waves, classes, three_workers, tmp_path, monkeypatch, K):
     """Kernel, model and history, of numbers and of classes: inline, under another memory limit, on a cluster; a fold is
     held out first. The kernel of numbers is learned again, as the first round has twice its centres. A limit below

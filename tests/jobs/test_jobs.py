@@ -149,9 +149,9 @@ def test_a_job_that_cannot_be_begun_keeps_nobody_waiting(data, tmp_path, monkeyp
 
 def test_a_handle_waits_for_an_attempt_that_another_one_queued(data, tmp_path):
     """Its own thread, which has ended, ran an earlier attempt and says nothing about this one."""
-    job = submit(RVMRegressor(gamma=2.0, partition_size=30, max_rounds=1), data, tmp_path / "job")
+    job = submit(ASKED, data, tmp_path / "job")
     assert job.wait(timeout=120) is Status.DONE
-    open_job(job.location).requeue(max_rounds=2)
+    open_job(job.location).requeue(max_rounds=4)
     with pytest.raises(TimeoutError, match="still queued"):
         job.wait(timeout=0.3)
     jobs.run_job(job.location, attempt=2)

@@ -83,7 +83,7 @@ def error(journal: MemoryJournal, classes: bool) -> float:
     some(
         itertools.product(STRATEGIES, [0.4, "learn"], [False, True]),
         {
-            ("working-set", "learn", True),
+            ("working-set", "learn", False),
             ("working-set", 0.4, False),
             ("incremental", 0.4, True),
             ("split-merge", 0.4, False),
