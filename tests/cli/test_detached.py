@@ -117,13 +117,14 @@ def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rough.zarr").symlink_to(data / "rough.zarr")
     with Client(scheduler, set_as_default=False) as client:
-        estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=3, random_state=0, client=client)
+        quick = {"partition_size": 60, "max_rounds": 1, "noise": "constant", "random_state": 0}
+        estimator = RVMRegressor(gamma=20.0, client=client, **quick)
         first = submit(estimator, "rough.zarr", "job", validation=data / "held-out.zarr")
         assert first.wait(timeout=120) is Status.DONE
         for source, job, error in (("rough.zarr", "job", ExistsError), ("gone.zarr", "new", MissingDataError)):
             with pytest.raises(error):
                 submit(estimator, source, job)
-        assert first.resume(client=client, max_rounds=4).wait(timeout=120) is Status.DONE
+        assert first.resume(client=client, max_rounds=2).wait(timeout=120) is Status.DONE
         again = submit(estimator, "rough.zarr", "job", overwrite=True)
         assert again.wait(timeout=120) is Status.DONE
         assert again.progress()["attempt"] == 1

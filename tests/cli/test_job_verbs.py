@@ -86,6 +86,7 @@ def test_wait_exits_with_how_it_ended(tour, stopped, cli):
     assert "was cancelled" in err
 
 
+@pytest.mark.slow
 def test_a_resumed_fit_shows_all_rounds_and_changes_no_bit(tour, stopped, cli, tmp_path):
     reached = len(open_job(stopped).state().history)
     process = start("resume", stopped, "--max-rounds", str(reached + 2), "--json")

@@ -45,6 +45,7 @@ def test_boosting_is_named_where_it_is_better():
     assert model.history_[-1]["reference"]["rows"] == 300
 
 
+@pytest.mark.slow
 def test_a_comparison_that_cannot_read_its_rows_fails_no_fit(monkeypatch):
     """The model is saved before; its line of history has no comparison."""
 
