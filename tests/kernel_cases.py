@@ -103,7 +103,7 @@ CASES = [
     falling("categorical, costs", Categorical(WIDTHS), categorical(*WIDTHS), WIDTHS),
     falling(
         "directions",
-        Directions(Gaussian((0.5, 2.0)), AXES),
+        Directions(Gaussian((0.5, 2.0)), AXES, free=True),
         lambda X, Z: naive.gaussian(X @ AXES.T, Z @ AXES.T, np.array((0.5, 2.0))),
         tuple(0.5 * AXES[0] ** 2 + 2.0 * AXES[1] ** 2),
     ),

@@ -179,11 +179,12 @@ class Directions(Kernel):
     """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
 
     ``axes`` has one direction a_i per row; gamma of the ``kernel`` is one number or one per direction. Kernel learning
-    moves gamma alone. Points are projected once for each block.
+    moves gamma, and if they are ``free``, the axes, too. Points are projected once for each block.
     """
 
     kernel: RadialKernel
     axes: tuple[tuple[float, ...], ...]
+    free: bool = False
     name: ClassVar[str] = "directions"
     inside: ClassVar[str] = "kernel"
 
@@ -206,6 +207,18 @@ class Directions(Kernel):
             raise UsageError(f"the directions of the kernel have {counts}")
         return PreparedDirections(self, centres, origin_of(centres, origin))
 
+    def learnable(self) -> dict[str, float]:
+        """Return the logarithms of gamma, then the entries of ``axes`` themselves if these are free."""
+        entries = {f"axes[{i}, {j}]": a for i, axis in enumerate(self.axes) for j, a in enumerate(axis)}
+        return self.kernel.learnable() | (entries if self.free else {})
+
+    def with_logs(self, logs: Float) -> Self:
+        if not self.free:
+            return super().with_logs(logs)
+        count = len(self.kernel.gamma)
+        axes: Any = logs[count:].reshape(self.matrix.shape).tolist()
+        return replace(self, kernel=self.kernel.with_logs(logs[:count]), axes=axes)
+
     def relevances(self, n_features: int) -> Float | None:
         """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""
         return np.asarray(self.kernel.widths(len(self.axes)) @ self.matrix**2)
@@ -218,7 +231,7 @@ class PreparedDirections(PreparedKernel):
     """The kernel prepared for its centres, whose ``inner`` kernel sees the coordinates of the directions."""
 
     def __init__(self, kernel: Directions, centres: Float, origin: Float) -> None:
-        self.matrix, self.origin = kernel.matrix, origin
+        self.kernel, self.matrix, self.origin, self.centres = kernel, kernel.matrix, origin, centres - origin
         self.projection, r = Products.of(self.matrix), len(self.matrix)
         self.inner = PreparedRadial(kernel.kernel, self._projected(centres), kernel.kernel.widths(r), np.zeros(r))
 
@@ -226,7 +239,26 @@ class PreparedDirections(PreparedKernel):
         self.inner(self._projected(points), out)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        return self.inner.gradient(self._projected(points), values, weights)
+        """Return the weighted sum of ∂k/∂ log gamma_i and of ∂k/∂a_ij = (∂k/∂r²) 2 gamma_i a_i·(x − z) (x_j − z_j)."""
+        if not self.kernel.free:
+            return self.inner.gradient(self._projected(points), values, weights)
+        moments = self._moments(points - self.origin, self.inner.slopes(self._projected(points), values, weights))
+        half = self.kernel.kernel.widths(len(self.matrix))[:, None] * (self.matrix @ moments)
+        of_gamma = self.kernel.kernel.shared(np.einsum("ij,ij->i", half, self.matrix))
+        return np.concatenate([of_gamma, 2 * half.ravel()])
+
+    def _moments(self, X: Float, slopes: Iterator[tuple[slice, Float]]) -> Float:
+        """Return Σ_nm S_nm (x_n − z_m)(x_n − z_m)ᵀ, shape (d, d), for points X measured from the origin."""
+        n, d = X.shape
+        left = np.ones((n, d + 1))
+        left[:, :d] = X
+        rows, total = np.zeros(n), np.zeros((d, d))
+        for some, block in slopes:
+            rows += block.sum(axis=0)
+            sums, own = block @ left, self.centres[some]
+            cross = own.T @ sums[:, :d]
+            total += (own * sums[:, d:]).T @ own - cross - cross.T
+        return total + (X * rows[:, None]).T @ X
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
         return self.inner.input_gradient(self._projected(points), values, weights) @ self.matrix

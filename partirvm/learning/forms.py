@@ -3,8 +3,8 @@
 The eigenvectors of the mean outer product of the gradient of the fitted mean f, N⁻¹ Σ_n ∇f(x_n)∇f(x_n)ᵀ, are the
 directions in which f changes most and least (Trivedi et al. 2014, "A consistent estimator of the expected gradient
 outer product"; Radhakrishnan et al. 2024). A new search starts at these directions, and raises the evidence in the
-widths. A regression has the directions of an exact process (``learning.process_search``) as a further candidate: it
-sees waves which the tied RVM takes for noise.
+widths. With more than ``FREE_ROWS`` rows it then moves the directions themselves. A regression has the directions of an
+exact process (``learning.process_search``) as a further candidate: it sees waves which the tied RVM takes for noise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from partirvm.kernels import WITH_GAMMA, Directions, Family, Kernel, OnColumns, 
 from partirvm.kernels.composed import inside, replaced
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.sample import Entry, SampledRows
-from partirvm.learning.search import SHORT_WINDOW, KernelSearch, LearningOptions, first_stage, grow
+from partirvm.learning.search import SHORT_WINDOW, KernelSearch, LearningOptions, axes_of, first_stage, grow
 from partirvm.likelihoods.passes import InputGradientPass
 from partirvm.strategies.problem import Problem
 
@@ -36,6 +36,9 @@ FAMILIES = {"gaussian": 1.0, "matern52": 0.75, "matern32": 0.5}
 
 MOST_ENTRIES = 2048
 """Maximum number d² of entries of all directions."""
+
+FREE_ROWS = 2000
+"""With more rows than this, the directions themselves are moved, too; with fewer this raised errors by some %."""
 
 
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
@@ -62,7 +65,9 @@ def learn(
 
     Unless the metric is "widths", directions are learned after the widths. The better ones are kept: those of the
     fitted mean, or those at which the search from the kernel ``turned`` ends, which goes on only if it begins above the
-    end of the other one. If the metric is "auto", directions are taken if they raise the evidence by one nat each.
+    end of the other one. With more than ``FREE_ROWS`` rows the directions are moved, too, if that raises the evidence
+    by half a log N for each of their entries (Schwarz 1978, "Estimating the dimension of a model"). If the metric is
+    "auto", directions are taken if they raise the evidence by one nat each.
     """
     stage, d = (
         grow(first_stage(sample, problem, learning, seed), problem, learning.max_centres),
@@ -79,6 +84,13 @@ def learn(
             other.climb(point, SHORT_WINDOW)
         evaluations = found.evaluations + other.evaluations
         found = replace(max(found, other, key=lambda each: each.value), evaluations=evaluations)
+    if problem.n_rows > FREE_ROWS:
+        kernel = replaced(found.kernel, np.arange(d), _free)
+        entries = axes_of(kernel.parameters)
+        free = found.candidate(kernel, np.where(entries, 0.1 * rprop.FIRST_STEP, rprop.LATER_STEP))
+        free.climb(free.evaluate_next(found.best), SHORT_WINDOW)
+        gained = free.value - found.value > 0.5 * entries.sum() * np.log(sample.rows.n_rows)
+        found = replace(free if gained else found, evaluations=found.evaluations + free.evaluations)
     gain, least = found.value - stage.value, sum("gamma" in name for name in found.kernel.parameters)
     taken = learning.metric != "auto" or gain > least
     choice = {"form": DIRECTIONS if taken else EACH, "directions": gain}
@@ -86,6 +98,10 @@ def learn(
     found = replace(found if taken else stage, number=stage.number + 1, evaluations=evaluations, choice=choice)
     sample.log(found.record(problem))
     return found.kernel
+
+
+def _free(kernel: Kernel, columns: Int) -> Kernel:
+    return replace(kernel, free=True) if isinstance(kernel, Directions) else kernel
 
 
 def turnable(kernel: Kernel, n_features: int) -> bool:
@@ -132,9 +148,9 @@ def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
     if entry["kind"] != "kernel":
         return {}
     kernel, logs = kernel_from_spec(entry["kernel"]), kernel_from_spec(entry["kernel"]).logs
-    names = _names(kernel, features)
+    names, entries = _names(kernel, features), axes_of(kernel.parameters)
     switched = sorted(rprop.off(logs, rprop.groups(kernel.parameters)).tolist())
-    order = [k for k in np.argsort(-logs, kind="stable").tolist() if k not in switched]
+    order = [k for k in np.argsort(-logs, kind="stable").tolist() if k not in switched and not entries[k]]
     off = _first([names[k].removeprefix("gamma of ") for k in switched])
     verdict = {None: "", True: " over all rows: kernel accepted", False: " over all rows: kernel rejected"}
     text = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sampling import problem_of, sample_of
+from sampling import Passes, problem_of, sample_of
 
-from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, OnColumns, Product
+from partirvm.kernels import Categorical, Directions, Gaussian, Laplacian, Matern32, Matern52, OnColumns, Product
 from partirvm.learning import forms
 from partirvm.learning.forms import DIRECTIONS, EACH, along_directions, learn, turnable
 from partirvm.learning.search import begin_stage, learning_options
-from partirvm.likelihoods.passes import InputGradientPass
+from partirvm.likelihoods.passes import InputGradientPass, SlopePass
 
 
 def ridge(n, d, seed=0, noise=0.1):
@@ -60,6 +60,7 @@ def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input
     np.testing.assert_allclose(np.abs(np.array(found.axes) @ axes.T), np.eye(3), atol=1e-10)
     variance = np.array([a @ np.cov(X, rowvar=False) @ a for a in axes])
     np.testing.assert_allclose(found.kernel.gamma, forms.FAMILIES[family.name] / (3 * variance), rtol=1e-10)
+    assert not found.free
 
 
 def test_only_numeric_columns_get_directions():
@@ -92,3 +93,18 @@ def test_directions_that_gain_nothing_are_left():
     line, kernel = learned(X, y - y.mean(), Gaussian((1 / 3,) * 3))
     assert line.choice["form"] == EACH
     assert isinstance(kernel, Gaussian)
+
+
+def test_free_directions_must_pay_for_each_entry(monkeypatch):
+    """Above ``FREE_ROWS`` entries move too, and are taken for a gain of half a log N each; else the fixed ones stay."""
+    X, y = ridge(500, 3, noise=0.02)
+    before, still = learned(X, y, Gaussian((1 / 3,) * 3), "directions")
+    monkeypatch.setattr(forms, "FREE_ROWS", 100)
+    passes = Passes()
+    line, kernel = learned(X, y, Gaussian((1 / 3,) * 3), "directions", passes)
+    tried = [one.design.kernel for one in passes.of(SlopePass) if isinstance(one.design.kernel, Directions)]
+    assert [len({one.axes for one in tried if one.free is free}) > 1 for free in (False, True)] == [False, True]
+    gain = line.log_evidence - before.log_evidence
+    assert not still.free
+    assert kernel.free == (gain > 0.5 * 9 * np.log(500))
+    assert gain >= 0
