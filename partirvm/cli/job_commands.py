@@ -244,8 +244,7 @@ def report(job: str, output: str, overwrite: bool) -> None:
         raise click.UsageError(f"{output!r} must end in .html or .json.", click.get_current_context())
     made = jobs.open_job(job).report()
     made.save(output, overwrite=overwrite)
-    damaged = "; ".join(made.values["damaged"])
-    if damaged:
+    if damaged := "; ".join(made.values["damaged"]):
         raise MissingDataError(f"{output} is written without damaged parts of the job: {damaged}")
     echo(f"{output}: open it in a browser" if ending.startswith("htm") else f"{output}: written")
 

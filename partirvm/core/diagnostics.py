@@ -138,10 +138,8 @@ def from_json(stored: Mapping[str, Any]) -> NumberDiagnostics | ClassDiagnostics
     def restored(name: str) -> Any:
         value = stored[name]
         if name in ("sample", "largest"):
-            values = np.array([row[1:] for row in value], dtype=np.float64)
-            width = 3 if kind is NumberDiagnostics else 4
-            rows = np.array([row[0] for row in value], dtype=np.int64)
-            return LargestErrors(rows, np.zeros(0), values.reshape(len(value), width))
+            values = np.array(value, dtype=np.float64).reshape(len(value), 4 if kind is NumberDiagnostics else 5)
+            return LargestErrors(values[:, 0].astype(np.int64), np.zeros(0), values[:, 1:])
         return value if name == "n" else np.array(value)
 
     return kind(**{each.name: restored(each.name) for each in fields(kind)})

@@ -65,8 +65,7 @@ def coded(y: Any, classes: Labels) -> Float:
         places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     except TypeError as error:
         raise DataError(f"the labels in y have a different type from the classes {known}") from error
-    unknown = labels[classes[places] != labels].tolist()
-    if unknown:
+    if unknown := labels[classes[places] != labels].tolist():
         raise DataError(f"the label {quoted(unknown[0])} in y is not among the classes of the training data: {known}")
     return places.astype(np.float64)
 

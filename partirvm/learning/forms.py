@@ -69,10 +69,8 @@ def learn(
     by half a log N for each of their entries (Schwarz 1978, "Estimating the dimension of a model"). If the metric is
     "auto", directions are taken if they raise the evidence by one nat each.
     """
-    stage, d = (
-        grow(first_stage(sample, problem, learning, seed), problem, learning.max_centres),
-        problem.empty.centres.shape[1],
-    )
+    d = problem.empty.centres.shape[1]
+    stage = grow(first_stage(sample, problem, learning, seed), problem, learning.max_centres)
     if learning.metric == "widths" or not turnable(stage.kernel, d):
         return stage.kernel
     found = stage.candidate(directed(stage), rprop.FIRST_STEP)

@@ -140,11 +140,13 @@ class KernelSearch:
 
     def evaluate_next(self, last: EvidencePoint | None = None, window: int = rprop.WINDOW) -> EvidencePoint:
         """Evaluate the current kernel of the search and take one step; α and β start from the evaluation ``last``."""
-        first = self.best is None
-        if first:
+        if first := self.best is None:
             self.sample.best(self.kernel)
         point = self.score(self.design(self.start.with_logs(self.search.logs)), last, first or last is None)
-        value, slope = with_prior(self.start, self.search.logs, point.value, point.slope)
+        # an entry of a direction has a normal prior around its start, any other parameter a flat one
+        entries = axes_of(self.start.parameters)
+        move = np.where(entries, self.search.logs - np.where(entries, self.start.logs, 0.0), 0.0)
+        value, slope = point.value - 0.5 * float(move @ move) / AXES_SD**2, point.slope - move / AXES_SD**2
         self.search, self.reason = rprop.advance(self.search, value, slope, point.rows, window, self.most)
         self.evaluations += 1
         self.first = point.value if first else self.first
@@ -252,16 +254,6 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     assert stage.best is not None
     better = not np.array_equal(stage.search.best, start.logs)
     return KernelLearned(stage.kernel, better, stage.best.rows, stage.evaluations)
-
-
-def with_prior(start: Kernel, logs: Float, value: float, slope: Float) -> tuple[float, Float]:
-    """Add the log prior of parameters ``logs`` (p,) to the evidence, and its slopes (p,); constants are left out.
-
-    Each entry of a direction has a normal prior around ``start``, and each other parameter a flat one.
-    """
-    entries = axes_of(start.parameters)
-    move = np.where(entries, logs - np.where(entries, start.logs, 0.0), 0.0)
-    return value - 0.5 * float(move @ move) / AXES_SD**2, slope - move / AXES_SD**2
 
 
 def axes_of(names: Sequence[str]) -> NDArray[np.bool_]:

@@ -119,8 +119,7 @@ def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executo
     if not isinstance(model, Model):
         raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")
     training, state = ZarrSource(data), store.asked()
-    what = difference(training, state.request["fingerprint"])
-    if what:
+    if what := difference(training, state.request["fingerprint"]):
         raise ChangedDataError(
             f"{data}: these are not the DATA that {store.location} was fitted to ({what}): augment with "
             f"{state.request['data']} or a copy of these DATA"

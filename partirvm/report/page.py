@@ -198,13 +198,8 @@ def _page(job: Any) -> str:
         times=[(what, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))) for what, at in times if at is not None],
         figures=_figures(job, kind, peak),
         sections=[section for section in sections if any(section[1:])],
-        image=_image if find_spec("matplotlib") else None,
+        encode=b64encode if find_spec("matplotlib") else None,
     )
-
-
-def _image(chart: Chart) -> str:
-    """Return a chart as a URL, which the page holds."""
-    return f"data:image/svg+xml;base64,{b64encode(chart.svg()).decode()}"
 
 
 def _figures(job: Any, kind: Kind, peak: str) -> list[tuple[str, str, str]]:

@@ -138,8 +138,7 @@ class Codec:
     def _instance(self, name: str, values: dict[str, Any]) -> Any:
         """Return an instance of a class with these fields, which have the types of their annotations."""
         kind = self._classes[name]
-        differ = values.keys() ^ {each.name for each in fields(kind)}
-        if differ:
+        if differ := values.keys() ^ {each.name for each in fields(kind)}:
             raise ValueError(f"{name} lacks or has the fields {', '.join(sorted(differ))}")
         for field, hint in annotated(kind).items():
             value = values.get(field)

@@ -114,8 +114,7 @@ def numbered(series: str, number: int, suffix: str = "") -> str:
 
 def require(value: dict[str, Any], schema: Schema, place: str) -> None:
     """Raise ``FormatError`` if a JSON object has not this schema."""
-    wrong = _mismatch(value, schema)
-    if wrong:
+    if wrong := _mismatch(value, schema):
         raise FormatError(f"{place}: damaged, not as partirvm writes it: {wrong}: restore the file")
 
 

@@ -67,14 +67,12 @@ class Rounds:
 
     def next_round(self, state: RoundsState) -> Steps[RoundsState]:
         """Run a round, or the last fit if a limit allows no further round; enlarge a sample that is too small."""
-        while True:
-            room, limit = self.room(state)
-            if limit is not None:
-                return (yield from self.conclude(state, limit))
-            columns = len(state.fit.labels) + room * state.problem.n_kernels
-            rows = enlarged(state.options.sample_rows, columns, state.problem.n_rows)
-            if state.seen != GROWING or rows <= state.options.sample_rows:
-                break
+        room, limit = self.room(state)
+        if limit is not None:
+            return (yield from self.conclude(state, limit))
+        columns = len(state.fit.labels) + room * state.problem.n_kernels
+        rows = enlarged(state.options.sample_rows, columns, state.problem.n_rows)
+        if state.seen == GROWING and rows > state.options.sample_rows:
             state = yield from enlarge(state, rows)
         state = replace(state, round=state.round + 1)
         if self.schedule.selects:

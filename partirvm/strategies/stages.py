@@ -245,8 +245,7 @@ def learned_again(state: RoundsState) -> Steps[RoundsState]:
         (block,) = yield (GramPass(problem.empty, design, nothing, rows=posterior_rows(problem, options, state.seen)),)
         fit = problem.likelihood.join(problem, old, problem.empty, design, block)
         gain = fit.log_evidence - old.log_evidence
-        taken = gain > options.tol * fit.n
-        if taken:
+        if taken := gain > options.tol * fit.n:
             state = yield from scored(replace(state, problem=problem, design=design, fit=fit))
     line = line_of(state, kind="kernel", gain=gain, taken=taken, **facts)
     line = replace(line, rows=found.rows, iterations=found.evaluations)
