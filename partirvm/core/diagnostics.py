@@ -68,11 +68,9 @@ class NumberDiagnostics(FieldSums):
 
     def scaled(self, shift: float, scale: float) -> NumberDiagnostics:
         """Return the diagnostics of the target shift + scale·t."""
-        sample, largest = (
-            replace(each, values=each.values * scale + np.array([shift, shift, 0.0]))
-            for each in (self.sample, self.largest)
-        )
-        return replace(self, sample=sample, largest=largest)
+        parts = {"sample": self.sample, "largest": self.largest}
+        moved = {name: replace(each, values=each.values * scale + [shift, shift, 0.0]) for name, each in parts.items()}
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True)

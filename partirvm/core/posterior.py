@@ -131,9 +131,11 @@ def cholesky(L: Float) -> bool:
 
         if number:
             in_threads(update, ranges[number:])
-        L[k, k], failed = lapack.dpotrf(L[k, k], lower=1, clean=0, overwrite_a=1)
+        found, failed = lapack.dpotrf(L[k, k], lower=1, clean=0, overwrite_a=1)
         if failed:
             return False
+        if len(ranges) > 1:  # otherwise L itself was overwritten
+            L[k, k] = found
         in_threads(solve, ranges[number + 1 :])
     return True
 
@@ -146,8 +148,10 @@ def inverse_columns(L: Float, use: Callable[[slice, Float], None]) -> None:
 
     def inverse(number: int) -> None:
         j = ranges[number]
-        W = np.zeros((len(L) - j.start, j.stop - j.start), order="F")
-        W[: j.stop - j.start] = lapack.dtrtri(L[j, j], lower=1)[0]
+        corner = lapack.dtrtri(L[j, j], lower=1)[0]
+        W = corner if j.stop == len(L) else np.zeros((len(L) - j.start, len(corner)), order="F")
+        if j.stop < len(L):
+            W[: len(corner)] = corner
         for i in ranges[number + 1 :]:
             above = W[: i.start - j.start]
             W[len(above) : i.stop - j.start] = blas.dtrsm(-1.0, L[i, i], L[i, j.start : i.start] @ above, lower=1)
@@ -180,7 +184,8 @@ def factorise(H: Float) -> tuple[Float, Float]:
     for jitter in JITTERS:
         for k, corner in zip(ranges, corners, strict=True):  # after an attempt, H is still stored above the diagonal
             L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
-            L[k, k] = corner * scale[k, None] * scale[k]
+            np.multiply(corner, scale[k, None], out=L[k, k])
+            L[k, k] *= scale[k]
             L[k, k].flat[:: len(corner) + 1] += jitter
         if cholesky(L):
             for column in range(1, len(L)):

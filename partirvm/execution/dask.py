@@ -21,7 +21,7 @@ from partirvm.errors import PartirvmError
 from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster
 from partirvm.execution.kernel_store import Blocks, Keeping, forget
 from partirvm.execution.local import POLL, SHARE, usable_cores
-from partirvm.execution.tasks import PassGroup, Progress, grouped, map_tile, run_tiles, solution, ungrouped
+from partirvm.execution.tasks import PassGroup, Progress, grouped, map_tile, run_solve, run_tiles, ungrouped
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
 from partirvm.process import resident_memory
@@ -114,7 +114,7 @@ class DaskExecutor:
         """
 
         def begin(solve: DenseFit) -> Any:
-            return self._submit("dense-fit", solution, *self._send([solve], "columns"))
+            return self._submit("dense-fit", run_solve, *self._send([solve], "columns"))
 
         return list(self._each(begin, solves, progress, []))
 

@@ -141,9 +141,14 @@ def tile_statistics(
 
 def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solved:
     """Run a dense fit to its end, on so many threads; ``on_step`` is called at each step, and may raise to stop."""
-    return_freed_memory()
     with one_blas_thread(), on_threads(threads):
         return Solved(*solve.run(on_step))
+
+
+def run_solve(solve: DenseFit) -> Solved:
+    """Run a dense fit on a worker."""
+    return_freed_memory()
+    return solution(solve)
 
 
 def run_tiles(

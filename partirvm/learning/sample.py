@@ -68,9 +68,8 @@ def line(record: Record, spent: dict[str, float], began: float, *, saved: bool) 
 
     ``saved`` is True if a model was saved.
     """
-    seconds = time.perf_counter() - began
-    entry = {**asdict(record), "termination": record.termination.value, "seconds": seconds, **spent}
-    return {**entry, "peak_memory": peak_memory(), "saved": saved}
+    entry = {**asdict(record), "termination": record.termination.value, "seconds": time.perf_counter() - began}
+    return {**entry, **spent, "peak_memory": peak_memory(), "saved": saved}
 
 
 @dataclass(frozen=True)

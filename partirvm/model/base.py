@@ -63,7 +63,6 @@ class FittedModel:
         """The main facts, for a notebook."""
         facts = {
             "relevance vectors": f"{self.n_vectors:,} of {self.n_rows:,} rows",
-            "features": f"{self.n_features:,}",
             "kernel": self.design.kernel.name,
             "log evidence": f"{self.log_evidence:,.2f} nats",
         }
