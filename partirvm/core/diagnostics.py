@@ -69,7 +69,8 @@ class NumberDiagnostics(FieldSums):
     def scaled(self, shift: float, scale: float) -> NumberDiagnostics:
         """Return the diagnostics of the target shift + scale·t."""
         parts = {"sample": self.sample, "largest": self.largest}
-        moved = {name: replace(each, values=each.values * scale + [shift, shift, 0.0]) for name, each in parts.items()}
+        off = np.array([shift, shift, 0.0])
+        moved: Any = {name: replace(each, values=each.values * scale + off) for name, each in parts.items()}
         return replace(self, **moved)
 
 
