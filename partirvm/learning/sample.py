@@ -23,7 +23,7 @@ from partirvm.execution import Executor, LocalExecutor
 from partirvm.execution.kernel_store import Blocks, Keeping, forget
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import Pass, labels_of
+from partirvm.likelihoods.base import Pass
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.passes import GramPass, SlopePass
 from partirvm.process import one_blas_thread, peak_memory
@@ -203,4 +203,4 @@ def _statistics(sample: SampledRows, design: Design, n_targets: int, n_classes: 
     """Return the statistics of the columns of a design and their targets, which are indicators of classes if given."""
     nothing, offset = design.take(NONE, leading=NONE), np.zeros((0, n_targets))
     (block,) = sample.run(GramPass(nothing, design, offset, n_classes=n_classes))
-    return GramStatistics.of(labels_of(design), block)
+    return GramStatistics.of(design.all_labels, block)

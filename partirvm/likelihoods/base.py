@@ -90,11 +90,6 @@ def between(sorted_rows: Rows, first: int, last: int) -> Int:
     return sorted_rows[np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")]
 
 
-def labels_of(design: Design) -> Int:
-    """Return the labels of all columns of a design, the leading columns first."""
-    return np.concatenate([design.leading, design.labels])
-
-
 def positions(selected: Int, labels: Int) -> Int:
     """Return the positions of the labels ``selected`` in ``labels``, which contains all of them."""
     order = np.argsort(labels, kind="stable")
