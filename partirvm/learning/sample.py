@@ -149,16 +149,20 @@ def gathered(
 class EvidencePoint:
     """The result of one evaluation over ``rows`` rows of positive weight; at given α and β three fields are known.
 
-    ``value`` is the evidence in nats, and ``slope`` (p,) its slopes in the log parameters. ``weights`` (M, C) are the
-    posterior mean. ``determined`` is the mean γ of the kernel columns.
+    ``value`` is the evidence in nats, −∞ before the first one, and ``slope`` (p,) its slopes in the log parameters.
+    ``weights`` (M, C) are the posterior mean. ``determined`` is the mean γ of the kernel columns.
     """
 
-    value: float
-    slope: Float
-    rows: int
-    tied: Tied | None = None
+    value: float = -np.inf
+    slope: Float = field(default_factory=lambda: np.zeros(0))
+    rows: int = 0
+    tied: Tied = field(default_factory=lambda: Tied(1.0, 1.0))
     weights: Float = field(default_factory=lambda: np.zeros((0, 1)))
     determined: float = 0.0
+
+
+NOTHING = EvidencePoint()
+"""Before the first evaluation."""
 
 
 def evaluate(
@@ -171,7 +175,6 @@ def evaluate(
     sample.drop_blocks()
     variances = problem.target_variance if problem.target_variances is None else problem.target_variances
     tied, count = _first_tied(problem, variances) if last is None else last.tied, 10 if fresh else 5
-    assert tied is not None
     n_classes = 0 if problem.likelihood.has_noise else problem.n_classes  # of classes: their indicators
     statistics = _statistics(sample, design, n_classes or problem.n_targets, n_classes)
     fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
