@@ -27,16 +27,18 @@ ARROWS = {
     "storage": VALUES,
     "core": VALUES,
     "kernels": VALUES,
+    # Errors of the rows of a fit, which a model keeps.
+    "local": VALUES | {"core", "kernels"},
     "planning": VALUES,
     # A likelihood says what model its fits leave.
-    "likelihoods": VALUES | {"core", "kernels", "model"},
-    "strategies": VALUES | {"core", "kernels", "planning", "likelihoods"},
+    "likelihoods": VALUES | {"core", "kernels", "model", "local"},
+    "strategies": VALUES | {"core", "kernels", "planning", "likelihoods", "local"},
     "data": VALUES | {"storage", "core", "kernels"},
-    "model": VALUES | {"storage", "core", "kernels"},
+    "model": VALUES | {"storage", "core", "kernels", "local"},
     # Passes and the machine are value types that live with those who decide on them.
     "execution": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.address"},
     # Small fits on a sample of rows, before a fit and between its rounds.
-    "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "execution"},
+    "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "execution", "local"},
     "resolve": VALUES
     | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "execution"}
     | {"learning"},
@@ -82,6 +84,7 @@ THIRD_PARTIES = {
     "kernels": {"numpy", "scipy"},
     "planning": {"numpy", "scipy"},
     "likelihoods": {"numpy"},
+    "local": {"numpy", "scipy"},
     "likelihoods.noise_fit": {"scipy"},
     "strategies": {"numpy", "scipy"},
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},

@@ -196,15 +196,10 @@ class LeftOut:
         square, variance = float(np.mean(errors**2)), float(np.mean(variances))
         noise = 1 / beta + min(max(square - variance - 1 / beta, 0.0), target_variance)
         overconfidence = float(np.mean(self.errors[:, 0] ** 2) / (np.mean(self.variances[:, 1]) + 1 / beta))
-        if n < FEWEST:
-            return Calibration(n, noise, overconfidence, 0.0, ())
-        z = np.sort(_pooled(np.abs(errors) / np.sqrt(variances + noise), centres))
-        noise = max(noise, min(self.least_square - variance, noise + target_variance))
-        top = min(TOP, 1.0 - BEYOND / n)
-        # the k-th of n errors is the quantile at k/(n + 1): a new one is equally likely in each of the n + 1 gaps
-        wanted = (n + 1) * top * np.arange(1, GRID + 1) / GRID
-        quantiles = np.interp(wanted, np.arange(n + 1), np.concatenate([[0.0], z]))
-        return Calibration(n, noise, overconfidence, top, tuple(quantiles.tolist()))
+        top, levels = quantiles(_pooled(np.abs(errors) / np.sqrt(variances + noise), centres))
+        if n >= FEWEST:
+            noise = max(noise, min(self.least_square - variance, noise + target_variance))
+        return Calibration(n, noise, overconfidence, top, levels)
 
     def diagnostics(self, calibration: Calibration) -> NumberDiagnostics:
         """Return the diagnostics of the rows left out, without coverage: intervals are calibrated on these rows."""
@@ -217,6 +212,18 @@ class LeftOut:
 def left_out_of(statistics: Iterable[Any]) -> LeftOut | None:
     """Return the errors of rows left out among the statistics of some passes, or None."""
     return next((each for each in statistics if isinstance(each, LeftOut)), None)
+
+
+def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:
+    """Return the highest level and the quantiles of |z| (n,), as ``Calibration`` has them; none of a few."""
+    n = len(z)
+    if n < FEWEST:
+        return 0.0, ()
+    top = min(TOP, 1.0 - BEYOND / n)
+    # the k-th of n errors is the quantile at k/(n + 1): a new one is equally likely in each of the n + 1 gaps
+    wanted = (n + 1) * top * np.arange(1, GRID + 1) / GRID
+    found = np.interp(wanted, np.arange(n + 1), np.concatenate([[0.0], np.sort(z)]))
+    return top, tuple(found.tolist())
 
 
 def _pooled(z: Float, centres: Bool) -> Float:

@@ -31,7 +31,7 @@ from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import is_growable
 from partirvm.model import Model
 from partirvm.options import Request
-from partirvm.options.constraints import Estimate, NoiseForm, Reference
+from partirvm.options.constraints import Estimate, NoiseForm, Reference, Residual
 from partirvm.options.table import TABLE
 from partirvm.options.values import Noise
 from partirvm.predict.prediction import check_features
@@ -103,6 +103,12 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         "the training rows is ``noise_variance_``, which also holds far from all of them. For one target whose noise "
         "variance is estimated.",
     )
+    residual: Residual = parameter(
+        "auto",
+        '{"auto", "none", "local"}',
+        "Rows are near in the metric of the kernel. ``model_.sparse()`` is the model without them.",
+    )
+    neighbours: int = parameter(40, "int")
     reference: Reference = parameter("auto", '{"auto", "none"}')
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -19,6 +19,7 @@ from partirvm.data.source import Source
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import Blocks
 from partirvm.kernels.design import Design
+from partirvm.learning.neighbours import fit_residuals
 from partirvm.learning.sample import Entry as Entry
 from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
@@ -27,6 +28,7 @@ from partirvm.model import AnyModel
 from partirvm.process import one_blas_thread
 from partirvm.strategies import AnyStrategy
 from partirvm.strategies.problem import (
+    FitResiduals,
     Gather,
     Gathered,
     Instruction,
@@ -191,6 +193,9 @@ class Driver:
                 return self._by_passes(instructions)
             case DenseFit():
                 return tuple(self._solves(instructions))
+            case FitResiduals():
+                check = lambda *progress: self._check()  # noqa: E731
+                return (fit_residuals(instructions[0], self.source, self.executor, check, self._spent),)
             case LearnKernel():
                 return (self._learn(instructions[0]),)
             case Gather():
@@ -203,7 +208,8 @@ class Driver:
                 self.kept = each.design, each.fit
                 # the model chooses its own origin, as it does when it is loaded, so that both predict the same bits
                 design = replace(each.design, origin=None)
-                self._journal.save(self._likelihood.model(design, each.fit, self.source.columns, each.moderate))
+                model = self._likelihood.model(design, each.fit, self.source.columns, each.moderate)
+                self._journal.save(model if each.residuals is None else replace(model, residuals=each.residuals))
                 self._usable = True
             self._record(each.record, self._spent.share(len(instructions) - number), saved=isinstance(each, Save))
         return (None,) * len(instructions)

@@ -22,6 +22,7 @@ from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.statistics import GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.likelihoods.base import Draw, Panel, Pass, eligible
+from partirvm.local.residuals import LocalResiduals
 from partirvm.model import Model
 from partirvm.types import Float, Int
 
@@ -122,13 +123,14 @@ class ScorePass(Pass):
     root: Float
     noise_variance: float | Float
     multiples: tuple[float, ...] = NORMAL_MULTIPLES
+    residuals: LocalResiduals | None = None
 
     @classmethod
     def of(cls, model: Model) -> Self:
         """The pass that scores a model by its stated uncertainty."""
         stated, variance = model.predictive, model.design.scaling.t_scale**2
         noise = stated.noise_variance / variance
-        return cls(stated.design, stated.mean, stated.root, noise, model.multiples(STATED_LEVELS))
+        return cls(stated.design, stated.mean, stated.root, noise, model.multiples(STATED_LEVELS), model.residuals)
 
     def of_panel(self, panel: Panel, block: Float) -> Scores:
         scaling = self.design.scaling
@@ -141,6 +143,9 @@ class ScorePass(Pass):
         )
         variance = np.column_stack(list(spread)) * scaling.t_scale**2
         mean = scaling.t_shift + scaling.t_scale * (block @ means)
+        if self.residuals is not None:
+            found, own = self.residuals.moments(scaling.inputs(panel.X), factor)
+            mean, variance = mean + scaling.t_scale * found[:, None], scaling.t_scale**2 * own[:, None]
         return Scores.of(panel.t, mean, variance, panel.rows, self.multiples)
 
 

@@ -16,6 +16,9 @@ from partirvm.errors import FormatError, UsageError
 from partirvm.kernels import KERNELS
 from partirvm.kernels.design import Design, LocalNoise
 from partirvm.kernels.functions import Basis, require_no_code
+from partirvm.local.kriging import LocalKernel
+from partirvm.local.metric import Metric
+from partirvm.local.residuals import LocalResiduals
 from partirvm.model.base import FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
@@ -25,9 +28,10 @@ from partirvm.storage.codec import Codec
 from partirvm.types import Columns, Scaling
 
 KIND = "partirvm-model"
-FORMAT = 11
+FORMAT = 12
 
-DESIGN_CLASSES = (*KERNELS.values(), Basis, Calibration, Design, LocalNoise, Scaling)
+RESIDUALS = (LocalResiduals, LocalKernel, Metric)
+DESIGN_CLASSES = (*KERNELS.values(), *RESIDUALS, Basis, Calibration, Design, LocalNoise, Scaling)
 """The classes of a design and of the calibration of a fit."""
 
 CODEC = Codec((*DESIGN_CLASSES, *VALUES, Model, ClassModel, Columns, Termination))
@@ -101,6 +105,13 @@ def _require_shapes(model: Saved) -> None:
         k = len(design.noise.centres)
         found["noise_centres"] = (design.noise.centres.shape, (k, d))
         found["noise_weights"] = (design.noise.weights.shape, (k,))
+    if isinstance(model, Model) and model.residuals is not None:
+        residuals, n = model.residuals, len(model.residuals.rows)
+        width = len(residuals.metric.axes) + len(residuals.metric.levels)
+        found["residuals"] = (residuals.errors.shape, (n,))
+        found["residual_points"] = (residuals.points.shape, (n, width))
+        found["residual_factors"] = (residuals.log_factors.shape, (n,))
+        found["axes"] = (residuals.metric.axes.shape[1:], (d,))
     for name, (shape, right) in found.items():
         if shape != right:
             raise ValueError(f"the array {name!r} has shape {shape} in place of {right}")

@@ -22,6 +22,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.composed import inside
 from partirvm.kernels.design import TEMPER, Design
+from partirvm.local.residuals import LocalResiduals
 from partirvm.model.base import FittedModel, OfRows, bases_of, linear_values
 from partirvm.model.input_rows import checked_rows
 from partirvm.process import one_blas_thread
@@ -40,7 +41,8 @@ class Model(FittedModel):
     which ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. For an
     ``overconfident`` fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
     ``mean`` and ``root`` belong. With local noise (``design.noise``) both are means over the training rows, and the
-    noise variance at x is a multiple of them. ``known_noise`` is true if the noise was given, ``known_alpha`` are the
+    noise variance at x is a multiple of them. ``residuals`` are the errors of training rows, which correct predictions
+    (``local.residuals``); these then state mean, variance and quantiles. ``known_noise`` is true if the noise was given, ``known_alpha`` are the
     positions of given α.
     """
 
@@ -56,6 +58,7 @@ class Model(FittedModel):
     overconfident: bool = False
     known_noise: bool = False
     known_alpha: tuple[int, ...] = ()
+    residuals: LocalResiduals | None = None
 
     @classmethod
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> Model:
@@ -84,7 +87,13 @@ class Model(FittedModel):
 
     def _stated(self) -> list[Any]:
         calibration = None if self.calibration is None else asdict(self.calibration)
-        return [np.asarray(self.noise_variance).tolist(), self.n_rows, self.known_noise, self.known_alpha, calibration]
+        residuals = None if self.residuals is None else self.residuals.digest()
+        facts = [self.n_rows, self.known_noise, self.known_alpha, calibration, residuals]
+        return [np.asarray(self.noise_variance).tolist(), *facts]
+
+    def sparse(self) -> Model:
+        """The relevance vector machine alone, without local residuals; its uncertainty is calibrated for itself."""
+        return replace(self, residuals=None)
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -153,10 +162,11 @@ class Model(FittedModel):
     def predictive(self) -> Model:
         """The model whose ``moments`` are those that are stated for new rows.
 
-        Its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its Gaussians are as wide
+        With local residuals it is the model itself, whose variances have the largest log density on rows left out.
+        Otherwise its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its Gaussians are as wide
         as the 90 % interval of the errors of rows left out (``core.left_out``), otherwise of Student's t.
         """
-        if self.n_targets > 1:
+        if self.n_targets > 1 or self.residuals is not None:
             return self
         root, freedom = self._widened
         scale = self._multiple(GAUSSIAN_LEVEL, freedom) / quantile(GAUSSIAN_LEVEL)
@@ -188,7 +198,7 @@ class Model(FittedModel):
         self._require_one_target("intervals")
         if not hyperparameters:
             noise = float(self.evidence_noise) if kind == "prediction" else 0.0
-            return partial(replace(self, noise_variance=noise)._ends, quantile(level))
+            return partial(replace(self.sparse(), noise_variance=noise)._ends, quantile(level))
         root, freedom = self._widened
         if kind == "credible":
             return partial(replace(self, root=root, noise_variance=0.0)._ends, quantile(level, freedom))
@@ -202,6 +212,8 @@ class Model(FittedModel):
 
     def _half_width(self, level: float) -> float:
         """Half width of the prediction interval at this level, in standard deviations of ``predictive``."""
+        if self.residuals is not None:
+            return self.residuals.calibration.multiple(level)
         freedom = self._widened[1]
         ratio = self._multiple(level, freedom) / self._multiple(GAUSSIAN_LEVEL, freedom)
         return ratio * quantile(GAUSSIAN_LEVEL)
@@ -217,11 +229,26 @@ class Model(FittedModel):
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:
         """Standard deviations (n, 1) of the noise at raw inputs X (n, d), in the target's unit, and ones (n,)."""
         found = np.broadcast_to(np.sqrt(self._noise_at(X)), len(X))
+        if self.residuals is not None:
+            noisy, mean = (self._corrections(X, noisy=noisy)[1] for noisy in (True, False))
+            found = np.sqrt(noisy - mean)
         return found[:, None], np.ones(len(X))
 
+    def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:
+        """Mean and variance (n,) of the error at raw inputs X (n, d), in the target's unit."""
+        assert self.residuals is not None
+        scale, factor = float(self.design.scaling.t_scale[0]), self.design.noise_factor(X, products)
+        mean, variance = self.residuals.moments(self.design.scaling.inputs(X), factor, noisy=noisy)
+        return scale * mean, scale**2 * variance
+
     def samples(self, n: int, rng: Any) -> OfRows:
-        """Draw n functions: their weights are from N(μ, Σ) with the Σ of ``predictive``, by ``rng.standard_normal``."""
+        """Draw n functions by ``rng.standard_normal``: their weights are from N(μ, Σ) with the Σ of ``predictive``.
+
+        With local residuals each function lies the same number of standard deviations from the mean everywhere.
+        """
         self._require_one_target("samples")
+        if self.residuals is not None:
+            return partial(self._shifted, rng.standard_normal(n))
         root = self.predictive.root
         with one_blas_thread():
             return partial(self._drawn, self.mean[:, None] + root @ rng.standard_normal((len(self.mean), n)))
@@ -233,6 +260,12 @@ class Model(FittedModel):
         found *= float(self.design.scaling.t_scale[0])
         found += float(self.design.scaling.t_shift[0])
         return found, near
+
+    def _shifted(self, shifts: Float, X: Float) -> tuple[Float, Float]:
+        """Values (n, S) of functions that lie ``shifts`` (S,) standard deviations from the mean, and nearness (n,)."""
+        mean, variance, near = replace(self, noise_variance=0.0).moments(X)
+        assert variance is not None
+        return mean[:, None] + np.sqrt(variance)[:, None] * shifts, near
 
     def _noise_at(self, X: Float) -> Float | float:
         """Noise variance at raw inputs X (n, d); one number if it is constant.
@@ -248,7 +281,7 @@ class Model(FittedModel):
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
         """Mean, optionally variance, and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
 
-        Mean and variance are of a new noisy target. Nearness and errors are those of ``linear_values``.
+        Mean and variance are of a new noisy target, or for a ``noise_variance`` of 0 of its mean. Nearness and errors are those of ``linear_values``.
         """
         scaling = self.design.scaling
         shift, scale, square = scaling.t_shift, scaling.t_scale, scaling.t_scale**2
@@ -260,6 +293,10 @@ class Model(FittedModel):
         if spread is not None:
             spread *= square
             spread += self._noise_at(X)
+        if self.residuals is not None:
+            correction, own = self._corrections(X, noisy=self.noise_variance != 0)
+            mean += correction
+            spread = own if variance else None
         self._require_finite(X, mean, spread)
         return mean, spread, near
 

@@ -191,6 +191,16 @@ class Request:
         'Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if rows left out are '
         "predicted clearly better).",
     )
+    residual: str = of_noise(
+        "auto",
+        one_of(words.Residual),
+        'Whether the errors of the nearest training rows correct each prediction of a regression: "none", "local" (the '
+        'model then keeps these rows), or "auto" ("local" if, of 1,000 rows and more, rows left out are predicted with '
+        "an error lower by 5 % or a log density higher by 0.05 nats, and the rows fit in memory).",
+    )
+    neighbours: int = of_noise(
+        40, Check("whole", least=2), "Number of nearest training rows whose errors correct a prediction."
+    )
     reference: str = of_noise(
         "auto",
         one_of(words.Reference),

@@ -57,6 +57,7 @@ class Augmenting:
     def of(cls, model: Model, training: Source, executor: Executor) -> Augmenting:
         """Check the training rows, of which the caller has checked the features."""
         require_augmentable(model)
+        model = model.sparse()
         require_target(training)
         moments = checked_moments(training, executor, lambda: None)
         rows = moments.targets.n

@@ -37,6 +37,9 @@ from partirvm.strategies.problem import Options, Problem
 LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
 """Options that a resume may change; any other change would give a different fit."""
 
+RESIDUAL_SHARE = 10
+"""The rows of local residuals take at most one part of so many of the memory limit."""
+
 LABEL_COPIES = 4
 """Number of copies of names and labels while DATA are opened again, or a checkpoint or a model is written."""
 
@@ -253,6 +256,7 @@ def _options(request: Request, plan: Plan, centres: int = 0) -> Options:
     if request.max_iterations is not None:
         options["max_passes"] = request.max_iterations
     options |= {"max_columns": plan.max_columns, "batch": plan.batch_elements}
+    options["residual_bytes"] = plan.machine.limit // RESIDUAL_SHARE
     return Options(**options, learning_columns=plan.learning_columns, centres=centres)
 
 

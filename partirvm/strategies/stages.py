@@ -29,7 +29,19 @@ from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies.fit_rows import posterior_rows
-from partirvm.strategies.problem import Gather, LearnKernel, Log, Options, Problem, Record, Save, Steps, Stopped
+from partirvm.strategies.problem import (
+    FitResiduals,
+    Gather,
+    LearnKernel,
+    Log,
+    Options,
+    Problem,
+    Record,
+    ResidualsFitted,
+    Save,
+    Steps,
+    Stopped,
+)
 from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, Int
 
 AnyScores: TypeAlias = Scores | ClassScores
@@ -42,6 +54,11 @@ BETTER = 1e-3
 
 REBASES = 2
 """Maximum number of passes per fit against cancellation."""
+
+LEAST_ROWS = 1000
+"""Minimum number of rows of which local residuals are tried without being asked for."""
+
+NO_RESIDUALS = ResidualsFitted()
 
 SHARE = 0.4
 """Maximum number of centres, as a fraction of the rows of kernel learning; with more centres the evidence overfits."""
@@ -73,6 +90,7 @@ class RoundsState:
     learned: int = 0
     reason: Termination = Termination.CONVERGED
     scores: AnyScores | None = None
+    local: ResidualsFitted = NO_RESIDUALS
     end: Termination | None = None
     appended: bool = False
     best: RoundsState | None = None
@@ -145,24 +163,50 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
     return list((yield passes) if passes else ())
 
 
-def settled(state: RoundsState, noise: FittedNoise | None = None) -> Steps[RoundsState]:
-    """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise`` was just fitted."""
+def settled(state: RoundsState) -> Steps[RoundsState]:
+    """Settle the noise of a last fit, and then its local residuals."""
+    state, left_out = yield from with_noise(state)
+    if left_out is None or state.options.residual == "none":
+        return state
+    return (yield from with_residuals(state, left_out))
+
+
+def with_residuals(state: RoundsState, left_out: LeftOut) -> Steps[RoundsState]:
+    """Request local residuals, and write a line of history if their gain was measured."""
+    options = state.options
+    always, room = options.residual == "local", options.residual_bytes
+    assert isinstance(state.fit, HyperState)
+    if not always and state.problem.n_rows < LEAST_ROWS:
+        return state
+    try:
+        (found,) = yield (FitResiduals(state.design, state.fit, left_out, options.neighbours, always, room),)
+    except Stopped:
+        yield from saved(replace(state, scores=None), "early")
+        raise
+    return replace(state, local=found)
+
+
+def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, LeftOut | None]]:
+    """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise`` was just fitted.
+
+    Returns the errors of rows left out, too.
+    """
     statistics = yield from residuals(state, last=True)
     left_out = left_out_of(statistics)
     if left_out is not None and noise is not None:
         statistics[0] = left_out.scaled(noise.rows, noise.factors)
     constant = replace(state, fit=state.problem.likelihood.settle(state.fit, *statistics, last=True))
     if left_out is None or state.options.noise == CONSTANT or state.design.noise is not None:
-        return constant
+        return constant, left_out
     try:
         noise = yield from fitted_noise(constant, left_out)
         if noise is None or noise.noise is None:
-            return constant
+            return constant, left_out
         design = replace(constant.design, noise=noise.noise)
         state = replace(constant, design=design, seen="", candidates=constant.fit.n_vectors)
         state = yield from measured(state, design.take(NONE, leading=NONE), state.options.last_rows)
         state = yield from solved(state, final_rule(state.options))
-        return (yield from settled(state, noise))
+        return (yield from with_noise(state, noise))
     except Stopped:
         yield from saved(replace(constant, scores=None), "early")
         raise
@@ -184,7 +228,8 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
     """Score the fit on held-out rows, if there are any, and keep the best state."""
     if not state.problem.held_out:
         return state
-    (scores,) = yield (state.problem.likelihood.score(state.design, state.fit, state.options.moderate),)
+    work = state.problem.likelihood.score(state.design, state.fit, state.options.moderate)
+    (scores,) = yield (work if state.local.residuals is None else replace(work, residuals=state.local.residuals),)
     state, best = replace(state, scores=scores), state.best
     if best is None or best.scores is None or scores.loss < best.scores.loss * (1 - BETTER):
         state = replace(state, best=replace(state, best=None, used=NONE))
@@ -196,8 +241,9 @@ def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Step
     noise = state.design.noise
     kind = "early" if kind == "final" and state.options.last_rows != "full" else kind
     facts = {"fit_rows": state.seen or state.options.last_rows}
+    facts |= {"residuals": None if state.local == NO_RESIDUALS else state.local.facts()}
     line = line_of(state, kind=kind, noise_vectors=None if noise is None else len(noise.weights), **facts)
-    yield (Save(state.design, state.fit, line, state.options.moderate),)
+    yield (Save(state.design, state.fit, line, state.options.moderate, state.local.residuals),)
     return replace(state, end=state.reason if end is Termination.CONVERGED else end)
 
 

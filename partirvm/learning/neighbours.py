@@ -1,0 +1,148 @@
+"""The last stage of a fit: whether the errors of nearest rows correct its predictions, and the rows for this.
+
+The rows left out of the fit (``core.left_out``) decide: a local kernel is learned from some of them, each predicted
+from its neighbours among the others, and compared with the fit alone. More rows make neighbours nearer, so that the
+gain on a sample is a lower bound. If it is taken, the errors of all rows are those left out or, of more rows, residuals
+from one pass, and the kernel is learned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from partirvm.core.left_out import Calibration, quantiles
+from partirvm.data.source import Source
+from partirvm.execution import Executor
+from partirvm.kernels.design import Design
+from partirvm.learning.sample import Spent, gathered
+from partirvm.local.kriging import CORRELATIONS, LocalKernel, learned, moments
+from partirvm.local.metric import Metric
+from partirvm.local.residuals import ROWS, LocalResiduals, hoods_of, nearest
+from partirvm.strategies.problem import FitResiduals, ResidualsFitted
+from partirvm.types import PANEL_ROWS, Float, Int
+
+TRIAL_SHARE, TRIAL_ROWS, LEARNING_ROWS, CALIBRATION_ROWS = 10, 500, 1500, 4000
+"""A trial has one row of so many, and at most so many. Then the maximum numbers of rows that teach the kernel and that
+calibrate it."""
+
+NATS, RMSE = 0.05, 0.05
+"""Gains of which one suffices: of the mean log density of rows left out, and of their error."""
+
+FAMILY = "matern32"  # The correlation of the trial
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors (n,) of rows at ``points`` (n, r) of the metric, logarithms of their noise factors and their numbers."""
+
+    points: Float
+    errors: Float
+    log_factors: Float
+    rows: Int
+
+    def hoods(self, tree: cKDTree, own: Int, k: int) -> Any:
+        """Return the neighbourhoods of the rows at positions ``own`` (m,), each without the row itself."""
+        near = nearest(tree, self.points[own], k, own)
+        return hoods_of(self.points, self.errors, self.log_factors, near, self.points[own], self.log_factors[own])
+
+
+def fit_residuals(
+    asked: FitResiduals, source: Source, executor: Executor, progress: Callable[..., None], spent: Spent
+) -> ResidualsFitted:
+    """Decide by rows left out whether a fit has local residuals, and make them; None without a metric or room."""
+    metric = Metric.of(asked.design, source.columns)
+    if metric is None or len(asked.left_out.rows) < 3 or asked.fit.calibration is None:
+        return ResidualsFitted()
+    width = 8 * (len(metric.axes) + len(metric.levels) + 3)
+    if 2 * width * source.n_rows > asked.room:
+        return ResidualsFitted()
+    errors = _left_out(asked, metric, source, executor, progress, spent)
+    trial, gains = _trial(asked, errors)
+    if not (asked.always or max(gains[0] / RMSE, gains[1] / NATS) >= 1.0):
+        return ResidualsFitted(None, *gains)
+    if source.n_rows > len(asked.left_out.rows):
+        errors = _all_rows(asked, metric, source, executor, progress)
+    return ResidualsFitted(_residuals(asked, metric, errors, trial), *gains)
+
+
+def _left_out(
+    asked: FitResiduals, metric: Metric, source: Source, executor: Executor, progress: Callable[..., None], spent: Spent
+) -> Errors:
+    """Return the errors of the rows left out."""
+    left_out, scaling = asked.left_out, asked.design.scaling
+    order = np.argsort(left_out.rows)
+    rows, u = left_out.rows[order], left_out.targets[order, 1]
+    with gathered(source, rows, executor, progress, spent) as sample:
+        points = metric(scaling.inputs(sample.rows.gather(rows)))
+    return Errors(points, left_out.expected()[0][order] / np.sqrt(u), -np.log(u), rows)
+
+
+def _trial(asked: FitResiduals, errors: Errors) -> tuple[LocalKernel, tuple[float, float]]:
+    """Return a kernel that a few rows left out teach, and its gains on them over the fit alone."""
+    n = len(errors.rows)
+    own = _evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS))
+    hoods = errors.hoods(cKDTree(errors.points), own, min(asked.neighbours, 20))
+    found, density = learned(hoods, errors.errors[own], FAMILY)
+    order = np.argsort(asked.left_out.rows)[own]
+    calibration, variances = asked.fit.calibration, asked.left_out.expected()[1][order]
+    assert calibration is not None
+    alone = calibration.scale**2 * (variances + calibration.noise_variance) * np.exp(errors.log_factors[own])
+    before = errors.errors[own]
+    rest = before - moments(found, hoods)[0]
+    of_alone = -0.5 * float(np.mean(np.log(2 * np.pi * alone) + before**2 / alone))
+    square = float(np.mean(before**2))
+    return found, (1.0 - float(np.sqrt(np.mean(rest**2) / square)) if square else 0.0, density - of_alone)
+
+
+def _all_rows(
+    asked: FitResiduals, metric: Metric, source: Source, executor: Executor, progress: Callable[..., None]
+) -> Errors:
+    """Return the residuals of all rows of positive weight, from one pass."""
+    task = partial(_errors_of_tile, asked.design, asked.fit.posterior.mean, metric)
+    pieces = [piece for _, piece in executor.map(task, source, range(source.n_tiles), partial(progress, ()))]
+    return Errors(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+
+
+def _errors_of_tile(design: Design, mean: Float, metric: Metric, source: Source, number: int) -> tuple[Any, ...]:
+    """Return what ``Errors`` holds, of the rows of one tile."""
+    tile, scaling = source.tile(number), design.scaling
+    weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
+    there = np.flatnonzero(weights > 0)
+    found = list[tuple[Float, ...]]()
+    for start in range(0, len(there), PANEL_ROWS):
+        some = there[start : start + PANEL_ROWS]
+        X, target = tile.X[some], scaling.targets(tile.t[some])[:, 0]
+        factors = np.log(design.noise_factor(X)) - np.log(weights[some])
+        found.append((metric(scaling.inputs(X)), target - design.block(X) @ mean, factors))
+    rows = number * source.tile_rows + there
+    return (*(np.concatenate(parts) for parts in zip(*found, strict=True)), rows)
+
+
+def _residuals(asked: FitResiduals, metric: Metric, errors: Errors, trial: LocalKernel) -> LocalResiduals:
+    """Learn the kernel with the neighbours among all rows, family by family, and calibrate it."""
+    tree, n, k = cKDTree(errors.points), len(errors.rows), asked.neighbours
+    own = _evenly(n, LEARNING_ROWS)
+    few = own[:: -(-len(own) // (LEARNING_ROWS // 3))]
+    hoods = errors.hoods(tree, few, k)
+    tried = [learned(hoods, errors.errors[few], family, replace(trial, family=family)) for family in CORRELATIONS]
+    best = max(tried, key=lambda each: each[1])[0]
+    kernel, _ = learned(errors.hoods(tree, own, k), errors.errors[own], best.family, best)
+    z = list[Float]()
+    for some in np.array_split(_evenly(n, CALIBRATION_ROWS), -(-min(n, CALIBRATION_ROWS) // ROWS)):
+        mean, variance = moments(kernel, errors.hoods(tree, some, k))
+        z.append(np.abs(errors.errors[some] - mean) / np.sqrt(variance))
+    top, levels = quantiles(np.sort(np.concatenate(z)))
+    calibration = Calibration(n, kernel.noise, 1.0, top, levels)
+    return LocalResiduals(metric, kernel, k, errors.points, errors.errors, errors.log_factors, errors.rows, calibration)
+
+
+def _evenly(n: int, count: int) -> Int:
+    """Return at most ``count`` numbers below n, evenly spaced."""
+    count = min(n, count)
+    return np.arange(count, dtype=np.int64) * n // max(count, 1)

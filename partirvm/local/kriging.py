@@ -1,0 +1,218 @@
+"""The error of a model at a row, given its errors at the nearest training rows: a local Student-t process.
+
+An error is g(x) times a process of unit form: with n the noise factor of a row and u = e/n^(b/2),
+
+    u ~ TP(ν; s²κ(r/ℓ) + ω[same row]),        κ a correlation of the distance r in the metric of the model.
+
+With C = K + (ω/s²)I of the k nearest rows, c their correlations with the row, u their errors and Q = uᵀC⁻¹u/s², the
+error of the row has, with n^(b/2) and n^b of its own (Shah et al. 2014, "Student-t processes as alternatives to
+Gaussian processes", eq. 6, whose ν − 2 is ν here, so that ν → ∞ is kriging),
+
+    mean = cᵀC⁻¹u,      variance = (s²(1 − cᵀC⁻¹c) + ω)·(ν + Q)/(ν + k).
+
+So rows whose neighbours have small errors have small variances: beside noise that depends on the inputs this is what
+lowers the log density most. s², ℓ, ω, b and ν maximise the mean log density of rows left out, each predicted from its
+neighbours, as independent normal errors (Vecchia 1988; Allison et al. 2023, "Leveraging locality and robustness to
+achieve massively scalable Gaussian process regression"). Where a function is smooth s² and ℓ grow together without
+limit: the local model is then a polynomial through the neighbours. Both are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from partirvm.types import Float
+
+LEAST_NUGGET = 1e-10
+"""Minimum of ω/s²: the correlations of equal rows are singular."""
+
+STEPS = 40
+"""Maximum number of iterations of the search; each takes about 1 s per 10⁴ rows and 40 neighbours."""
+
+SHARES, LENGTHS, NUGGETS, FREEDOMS = (1e-3, 1e4), (0.05, 100.0), (1e-8, 4.0), (0.5, 1e4)
+"""Bounds of s² and ω as multiples of the mean square of the errors, of ℓ as a multiple of the usual distance of the
+last neighbour, and of ν. The exponent b lies between 0 and ``STEEPEST``."""
+
+STEEPEST = 3.0
+
+
+def exponential(squares: Float, length: float) -> tuple[Float, Float]:
+    """Return e⁻ˢ with s = r/ℓ of squared distances, and its derivative in log ℓ: the Matérn correlation of ν = ½."""
+    s = np.sqrt(squares) / length
+    falling = np.exp(-s)
+    return falling, s * falling
+
+
+def matern32(squares: Float, length: float) -> tuple[Float, Float]:
+    """Return (1 + s)e⁻ˢ with s = √3 r/ℓ, and its derivative in log ℓ."""
+    s = np.sqrt(3.0 * squares) / length
+    falling = np.exp(-s)
+    return (1.0 + s) * falling, s * s * falling
+
+
+def matern52(squares: Float, length: float) -> tuple[Float, Float]:
+    """Return (1 + s + s²/3)e⁻ˢ with s = √5 r/ℓ, and its derivative in log ℓ."""
+    s = np.sqrt(5.0 * squares) / length
+    falling = np.exp(-s)
+    square = s * s / 3.0
+    return (1.0 + s + square) * falling, square * (1.0 + s) * falling
+
+
+CORRELATIONS: dict[str, Callable[[Float, float], tuple[Float, Float]]] = {
+    "exponential": exponential,
+    "matern32": matern32,
+    "matern52": matern52,
+}
+"""The correlations of local residuals by name."""
+
+
+@dataclass(frozen=True)
+class LocalKernel:
+    """The covariance of errors: ``variance`` s², ``length`` ℓ, ``noise`` ω, ``exponent`` b and ``freedom`` ν.
+
+    Variances are in the units of the errors, ℓ in those of the metric. ``family`` is a name of ``CORRELATIONS``.
+    """
+
+    family: str
+    variance: float
+    length: float
+    noise: float
+    exponent: float
+    freedom: float
+
+    @property
+    def logs(self) -> Float:
+        """(log s², log ℓ, log ω, b, log ν)."""
+        logs = np.log([self.variance, self.length, self.noise, 1.0, self.freedom])
+        logs[3] = self.exponent
+        return logs
+
+    @classmethod
+    def of(cls, family: str, logs: Float) -> LocalKernel:
+        """The kernel of these ``logs``."""
+        variance, length, noise, _, freedom = np.exp(logs).tolist()
+        return cls(family, variance, length, noise, float(logs[3]), freedom)
+
+
+@dataclass(frozen=True)
+class Neighbourhoods:
+    """The k neighbours of each of n rows: squared distances from the row, (n, k), and among each other, (n, k, k).
+
+    ``errors`` (n, k) are those of the neighbours, ``log_factors`` (n, k) the logarithms of their noise factors,
+    ``own`` (n,) that of the row.
+    """
+
+    squares: Float
+    among: Float
+    errors: Float
+    log_factors: Float
+    own: Float
+
+    @classmethod
+    def of(cls, points: Float, near: Float, errors: Float, log_factors: Float, own: Float) -> Neighbourhoods:
+        """Return those of rows at ``points`` (n, r) with neighbours at ``near`` (n, k, r), by sums of squares.
+
+        Squared distances from sums of products would lose the digits of near rows.
+        """
+        n, k, _ = near.shape
+        squares, among = np.zeros((n, k)), np.zeros((n, k, k))
+        for place, own_place in zip(np.moveaxis(near, 2, 0), points.T, strict=True):
+            squares += (place - own_place[:, None]) ** 2
+            step = place[:, :, None] - place[:, None, :]
+            step *= step
+            among += step
+        return cls(squares, among, errors, log_factors, own)
+
+
+def moments(kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True) -> tuple[Float, Float]:
+    """Return mean and variance (n,) of the errors of rows given those of their neighbours; of a noisy one or its mean."""
+    found = _Conditional(kernel, rows)
+    mean, variance = found.moments
+    return mean, variance if noisy else variance * (1.0 - found.known) / (1.0 - found.known + found.nugget)
+
+
+class _Conditional:
+    """The conditional distributions at a kernel; C and its solutions serve the moments and their derivatives."""
+
+    def __init__(self, kernel: LocalKernel, rows: Neighbourhoods) -> None:
+        self.kernel, self.rows, k = kernel, rows, rows.squares.shape[1]
+        correlation = CORRELATIONS[kernel.family]
+        self.nugget = max(kernel.noise / kernel.variance, LEAST_NUGGET)
+        whole, self.whole_slope = correlation(rows.among, kernel.length)
+        whole[:, np.arange(k), np.arange(k)] += self.nugget
+        self.cross, self.cross_slope = correlation(rows.squares, kernel.length)
+        self.errors = rows.errors * np.exp(-0.5 * kernel.exponent * rows.log_factors)
+        solved = np.linalg.solve(whole, np.stack([self.errors, self.cross], axis=-1))
+        self.weighted, self.weights = solved[..., 0], solved[..., 1]
+        self.factor = np.exp(0.5 * kernel.exponent * rows.own)
+        self.mean = _dot(self.cross, self.weighted)
+        self.known = np.minimum(_dot(self.cross, self.weights), 1.0)
+        self.spread = kernel.variance * (1.0 - self.known + self.nugget)
+        self.excess = _dot(self.errors, self.weighted) / kernel.variance
+        self.adapted = (kernel.freedom + self.excess) / (kernel.freedom + k)
+
+    @property
+    def moments(self) -> tuple[Float, Float]:
+        """Mean and variance (n,)."""
+        return self.factor * self.mean, self.factor**2 * self.spread * self.adapted
+
+    def slopes(self) -> tuple[Float, Float]:
+        """Return the derivatives (5, n) of mean and variance in ``LocalKernel.logs``."""
+        kernel, rows, n, k = self.kernel, self.rows, *self.rows.squares.shape
+        mean, spread, excess = np.zeros((5, n)), np.zeros((5, n)), np.zeros((5, n))
+        with_mean, with_itself = (self.nugget * _dot(self.weights, each) for each in (self.weighted, self.weights))
+        of_excess = self.nugget * _dot(self.weighted, self.weighted) / kernel.variance
+        mean[0], mean[2] = with_mean, -with_mean
+        spread[2] = kernel.variance * (with_itself + self.nugget)
+        spread[0], excess[0], excess[2] = self.spread - spread[2], of_excess - self.excess, -of_excess
+        along, across = (np.matmul(each[:, None], self.whole_slope)[:, 0] for each in (self.weights, self.weighted))
+        mean[1] = _dot(self.cross_slope, self.weighted) - _dot(along, self.weighted)
+        spread[1] = kernel.variance * (_dot(along, self.weights) - 2.0 * _dot(self.cross_slope, self.weights))
+        excess[1] = -_dot(across, self.weighted) / kernel.variance
+        logs = 0.5 * self.errors * rows.log_factors
+        mean[3], excess[3] = -_dot(self.weights, logs), -2.0 * _dot(self.weighted, logs) / kernel.variance
+        adapted = excess / (kernel.freedom + k)
+        adapted[4] = kernel.freedom * (1.0 - self.adapted) / (kernel.freedom + k)
+        variance = self.factor**2 * (self.adapted * spread + self.spread * adapted)
+        mean *= self.factor
+        mean[3] += 0.5 * rows.own * self.factor * self.mean
+        variance[3] += rows.own * self.moments[1]
+        return mean, variance
+
+
+def _dot(a: Float, b: Float) -> Float:
+    found: Float = np.einsum("nk,nk->n", a, b)
+    return found
+
+
+def log_density(kernel: LocalKernel, rows: Neighbourhoods, errors: Float) -> tuple[float, Float]:
+    """Return the mean log density (nats) of the ``errors`` (n,) of rows, and its derivatives (5,) in the logs."""
+    found = _Conditional(kernel, rows)
+    (mean, variance), (of_mean, of_variance) = found.moments, found.slopes()
+    rest = errors - mean
+    value = -0.5 * float(np.mean(np.log(2 * np.pi * variance) + rest**2 / variance))
+    slope = (of_mean * (rest / variance) + of_variance * (0.5 * (rest**2 / variance - 1.0) / variance)).mean(axis=1)
+    return value, slope
+
+
+def learned(rows: Neighbourhoods, errors: Float, family: str, start: LocalKernel | None = None) -> tuple[LocalKernel, float]:
+    """Return the kernel of a family with the largest mean log density of the ``errors`` (n,) of rows, and that density.
+
+    The search is that of L-BFGS-B, from ``start`` or from half of the mean square as signal and half as noise.
+    """
+    square = max(float(np.mean(errors**2)), np.finfo(float).tiny)
+    usual = max(float(np.median(np.sqrt(rows.squares[:, -1]))), np.finfo(float).tiny)
+    begun = start or LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * square, 1.0, 10.0)
+    bounds = [tuple(np.log(np.multiply(unit, each))) for unit, each in ((square, SHARES), (usual, LENGTHS), (square, NUGGETS))]
+    bounds += [(0.0, STEEPEST), tuple(np.log(FREEDOMS))]
+
+    def loss(logs: Float) -> tuple[float, Float]:
+        value, slope = log_density(LocalKernel.of(family, logs), rows, errors)
+        return -value, -slope
+
+    found = minimize(loss, begun.logs, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+    return LocalKernel.of(family, found.x), -float(found.fun)

@@ -1,0 +1,71 @@
+"""The coordinates in which rows are near: those in which the kernel of a model measures distances.
+
+A kernel of distances is a function of Σ_i gamma_i (a_i·(x − z))², also inside sums, products and kernels on some
+columns; its coordinates are √gamma_i a_i·x. Categories that differ add gamma to the squared distance, by a coordinate
+√(gamma/2) per level. Of several kernels the first one counts. Directions and levels without effect are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from partirvm.kernels import Categorical, Directions, Gaussian, Laplacian, Matern32, Matern52
+from partirvm.kernels.composed import inside
+from partirvm.kernels.design import Design
+from partirvm.types import Columns, Float
+
+MOST_LEVELS = 64
+"""Maximum number of levels of all categories together: with more, a search compares each row with each."""
+
+LEAST_SHARE = 1e-6
+"""Minimum of a direction's gamma as a fraction of the largest."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Coordinates of points (n, d) of a kernel: ``axes`` (r, d) times the points, and those of categories.
+
+    ``levels`` has the feature, the level and the coordinate of each level.
+    """
+
+    axes: Float
+    levels: tuple[tuple[int, float, float], ...] = ()
+
+    @classmethod
+    def of(cls, design: Design, columns: Columns) -> Metric | None:
+        """The metric of a design's kernel; None without one, or with too many levels of categories."""
+        d, axes, levels = len(design.scaling.x_shift), list[Float](), list[tuple[int, float, float]]()
+        for kernel, features in inside(design.kernels[0], d, object) if design.kernels else ():
+            if isinstance(kernel, Categorical):
+                for gamma, feature in zip(kernel.widths(len(features)), features.tolist(), strict=True):
+                    count = len(columns.categories.get(columns.features[feature], ()))
+                    levels += [(feature, float(level), float(np.sqrt(gamma / 2))) for level in range(count) if gamma > 0]
+                continue
+            if isinstance(kernel, Directions):
+                own = np.sqrt(kernel.kernel.widths(len(kernel.axes)))[:, None] * kernel.matrix
+            elif isinstance(kernel, Gaussian | Matern32 | Matern52):
+                own = np.diag(np.sqrt(kernel.widths(len(features))))
+            elif isinstance(kernel, Laplacian):
+                own = np.diag(kernel.widths(len(features)))
+            else:
+                return None
+            whole = np.zeros((len(own), d))
+            whole[:, features] = own
+            axes.append(whole)
+        found = np.concatenate(axes) if axes else np.zeros((0, d))
+        squares = np.einsum("rd,rd->r", found, found)
+        found = found[squares > LEAST_SHARE * squares.max(initial=0.0)]
+        enough = len(found) + len(levels) > 0 and len(levels) <= MOST_LEVELS
+        return cls(found, tuple(levels)) if enough else None
+
+    def __call__(self, points: Float) -> Float:
+        """Return the coordinates (n, r) of points (n, d), by sums over features in their order."""
+        found = np.zeros((len(points), len(self.axes) + len(self.levels)))
+        for axis, x in zip(self.axes.T, points.T, strict=True):
+            if axis.any():
+                found[:, : len(self.axes)] += x[:, None] * axis
+        for place, (feature, level, coordinate) in enumerate(self.levels, start=len(self.axes)):
+            found[:, place] = np.where(points[:, feature] == level, coordinate, 0.0)
+        return found

@@ -1,0 +1,107 @@
+"""The training rows of a model with their errors: the exact search for the nearest ones, and what they predict.
+
+Distances are sums over coordinates in their order, and of rows at equal distance the one of smaller number is nearer:
+so the neighbours, and with them the bits of a prediction, do not depend on the other queries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from partirvm.core.left_out import Calibration
+from partirvm.local.kriging import LocalKernel, Neighbourhoods, moments
+from partirvm.local.metric import Metric
+from partirvm.types import Float, Int
+
+ROWS = 128
+"""Number of rows whose neighbourhoods are held at once, k² numbers a row and correlation."""
+
+
+@dataclass(frozen=True, eq=False)
+class LocalResiduals:
+    """Errors (N,) of the rows of a fit at ``points`` (N, r) in the ``metric``, in the model's units.
+
+    ``log_factors`` (N,) are logarithms of their noise factors, which a row weight divides, and ``rows`` (N,) their
+    numbers, increasing. ``neighbours`` is k. ``calibration`` has the quantiles of rows left out.
+    """
+
+    metric: Metric
+    kernel: LocalKernel
+    neighbours: int
+    points: Float
+    errors: Float
+    log_factors: Float
+    rows: Int
+    calibration: Calibration
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields: the tree is built again."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows."""
+        return sum(each.nbytes for each in (self.points, self.errors, self.log_factors, self.rows))
+
+    def digest(self) -> str:
+        """Return a hash of all that predictions depend on."""
+        facts = (asdict(self.kernel), self.metric.levels, self.neighbours, asdict(self.calibration))
+        found = hashlib.blake2b(repr(facts).encode(), digest_size=16)
+        for array in (self.metric.axes, self.points, self.errors, self.log_factors, self.rows):
+            found.update(np.ascontiguousarray(array))
+        return found.hexdigest()
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        return cKDTree(self.points)
+
+    def moments(self, points: Float, factor: Float | float, *, noisy: bool = True) -> tuple[Float, Float]:
+        """Return mean and variance (n,) of the errors at ``points`` (n, d) in the kernel's coordinates.
+
+        ``factor`` (n,) is the noise factor there. The variance is of a new noisy error, or else of its mean.
+        """
+        mean, variance = np.empty(len(points)), np.empty(len(points))
+        logs = np.broadcast_to(np.log(factor), len(points))
+        for some, hoods in self._neighbourhoods(self.metric(points), logs):
+            mean[some], variance[some] = moments(self.kernel, hoods, noisy=noisy)
+        return mean, variance
+
+    def _neighbourhoods(self, points: Float, logs: Float) -> Iterator[tuple[slice, Neighbourhoods]]:
+        for start in range(0, len(points), ROWS):
+            some = slice(start, start + ROWS)
+            near = nearest(self._tree, points[some], self.neighbours)
+            yield some, hoods_of(self.points, self.errors, self.log_factors, near, points[some], logs[some])
+
+
+def hoods_of(points: Float, errors: Float, log_factors: Float, near: Int, own_points: Float, own: Float) -> Neighbourhoods:
+    """Return the neighbourhoods of rows at ``own_points`` (n, r) whose neighbours are at the positions ``near`` (n, k)."""
+    return Neighbourhoods.of(own_points, points[near], errors[near], log_factors[near], own)
+
+
+def nearest(tree: cKDTree, points: Float, k: int, own: Int | None = None) -> Int:
+    """Return the positions (n, k) of the nearest rows of the tree to ``points`` (n, r), the nearest first.
+
+    Of rows at equal distance the first one is nearer. ``own`` (n,) are positions that do not count, by default none; of
+    fewer than k other rows all are returned.
+    """
+    k = min(k, tree.n - (own is not None))
+    found, open_rows, asked = np.empty((len(points), k), dtype=np.int64), np.arange(len(points)), k + 2
+    while len(open_rows):
+        asked = min(asked, tree.n)
+        distances, near = tree.query(points[open_rows], np.arange(1, asked + 1))
+        if own is not None:
+            distances[near == own[open_rows, None]] = np.inf
+        order = np.lexsort((near, distances))[:, :k]
+        # beyond the last row of the query others may be as near as the last one that counts
+        last = distances.max(axis=1, where=np.isfinite(distances), initial=0.0)
+        done = (np.take_along_axis(distances, order, axis=1)[:, -1] < last) | (asked == tree.n)
+        found[open_rows[done]] = np.take_along_axis(near, order, axis=1)[done]
+        open_rows, asked = open_rows[~done], 2 * asked
+    return found
