@@ -208,7 +208,7 @@ class Driver:
                 self.kept = each.design, each.fit
                 # the model chooses its own origin, as it does when it is loaded, so that both predict the same bits
                 design = replace(each.design, origin=None)
-                model = self._likelihood.model(design, each.fit, self.source.columns, each.moderate)
+                model: Any = self._likelihood.model(design, each.fit, self.source.columns, each.moderate)
                 self._journal.save(model if each.residuals is None else replace(model, residuals=each.residuals))
                 self._usable = True
             self._record(each.record, self._spent.share(len(instructions) - number), saved=isinstance(each, Save))

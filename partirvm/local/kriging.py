@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -129,7 +130,7 @@ class Neighbourhoods:
 
 
 def moments(kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True) -> tuple[Float, Float]:
-    """Return mean and variance (n,) of the errors of rows given those of their neighbours; of a noisy one or its mean."""
+    """Return mean and variance (n,) of the errors of rows, noisy ones or their means, given those of neighbours."""
     found = _Conditional(kernel, rows)
     mean, variance = found.moments
     return mean, variance if noisy else variance * (1.0 - found.known) / (1.0 - found.known + found.nugget)
@@ -184,7 +185,7 @@ class _Conditional:
         return mean, variance
 
 
-def _dot(a: Float, b: Float) -> Float:
+def _dot(a: Any, b: Any) -> Float:
     found: Float = np.einsum("nk,nk->n", a, b)
     return found
 
@@ -199,7 +200,9 @@ def log_density(kernel: LocalKernel, rows: Neighbourhoods, errors: Float) -> tup
     return value, slope
 
 
-def learned(rows: Neighbourhoods, errors: Float, family: str, start: LocalKernel | None = None) -> tuple[LocalKernel, float]:
+def learned(
+    rows: Neighbourhoods, errors: Float, family: str, start: LocalKernel | None = None
+) -> tuple[LocalKernel, float]:
     """Return the kernel of a family with the largest mean log density of the ``errors`` (n,) of rows, and that density.
 
     The search is that of L-BFGS-B, from ``start`` or from half of the mean square as signal and half as noise.
@@ -207,7 +210,9 @@ def learned(rows: Neighbourhoods, errors: Float, family: str, start: LocalKernel
     square = max(float(np.mean(errors**2)), np.finfo(float).tiny)
     usual = max(float(np.median(np.sqrt(rows.squares[:, -1]))), np.finfo(float).tiny)
     begun = start or LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * square, 1.0, 10.0)
-    bounds = [tuple(np.log(np.multiply(unit, each))) for unit, each in ((square, SHARES), (usual, LENGTHS), (square, NUGGETS))]
+    bounds = [
+        tuple(np.log(np.multiply(unit, each))) for unit, each in ((square, SHARES), (usual, LENGTHS), (square, NUGGETS))
+    ]
     bounds += [(0.0, STEEPEST), tuple(np.log(FREEDOMS))]
 
     def loss(logs: Float) -> tuple[float, Float]:

@@ -41,7 +41,9 @@ class Metric:
             if isinstance(kernel, Categorical):
                 for gamma, feature in zip(kernel.widths(len(features)), features.tolist(), strict=True):
                     count = len(columns.categories.get(columns.features[feature], ()))
-                    levels += [(feature, float(level), float(np.sqrt(gamma / 2))) for level in range(count) if gamma > 0]
+                    levels += [
+                        (feature, float(level), float(np.sqrt(gamma / 2))) for level in range(count) if gamma > 0
+                    ]
                 continue
             if isinstance(kernel, Directions):
                 own = np.sqrt(kernel.kernel.widths(len(kernel.axes)))[:, None] * kernel.matrix

@@ -80,8 +80,10 @@ class LocalResiduals:
             yield some, hoods_of(self.points, self.errors, self.log_factors, near, points[some], logs[some])
 
 
-def hoods_of(points: Float, errors: Float, log_factors: Float, near: Int, own_points: Float, own: Float) -> Neighbourhoods:
-    """Return the neighbourhoods of rows at ``own_points`` (n, r) whose neighbours are at the positions ``near`` (n, k)."""
+def hoods_of(
+    points: Float, errors: Float, log_factors: Float, near: Int, own_points: Float, own: Float
+) -> Neighbourhoods:
+    """Return the neighbourhoods of rows at ``own_points`` (n, r), whose neighbours have the positions ``near`` (n, k)."""
     return Neighbourhoods.of(own_points, points[near], errors[near], log_factors[near], own)
 
 

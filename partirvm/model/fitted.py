@@ -41,9 +41,9 @@ class Model(FittedModel):
     which ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. For an
     ``overconfident`` fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
     ``mean`` and ``root`` belong. With local noise (``design.noise``) both are means over the training rows, and the
-    noise variance at x is a multiple of them. ``residuals`` are the errors of training rows, which correct predictions
-    (``local.residuals``); these then state mean, variance and quantiles. ``known_noise`` is true if the noise was given, ``known_alpha`` are the
-    positions of given α.
+    noise variance at x is a multiple of them. ``known_noise`` is true if the noise was given, ``known_alpha`` are the
+    positions of given α. ``residuals`` are the errors of training rows, which correct the mean and state variances and
+    quantiles (``local.residuals``).
     """
 
     interval_written = "prediction"
@@ -162,9 +162,9 @@ class Model(FittedModel):
     def predictive(self) -> Model:
         """The model whose ``moments`` are those that are stated for new rows.
 
-        With local residuals it is the model itself, whose variances have the largest log density on rows left out.
-        Otherwise its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its Gaussians are as wide
-        as the 90 % interval of the errors of rows left out (``core.left_out``), otherwise of Student's t.
+        Its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its Gaussians are as wide
+        as the 90 % interval of the errors of rows left out (``core.left_out``), otherwise of Student's t. With local
+        residuals it is the model itself, whose variances have the largest log density on rows left out.
         """
         if self.n_targets > 1 or self.residuals is not None:
             return self
@@ -281,7 +281,8 @@ class Model(FittedModel):
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
         """Mean, optionally variance, and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
 
-        Mean and variance are of a new noisy target, or for a ``noise_variance`` of 0 of its mean. Nearness and errors are those of ``linear_values``.
+        Mean and variance are of a new noisy target, or of its mean if ``noise_variance`` is 0. Nearness and errors are
+        those of ``linear_values``.
         """
         scaling = self.design.scaling
         shift, scale, square = scaling.t_shift, scaling.t_scale, scaling.t_scale**2

@@ -228,8 +228,8 @@ class Record:
     evidence (``core.tied``) over the first kernel, in nats; between rounds, that over all rows, ``taken`` is true if
     the new kernel replaced the old one, and other fields than ``rows`` and ``candidates`` describe the fit that the run
     continues with. ``diagnostics`` (``core.diagnostics``) are those of held-out rows, or of rows left out of a last fit
-    of one numeric target. ``residuals`` are the ``ResidualsFitted.facts`` of a last fit. ``overconfidence`` is the mean squared leave-one-out error divided by the variance that the
-    evidence predicts.
+    of one numeric target. ``overconfidence`` is the mean squared leave-one-out error divided by the variance that the
+    evidence predicts. ``residuals`` are the ``ResidualsFitted.facts`` of a last fit.
     """
 
     kind: str

@@ -228,7 +228,7 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
     """Score the fit on held-out rows, if there are any, and keep the best state."""
     if not state.problem.held_out:
         return state
-    work = state.problem.likelihood.score(state.design, state.fit, state.options.moderate)
+    work: Any = state.problem.likelihood.score(state.design, state.fit, state.options.moderate)
     (scores,) = yield (work if state.local.residuals is None else replace(work, residuals=state.local.residuals),)
     state, best = replace(state, scores=scores), state.best
     if best is None or best.scores is None or scores.loss < best.scores.loss * (1 - BETTER):
@@ -240,7 +240,7 @@ def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Step
     """Save the model with a line of history; ``end`` is the reason if the run ends here."""
     noise = state.design.noise
     kind = "early" if kind == "final" and state.options.last_rows != "full" else kind
-    facts = {"fit_rows": state.seen or state.options.last_rows}
+    facts: dict[str, Any] = {"fit_rows": state.seen or state.options.last_rows}
     facts |= {"residuals": None if state.local == NO_RESIDUALS else state.local.facts()}
     line = line_of(state, kind=kind, noise_vectors=None if noise is None else len(noise.weights), **facts)
     yield (Save(state.design, state.fit, line, state.options.moderate, state.local.residuals),)
