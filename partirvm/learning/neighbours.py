@@ -90,14 +90,17 @@ def _trial(asked: FitResiduals, errors: Errors) -> tuple[LocalKernel, tuple[floa
     hoods = errors.hoods(cKDTree(errors.points), own, min(asked.neighbours, 20))
     found, density = learned(hoods, errors.errors[own], FAMILY)
     order = np.argsort(asked.left_out.rows)[own]
-    calibration, variances = asked.fit.calibration, asked.left_out.expected()[1][order]
+    calibration, expected = asked.fit.calibration, asked.left_out.expected()
     assert calibration is not None
-    alone = calibration.scale**2 * (variances + calibration.noise_variance) * np.exp(errors.log_factors[own])
-    before = errors.errors[own]
-    rest = before - moments(found, hoods)[0]
-    of_alone = -0.5 * float(np.mean(np.log(2 * np.pi * alone) + before**2 / alone))
-    square = float(np.mean(before**2))
-    return found, (1.0 - float(np.sqrt(np.mean(rest**2) / square)) if square else 0.0, density - of_alone)
+    square = float(np.mean(expected[0] ** 2))
+    inflation = max((float(np.mean(expected[1])) + calibration.noise_variance) / square, 1.0) if square else 1.0
+    alone = calibration.scale**2 * (expected[1][order] + calibration.noise_variance) * np.exp(errors.log_factors[own])
+    before = errors.errors[own] ** 2
+    after = (errors.errors[own] - moments(found, hoods)[0]) ** 2
+    of_alone = -0.5 * float(np.mean(np.log(2 * np.pi * alone) + inflation * before / alone))
+    gain = density - 0.5 * float(np.log(inflation)) - of_alone
+    found = replace(found, inflation=inflation)
+    return found, (1.0 - float(np.sqrt(after.mean() / before.mean())) if square else 0.0, gain)
 
 
 def _all_rows(
@@ -132,11 +135,12 @@ def _residuals(asked: FitResiduals, metric: Metric, errors: Errors, trial: Local
     hoods = errors.hoods(tree, few, k)
     tried = [learned(hoods, errors.errors[few], family, replace(trial, family=family)) for family in CORRELATIONS]
     best = max(tried, key=lambda each: each[1])[0]
-    kernel, _ = learned(errors.hoods(tree, own, k), errors.errors[own], best.family, best)
+    kernel = learned(errors.hoods(tree, own, k), errors.errors[own], best.family, best)[0]
+    kernel = replace(kernel, inflation=trial.inflation)
     z = list[Float]()
     for some in np.array_split(_evenly(n, CALIBRATION_ROWS), -(-min(n, CALIBRATION_ROWS) // ROWS)):
         mean, variance = moments(kernel, errors.hoods(tree, some, k))
-        z.append(np.abs(errors.errors[some] - mean) / np.sqrt(variance))
+        z.append(np.abs(errors.errors[some] - mean) * np.sqrt(kernel.inflation / variance))
     top, levels = quantiles(np.sort(np.concatenate(z)))
     calibration = Calibration(n, kernel.noise, 1.0, top, levels)
     return LocalResiduals(metric, kernel, k, errors.points, errors.errors, errors.log_factors, errors.rows, calibration)

@@ -76,6 +76,7 @@ class LocalKernel:
     """The covariance of errors: ``variance`` s², ``length`` ℓ, ``noise`` ω, ``exponent`` b and ``freedom`` ν.
 
     Variances are in the units of the errors, ℓ in those of the metric. ``family`` is a name of ``CORRELATIONS``.
+    ``inflation`` multiplies the stated variance where errors of rows left out are known to be too small.
     """
 
     family: str
@@ -84,6 +85,7 @@ class LocalKernel:
     noise: float
     exponent: float
     freedom: float
+    inflation: float = 1.0
 
     @property
     def logs(self) -> Float:
@@ -133,6 +135,7 @@ def moments(kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True) ->
     """Return mean and variance (n,) of the errors of rows, noisy ones or their means, given those of neighbours."""
     found = _Conditional(kernel, rows)
     mean, variance = found.moments
+    variance = kernel.inflation * variance
     return mean, variance if noisy else variance * (1.0 - found.known) / (1.0 - found.known + found.nugget)
 
 

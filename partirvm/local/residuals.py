@@ -83,7 +83,7 @@ class LocalResiduals:
 def hoods_of(
     points: Float, errors: Float, log_factors: Float, near: Int, own_points: Float, own: Float
 ) -> Neighbourhoods:
-    """Return the neighbourhoods of rows at ``own_points`` (n, r), whose neighbours have the positions ``near`` (n, k)."""
+    """Return the neighbourhoods of rows at ``own_points`` (n, r), whose neighbours lie at positions ``near`` (n, k)."""
     return Neighbourhoods.of(own_points, points[near], errors[near], log_factors[near], own)
 
 
