@@ -6,12 +6,12 @@ view depends on the kind of target. Keys are fields of ``strategies.problem.Reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from partirvm.quoting import counted, format_bytes, format_duration
 
-Entry = dict[str, Any]
+Entry = Mapping[str, Any]
 """Type of an entry of a fit's history, as recorded by the driver."""
 
 MISSING = "–"
@@ -99,14 +99,13 @@ ERROR = Measure("error", "error", "Error", "of rows in a wrong class", format_sh
 class Kind(NamedTuple):
     """Regression or classification: its main measure ``head`` and the second one ``beside``.
 
-    ``noise`` says whether there is a noise variance; ``steps`` are the iterations, ``evidence`` its unit.
+    ``noise`` says whether there is a noise variance; ``steps`` are the iterations.
     """
 
     head: Measure
     beside: Measure
     noise: bool
     steps: str
-    evidence: str
 
     @property
     def every(self) -> list[Quantity]:
@@ -135,8 +134,8 @@ class Kind(NamedTuple):
         return head.text(entry) + (f" ({'; '.join(notes)})" if notes else "")
 
 
-REGRESSION = Kind(RMSE, NLPD, noise=True, steps="iterations", evidence="nats")
-CLASSIFICATION = Kind(ERROR, LOG_LOSS, noise=False, steps="Newton passes", evidence="nats (Laplace)")
+REGRESSION = Kind(RMSE, NLPD, noise=True, steps="iterations")
+CLASSIFICATION = Kind(ERROR, LOG_LOSS, noise=False, steps="Newton passes")
 
 QUANTITIES = {quantity.key: quantity for kind in (REGRESSION, CLASSIFICATION) for quantity in kind.every}
 """All quantities by key."""
@@ -152,7 +151,7 @@ def last_model(history: Sequence[Entry]) -> Entry:
     return next(filter(leaves_model, reversed(history)), {})
 
 
-def kind_of(entry: Entry, plan: dict[str, Any] | None = None) -> Kind:
+def kind_of(entry: Entry, plan: Entry | None = None) -> Kind:
     """Return the kind of a history entry or of a job's progress; without errors in it, the kind of the plan."""
     for kind in (CLASSIFICATION, REGRESSION):
         if any(entry.get(quantity.key) is not None for quantity in kind.every):

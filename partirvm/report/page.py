@@ -111,7 +111,7 @@ def history_charts(history: Sequence[Entry], kind: Kind) -> list[Chart]:
 
 def _curves(title: str, remark: str, fits: Sequence[Entry], keys: Mapping[str, str]) -> list[Chart]:
     """Return a chart of these values by name over the fits; none if no value has two finite points."""
-    lines = {}
+    lines: dict[str, tuple[Any, Any]] = {}
     for name, key in keys.items():
         values = np.array([entry.get(key) for entry in fits], dtype=np.float64)
         there = np.flatnonzero(np.isfinite(values))
