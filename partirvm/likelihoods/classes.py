@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState, init, settled
 from partirvm.core.link import LINKS, LogisticBlock
@@ -36,10 +35,7 @@ from partirvm.likelihoods.base import (
 )
 from partirvm.likelihoods.passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.model import ClassModel
-from partirvm.types import Columns
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Columns, Float, Int
 
 STEPS = 12  # Maximum number of steps of the search for α to one side
 STEP = float(np.log(3.0))  # Step of this search in log α

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
@@ -37,10 +36,7 @@ from partirvm.likelihoods.base import (
 )
 from partirvm.likelihoods.passes import GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.model import Model
-from partirvm.types import LEFT_OUT_ROWS, Columns
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import LEFT_OUT_ROWS, Columns, Float, Int
 
 PRECISE = 1e-6
 """Maximum bound of the relative rounding error of a residual from statistics that no pass has to compute again."""
