@@ -20,7 +20,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import as_source, require_target
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
-from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of, training_source
+from partirvm.estimators.inputs import Labels, data_errors, in_memory, rows_of, source_of, training_source
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
@@ -36,10 +36,8 @@ from partirvm.report.plots import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, progress_for
 from partirvm.resolve.measuring import Timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, portable, resolve
-from partirvm.types import OFF
+from partirvm.types import OFF, Float
 
-Float = NDArray[np.float64]
-Labels = NDArray[Any]
 Documented = TypeVar("Documented", bound=type)
 
 PARAMETERS, ATTRIBUTES = "    (The parameters of both estimators.)\n", "    (The attributes of both estimators.)\n"

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,8 +17,7 @@ from partirvm.estimators.inputs import Labels, array_of
 from partirvm.model import ClassModel
 from partirvm.options import Request
 from partirvm.options.constraints import Auto, MultiClass
-
-Float = NDArray[np.float64]
+from partirvm.types import Float
 
 
 @documented

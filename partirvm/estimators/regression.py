@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -35,9 +34,7 @@ from partirvm.options.values import Noise
 from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import Augmenting, require_augmentable
 from partirvm.resolve.resolve import LIMITS, FitSpec
-from partirvm.types import Columns
-
-Float = NDArray[np.float64]
+from partirvm.types import Columns, Float
 
 
 @dataclass(frozen=True)

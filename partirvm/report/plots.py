@@ -14,15 +14,14 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core import diagnostics
 from partirvm.core.diagnostics import PIT_BINS, STATED_LEVELS, ClassDiagnostics, NumberDiagnostics
 from partirvm.errors import FormatError, UsageError
 from partirvm.quoting import counted, printable
 from partirvm.report.history import Table, format_share
+from partirvm.types import Float
 
-Float = NDArray[np.float64]
 Diagnostics: TypeAlias = NumberDiagnostics | ClassDiagnostics
 
 INK, OBSERVED, CONTRAST = "#222222", "#2c66a8", "#bf4f2c"
