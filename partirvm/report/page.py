@@ -27,12 +27,11 @@ from partirvm.report.history import (
     Table,
     columns,
     format_share,
-    heuristic_line,
     kind_of,
     last_model,
 )
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
-from partirvm.report.text import figure_rows, figures_of, parameter_text, plan_line
+from partirvm.report.text import figure_rows, figures_of, parameter_text
 from partirvm.storage.folder import write_text
 from partirvm.types import OFF
 
@@ -237,9 +236,7 @@ def _plan(job: Any, facts: Mapping[str, Any]) -> list[Table]:
     plan = job.plan
     if plan is None:
         return [Table("Plan", (), [("Plan", "none yet: the fit has not begun")])]
-    course, resources, *_ = plan_line(plan).splitlines()
-    rows = [("Course", course), ("Selection", str(plan["selection"])), ("Resources", resources)]
-    rows += [("Partition size", heuristic_line(entry)) for entry in job.history if "heuristic_size" in entry]
+    rows = [(line[:12].strip(), line[12:]) for line in plan["text"].splitlines()]
     beside = [
         ("Passes", f"{plan['passes']:,}", f"{facts['passes']:,}"),
         ("Time", format_duration(plan["seconds"]), format_duration(job.seconds or 0.0)),

@@ -51,25 +51,6 @@ def facts_text(pairs: Sequence[tuple[str, str | None]]) -> str:
     return "\n".join(f"{name:<16}{text}" for name, text in pairs if text and text != MISSING)
 
 
-def plan_line(plan: dict[str, Any]) -> str:
-    """Return the plan of a fit, given as JSON, as two lines and one line for each note."""
-    threads = counted(plan["threads"], "thread")
-    if plan["workers"] > 1:
-        threads = f"{plan['workers']:,} workers of {threads}"
-    course, sample = schedule_of(plan["strategy"]).text(plan), plan.get("sample_rows")
-    if sample is not None:
-        grows = "that grows from" if plan["fit_rows"] == "growing" else "of"
-        course += f", likelihood of a sample {grows} {counted(sample, 'row')}"
-    size, outputs = f"{counted(plan['rows'], 'row')} × {counted(plan['features'], 'feature')}", plan.get("outputs")
-    if outputs:
-        size += f", {max(outputs, 2):,} classes, {counted(outputs, 'output')}"
-    return (
-        f"{size} in {counted(plan['tiles'], 'tile')}; {plan['strategy']}, {course}\n"
-        f"{threads}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} "
-        f"memory, about {format_duration(plan['seconds'])}" + "".join(f"\nnote: {note}" for note in plan["notes"])
-    )
-
-
 def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     """Return names and texts of the figures of a model, given ``figures_of``, the ``seconds``, and maybe a target."""
     kind, vectors, units = kind_of(facts), facts["n_vectors"], ""
@@ -167,7 +148,7 @@ def followed(states: Iterable[JobState], as_json: bool = False) -> Iterator[str]
             yield change
         if state.status is not Status.QUEUED and state.plan is not None and state.plan != plan:
             plan = state.plan
-            yield from plan_line(plan).splitlines()
+            yield from plan["text"].splitlines()
         for entry in new:
             yield from lines.of(entry)
         if changed and final:

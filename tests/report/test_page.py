@@ -26,7 +26,6 @@ from partirvm.options import Request
 from partirvm.quoting import format_bytes, format_duration
 from partirvm.report.history import CLASSIFICATION, MEASURED, format_error, format_evidence, format_share, kind_of
 from partirvm.report.page import FEATURES, Report, history_charts
-from partirvm.report.text import plan_line
 
 FITS = [("basic", False), ("split-merge", False), ("incremental", True), ("working-set", True)]
 HOSTILE = "</style><script>alert('1')</script>\"'&<img src=x onerror=alert(2)>"
@@ -118,7 +117,7 @@ def test_every_number_is_there(fitted, strategy, held_out):
         f"{format_duration(plan['seconds'])} {format_duration(99.0)}",
         f"{format_bytes(plan['memory_peak'])} {format_bytes(max(entry['peak_memory'] for entry in job.history))}",
         "400 rows × 2 features",
-        plan_line(plan).splitlines()[0],
+        " ".join(plan["text"].split()),
         job.parameters["data"],
         "gamma 0.5",
         ", ".join(f"{part} {version}" for part, version in job.versions.items()),
@@ -162,7 +161,7 @@ def test_any_state(unfinished):
 def test_hostile_text_stays_text(fitted):
     """Whatever a job is called and says: the page holds the text, and no element of it."""
     job = fitted("working-set")
-    plan = {**job.plan, "notes": [HOSTILE], "selection": HOSTILE}
+    plan = {**job.plan, "notes": [HOSTILE], "text": f"work        {HOSTILE}"}
     texts = dict.fromkeys(("location", "status", "status_advice", "reason", "advice"), HOSTILE)
     hostile = changed(
         job,
@@ -230,7 +229,7 @@ def test_the_page_of_classes(strategy, held_out):
     figures = [
         f"Training error {format_share(last['train_error'])} (log loss {format_error(last['train_log_loss'])})",
         f"Log evidence {last['log_evidence']:.4g} (Laplace's)",
-        "400 rows × 2 features, 3 classes, 3 outputs",
+        "data 400 rows × 2 features, 4 tiles of 100 rows work 120 passes over the rows",
         f"Passes 120 {sum(entry['passes'] for entry in job.history)}",
         "Newton passes",
     ]
