@@ -90,23 +90,19 @@ READ: dict[str, Callable[[str], Any]] = {
     "basis": lambda text: text if "," not in text else NAMES.read(text),
     "fixed_alpha": partial(pairs, "NAME=ALPHA", "bias=1e-6"),
     "class_weight": lambda text: text if text == "balanced" else pairs("LABEL=WEIGHT", "spam=5,ham=1", text),
+    "any": str,
+    "word": str,
+    "numbers": lambda text: tuple(map(number, text.split(","))),
 }
-"""Options whose text is read in a way of its own."""
+"""How the text of an option is read, by its name or the kind of its check, where it is no number."""
 
 METAVARS = {"seconds": "TIME", "bytes": "SIZE", "whole": "N"}
 
 
-def _type(option: Option) -> Any:
-    """Return the parameter type of a flag: it converts numbers, and calls the check of the option."""
-    if option.check.kind in ("any", "word"):
-        return Text("TEXT", READ.get(option.name, str))
-
-    def read_and_check(text: str) -> Any:
-        several = option.check.kind == "numbers"
-        value = tuple(map(number, text.split(","))) if several else READ.get(option.name, number)(text)
-        return option.check(option.flag, value)
-
-    return Text("TEXT", read_and_check)
+def _type(option: Option) -> Text:
+    """Return the parameter type of a flag: it converts the text, and calls the check of the option."""
+    read = READ.get(option.name) or READ.get(option.check.kind, number)
+    return Text("TEXT", lambda text: option.check(option.flag, read(text)))
 
 
 def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
