@@ -201,7 +201,7 @@ def calibrate(source: Source, problem: Problem) -> Rates:
         X = tile.X[:256]
         design = problem.empty.with_centres(X, np.arange(len(X)))
         design = design if problem.n_kernels else design.take(slice(None), leading=problem.leading)
-        block, square = design.block(X), np.ones((512, 512))
+        block, square = design.block(X), np.ones((256, 256))
         kept, places = block.T.copy(), np.arange(block.shape[1])
         element, copy, product = (
             min(repeat(work, number=1, repeat=3))  # other processes slow down the shortest time least
@@ -211,4 +211,4 @@ def calibrate(source: Source, problem: Problem) -> Rates:
                 lambda: square @ square,
             )
         )
-    return Rates(read, element / block.size, 2 * 512**3 / product, copy / block.size)
+    return Rates(read, element / block.size, 2 * 256**3 / product, copy / block.size)
