@@ -17,7 +17,6 @@ from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import to_json
 from partirvm.core.left_out import LeftOut, left_out_of
@@ -31,9 +30,8 @@ from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFi
 from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Gather, LearnKernel, Log, Options, Problem, Record, Save, Steps, Stopped
-from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS
+from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, Int
 
-Int = NDArray[np.int64]
 AnyScores: TypeAlias = Scores | ClassScores
 
 INTERMEDIATE = 100.0

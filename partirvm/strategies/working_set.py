@@ -14,7 +14,6 @@ from dataclasses import replace
 from math import log2
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.sampling import Purpose, draw_key
 from partirvm.core.termination import Termination
@@ -22,9 +21,7 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.strategies.fit_rows import POOL, SPREAD, drawn_rows, posterior_rows
 from partirvm.strategies.problem import Steps
 from partirvm.strategies.stages import RoundsState, columns_of
-from partirvm.types import LEARNING_ROWS
-
-Int = NDArray[np.int64]
+from partirvm.types import LEARNING_ROWS, Int
 
 FLAT = 1000.0
 """A round is flat if its evidence exceeds the highest so far by less than this × ``tol`` nats per row."""
