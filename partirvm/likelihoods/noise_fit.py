@@ -213,9 +213,7 @@ def dependence(block: Float, squares: Float, variances: Float) -> float:
     return float(fdtrc(rank, freedom, (total - rest) / rank / (rest / freedom)))
 
 
-def _mode(
-    columns: Float, squares: Float, variances: Float, weights: Float, alpha: Float
-) -> tuple[Float, float, Float]:
+def _mode(columns: Float, squares: Float, variances: Float, weights: Float, alpha: Float) -> tuple[Float, float, Float]:
     """Return the weights of largest posterior density at this α, with log likelihood and curvature there.
 
     These are Newton steps, halved until the density rises.
