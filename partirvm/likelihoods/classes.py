@@ -22,17 +22,7 @@ from partirvm.core.newton import SETTLED, NewtonSearch, begin, enter, receive, s
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import (
-    Begin,
-    Draw,
-    Likelihood,
-    Pass,
-    PassFit,
-    Start,
-    labels_of,
-    positions,
-    survivors,
-)
+from partirvm.likelihoods.base import Begin, Draw, Likelihood, Pass, PassFit, Start, positions, survivors
 from partirvm.likelihoods.passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.model import ClassModel
 from partirvm.types import Columns, Float, Int
@@ -130,7 +120,7 @@ class Newton(PassFit):
 
     def _first(self) -> tuple[Int, Float, Float]:
         """Return the labels of the columns, and their first α and weights (M, C): NaN and zero for new columns."""
-        labels, start = labels_of(self.design), self.start
+        labels, start = self.design.all_labels, self.start
         assert start.weights is not None
         alpha = np.full((len(labels), start.weights.shape[1]), np.nan)
         weights = np.zeros(alpha.shape)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Start, labels_of
+from partirvm.likelihoods.base import Start
 from partirvm.planning.cost import Schedule
 from partirvm.strategies import stages
 from partirvm.strategies.fit_rows import batches_of, fresh, partition
@@ -143,7 +143,7 @@ def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
         gain = np.concatenate([left.gain, right.gain[new]])
         best = np.sort(np.argsort(-gain, kind="stable")[: int(room)])
         design, dropped = design.take(best), dropped + len(gain) - len(best)
-    start = left.warm.merge(right.warm, labels_of(design))
+    start = left.warm.merge(right.warm, design.all_labels)
     return design, start, replace(state, below=state.below[2:], dropped=dropped)
 
 
