@@ -29,9 +29,6 @@ PIT_BINS = 20
 SAMPLE = 400
 """Number of rows in the sample of points."""
 
-MOST_TARGETS = 4
-"""Maximum number of targets with diagnostics: the first ones."""
-
 MOST_CLASSES = 12
 """Maximum number of classes that are counted separately. Of more classes the last ones are one class, their union."""
 

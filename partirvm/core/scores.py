@@ -10,13 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from partirvm.core.diagnostics import (
-    MOST_TARGETS,
-    NORMAL_MULTIPLES,
-    STATED_LEVELS,
-    ClassDiagnostics,
-    NumberDiagnostics,
-)
+from partirvm.core.diagnostics import NORMAL_MULTIPLES, STATED_LEVELS, ClassDiagnostics, NumberDiagnostics
 from partirvm.core.statistics import FieldSums
 
 Float = NDArray[np.float64]
@@ -24,6 +18,9 @@ Int = NDArray[np.int64]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Levels of the central intervals whose coverage is a score, some of ``STATED_LEVELS``."""
+
+MOST_TARGETS = 4
+"""Maximum number of targets with diagnostics: the first ones."""
 
 MEANS = ("nlpd", "crps", "interval_score_95", *(f"coverage_{100 * level:.0f}" for level in LEVELS))
 """Names of the scores that are means over rows."""

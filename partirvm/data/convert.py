@@ -68,7 +68,8 @@ def open_table(source: Any, room: int | None = None) -> Reader:
     """Return the table of a path, URL, data frame or tuple of arrays. ``room`` is the most bytes of an .npz file."""
     if isinstance(source, str | os.PathLike):
         url = os.fspath(source)
-        return _archive_table(url, room) if url.lower().endswith(".npz") else file_table(url)
+        archive = url.lower().endswith(".npz") and "*" not in url
+        return _archive_table(url, room) if archive else file_table(url)
     if isinstance(source, tuple | list) and len(source) in (2, 3):
         return arrays_table(pandas_frame(source[0]), *map(pandas_column, source[1:]))
     source = pandas_frame(source, "the source")

@@ -124,12 +124,13 @@ def ingest(
     >>> bool((data.tile(0).X == X[data.original_rows(0)]).all())
     True
     """
-    columns: dict[str, Any] = {"features": features, "categorical": categorical, "classes": classes, "like": like}
-    if append and (any(columns.values()) or tile_rows or overwrite):
+    new_columns = features is not None or like is not None or len(categorical) > 0 or classes
+    if append and (new_columns or tile_rows or overwrite):
         raise UsageError("append takes features, categories, classes and tile_rows from DATA: leave these options out")
     Check("whole", least=0, optional=True)("shuffle", shuffle)
     Check("whole", least=1, optional=True)("tile_rows", tile_rows)
     url = os.fspath(data)
+    columns: dict[str, Any] = {"features": features, "categorical": categorical, "classes": classes}
     columns |= {"target": target, "weights": weights, "noise": noise}
     report = progress or (lambda phase, done, total: None)
     return_freed_memory()

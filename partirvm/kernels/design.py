@@ -77,6 +77,11 @@ class Design:
         return np.concatenate([np.full(int(self.bias), BIAS, dtype=np.int64), label_of(self.active)])
 
     @property
+    def all_labels(self) -> Int:
+        """Labels of all columns (M,), the leading columns first."""
+        return np.concatenate([self.leading, self.labels])
+
+    @property
     def n_leading(self) -> int:
         """L."""
         return int(self.bias) + len(self.active)

@@ -127,7 +127,6 @@ def compare(
             begun = problem.with_kernel(left[int(np.argmax([point.value for point in points]))])
         if running[-1]:
             stage = first_stage(kept, per_feature(begun), small, seed, revive=False)
-            assert stage.best is not None
             left, evaluations = [*left, stage.kernel], evaluations + stage.evaluations
             fits.append((stage.design(stage.kernel), stage.best.weights))
         fits = fits_at(kept, problem, options, left) if basic else fits

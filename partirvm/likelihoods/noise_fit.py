@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.special import fdtrc
 
@@ -26,10 +25,7 @@ from partirvm.core.updates import StepInfo
 from partirvm.kernels import Categorical, Family, Gaussian, Kernel
 from partirvm.kernels.design import Design, LocalNoise
 from partirvm.likelihoods.base import DenseFit, OnStep
-from partirvm.types import NOISE_CENTRES
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import NOISE_CENTRES, Float, Int
 
 CONSTANT, LOCAL = "constant", "local"  # Values of the option `noise`; the third one is "auto"
 FEWEST, MOST_ROWS, MOST_VALUES = 50, 8192, 1 << 20

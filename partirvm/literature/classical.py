@@ -24,8 +24,7 @@ from partirvm.core.solvers import SOLVERS, Watch
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise, settled
 from partirvm.errors import UsageError
-
-Float = NDArray[np.float64]
+from partirvm.types import Float
 
 STEPS = 10
 """Steps of EM that a fit may take for each step of another solver."""

@@ -35,8 +35,7 @@ from partirvm.kernels.design import Design
 from partirvm.model import Model
 from partirvm.model.input_rows import checked_rows
 from partirvm.process import one_blas_thread
-
-Float = NDArray[np.float64]
+from partirvm.types import Float
 
 STEP = 1e-3
 """Step of log γ in differences; their relative error is about its square."""

@@ -6,7 +6,7 @@ user may change.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from partirvm.options.constraints import Check
 from partirvm.planning.cost import Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, make_plan
-from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns, plain
+from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns
 from partirvm.resolve.measuring import Measuring, calibrate
 from partirvm.resolve.new_problem import CheckedData, Interrupted, checked_data, new_problem
 from partirvm.strategies import schedule_of
@@ -106,14 +106,6 @@ def check_parameters(request: Request) -> Request:
             "'sample', or use another strategy"
         )
     return p
-
-
-def portable(request: Request) -> dict[str, Any]:
-    """Convert a checked request to plain JSON for a job or a cluster.
-
-    Raises ``UsageError`` for a kernel or a basis that other processes cannot import.
-    """
-    return asdict(replace(request, kernel=plain(request.kernel, "kernel"), basis=plain(request.basis, "basis")))
 
 
 def resolve(
