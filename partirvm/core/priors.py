@@ -18,8 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from partirvm.types import Bool, Float, Int
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 
 JOINING = 1e-3
 """Columns that join together start at this fraction of their individually optimal α. Similar columns share what one of

@@ -13,8 +13,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.types import Float, Int
-
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 Word = NDArray[np.uint64]
 
 

@@ -24,9 +24,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partirvm.core.sampling import LargestErrors
-from partirvm.types import Float, Int
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 EPS = float(np.finfo(np.float64).eps)
 

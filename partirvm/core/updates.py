@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration
@@ -23,7 +24,8 @@ from partirvm.core.posterior import Posterior, own_factors, posterior, sparsity_
 from partirvm.core.priors import FLAT, Prior, fails, optimum
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.types import Bool, Float, Int
+
+Float = NDArray[np.float64]
 
 FADED, LOST = 1e-3, 1e-12
 """A column that fails q² > s is pruned once its determinedness γ is below the first, any column once below the second.
@@ -57,7 +59,7 @@ class HyperState:
     iteration: int = 0
     floored: bool = False
     prior: Prior = FLAT
-    entered: Bool | None = None
+    entered: NDArray[np.bool_] | None = None
     calibration: Calibration | None = None
     left_out: NumberDiagnostics | None = field(default=None, repr=False)
     least_noise: float = 0.0
@@ -74,7 +76,7 @@ class HyperState:
         return int((self.labels >= 0).sum())
 
     @property
-    def labels(self) -> Int:
+    def labels(self) -> NDArray[np.int64]:
         """Labels of the active columns."""
         return self.statistics.labels
 
@@ -154,7 +156,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     return state, StepInfo(state.iteration, state.n_vectors, pruned, evidence, evidence - before, noise)
 
 
-def _worthless(state: HyperState) -> Bool:
+def _worthless(state: HyperState) -> NDArray[np.bool_]:
     """True for columns that do not raise the evidence at any α (M,)."""
     s, q = own_factors(state.posterior, state.alpha)
     return fails(s, q, state.alpha) if s.ndim == 2 else state.prior.worthless(s, q**2)
@@ -216,7 +218,7 @@ def thin(state: HyperState) -> HyperState:
     return replace(state, statistics=statistics, alpha=alpha, found=posterior(statistics, alpha, state.beta))
 
 
-def _columns(state: HyperState, kept: Int) -> GramStatistics:
+def _columns(state: HyperState, kept: NDArray[np.int64]) -> GramStatistics:
     """Statistics of the columns at these positions."""
     statistics = state.statistics
     if len(kept) < len(state.labels) and statistics.offset.any():

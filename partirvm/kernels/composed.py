@@ -9,10 +9,13 @@ from functools import reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel, PreparedKernel, by_groups, part_of, runs
-from partirvm.types import Float, Int
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 SIZE = 64  # Number of columns that are evaluated together; at least the group size of the component kernels
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 from scipy.optimize import minimize
 
@@ -25,7 +26,9 @@ from partirvm.kernels.base import PreparedKernel
 from partirvm.kernels.design import NONE
 from partirvm.learning.sample import SampledRows
 from partirvm.strategies.problem import Problem
-from partirvm.types import Float, Int
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 NARROW_SD = 2.0
 """Standard deviation of a log parameter above that of half of gamma="scale"; no prior below."""

@@ -24,6 +24,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import Kernel
@@ -37,7 +38,9 @@ from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, LogisticPass, ResidualPass
 from partirvm.strategies.problem import Options, Problem, Record
 from partirvm.strategies.stages import INTERMEDIATE, final_rule
-from partirvm.types import Float, Int
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 LEAST = 20
 """Minimum number of rows for kernel learning."""

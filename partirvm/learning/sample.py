@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partirvm.core.posterior import posterior
 from partirvm.core.statistics import GramStatistics
@@ -29,7 +30,9 @@ from partirvm.likelihoods.passes import GramPass, SlopePass
 from partirvm.process import one_blas_thread, peak_memory
 from partirvm.strategies.fit_rows import fresh
 from partirvm.strategies.problem import Problem, Record
-from partirvm.types import Float, Int
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 Entry = dict[str, Any]
 """A history entry: a record with seconds and bytes, as plain JSON."""
