@@ -142,7 +142,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("two weights", value((NAMED, X, X)), {}, DataError, r"weights must have the shape \(rows,\) but"),
     ("a target of X", value((NAMED, pd.Series(Y, name="x1"))), {}, DataError, "several columns 'x1'"),
     ("named weights", value((NAMED, pd.Series(Y, name="weights"), Y)), {}, DataError, "several columns 'weights'"),
-    ("negative seed", value((X, Y)), {"shuffle": -1}, UsageError, "must be None or an integer ≥ 0"),
+    ("negative seed", value((X, Y)), {"shuffle": -1}, UsageError, "it must be a whole number ≥ 0"),
 ]  # fmt: skip
 
 
