@@ -24,16 +24,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.link import LINKS, Link, LogisticBlock, LogisticCross
 from partirvm.core.posterior import Posterior, factorise, solve, sparsity_quality, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, optimum
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
+from partirvm.types import Bool, Float, Int
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas, lapack, solve_triangular
 
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
-
-Float = NDArray[np.float64]
+from partirvm.types import Float, Int
 
 WEAK_CORRELATION = 0.1
 """Absolute posterior correlation of two weights below which their columns may be deleted together."""
@@ -271,7 +269,7 @@ def sparsity_quality(
     return np.maximum(s, 0.0), q
 
 
-def weakly_correlated(old: Sequence[Posterior], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+def weakly_correlated(old: Sequence[Posterior], columns: Int) -> Int:
     """Select columns whose weights are nearly uncorrelated in every posterior, the least determined columns first."""
     order = columns[np.argsort(sum(each.determinedness[columns] for each in old), kind="stable")]
     unit = np.zeros((len(old[0].mean), len(order)))

@@ -18,11 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
+from partirvm.types import Bool, Float, Int
 
 JOINING = 1e-3
 """Columns that join together start at this fraction of their individually optimal α. Similar columns share what one of

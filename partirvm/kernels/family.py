@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel, PreparedKernel
 from partirvm.options.constraints import Check
 from partirvm.options.values import Value, held
-
-Float = NDArray[np.float64]
+from partirvm.types import Float
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,14 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import GROUP, Kernel, PreparedKernel, Products, origin_of, part_of, runs
 from partirvm.kernels.family import Family, as_numbers
 from partirvm.options.values import documented
-
-Float = NDArray[np.float64]
+from partirvm.types import Float
 
 
 class PreparedRadial(PreparedKernel):

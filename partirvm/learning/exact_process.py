@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 from scipy.optimize import minimize
 
@@ -26,9 +25,7 @@ from partirvm.kernels.base import PreparedKernel
 from partirvm.kernels.design import NONE
 from partirvm.learning.sample import SampledRows
 from partirvm.strategies.problem import Problem
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 NARROW_SD = 2.0
 """Standard deviation of a log parameter above that of half of gamma="scale"; no prior below."""
