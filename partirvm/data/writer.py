@@ -201,7 +201,7 @@ def claimed(url: str) -> Iterator[Lease]:
         place = Folder(url, os.path.abspath(place.path))  # noqa: PTH100 - resolve() would follow links
     folder = place.sibling(f".{place.name}.lease")
     folder.location = url  # for messages
-    with storing(url), acquire(folder, dict) as lease:
+    with storing(url), acquire(folder) as lease:
         try:
             yield lease
         except Exception:
