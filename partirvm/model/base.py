@@ -15,13 +15,19 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from partirvm.core.left_out import Calibration
 from partirvm.core.predictive import ROWS, products, quadratic_forms
 from partirvm.core.priors import log_contribution
 from partirvm.errors import DataError
-from partirvm.kernels.design import Design
-from partirvm.kernels.functions import labels_by_name
+from partirvm.kernels import KERNELS
+from partirvm.kernels.design import Design, LocalNoise
+from partirvm.kernels.functions import Basis, labels_by_name
 from partirvm.quoting import html_table
-from partirvm.types import PANEL_ROWS, Columns, Float
+from partirvm.storage.codec import Codec
+from partirvm.types import PANEL_ROWS, Columns, Float, Scaling
+
+DESIGN_CLASSES = (*KERNELS.values(), Basis, Calibration, Design, LocalNoise, Scaling)
+"""The classes of a design and of the calibration of a fit."""
 
 HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
 """Number of rows of a panel, a multiple of the piece size, so that only the last piece is copied."""
@@ -73,9 +79,8 @@ class FittedModel:
 
     def digest(self) -> str:
         """Return a hash of all values but the log evidence: models of equal digest predict the same bits."""
-        from partirvm.model.files import CODEC  # which lists the classes of models
-
-        tree, arrays = CODEC.encode(replace(self, log_evidence=0.0))
+        codec = Codec((*DESIGN_CLASSES, Columns, type(self)))
+        tree, arrays = codec.encode(replace(self, log_evidence=0.0))
         sums = [hashlib.blake2b(f"{a.shape} {a.dtype}".encode() + a.tobytes(), digest_size=16) for a in arrays]
         text = re.sub(r'{"array": (\d+)}', lambda found: sums[int(found[1])].hexdigest(), json.dumps(tree))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
