@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.data import ZarrSource, require_target
@@ -29,8 +28,8 @@ from partirvm.predict.output import Table, check_output, write_output, written_l
 from partirvm.predict.rvm_star import augmenting_of
 from partirvm.quoting import listed_values, quoted
 from partirvm.storage import Folder, storing
+from partirvm.types import Float
 
-Float = NDArray[np.float64]
 AnyScores = Scores | ClassScores
 
 SORT_MEMORY = 32 << 20

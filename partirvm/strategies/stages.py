@@ -46,6 +46,9 @@ REBASES = 2
 SHARE = 0.4
 """Maximum number of centres, as a fraction of the rows of kernel learning; with more centres the evidence overfits."""
 
+LEAST_WORK = 1e11
+"""Multiplications of a second or two: they count as done before the first round, lest small fits end early."""
+
 
 @dataclass(frozen=True)
 class RoundsState:
@@ -81,7 +84,7 @@ class RoundsState:
     flat: int = 0
     patient: bool = False
     kept: int = 0
-    work: float = 0.0
+    work: float = LEAST_WORK
     slow: int = 0
 
 
