@@ -7,15 +7,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from partirvm.core.predictive import quantile
 from partirvm.core.sampling import LargestErrors, Purpose, draw_key, uniform
 from partirvm.core.statistics import FieldSums
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 STATED_LEVELS = (0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99)
 """Levels of the central intervals whose observed coverage is counted."""
@@ -28,9 +25,6 @@ PIT_BINS = 20
 
 SAMPLE = 400
 """Number of rows in the sample of points."""
-
-MOST_TARGETS = 4
-"""Maximum number of targets with diagnostics: the first ones."""
 
 MOST_CLASSES = 12
 """Maximum number of classes that are counted separately. Of more classes the last ones are one class, their union."""

@@ -51,7 +51,7 @@ class ArraySource(Source):
         columns: Columns | None = None,
     ) -> None:
         check_shapes(X, t, weights)
-        given = {"X": X, "y": t, "the weights": weights}
+        given = {"X": X, "y": t, "weights": weights}
         self._arrays: dict[str, Any] = {name: array for name, array in given.items() if array is not None}
         self.n_rows, self.n_features = map(int, X.shape)
         self.n_targets = 0 if t is None else math.prod(t.shape[1:])
@@ -64,12 +64,11 @@ class ArraySource(Source):
         self._first = dict.fromkeys(self._arrays, 0)  # number of the first row of each array
         self._readers: dict[str, Callable[[int, int], NDArray[Any]]] = {}
 
-    def _read(self, name: str, number: int) -> Float:
-        """Return the rows of an array in one tile: a view of a float64 array that is not permuted, otherwise a copy."""
-        start, stop = self._span(number)
+    def _read(self, name: str, number: int) -> Any:
+        """Return the rows of an array in one tile: a view of an array that is not permuted, otherwise a copy."""
         if name not in self._readers:
             self._readers[name] = self._reader(name)
-        return as_rows(self._readers[name](start, stop))
+        return self._readers[name](*self._span(number))
 
     def _places(self, name: str, start: int, stop: int) -> Any:
         """Return the places of a run of rows in a NumPy array."""
@@ -113,13 +112,6 @@ class ArraySource(Source):
     def _client(self) -> Any:
         # searched when rows are read, since a pickled source passes through processes without a client
         return client_of(*self._arrays.values())
-
-    def tile(self, number: int) -> Tile:
-        """Read one tile."""
-        X = self._read("X", number)
-        t = self._read("y", number).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
-        weights = self._read("the weights", number) if self.weighted else None
-        return Tile(number, number * self.tile_rows, X, t, weights)
 
     def part(self, tiles: Sequence[int]) -> ArraySource:
         """Return a source with the rows from the first to the last of the given tiles."""

@@ -91,6 +91,13 @@ class Source:
 
     def tile(self, number: int) -> Tile:
         """Read one tile. Raises ``IndexError`` for its number, and ``MissingDataError`` for a damaged chunk."""
+        X = as_rows(self._read("X", number))
+        t = as_rows(self._read("y", number)).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
+        weights = as_rows(self._read("weights", number)) if self.weighted else None
+        return Tile(number, number * self.tile_rows, X, t, weights)
+
+    def _read(self, name: str, number: int) -> Any:
+        """Read the rows of one of the arrays X, y and weights in a tile."""
         raise NotImplementedError
 
     def original_rows(self, number: int) -> Int:
@@ -107,19 +114,18 @@ class Source:
 
         Each tile is read once. Raises ``IndexError`` for a number outside [0, n_rows).
         """
-        wanted = self._row_numbers(rows)
-        return self._collect(wanted, np.empty((len(wanted), self.n_features)), "X")
+        return self._collect(rows, np.empty((len(rows), self.n_features)), "X")
 
     def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
         """As ``gather``, the precision weights, (len(rows),). None for unweighted data, whose rows have the weight 1.
 
         A row of weight zero counts as absent and cannot be a candidate.
         """
-        wanted = self._row_numbers(rows)
-        return self._collect(wanted, np.empty(len(wanted)), "weights") if self.weighted else None
+        return self._collect(rows, np.empty(len(rows)), "weights") if self.weighted else None
 
-    def _collect(self, wanted: Int, collected: Float, name: str) -> Float:
-        """Fill ``collected`` with the wanted rows of an array of the tiles."""
+    def _collect(self, rows: Sequence[int] | Int, collected: Float, name: str) -> Float:
+        """Fill ``collected`` with the given rows of an array of the tiles."""
+        wanted = np.asarray(rows, dtype=np.int64)
         tiles = wanted // self.tile_rows
         order = np.argsort(tiles, kind="stable")
         for places in np.split(order, np.flatnonzero(np.diff(tiles[order])) + 1):
@@ -153,12 +159,6 @@ class Source:
         if not 0 <= number < self.n_tiles:
             raise IndexError(f"there is no tile {number}: {self} has tiles 0 to {self.n_tiles - 1}")
         return number * self.tile_rows, min((number + 1) * self.tile_rows, self.n_rows)
-
-    def _row_numbers(self, rows: Sequence[int] | Int) -> Int:
-        wanted = np.asarray(rows, dtype=np.int64).reshape(-1)
-        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.n_rows):
-            raise IndexError(f"row numbers from {wanted.min()} to {wanted.max()} are outside {self}")
-        return wanted
 
     def _take_shape_of(self, source: Source) -> None:
         """Take shape, tiles, columns and order of another source."""

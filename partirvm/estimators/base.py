@@ -32,8 +32,9 @@ from partirvm.options.values import AlphaPrior, Strategy, Value, flat
 from partirvm.predict.prediction import TileValues, check_features, score, warn_of_far_rows
 from partirvm.report.plots import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, progress_for
+from partirvm.resolve.kernel import portable
 from partirvm.resolve.measuring import Timer
-from partirvm.resolve.resolve import FitSpec, check_parameters, continued, portable, resolve
+from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
 from partirvm.types import OFF
 
 Float = NDArray[np.float64]

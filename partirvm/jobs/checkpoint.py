@@ -22,7 +22,7 @@ from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.base import Start
 from partirvm.model.files import DESIGN_CLASSES
 from partirvm.options import Request
-from partirvm.planning.cost import RoundCost, Schedule
+from partirvm.planning.cost import RoundCost, RowsRead, Schedule
 from partirvm.planning.memory import DataShape, StepBytes
 from partirvm.planning.plan import KernelStore, Machine, Plan, Sparseness
 from partirvm.resolve.resolve import FitSpec
@@ -49,7 +49,7 @@ KIND, FORMAT = "partirvm-checkpoint", 13
 FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock, Posterior, Scores, Start)
 STATES = (Checkpoint, Part, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
-PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, Schedule, Sparseness, StepBytes)
+PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, RowsRead, Schedule, Sparseness, StepBytes)
 
 
 def codec() -> Codec:

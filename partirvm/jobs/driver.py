@@ -94,12 +94,18 @@ class MemoryJournal:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a run: its reason, the last record, the seconds with those of earlier attempts, the last state."""
+    """The end of a run: its reason, the last record, the seconds with those of earlier attempts, the last state.
+
+    A job adds the model and the plan, which are None if it ended before there was one, and the whole history.
+    """
 
     reason: Termination
     last: Record | None
     seconds: float
     state: Any = None
+    model: AnyModel | None = None
+    history: Sequence[Entry] = ()
+    plan: Any = None
 
 
 @dataclass
@@ -185,6 +191,9 @@ class Driver:
         if not isinstance(instructions[0], Save | Log):
             self._check()
         match instructions[0]:
+            case Save() | Log():
+                self._write(instructions)
+                return (None,) * len(instructions)
             case Pass():
                 return tuple(self._passes(instructions))
             case PassFit():
@@ -198,6 +207,11 @@ class Driver:
                 pairs = zip(instructions, weights, strict=True)
                 rows = [each.rows if own is None else each.rows[own > 0] for each, own in pairs]
                 return tuple(Gathered(each, self.source.gather(each)) for each in rows)
+            case unknown:
+                raise TypeError(f"a strategy yielded {unknown!r:.80}, which is no instruction")
+
+    def _write(self, instructions: Sequence[Save | Log]) -> None:
+        """Save the models and write the lines of history."""
         for number, each in enumerate(instructions):
             if isinstance(each, Save):
                 self.kept = each.design, each.fit
@@ -206,7 +220,6 @@ class Driver:
                 self._journal.save(self._likelihood.model(design, each.fit, self.source.columns, each.moderate))
                 self._usable = True
             self._record(each.record, self._spent.share(len(instructions) - number), saved=isinstance(each, Save))
-        return (None,) * len(instructions)
 
     def _passes(self, passes: Sequence[Pass]) -> list[Any]:
         source = self.held_out if passes[0].held_out else self.source

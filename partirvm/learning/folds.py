@@ -24,7 +24,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import Kernel
@@ -38,9 +37,7 @@ from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, LogisticPass, ResidualPass
 from partirvm.strategies.problem import Options, Problem, Record
 from partirvm.strategies.stages import INTERMEDIATE, final_rule
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 LEAST = 20
 """Minimum number of rows for kernel learning."""
@@ -127,7 +124,6 @@ def compare(
             begun = problem.with_kernel(left[int(np.argmax([point.value for point in points]))])
         if running[-1]:
             stage = first_stage(kept, per_feature(begun), small, seed, revive=False)
-            assert stage.best is not None
             left, evaluations = [*left, stage.kernel], evaluations + stage.evaluations
             fits.append((stage.design(stage.kernel), stage.best.weights))
         fits = fits_at(kept, problem, options, left) if basic else fits

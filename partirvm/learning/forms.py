@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core import rprop
 from partirvm.kernels import WITH_GAMMA, Directions, Family, Kernel, OnColumns, Several, Sum, kernel_from_spec
@@ -24,9 +23,7 @@ from partirvm.learning.sample import Entry, SampledRows
 from partirvm.learning.search import SHORT_WINDOW, KernelSearch, LearningOptions, axes_of, first_stage, grow
 from partirvm.likelihoods.passes import InputGradientPass
 from partirvm.strategies.problem import Problem
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 EACH, DIRECTIONS = "a width per feature", "a width per direction"
 """Names of two forms of the kernel in the history and the plan."""
@@ -78,18 +75,18 @@ def learn(
     if turned is not None:
         other = stage.candidate(turned, rprop.LATER_STEP)
         point = other.evaluate_next(stage.best)
-        if point.value > found.value:
+        if point.value > found.best.value:
             other.climb(point, SHORT_WINDOW)
         evaluations = found.evaluations + other.evaluations
-        found = replace(max(found, other, key=lambda each: each.value), evaluations=evaluations)
+        found = replace(max(found, other, key=lambda each: each.best.value), evaluations=evaluations)
     if problem.n_rows > FREE_ROWS:
         kernel = replaced(found.kernel, np.arange(d), _free)
         entries = axes_of(kernel.parameters)
         free = found.candidate(kernel, np.where(entries, 0.1 * rprop.FIRST_STEP, rprop.LATER_STEP))
         free.climb(free.evaluate_next(found.best), SHORT_WINDOW)
-        gained = free.value - found.value > 0.5 * entries.sum() * np.log(sample.rows.n_rows)
+        gained = free.best.value - found.best.value > 0.5 * entries.sum() * np.log(sample.rows.n_rows)
         found = replace(free if gained else found, evaluations=found.evaluations + free.evaluations)
-    gain, least = found.value - stage.value, sum("gamma" in name for name in found.kernel.parameters)
+    gain, least = found.best.value - stage.best.value, sum("gamma" in name for name in found.kernel.parameters)
     taken = learning.metric != "auto" or gain > least
     choice = {"form": DIRECTIONS if taken else EACH, "directions": gain}
     evaluations = found.evaluations
@@ -111,7 +108,6 @@ def turnable(kernel: Kernel, n_features: int) -> bool:
 def directed(stage: KernelSearch) -> Kernel:
     """Return the kernel of a stage with the directions of its fitted mean; gamma is 1/(their number × variance)."""
     sample, scaling = stage.sample, stage.pool.scaling
-    assert stage.best is not None
     (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
     X = scaling.inputs(sample.rows.gather(sample.rows.rows))
     X = X - np.where(X.min(axis=0) == X.max(axis=0), X[0], 0.0)  # the mean of a constant is rounded, and may be huge

@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.posterior import posterior
 from partirvm.core.statistics import GramStatistics
@@ -24,15 +23,13 @@ from partirvm.execution import Executor, LocalExecutor
 from partirvm.execution.kernel_store import Blocks, Keeping, forget
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import Pass, labels_of
+from partirvm.likelihoods.base import Pass
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.passes import GramPass, SlopePass
 from partirvm.process import one_blas_thread, peak_memory
 from partirvm.strategies.fit_rows import fresh
 from partirvm.strategies.problem import Problem, Record
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 Entry = dict[str, Any]
 """A history entry: a record with seconds and bytes, as plain JSON."""
@@ -152,16 +149,20 @@ def gathered(
 class EvidencePoint:
     """The result of one evaluation over ``rows`` rows of positive weight; at given α and β three fields are known.
 
-    ``value`` is the evidence in nats, and ``slope`` (p,) its slopes in the log parameters. ``weights`` (M, C) are the
-    posterior mean. ``determined`` is the mean γ of the kernel columns.
+    ``value`` is the evidence in nats, −∞ before the first one, and ``slope`` (p,) its slopes in the log parameters.
+    ``weights`` (M, C) are the posterior mean. ``determined`` is the mean γ of the kernel columns.
     """
 
-    value: float
-    slope: Float
-    rows: int
-    tied: Tied | None = None
+    value: float = -np.inf
+    slope: Float = field(default_factory=lambda: np.zeros(0))
+    rows: int = 0
+    tied: Tied = field(default_factory=lambda: Tied(1.0, 1.0))
     weights: Float = field(default_factory=lambda: np.zeros((0, 1)))
     determined: float = 0.0
+
+
+NOTHING = EvidencePoint()
+"""Before the first evaluation."""
 
 
 def evaluate(
@@ -174,7 +175,6 @@ def evaluate(
     sample.drop_blocks()
     variances = problem.target_variance if problem.target_variances is None else problem.target_variances
     tied, count = _first_tied(problem, variances) if last is None else last.tied, 10 if fresh else 5
-    assert tied is not None
     n_classes = 0 if problem.likelihood.has_noise else problem.n_classes  # of classes: their indicators
     statistics = _statistics(sample, design, n_classes or problem.n_targets, n_classes)
     fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
@@ -206,4 +206,4 @@ def _statistics(sample: SampledRows, design: Design, n_targets: int, n_classes: 
     """Return the statistics of the columns of a design and their targets, which are indicators of classes if given."""
     nothing, offset = design.take(NONE, leading=NONE), np.zeros((0, n_targets))
     (block,) = sample.run(GramPass(nothing, design, offset, n_classes=n_classes))
-    return GramStatistics.of(labels_of(design), block)
+    return GramStatistics.of(design.all_labels, block)

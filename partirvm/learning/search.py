@@ -23,20 +23,17 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core import rprop
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
-from partirvm.learning.sample import EvidencePoint, SampledRows, evaluate, evaluate_fit
+from partirvm.learning.sample import NOTHING, EvidencePoint, SampledRows, evaluate, evaluate_fit
 from partirvm.likelihoods.gaussian import noise
 from partirvm.strategies.problem import KernelLearned, LearnKernel, Problem, Record
 from partirvm.strategies.stages import SHARE
-from partirvm.types import LEARNING_ROWS
-
-Float = NDArray[np.float64]
+from partirvm.types import LEARNING_ROWS, Bool, Float
 
 CENTRES, MOST_CENTRES = 300, 500
 """Maximum number of centres in the first stage, and after growth: more lower the error by 1 % at most, but cost more.
@@ -114,7 +111,7 @@ class KernelSearch:
     number: int = 1
     evaluations: int = 0
     first: float = 0.0
-    best: EvidencePoint | None = None
+    best: EvidencePoint = NOTHING
     choice: dict[str, Any] | None = None
     reason: Termination | None = None
     most: int = rprop.MOST_ROUNDS
@@ -124,11 +121,6 @@ class KernelSearch:
         """The kernel with the best evidence so far."""
         return self.start.with_logs(self.search.best)
 
-    @property
-    def value(self) -> float:
-        """The best evidence so far."""
-        return -np.inf if self.best is None else self.best.value
-
     def design(self, kernel: Kernel) -> Design:
         """Return the design of this stage's centres with another kernel."""
         return replace(self.pool.take(np.arange(self.count)), kernel=kernel)
@@ -136,11 +128,11 @@ class KernelSearch:
     def candidate(self, kernel: Kernel, step: float | Float) -> KernelSearch:
         """Return a stage with the same rows and centres that begins at another kernel."""
         search = rprop.begin(kernel.logs, kernel.logs, step)
-        return replace(self, start=kernel, search=search, evaluations=0, best=None, reason=None)
+        return replace(self, start=kernel, search=search, evaluations=0, best=NOTHING, reason=None)
 
     def evaluate_next(self, last: EvidencePoint | None = None, window: int = rprop.WINDOW) -> EvidencePoint:
         """Evaluate the current kernel of the search and take one step; α and β start from the evaluation ``last``."""
-        if first := self.best is None:
+        if first := not self.evaluations:
             self.sample.best(self.kernel)
         point = self.score(self.design(self.start.with_logs(self.search.logs)), last, first or last is None)
         # an entry of a direction has a normal prior around its start, any other parameter a flat one
@@ -168,8 +160,6 @@ class KernelSearch:
     def record(self, problem: Problem) -> Record:
         """Make the history record of the stage from its best evaluation."""
         best = self.best
-        assert best is not None
-        assert best.tied is not None
         facts: dict[str, Any] = {"number": self.number, "candidates": self.count, "iterations": self.evaluations}
         facts |= {"gain": best.value - self.first, "fit_rows": "full" if self.sample.whole else "sample"}
         facts |= {"choice": self.choice, "termination": self.reason or Termination.CONVERGED}
@@ -223,12 +213,11 @@ def grow(stage: KernelSearch, problem: Problem, most: int) -> KernelSearch:
     while True:
         stage.sample.log(stage.record(problem))
         last, count = stage.best, min(2 * stage.count, most, len(stage.pool.labels))
-        assert last is not None
         if last.determined < 0.5 or count <= stage.count:
             return stage
         search = rprop.begin(stage.search.start, stage.search.best, rprop.LATER_STEP)
-        number = stage.number + 1
-        stage = replace(stage, count=count, search=search, number=number, evaluations=0, best=None, reason=None)
+        facts: dict[str, Any] = {"count": count, "number": stage.number + 1, "search": search}
+        stage = replace(stage, **facts, evaluations=0, best=NOTHING, reason=None)
         point = stage.evaluate_next(last)
         if len(rprop.off(stage.search.best, features)):
             higher = rprop.raised(stage.search, rprop.off(stage.search.best, features), 1 / 10)
@@ -251,11 +240,10 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
         # the bounds of the search are relative to its start
         stage.search, stage.reason = replace(rprop.again(stage.search, wider, rprop.LATER_STEP), start=wider), None
         stage.climb(stage.evaluate_next(), LATER_WINDOW)
-    assert stage.best is not None
     better = not np.array_equal(stage.search.best, start.logs)
     return KernelLearned(stage.kernel, better, stage.best.rows, stage.evaluations)
 
 
-def axes_of(names: Sequence[str]) -> NDArray[np.bool_]:
+def axes_of(names: Sequence[str]) -> Bool:
     """Return which parameters are entries of directions, (p,)."""
     return np.array(["axes[" in name for name in names], dtype=np.bool_)

@@ -12,10 +12,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.priors import JOINING
 from partirvm.core.statistics import FieldSums
@@ -23,10 +22,8 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
 from partirvm.kernels.design import Design
 from partirvm.model import AnyModel
-from partirvm.types import Columns
+from partirvm.types import Bool, Columns, Float, Int
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 Rows: TypeAlias = Int | range
 """Increasing row numbers, as an array or, without memory for each, as a range of neighbouring rows."""
 
@@ -78,7 +75,7 @@ class Pass:
         return total
 
 
-def eligible(panel: Panel, exclude: Int) -> NDArray[np.bool_]:
+def eligible(panel: Panel, exclude: Int) -> Bool:
     """Return a mask (n,) of a panel's rows with weight above zero that are not in ``exclude`` (sorted row numbers)."""
     found = np.isin(panel.rows, between(exclude, panel.rows[0], panel.rows[-1]), invert=True)
     if panel.weights is not None:
@@ -91,11 +88,6 @@ def between(sorted_rows: Rows, first: int, last: int) -> Int:
     if isinstance(sorted_rows, range):
         return np.arange(max(first, sorted_rows.start), min(last + 1, sorted_rows.stop), dtype=np.int64)
     return sorted_rows[np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")]
-
-
-def labels_of(design: Design) -> Int:
-    """Return the labels of all columns of a design, the leading columns first."""
-    return np.concatenate([design.leading, design.labels])
 
 
 def positions(selected: Int, labels: Int) -> Int:
@@ -208,7 +200,7 @@ class Begin:
     warm: Start | None = None
 
 
-class Likelihood(ABC):
+class Likelihood(Protocol):
     """The model of a target given the linear predictors; its fits have one type, a ``Fit``.
 
     Methods that return passes may return an empty tuple: then their statistics are not asked for. ``problem`` and
@@ -230,15 +222,12 @@ class Likelihood(ABC):
     measured_by: Likelihood | None = None
     """The likelihood of the small fits that learn a kernel and estimate ρ for the partition size; None for this one."""
 
-    @abstractmethod
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
         """Return the model for prediction; ``moderate`` selects moderated class probabilities."""
 
-    @abstractmethod
     def start(self, problem: Any) -> Any:
         """Return the fit without columns."""
 
-    @abstractmethod
     def warm(self, fit: Any) -> Start:
         """Return the current α and β, or weights, as a start for a fit over other rows or of more columns."""
 
@@ -257,7 +246,6 @@ class Likelihood(ABC):
         """
         return fit
 
-    @abstractmethod
     def fit(self, problem: Any, options: Any, design: Design, fit: Any, begin: Begin) -> DenseFit | PassFit:
         """Return the instruction to fit the columns of ``design``, started at ``fit``."""
 
@@ -275,21 +263,17 @@ class Likelihood(ABC):
         """Return the fit, updated with the statistics of ``settling``."""
         return fit
 
-    @abstractmethod
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the ``count`` rows of largest error among ``rows``, without rows in ``used``.
 
         With a ``draw`` (a seed), likelihoods without noise draw rows at random, those of large error more likely.
         """
 
-    @abstractmethod
     def gain_pass(self, design: Design, fit: Any, pool: Design, rows: Int | None) -> Pass:
         """Return the pass whose statistic ``Fit.gains`` needs."""
 
-    @abstractmethod
     def score(self, design: Design, fit: Any, moderate: bool) -> Pass:
         """Return the pass over held-out rows that scores a fit in the target's units; its statistic has a ``loss``."""
 
-    @abstractmethod
     def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:
         """Return fields of a line of history (``strategies.problem.Record``): evidence, noise, errors."""

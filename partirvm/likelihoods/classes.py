@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.laplace import LaplaceState, init, settled
 from partirvm.core.link import LINKS, LogisticBlock
@@ -23,23 +22,10 @@ from partirvm.core.newton import SETTLED, NewtonSearch, begin, enter, receive, s
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import (
-    Begin,
-    Draw,
-    Likelihood,
-    Pass,
-    PassFit,
-    Start,
-    labels_of,
-    positions,
-    survivors,
-)
+from partirvm.likelihoods.base import Begin, Draw, Likelihood, Pass, PassFit, Start, positions, survivors
 from partirvm.likelihoods.passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
 from partirvm.model import ClassModel
-from partirvm.types import Columns
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Columns, Float, Int
 
 STEPS = 12  # Maximum number of steps of the search for α to one side
 STEP = float(np.log(3.0))  # Step of this search in log α
@@ -134,7 +120,7 @@ class Newton(PassFit):
 
     def _first(self) -> tuple[Int, Float, Float]:
         """Return the labels of the columns, and their first α and weights (M, C): NaN and zero for new columns."""
-        labels, start = labels_of(self.design), self.start
+        labels, start = self.design.all_labels, self.start
         assert start.weights is not None
         alpha = np.full((len(labels), start.weights.shape[1]), np.nan)
         weights = np.zeros(alpha.shape)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core import solvers
 from partirvm.core.diagnostics import NumberDiagnostics
@@ -23,24 +22,10 @@ from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatisti
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, noise_precision
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import (
-    Begin,
-    DenseFit,
-    Draw,
-    Likelihood,
-    OnStep,
-    Pass,
-    Rows,
-    Start,
-    labels_of,
-    positions,
-)
+from partirvm.likelihoods.base import Begin, DenseFit, Draw, Likelihood, OnStep, Pass, Rows, Start, positions
 from partirvm.likelihoods.passes import GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.model import Model
-from partirvm.types import LEFT_OUT_ROWS, Columns
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import LEFT_OUT_ROWS, Columns, Float, Int
 
 PRECISE = 1e-6
 """Maximum bound of the relative rounding error of a residual from statistics that no pass has to compute again."""
@@ -99,9 +84,9 @@ class GaussianLikelihood(Likelihood):
         self, problem: Any, fit: HyperState, kept: Design, new: Design, *statistics: Any, warm: Start | None = None
     ) -> HyperState:
         """Return the fit at the old α and β; the α of new columns follows from Tipping & Faul's optimum."""
-        (block,), labels = statistics, labels_of(new)
+        (block,), labels = statistics, new.all_labels
         if kept.n_columns:
-            return _enter(fit, fit.statistics.extend(labels, block), labels_of(kept.join(new)))
+            return _enter(fit, fit.statistics.extend(labels, block), kept.join(new).all_labels)
         warm = warm or self.warm(fit)
         order = positions(np.concatenate([warm.labels, np.setdiff1d(labels, warm.labels)]), labels)
         ordered = GramStatistics.of(labels, block).take(order)

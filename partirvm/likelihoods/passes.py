@@ -11,7 +11,6 @@ from operator import add
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core import tied
 from partirvm.core.diagnostics import NORMAL_MULTIPLES, STATED_LEVELS
@@ -24,9 +23,7 @@ from partirvm.core.statistics import GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.likelihoods.base import Draw, Panel, Pass, eligible
 from partirvm.model import Model
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 FLOOR = 0.3
 """Classification pools are drawn at random: the chance of a row is proportional to 1 − p of its class + this constant.

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.predictive import ROWS, products, quadratic_forms
 from partirvm.core.priors import log_contribution
@@ -21,9 +20,7 @@ from partirvm.errors import DataError
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import labels_by_name
 from partirvm.quoting import html_table
-from partirvm.types import PANEL_ROWS, Columns
-
-Float = NDArray[np.float64]
+from partirvm.types import PANEL_ROWS, Columns, Float
 
 HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
 """Number of rows of a panel, a multiple of the piece size, so that only the last piece is copied."""

@@ -13,7 +13,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
 from partirvm.core.predictive import products, quantile, widened
@@ -25,9 +24,7 @@ from partirvm.kernels.design import TEMPER, Design
 from partirvm.model.base import FittedModel, OfRows, bases_of, linear_values
 from partirvm.model.input_rows import checked_rows
 from partirvm.process import one_blas_thread
-from partirvm.types import Columns
-
-Float = NDArray[np.float64]
+from partirvm.types import Columns, Float
 
 
 @dataclass(frozen=True, repr=False)

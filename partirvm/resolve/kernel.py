@@ -14,6 +14,7 @@ variance of the codes 0 and 1, so such a column has the same weight as a number 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -115,15 +116,17 @@ def checked_basis(given: Any) -> Any:
     return given
 
 
-def plain(given: Any, what: str) -> Any:
-    """Convert a checked kernel or basis (``what``) to plain JSON. Raises ``UsageError`` as ``portable`` does."""
-    if isinstance(given, tuple):
-        return [plain(each, what) for each in given]
-    if isinstance(given, Kernel):
-        spec = given.spec()
-        kernel_from_spec(spec)
-        return spec
-    return None if given is None else name_of(given, what)
+def portable(request: Request) -> dict[str, Any]:
+    """Convert a checked request to plain JSON, which other processes can read.
+
+    Raises ``UsageError`` for a kernel or a basis that they cannot import.
+    """
+
+    def plain(given: Any) -> Any:
+        return kernel_from_spec(given.spec()).spec() if isinstance(given, Kernel) else name_of(given, "basis")
+
+    found: dict[str, Any] = json.loads(json.dumps(vars(request), default=plain))
+    return found
 
 
 def resolve_kernel(request: Request, moments: Moments, columns: Columns) -> Kernel:

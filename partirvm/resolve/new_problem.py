@@ -53,16 +53,12 @@ def check_aborted(interrupted: Interrupted) -> None:
 
 @dataclass(frozen=True)
 class CheckedData:
-    """The data of a fit: the source with the class weights (K,) applied, its moments, and class codes (N,), if any.
-
-    ``n_classes`` is 0 for a numeric target.
-    """
+    """The data of a fit: the source with the class weights (K,) applied, its moments, and class codes (N,), if any."""
 
     source: Source
     moments: Moments
     held_out: bool
     codes: NDArray[np.integer[Any]] | None = None
-    n_classes: int = 0
     class_weights: Float | None = None
 
 
@@ -77,22 +73,20 @@ def checked_data(
     if request.memory_limit != "auto":
         return_freed_memory()
     check_request(source, request, held_out)
-    labels, facts = source.columns.classes, dict[str, Any]()
+    labels, codes, weights = source.columns.classes, None, None
     if labels is not None:
         count, progress = partial(_classes_of_tile, len(labels)), lambda *done: check_aborted(interrupted)
         tiles = [found for _, found in executor.map(count, source, range(source.n_tiles), progress)]
-        codes, rows, totals = zip(*tiles, strict=True)
-        counts = np.sum(rows, axis=0)
-        facts = {"codes": np.concatenate(codes), "n_classes": len(labels)}
+        of_tiles, rows, totals = zip(*tiles, strict=True)
+        codes, counts = np.concatenate(of_tiles), np.sum(rows, axis=0)
         if request.class_weight is not None:
             weights = class_weights(request.class_weight, labels, np.sum(totals, axis=0))
-            facts["class_weights"], source = weights, ClassWeighted(source, weights)
-            counts = counts * (weights > 0)
+            source, counts = ClassWeighted(source, weights), counts * (weights > 0)
     moments = checked_moments(source, executor, interrupted)
     check_range(moments, source.columns)
     if labels is not None:
         _check_classes(source, counts)
-    return CheckedData(source, moments, held_out is not None, **facts)
+    return CheckedData(source, moments, held_out is not None, codes, weights)
 
 
 def _classes_of_tile(n_classes: int, source: Source, number: int) -> tuple[NDArray[np.integer[Any]], Int, Float]:
@@ -181,7 +175,8 @@ def _check_classes(source: Source, counts: Int) -> None:
 
 def new_problem(data: CheckedData, request: Request) -> Problem:
     """Make the problem of a fit; a kernel that will be learned is the initial one."""
-    source, moments, targets, K = data.source, data.moments, data.moments.targets, data.n_classes
+    source, moments, targets = data.source, data.moments, data.moments.targets
+    K = len(source.columns.classes or ())
     scaling = _scaling(moments, request, classes=K > 0)
     empty = Design(
         resolve_kernel(request, moments, source.columns),

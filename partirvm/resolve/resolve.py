@@ -6,7 +6,7 @@ user may change.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from partirvm.options.constraints import Check
 from partirvm.planning.cost import Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, make_plan
-from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns, plain
+from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns
 from partirvm.resolve.measuring import Measuring, calibrate
 from partirvm.resolve.new_problem import CheckedData, Interrupted, checked_data, new_problem
 from partirvm.strategies import schedule_of
@@ -49,7 +49,7 @@ There it lowers the log loss by up to a quarter; beyond, or with more classes, t
 
 @dataclass(frozen=True)
 class FitSpec:
-    """The specification of a fit that is ready to run; ``request`` has every "auto" that affects the model resolved.
+    """The specification of a fit that is ready to run.
 
     ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is the variance of the
     scaled inputs, ``constant`` (d,) marks constant features, and ``counted`` is the number of rows of positive weight.
@@ -57,7 +57,6 @@ class FitSpec:
     planning.
     """
 
-    request: Request
     problem: Problem
     options: Options
     plan: Plan
@@ -67,6 +66,11 @@ class FitSpec:
     counted: int
     measured: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def request(self) -> Request:
+        """The request, in which every "auto" that affects the model is resolved."""
+        return self.plan.request
 
     @property
     def in_order(self) -> bool:
@@ -104,14 +108,6 @@ def check_parameters(request: Request) -> Request:
     return p
 
 
-def portable(request: Request) -> dict[str, Any]:
-    """Convert a checked request to plain JSON for a job or a cluster.
-
-    Raises ``UsageError`` for a kernel or a basis that other processes cannot import.
-    """
-    return asdict(replace(request, kernel=plain(request.kernel, "kernel"), basis=plain(request.basis, "basis")))
-
-
 def resolve(
     source: Source,
     request: Request,
@@ -143,15 +139,19 @@ def resolve(
     read, rates = rows_read(resolved, shape, shuffled=problem.shuffled), calibrate(source, problem)
     how = {"held_out": problem.held_out, "shrink_threads": executor.elastic, "shrink_partition": measured}
     plan, notes = make_plan(shape, machine, rates, resolved, schedule, read, **how), notes + measuring.notes
-    plan = replace(plan, sparseness=measuring.sparseness, learned=measuring.learned, notes=notes + plan.notes)
-    entries = measuring.entries
-    if plan.sparseness is not None:
-        chosen = {"partition_size": plan.partition_size, "heuristic_size": plan.sparseness.partition_size}
+    plan, entries = replace(plan, notes=notes + plan.notes), measuring.entries
+    if measuring.sparseness is not None:
+        chosen = {"partition_size": plan.partition_size, "heuristic_size": measuring.sparseness.partition_size}
         entries[-1] |= {**chosen, "notes": list(plan.notes)}
-    plan = replace(plan, learning_seconds=max((entry["seconds"] for entry in entries), default=0.0))
-    resolved = replace(resolved, partition_size=plan.partition_size)
-    options = _options(resolved, plan, measuring.centres)
-    return FitSpec(resolved, problem, options, plan, **_facts(data, problem), measured=tuple(entries), notes=notes)
+    plan = replace(
+        plan,
+        request=replace(resolved, partition_size=plan.partition_size),
+        sparseness=measuring.sparseness,
+        learned=measuring.learned,
+        learning_seconds=max((entry["seconds"] for entry in entries), default=0.0),
+    )
+    facts = _facts(data, problem)
+    return FitSpec(problem, _options(plan, measuring.centres), plan, **facts, measured=tuple(entries), notes=notes)
 
 
 def continued(
@@ -185,17 +185,18 @@ def continued(
     plan = make_plan(shape, machine, rates, request, schedule_of(request.strategy), read, joining=joining, **how)
     plan = replace(plan, notes=spec.notes + plan.notes)
     if new:
-        request = replace(request, partition_size=plan.partition_size)  # max_vectors may have lowered it
+        # max_vectors may have lowered the partition size
+        plan = replace(plan, request=replace(request, partition_size=plan.partition_size))
         size = spec.options.partition_size if old.schedule.has_rounds else before.n_rows * before.n_kernels
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
-        options, measured = _options(request, plan), tuple[dict[str, Any], ...]()
+        options, measured = _options(plan), tuple[dict[str, Any], ...]()
     else:
         plan = replace(plan, sparseness=old.sparseness, learned=old.learned)
         if machine.limit == old.machine.limit:
             kept = ("max_columns", "batch_elements", "learning_columns")
             plan = replace(plan, **{name: getattr(old, name) for name in kept})
-        options, measured = _options(request, plan, spec.options.centres), spec.measured
-    return FitSpec(request, problem, options, plan, **_facts(data, before), measured=measured, notes=spec.notes)
+        options, measured = _options(plan, spec.options.centres), spec.measured
+    return FitSpec(problem, options, plan, **_facts(data, before), measured=measured, notes=spec.notes)
 
 
 def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) -> Request:
@@ -246,9 +247,9 @@ def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
     )
 
 
-def _options(request: Request, plan: Plan, centres: int = 0) -> Options:
-    """Make the options of the strategies from a resolved request and its plan."""
-    names = {each.name for each in fields(Options)}
+def _options(plan: Plan, centres: int = 0) -> Options:
+    """Make the options of the strategies from a plan and its resolved request."""
+    names, request = {each.name for each in fields(Options)}, plan.request
     options = {name: value for name, value in vars(request).items() if name in names and value is not None}
     if request.max_iterations is not None:
         options["max_passes"] = request.max_iterations

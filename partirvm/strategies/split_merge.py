@@ -13,17 +13,17 @@ from itertools import chain
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Start, labels_of
+from partirvm.likelihoods.base import Start
 from partirvm.planning.cost import Schedule
 from partirvm.strategies import stages
 from partirvm.strategies.fit_rows import batches_of, fresh, partition
 from partirvm.strategies.problem import Gather, Instruction, Log, Options, Problem, Save, Steps
 from partirvm.strategies.rounds import BasicRound
 from partirvm.strategies.stages import RoundsState
+from partirvm.types import Float
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Part:
     """Result of one fit: vectors, the evidence that each one contributes (``gain``, nats), and α and β (``warm``)."""
 
     design: Design
-    gain: NDArray[np.float64]
+    gain: Float
     warm: Start
 
 
@@ -64,8 +64,7 @@ State: TypeAlias = SplitMergeState | RoundsState
 class SplitMergeLevels:
     """The split-and-merge strategy of Ben-Shimon & Shmilovici (2006, §2.1)."""
 
-    name: ClassVar[str] = "split-merge"
-    schedule: ClassVar[Schedule] = Schedule(name, whole_partitions=True, merges=True)
+    schedule: ClassVar[Schedule] = Schedule("split-merge", whole_partitions=True, merges=True)
 
     def start(self, problem: Problem, options: Options) -> State:
         """Return the state before the first partitions; for one partition or a constant target, before the last fit."""
@@ -144,7 +143,7 @@ def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
         gain = np.concatenate([left.gain, right.gain[new]])
         best = np.sort(np.argsort(-gain, kind="stable")[: int(room)])
         design, dropped = design.take(best), dropped + len(gain) - len(best)
-    start = left.warm.merge(right.warm, labels_of(design))
+    start = left.warm.merge(right.warm, design.all_labels)
     return design, start, replace(state, below=state.below[2:], dropped=dropped)
 
 

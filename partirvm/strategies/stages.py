@@ -17,7 +17,6 @@ from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import to_json
 from partirvm.core.left_out import LeftOut, left_out_of
@@ -31,9 +30,8 @@ from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFi
 from partirvm.likelihoods.passes import GramPass
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Gather, LearnKernel, Log, Options, Problem, Record, Save, Steps, Stopped
-from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS
+from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, Int
 
-Int = NDArray[np.int64]
 AnyScores: TypeAlias = Scores | ClassScores
 
 INTERMEDIATE = 100.0
@@ -47,6 +45,9 @@ REBASES = 2
 
 SHARE = 0.4
 """Maximum number of centres, as a fraction of the rows of kernel learning; with more centres the evidence overfits."""
+
+LEAST_WORK = 1e11
+"""Multiplications of a second or two: they count as done before the first round, lest small fits end early."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class RoundsState:
     flat: int = 0
     patient: bool = False
     kept: int = 0
-    work: float = 0.0
+    work: float = LEAST_WORK
     slow: int = 0
 
 

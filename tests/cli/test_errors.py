@@ -40,6 +40,10 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("fit", "{train}", "{new}", "--detach", "--scheduler", "tcp://x:1", "--verify"),
         r"cannot be combined with --detach",
     ),
+    "two orders": (
+        ("ingest", "good.csv", "{new}", "--target", "y", "--shuffle", "1", "--no-shuffle"),
+        r"exclude each other.*partirvm ingest --help",
+    ),
     "status of no job": (("status", "{folder}"), r"no job here"),
     "a demo without a size": (("demo", "--output", "{new}", "--memory-limit", "much"), r"'much'"),
     "partition": (("plan", "{train}", "--partition-size", "x"), r"'--partition-size'.*whole number ≥ 1 or 'auto'"),

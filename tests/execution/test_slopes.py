@@ -15,7 +15,6 @@ from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Produc
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Spent, evaluate, gathered
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.base import labels_of
 from partirvm.strategies.problem import Problem
 from partirvm.types import Scaling
 
@@ -94,7 +93,7 @@ def test_slopes_of_numbers(rng, case, sampled):
     problem, design = problem_of(case.kernel, X, y)
     wanted = np.flatnonzero(rng.random(N) < 0.6) if sampled else None
     point = looked(problem, design, ArraySource(X, y, w, tile_rows=TILE), wanted)
-    alpha, some = point.tied.alphas(labels_of(design)), slice(None) if wanted is None else wanted
+    alpha, some = point.tied.alphas(design.all_labels), slice(None) if wanted is None else wanted
     t = design.scaling.targets(y[some, None])[:, 0]
 
     def evidence(kernel):
@@ -115,7 +114,7 @@ def test_slopes_of_several_targets(rng):
     empty, design = replace(problem.empty, scaling=scaling), replace(design, scaling=scaling)
     problem = replace(problem, empty=empty, target_variances=(t_scaled**2).mean(axis=0))
     point = looked(problem, design, ArraySource(X, t, w, tile_rows=TILE))
-    alpha = point.tied.alphas(labels_of(design))
+    alpha = point.tied.alphas(design.all_labels)
 
     def evidence(kernel):
         Phi = block_of(design, kernel, X)
@@ -132,7 +131,7 @@ def test_slopes_of_class_indicators(rng, case, likelihood, K):
     X, codes, w = rows(rng, K)
     problem, design = problem_of(case.kernel, X, codes, likelihood, K)
     point = looked(problem, design, ArraySource(X, codes, w, tile_rows=TILE))
-    alpha = point.tied.alphas(labels_of(design))
+    alpha = point.tied.alphas(design.all_labels)
 
     def evidence(kernel):
         Phi = block_of(design, kernel, X)

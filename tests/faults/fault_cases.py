@@ -324,7 +324,7 @@ def carry(job, quick=False, patience=40.0, halt=None, wait=None):
         hurry()
     watcher = Halting(*halt) if halt else Waiting(*wait) if wait else None
     fitted = run_job(job, patience=patience, watcher=watcher)
-    return None if fitted is None else fitted.outcome.reason.value
+    return None if fitted is None else fitted.reason.value
 
 
 def carry_counting(job):
@@ -399,8 +399,8 @@ def overwrite_until(job, things):
         setattr(Folder, name, counted(getattr(Folder, name)))
     store = JobStore.create(job, {"run": 2}, overwrite=True)
     store.acquire()
-    store.record({"event": "note"})
     store.save(model(2))
+    store.record({"event": "note"})
     store.lease.release()
     return done[0]
 
@@ -451,7 +451,7 @@ def compete_once(job, folder, others):
     except LeaseError:
         note(Path(folder, "refused"))
         raise
-    return fitted.outcome.reason.value
+    return fitted.reason.value
 
 
 MOTHER = f"""
@@ -572,9 +572,9 @@ def crash(work, folder, point, **arguments):
 
 def carry_learning_again(job, **options):
     """As ``carry``; the kernel is learned again whenever there are more vectors than centres of the last learning."""
-    from partirvm.strategies import rounds
+    from partirvm.strategies import stages
 
-    rounds.due = lambda problem, options, fit, centres: fit.n_vectors > centres
+    stages.due = lambda problem, options, fit, centres: fit.n_vectors > centres
     return carry(job, **options)
 
 

@@ -123,7 +123,7 @@ def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, wh
     with monkeypatch.context() as patched:
         patched.setattr(measuring, "sparseness", overheard)
         found = jobs.run_job(job.location)
-    assert (found.model, found.plan, found.outcome.reason) == (None, None, Termination.ABORTED)
+    assert (found.model, found.plan, found.reason) == (None, None, Termination.ABORTED)
     end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
     assert kinds(job) == ["running", end.value]
     assert [event for event in job.store.events() if event["event"] in ("plan", "fit")] == []

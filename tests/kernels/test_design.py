@@ -13,7 +13,6 @@ from partirvm.errors import UsageError
 from partirvm.kernels import Gaussian, NoKernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.kernels.functions import Basis, labels_by_name
-from partirvm.likelihoods.base import labels_of
 from partirvm.strategies.problem import Problem
 from partirvm.types import Scaling
 
@@ -39,11 +38,11 @@ def test_leading_columns_come_first(rng):
     np.testing.assert_array_equal(X, before)
     np.testing.assert_allclose(made.take(NONE).block(X), whole[:, :4], rtol=1e-12)
     np.testing.assert_allclose(made.take(slice(None), leading=NONE).block(X), whole[:, 4:], rtol=1e-12)
-    np.testing.assert_array_equal(labels_of(made), [-1, -3, -6, -8, 0, 10, 20, 30])
+    np.testing.assert_array_equal(made.all_labels, [-1, -3, -6, -8, 0, 10, 20, 30])
     other = made.take(np.array([2]), leading=np.array([-8, -2]))
     np.testing.assert_allclose(other.block(X), np.column_stack([x[:, 0], x[:, 0] ** 2, whole[:, 6]]), rtol=1e-12)
     joined = made.take(np.array([0]), leading=np.array([-3])).join(other)
-    np.testing.assert_array_equal(labels_of(joined), [-2, -3, -8, 0, 20])
+    np.testing.assert_array_equal(joined.all_labels, [-2, -3, -8, 0, 20])
     assert made.with_centres(X, np.arange(20)).n_leading == 0
 
 

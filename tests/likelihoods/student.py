@@ -24,7 +24,6 @@ from partirvm.likelihoods.base import (
     Panel,
     Pass,
     PassFit,
-    labels_of,
     survivors,
 )
 from partirvm.likelihoods.gaussian import GaussianLikelihood
@@ -83,7 +82,7 @@ class StudentFit(PassFit):
         return self.current
 
     def _first(self) -> tuple[np.ndarray, np.ndarray]:
-        labels = labels_of(self.design)
+        labels = self.design.all_labels
         mean, alpha = np.zeros(len(labels)), np.full(len(labels), 1 / self.start.target_variance)
         for position, label in enumerate(self.start.labels):
             mean[labels == label] = self.start.posterior.mean[position]
@@ -103,7 +102,7 @@ class StudentFit(PassFit):
         poll()
         before = self.current or self.start
         mean, alpha = self._first() if self.current is None else (before.posterior.mean, before.alpha)
-        labels = labels_of(self.design) if self.current is None else before.labels
+        labels = self.design.all_labels if self.current is None else before.labels
         statistics = GramStatistics.of(labels, block)
         fit = replace(before, statistics=statistics, alpha=alpha, found=None, entered=None, iteration=0)
         fit = replace(fit, found=posterior(statistics, fit.alpha, fit.beta))

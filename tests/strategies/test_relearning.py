@@ -23,8 +23,8 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods import BERNOULLI
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Options, Problem
-from partirvm.strategies.rounds import WorkingSetRounds
 from partirvm.strategies.stages import due
+from partirvm.strategies.working_set import WorkingSetRounds
 from partirvm.types import Scaling
 
 ROWS, PART = 600, 50
