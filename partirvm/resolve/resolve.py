@@ -145,7 +145,6 @@ def resolve(
         entries[-1] |= {**chosen, "notes": list(plan.notes)}
     plan = replace(
         plan,
-        request=replace(resolved, partition_size=plan.partition_size),
         sparseness=measuring.sparseness,
         learned=measuring.learned,
         learning_seconds=max((entry["seconds"] for entry in entries), default=0.0),
@@ -185,13 +184,11 @@ def continued(
     plan = make_plan(shape, machine, rates, request, schedule_of(request.strategy), read, joining=joining, **how)
     plan = replace(plan, notes=spec.notes + plan.notes)
     if new:
-        # max_vectors may have lowered the partition size
-        plan = replace(plan, request=replace(request, partition_size=plan.partition_size))
         size = spec.options.partition_size if old.schedule.has_rounds else before.n_rows * before.n_kernels
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
         options, measured = _options(plan), tuple[dict[str, Any], ...]()
     else:
-        plan = replace(plan, sparseness=old.sparseness, learned=old.learned)
+        plan = replace(plan, request=request, sparseness=old.sparseness, learned=old.learned)
         if machine.limit == old.machine.limit:
             kept = ("max_columns", "batch_elements", "learning_columns")
             plan = replace(plan, **{name: getattr(old, name) for name in kept})

@@ -146,6 +146,6 @@ def test_class_weights_of_rows_are_rows_of_the_same_weights(tmp_path, asked, wei
         rows = slice(32 * number, 32 * number + 32)
         np.testing.assert_allclose(found.tile(number).weights, (weights * each[codes])[rows])
         np.testing.assert_array_equal(found.tile(number).X, X[rows])
-    np.testing.assert_allclose(found.weights_of([150, 3]), (weights * each[codes])[[150, 3]])
+    np.testing.assert_allclose(found.gather([150, 3]).weights, (weights * each[codes])[[150, 3]])
     assert found.moments is None
     assert found.fingerprint().hashes != source.fingerprint().hashes
