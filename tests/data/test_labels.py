@@ -138,8 +138,8 @@ def test_class_weights_of_rows_are_rows_of_the_same_weights(tmp_path, asked, wei
     each = weights.sum() / (3 * counts) if asked == "balanced" else np.array([0.25, 1.0, 0.0])
     executor = executor_for(None)
     try:
-        found = checked_data(source, Request(class_weight=asked), executor, None, lambda: None).source
-        assert checked_data(source, Request(), executor, None, lambda: None).source is source
+        found = checked_data(source, Request(class_weight=asked), executor, None, lambda: None)[0]
+        assert checked_data(source, Request(), executor, None, lambda: None)[0] is source
     finally:
         executor.close()
     for number in range(source.n_tiles):
