@@ -13,6 +13,7 @@ from partirvm.errors import DataError
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 
 LEARNING_ROWS = 8000  # at most so many rows teach a kernel: more hardly change it
 LEARNING_FEATURES = 50  # with more features, a kernel is learned again from so many fewer rows that their product stays

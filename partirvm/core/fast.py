@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from partirvm.core.posterior import Posterior, own_factors, posterior, sparsity_quality
@@ -27,9 +26,7 @@ from partirvm.core.priors import DEPENDENT, log_contribution, optimal_alpha
 from partirvm.core.statistics import EPS, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, noise_precision
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 FEWEST, PART = 16, 8
 """Actions between two refreshes: `FEWEST` + M // `PART`. So refreshes take at most a third of the time, and σ²

@@ -24,16 +24,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.predictive import quantile
 from partirvm.core.sampling import Purpose, draw_key, uniform
-from partirvm.types import LEFT_OUT_ROWS
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-Bool = NDArray[np.bool_]
+from partirvm.types import LEFT_OUT_ROWS, Bool, Float, Int
 
 LEAST = 1e-10
 """Minimum of 1 − h: smaller values are rounding errors."""

@@ -18,13 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_softmax, softmax
 
 from partirvm.core.statistics import FieldSums
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Bool, Float, Int
 
 
 class Link:
@@ -139,7 +136,7 @@ def targets(codes: Float, outputs: int) -> Float:
 
 def _weighted(
     likelihood: str, predictors: Float, codes: Float, weights: Float | None
-) -> tuple[Float, Float, Float, NDArray[np.bool_]]:
+) -> tuple[Float, Float, Float, Bool]:
     """Return the derivatives of the link times the row weights (n,), and a mask (n,) of the rows of positive weight."""
     found = LINKS[likelihood].derivatives(predictors, targets(codes, predictors.shape[1]))
     if weights is None:

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.errors import DataError
-
-Float = NDArray[np.float64]
+from partirvm.types import Bool, Float
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class ColumnMoments:
         return np.maximum(np.abs(self.minimum), np.abs(self.maximum))
 
     @property
-    def constant(self) -> NDArray[np.bool_]:
+    def constant(self) -> Bool:
         """Array (columns,), True if the values of a column differ by at most one unit in the last place (rounding)."""
         with np.errstate(all="ignore"):
             return np.asarray((self.n > 0) & (self.maximum - self.minimum <= np.spacing(self.largest)))

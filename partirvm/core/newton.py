@@ -17,16 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from partirvm.core.laplace import LaplaceState, init, settled, thin, trial_factors, update
 from partirvm.core.link import LogisticBlock
 from partirvm.core.priors import FLAT, JOINING, Prior, entry_precision
 from partirvm.core.termination import StopRule, Termination
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 Poll = Callable[[], None]
 """A function that is called between dense iterations; it raises an exception to stop the fit."""

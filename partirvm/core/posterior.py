@@ -25,13 +25,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas, lapack, solve_triangular
 
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
-
-Float = NDArray[np.float64]
+from partirvm.types import Float, Int
 
 WEAK_CORRELATION = 0.1
 """Absolute posterior correlation of two weights below which their columns may be deleted together."""
@@ -131,7 +129,7 @@ def cholesky(L: Float) -> bool:
 
         if number:
             in_threads(update, ranges[number:])
-        found, failed = lapack.dpotrf(L[k, k], lower=1, clean=0, overwrite_a=1)
+        found, failed = lapack.dpotrf(L[k, k], lower=1, overwrite_a=1)
         if failed:
             return False
         if len(ranges) > 1:  # otherwise L itself was overwritten
@@ -188,8 +186,8 @@ def factorise(H: Float) -> tuple[Float, Float]:
             L[k, k] *= scale[k]
             L[k, k].flat[:: len(corner) + 1] += jitter
         if cholesky(L):
-            for column in range(1, len(L)):
-                L[:column, column] = 0.0
+            for k in ranges:
+                L[: k.start, k] = 0.0
             return L, scale
     raise NumericalError(
         f"the posterior precision of {len(L)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
@@ -271,7 +269,7 @@ def sparsity_quality(
     return np.maximum(s, 0.0), q
 
 
-def weakly_correlated(old: Sequence[Posterior], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+def weakly_correlated(old: Sequence[Posterior], columns: Int) -> Int:
     """Select columns whose weights are nearly uncorrelated in every posterior, the least determined columns first."""
     order = columns[np.argsort(sum(each.determinedness[columns] for each in old), kind="stable")]
     unit = np.zeros((len(old[0].mean), len(order)))

@@ -28,14 +28,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri, stdtrit
 
 from partirvm.core.statistics import GramBlock
 from partirvm.errors import UsageError
-
-Float = NDArray[np.float64]
+from partirvm.types import Float
 
 ROWS, COLUMNS = 192, 96
 """Number of rows of a piece; number of columns of a root that are multiplied together."""

@@ -11,12 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 FIRST_STEP, LATER_STEP = 0.3, 0.1
 """First change of a log parameter from an uninformed start, and where a search continues near an optimum."""

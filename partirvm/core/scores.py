@@ -12,9 +12,7 @@ from scipy.special import ndtr
 
 from partirvm.core.diagnostics import NORMAL_MULTIPLES, STATED_LEVELS, ClassDiagnostics, NumberDiagnostics
 from partirvm.core.statistics import FieldSums
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Bool, Float, Int
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Levels of the central intervals whose coverage is a score, some of ``STATED_LEVELS``."""
@@ -96,7 +94,7 @@ class Scores:
         return self.rmse
 
 
-def ranking(scores: Float, positive: NDArray[np.bool_]) -> Int:
+def ranking(scores: Float, positive: Bool) -> Int:
     """Return the counts (2, 2¹⁶) of negative and positive rows by their scores (n,), rounded to half precision.
 
     They are in the order of the scores; ``positive`` (n,) marks rows that should have larger scores.

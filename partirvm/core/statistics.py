@@ -24,12 +24,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.sampling import LargestErrors
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -191,7 +188,7 @@ class GramStatistics:
         return replace(
             statistics,
             labels=statistics.labels[columns],
-            gram=statistics.gram[np.ix_(columns, columns)],
+            gram=statistics.gram[columns[:, None], columns],
             projection=statistics.projection[columns],
             offset=statistics.offset[columns],
         )

@@ -29,14 +29,11 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.posterior import Posterior, factorise, posterior, require_positive, root_of
 from partirvm.core.statistics import EPS, GramStatistics
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 ALPHA_CEILING = 1e5
 """Maximum α, as a multiple of the columns' largest data precision: larger values could hardly decrease again."""

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration
@@ -24,8 +23,7 @@ from partirvm.core.posterior import Posterior, own_factors, posterior, sparsity_
 from partirvm.core.priors import FLAT, Prior, fails, optimum
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-
-Float = NDArray[np.float64]
+from partirvm.types import Bool, Float, Int
 
 FADED, LOST = 1e-3, 1e-12
 """A column that fails q² > s is pruned once its determinedness γ is below the first, any column once below the second.
@@ -59,7 +57,7 @@ class HyperState:
     iteration: int = 0
     floored: bool = False
     prior: Prior = FLAT
-    entered: NDArray[np.bool_] | None = None
+    entered: Bool | None = None
     calibration: Calibration | None = None
     left_out: NumberDiagnostics | None = field(default=None, repr=False)
     least_noise: float = 0.0
@@ -76,7 +74,7 @@ class HyperState:
         return int((self.labels >= 0).sum())
 
     @property
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> Int:
         """Labels of the active columns."""
         return self.statistics.labels
 
@@ -156,7 +154,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     return state, StepInfo(state.iteration, state.n_vectors, pruned, evidence, evidence - before, noise)
 
 
-def _worthless(state: HyperState) -> NDArray[np.bool_]:
+def _worthless(state: HyperState) -> Bool:
     """True for columns that do not raise the evidence at any α (M,)."""
     s, q = own_factors(state.posterior, state.alpha)
     return fails(s, q, state.alpha) if s.ndim == 2 else state.prior.worthless(s, q**2)
@@ -218,7 +216,7 @@ def thin(state: HyperState) -> HyperState:
     return replace(state, statistics=statistics, alpha=alpha, found=posterior(statistics, alpha, state.beta))
 
 
-def _columns(state: HyperState, kept: NDArray[np.int64]) -> GramStatistics:
+def _columns(state: HyperState, kept: Int) -> GramStatistics:
     """Statistics of the columns at these positions."""
     statistics = state.statistics
     if len(kept) < len(state.labels) and statistics.offset.any():

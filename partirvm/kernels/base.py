@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
 from partirvm.options.constraints import near
-
-Float = NDArray[np.float64]
+from partirvm.types import Float
 
 KERNELS: dict[str, type[Kernel]] = {}
 """Dictionary of all kernels that have a spec, by name. The package `partirvm.kernels` fills it on import."""

@@ -9,13 +9,10 @@ from functools import reduce
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel, PreparedKernel, by_groups, part_of, runs
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 SIZE = 64  # Number of columns that are evaluated together; at least the group size of the component kernels
 

@@ -12,15 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.kernels.base import Kernel, NoKernel, PreparedKernel
 from partirvm.kernels.composed import Several
 from partirvm.kernels.functions import Basis, label_of
-from partirvm.types import BIAS, Scaling
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import BIAS, Float, Int, Scaling
 
 NONE = np.zeros(0, np.int64)  # Empty integer array, used for no centres or no leading columns
 TEMPER = 0.5

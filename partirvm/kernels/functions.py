@@ -14,14 +14,11 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import GROUP, PIECE_ROWS, Kernel, PreparedKernel, by_groups, padded
-from partirvm.types import BIAS
+from partirvm.types import BIAS, Float, Int
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 Function = Callable[..., Any]
 
 LINEAR = "linear"  # Name of the basis functions that are the features

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.kernels.base import Kernel, PreparedKernel, Products, by_groups, origin_of, runs
 from partirvm.kernels.family import Family
 from partirvm.kernels.functions import PreparedFunction
 from partirvm.options.constraints import Check
 from partirvm.options.values import documented
-
-Float = NDArray[np.float64]
+from partirvm.types import Float
 
 
 class PreparedSteps(PreparedKernel):

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 from scipy.optimize import minimize
 
@@ -26,9 +25,7 @@ from partirvm.kernels.base import PreparedKernel
 from partirvm.kernels.design import NONE
 from partirvm.learning.sample import SampledRows
 from partirvm.strategies.problem import Problem
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 NARROW_SD = 2.0
 """Standard deviation of a log parameter above that of half of gamma="scale"; no prior below."""
@@ -53,9 +50,8 @@ def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, F
     log_determinant = 2.0 * float(np.log(factor.diagonal()).sum())
     value = -0.5 * (float((targets * weights).sum()) + T * (log_determinant + n * np.log(2 * np.pi)))
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    slopes = np.tril(inverse, -1)
-    slopes += slopes.T
-    slopes[np.diag_indices(n)] = inverse.diagonal()
+    slopes = inverse + inverse.T  # one is zero above the diagonal, the other one below
+    np.fill_diagonal(slopes, inverse.diagonal())
     slopes *= -0.5 * T
     slopes += 0.5 * weights @ weights.T
     return value, slopes, weights
@@ -114,8 +110,8 @@ class ProcessRows:
     def covariance(self, values: Float, fit: ProcessFit) -> Float:
         """Return the covariance (n, n) for the kernel values (n, n) and the variances of ``fit``."""
         covariance: Float = np.exp(fit.signal) * values
-        covariance += self.columns @ self.columns.T
-        covariance[np.diag_indices(len(self.X))] += self.noise_of(fit) * self.inverse
+        covariance += (self.columns @ self.columns.T).T  # symmetric, in the layout of the values
+        covariance.flat[:: len(self.X) + 1] += self.noise_of(fit) * self.inverse
         return covariance
 
     def noise_of(self, fit: ProcessFit) -> float:

@@ -24,7 +24,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import Kernel
@@ -38,9 +37,7 @@ from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, LogisticPass, ResidualPass
 from partirvm.strategies.problem import Options, Problem, Record
 from partirvm.strategies.stages import INTERMEDIATE, final_rule
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 LEAST = 20
 """Minimum number of rows for kernel learning."""

@@ -21,7 +21,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
@@ -33,9 +32,7 @@ from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, along_directions
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions, kernel_record
 from partirvm.strategies.problem import Problem, Record
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 ROWS, LAST_ROWS = 400, 1000
 """Number of rows of the searches (500 would double their time), and of the last steps from the best of them."""

@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.posterior import posterior
 from partirvm.core.statistics import GramStatistics
@@ -30,9 +29,7 @@ from partirvm.likelihoods.passes import GramPass, SlopePass
 from partirvm.process import one_blas_thread, peak_memory
 from partirvm.strategies.fit_rows import fresh
 from partirvm.strategies.problem import Problem, Record
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import Float, Int
 
 Entry = dict[str, Any]
 """A history entry: a record with seconds and bytes, as plain JSON."""

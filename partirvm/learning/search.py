@@ -23,7 +23,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core import rprop
 from partirvm.core.sampling import Purpose, stream
@@ -34,9 +33,7 @@ from partirvm.learning.sample import NOTHING, EvidencePoint, SampledRows, evalua
 from partirvm.likelihoods.gaussian import noise
 from partirvm.strategies.problem import KernelLearned, LearnKernel, Problem, Record
 from partirvm.strategies.stages import SHARE
-from partirvm.types import LEARNING_ROWS
-
-Float = NDArray[np.float64]
+from partirvm.types import LEARNING_ROWS, Bool, Float
 
 CENTRES, MOST_CENTRES = 300, 500
 """Maximum number of centres in the first stage, and after growth: more lower the error by 1 % at most, but cost more.
@@ -247,6 +244,6 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     return KernelLearned(stage.kernel, better, stage.best.rows, stage.evaluations)
 
 
-def axes_of(names: Sequence[str]) -> NDArray[np.bool_]:
+def axes_of(names: Sequence[str]) -> Bool:
     """Return which parameters are entries of directions, (p,)."""
     return np.array(["axes[" in name for name in names], dtype=np.bool_)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.priors import JOINING
 from partirvm.core.statistics import FieldSums
@@ -23,7 +22,7 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
 from partirvm.kernels.design import Design
 from partirvm.model import AnyModel
-from partirvm.types import Columns, Float, Int
+from partirvm.types import Bool, Columns, Float, Int
 
 Rows: TypeAlias = Int | range
 """Increasing row numbers, as an array or, without memory for each, as a range of neighbouring rows."""
@@ -76,7 +75,7 @@ class Pass:
         return total
 
 
-def eligible(panel: Panel, exclude: Int) -> NDArray[np.bool_]:
+def eligible(panel: Panel, exclude: Int) -> Bool:
     """Return a mask (n,) of a panel's rows with weight above zero that are not in ``exclude`` (sorted row numbers)."""
     found = np.isin(panel.rows, between(exclude, panel.rows[0], panel.rows[-1]), invert=True)
     if panel.weights is not None:

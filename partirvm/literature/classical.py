@@ -17,14 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.priors import Prior
 from partirvm.core.solvers import SOLVERS, Watch
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise, settled
 from partirvm.errors import UsageError
-from partirvm.types import Float
+from partirvm.types import Bool, Float
 
 STEPS = 10
 """Steps of EM that a fit may take for each step of another solver."""
@@ -42,7 +41,7 @@ class ClassicalPrior(Prior):
         """True for EM: α stays finite for a column that does not raise the evidence."""
         return self.em or super().keeps_worthless
 
-    def worthless(self, s: Float, square: Float) -> NDArray[np.bool_]:
+    def worthless(self, s: Float, square: Float) -> Bool:
         """Return False for all columns if there is a limit: no column is deleted because of the evidence."""
         return super().worthless(s, square) & (self.limit is None)
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from partirvm.core.posterior import posterior
@@ -35,7 +34,7 @@ from partirvm.kernels.design import Design
 from partirvm.model import Model
 from partirvm.model.input_rows import checked_rows
 from partirvm.process import one_blas_thread
-from partirvm.types import Float
+from partirvm.types import Bool, Float
 
 STEP = 1e-3
 """Step of log γ in differences; their relative error is about its square."""
@@ -149,7 +148,7 @@ class _JointRows:
         of_kernel = design.gradient(self.X, Phi, D)
         return Evaluated(found.log_evidence, np.concatenate([of_alpha, [of_beta], of_kernel]), found.mean, root)
 
-    def maximum(self, theta: Float, free: NDArray[np.bool_]) -> Float:
+    def maximum(self, theta: Float, free: Bool) -> Float:
         """Return θ at the largest evidence near ``theta``; only ``free`` elements change."""
 
         def objective(some: Float) -> tuple[float, Float]:
@@ -162,7 +161,7 @@ class _JointRows:
         return _with(theta, free, found.x)
 
 
-def _with(theta: Float, free: NDArray[np.bool_], some: Float) -> Float:
+def _with(theta: Float, free: Bool, some: Float) -> Float:
     found = theta.copy()
     found[free] = some
     return found

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.sampling import Purpose, random_order, stream
 from partirvm.kernels.design import NONE, Design
@@ -18,10 +17,7 @@ from partirvm.options import Request
 from partirvm.planning.cost import RowsRead, Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.strategies.problem import AppendedBatch, Codes, Options, Problem
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from partirvm.types import Bool, Int
 
 GROWING = "growing"
 
@@ -204,7 +200,7 @@ def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
     return found
 
 
-def ranked(members: Mask, ranks: Int) -> Int:
+def ranked(members: Bool, ranks: Int) -> Int:
     """Return ``np.flatnonzero(members)[ranks]`` for increasing ranks (k,), without all positions in memory at once."""
     found, before = [NONE], 0
     for start in range(0, len(members), SPAN):

@@ -23,9 +23,8 @@ from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.base import DenseFit, Fit, Likelihood, Pass, PassFit
+from partirvm.types import Float, Int
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 Codes = NDArray[np.integer[Any]]
 
 

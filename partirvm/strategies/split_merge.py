@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.termination import Termination
 from partirvm.kernels.design import Design
@@ -24,6 +23,7 @@ from partirvm.strategies.fit_rows import batches_of, fresh, partition
 from partirvm.strategies.problem import Gather, Instruction, Log, Options, Problem, Save, Steps
 from partirvm.strategies.rounds import BasicRound
 from partirvm.strategies.stages import RoundsState
+from partirvm.types import Float
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Part:
     """Result of one fit: vectors, the evidence that each one contributes (``gain``, nats), and α and β (``warm``)."""
 
     design: Design
-    gain: NDArray[np.float64]
+    gain: Float
     warm: Start
 
 
