@@ -25,7 +25,7 @@ TITLES = {
     "held-out": "held-out error",
     "solve": "dense fits",
     "newton": "Newton passes",
-    "misclassification": "misclassification probabilities",
+    "error": "rows of large error",
     "gain": "evidence gains",
     "read": "reading",
     "write": "writing",
