@@ -188,7 +188,7 @@ class GramStatistics:
         return replace(
             statistics,
             labels=statistics.labels[columns],
-            gram=statistics.gram[np.ix_(columns, columns)],
+            gram=statistics.gram[columns[:, None], columns],
             projection=statistics.projection[columns],
             offset=statistics.offset[columns],
         )

@@ -50,9 +50,10 @@ class PreparedRadial(PreparedKernel):
 
     def slopes(self, points: Float, values: Float, weights: Float) -> Iterator[tuple[slice, Float]]:
         """Yield for each group of centres S = weights ∘ ∂k/∂r², (g, n)."""
-        widened = self._widened(points)
+        gaussian = isinstance(self.kernel, Gaussian)
+        widened = points if gaussian else self._widened(points)
         for some in runs(len(self.centres), self.products.size):
-            if isinstance(self.kernel, Gaussian):
+            if gaussian:
                 yield some, -(weights.T[some] * values.T[some])  # ∂k/∂r² = −k
             else:
                 block = self.products.block(widened, some)

@@ -50,9 +50,8 @@ def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, F
     log_determinant = 2.0 * float(np.log(factor.diagonal()).sum())
     value = -0.5 * (float((targets * weights).sum()) + T * (log_determinant + n * np.log(2 * np.pi)))
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    slopes = np.tril(inverse, -1)
-    slopes += slopes.T
-    slopes[np.diag_indices(n)] = inverse.diagonal()
+    slopes = inverse + inverse.T  # one is zero above the diagonal, the other one below
+    np.fill_diagonal(slopes, inverse.diagonal())
     slopes *= -0.5 * T
     slopes += 0.5 * weights @ weights.T
     return value, slopes, weights
@@ -113,8 +112,8 @@ class ProcessRows:
     def covariance(self, values: Float, fit: ProcessFit) -> Float:
         """Return the covariance (n, n) for the kernel values (n, n) and the variances of ``fit``."""
         covariance: Float = np.exp(fit.signal) * values
-        covariance += self.columns @ self.columns.T
-        covariance[np.diag_indices(len(self.X))] += self.noise_of(fit) * self.inverse
+        covariance += (self.columns @ self.columns.T).T  # symmetric, in the layout of the values
+        covariance.flat[:: len(self.X) + 1] += self.noise_of(fit) * self.inverse
         return covariance
 
     def noise_of(self, fit: ProcessFit) -> float:

@@ -315,9 +315,9 @@ def calibrate(source: Source, problem: Problem) -> Rates:
         X = tile.X[:256]
         design = problem.empty.with_centres(X, np.arange(len(X)))
         design = design if problem.n_kernels else design.take(slice(None), leading=problem.leading)
-        block, square = design.block(X), np.ones((512, 512))
+        block, square = design.block(X), np.ones((256, 256))
         element, product = (
             min(repeat(work, number=1, repeat=3))  # other processes slow down the shortest time least
             for work in (lambda: design.block(X, block), lambda: square @ square)
         )
-    return Rates(read, element / block.size, 2 * 512**3 / product)
+    return Rates(read, element / block.size, 2 * 256**3 / product)

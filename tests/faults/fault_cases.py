@@ -399,8 +399,8 @@ def overwrite_until(job, things):
         setattr(Folder, name, counted(getattr(Folder, name)))
     store = JobStore.create(job, {"run": 2}, overwrite=True)
     store.acquire()
-    store.record({"event": "note"})
     store.save(model(2))
+    store.record({"event": "note"})
     store.lease.release()
     return done[0]
 
