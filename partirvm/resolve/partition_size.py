@@ -43,8 +43,6 @@ def resolve_partition_size(
     heuristic = math.ceil((0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0) * math.sqrt(n_rows * d))
     notes: tuple[str, ...] = ()
     size = min(max(heuristic, least, centres), most, n_rows)
-    if size != heuristic:
-        notes += (f"partition size changed from {heuristic:,} to {size:,}, a limit of 'auto'",)
     if rho > DENSE:
         notes += ("nearly every row became a vector: the kernel is probably too narrow (lower gamma)",)
     return Sparseness(fit.rows, fit.vectors, heuristic), size, notes

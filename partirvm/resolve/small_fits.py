@@ -6,6 +6,7 @@ import math
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from partirvm.core.termination import Termination
@@ -137,10 +138,8 @@ class SmallFits:
             if reason is not None:
                 raise Stopped(reason)
 
-        def keep(kernel: Kernel) -> None:
-            self._best_kernel = kernel
-
-        return gathered(self.source, numbers, self.executor, check, self._spent, room=room, log=self._log, on_best=keep)
+        best = partial(setattr, self, "_best_kernel")
+        return gathered(self.source, numbers, self.executor, check, self._spent, room=room, log=self._log, on_best=best)
 
     def _log(self, record: Record) -> None:
         """Add an entry with the time since the previous one."""
