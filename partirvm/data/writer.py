@@ -182,7 +182,7 @@ def claimed(url: str) -> Iterator[Lease]:
     place = open_folder(url.rstrip("/"))
     folder = place.sibling(f".{place.name}.lease")
     folder.location = url  # for messages
-    with storing(url), acquire(folder, dict) as lease:
+    with storing(url), acquire(folder) as lease:
         try:
             yield lease
         except Exception:

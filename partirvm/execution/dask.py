@@ -216,9 +216,8 @@ class DaskExecutor:
         if not values:
             return []
         try:
-            with self._cluster.reaching():
-                sent = self._client.scatter({_key(name): value for value in values}, hash=False, asynchronous=True)
-                futures: dict[str, Any] = self._cluster.call(sent)
+            sent = self._client.scatter({_key(name): value for value in values}, hash=False, asynchronous=True)
+            futures: dict[str, Any] = self._cluster.call(sent)
         except (PartirvmError, TypeError, ValueError):  # the last two: values that cannot be pickled
             raise
         except Exception as error:  # a worker left: missing entries in tables of distributed, and OSError
@@ -238,8 +237,7 @@ class DaskExecutor:
             with self._client.as_current(), suppress(TimeoutError, CancelledError):
                 await wait(list(waiting), timeout=POLL, return_when="FIRST_COMPLETED")  # type: ignore[no-untyped-call,unused-ignore]
 
-        with self._cluster.reaching():
-            self._cluster.call(ended())
+        self._cluster.call(ended())
         status = {future: future.status for future in waiting}
         for kind in ("error", "cancelled", "lost"):  # an error is the cause of what was cancelled besides
             for future in (future for future in waiting if status[future] == kind):

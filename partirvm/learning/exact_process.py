@@ -89,10 +89,8 @@ class ProcessRows:
     @classmethod
     def of(cls, sample: SampledRows, problem: Problem, numbers: Int) -> ProcessRows:
         """Take the rows with these row numbers from a sample; their weights are positive."""
-        held = sample.rows.only(np.sort(numbers))
-        tiles = [held.tile(k) for k in range(held.n_tiles)]
-        raw, t = np.concatenate([tile.X for tile in tiles]), np.concatenate([tile.t for tile in tiles])
-        weights = held.weights_of(held.rows)
+        held = sample.rows.gather(np.sort(numbers))
+        raw, t, weights = held.X, held.t, held.weights
         scaling = problem.empty.scaling
         columns = problem.empty.take(NONE, leading=problem.leading).block(raw)
         square = np.maximum((columns**2).mean(axis=0), np.finfo(float).tiny)

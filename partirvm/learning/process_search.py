@@ -182,8 +182,7 @@ def learn_regression(
 ) -> None:
     """Learn the kernel of a regression; the last record that is logged holds it. A fit may have ``columns`` columns."""
     d, order = problem.empty.centres.shape[1], stream(seed, Purpose.PROCESS_ROWS).permutation(sample.rows.rows)
-    weights = sample.rows.weights_of(order)
-    order = order if weights is None else order[weights > 0]
+    order = order[sample.rows.gather(order).present]
     most = min(ROWS, int(np.sqrt(WORK / d)), columns)
     widths, turned, evidence = search(sample, problem, order, most, family=family, turned=learning.metric != "widths")
     chosen = max(evidence, key=evidence.__getitem__, default="")
