@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.data.source import Source, Tile, as_rows, check_shapes, default_names, tile_rows_for
+from partirvm.data.source import Source, Tile, as_rows, check_shapes, concatenated, default_names, tile_rows_for
 from partirvm.errors import MissingDataError
 from partirvm.storage import reading
 from partirvm.types import Columns, Float, Int
@@ -143,17 +143,13 @@ class GatheredRows(Source):
     """Selected rows of a source in memory, ``rows`` (n,) in increasing order. The tiles are those of the source that
     contain selected rows, numbered from 0.
 
-    A pass over them has the bits of a pass over some rows of the source. ``gather`` and ``weights_of`` take row numbers
-    of the source. ``pieces`` contain these rows in order.
+    A pass over them has the bits of a pass over some rows of the source. ``gather`` takes row numbers of the source.
+    ``pieces`` contain these rows in order.
     """
 
     def __init__(self, source: Source, rows: Int, pieces: Iterable[Tile]) -> None:
-        tiles = list(pieces)
-        weights = [each.weights for each in tiles if each.weights is not None]
         self._take_shape_of(source)
-        self.rows, self.n_rows, self.weighted = rows, len(rows), bool(weights)
-        X, t = np.concatenate([each.X for each in tiles]), np.concatenate([each.t for each in tiles])
-        self._kept = Tile(0, 0, X, t, np.concatenate(weights) if weights else None)
+        self.rows, self.n_rows, self._kept = rows, len(rows), concatenated(list(pieces))
         self._edges = np.append(np.unique(rows // source.tile_rows, return_index=True)[1], len(rows)).tolist()
 
     @property
@@ -166,18 +162,12 @@ class GatheredRows(Source):
         start, stop = self._edges[number : number + 2]
         return replace(self._kept.take(slice(start, stop), start), number=number)
 
-    def gather(self, rows: Sequence[int] | Int) -> Float:
-        return self._kept.X[self._places(rows)]
-
-    def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        return None if self._kept.weights is None else self._kept.weights[self._places(rows)]
+    def gather(self, rows: Sequence[int] | Int) -> Tile:
+        return self._kept.take(np.searchsorted(self.rows, rows), 0)
 
     def only(self, rows: Int) -> GatheredRows:
         """Return a subset of the held rows, given by increasing row numbers of the source, in the same tiles."""
-        return GatheredRows(self, rows, [self._kept.take(self._places(rows), 0)])
-
-    def _places(self, rows: Sequence[int] | Int) -> Int:
-        return np.searchsorted(self.rows, rows)
+        return GatheredRows(self, rows, [self.gather(rows)])
 
 
 def rows_of_tile(rows: Int, source: Source, number: int) -> Tile:

@@ -46,11 +46,23 @@ class Tile:
     t: Float
     weights: Float | None = None
 
+    @property
+    def present(self) -> Any:
+        """The rows of weight above zero, as an index: a row of weight zero counts as absent and is no candidate."""
+        return slice(None) if self.weights is None else self.weights > 0
+
     def take(self, rows: Any, start: int) -> Tile:
         """Return some of the rows, given by a slice or places, as a tile that begins at the row ``start``."""
         return Tile(
             self.number, start, self.X[rows], self.t[rows], None if self.weights is None else self.weights[rows]
         )
+
+
+def concatenated(tiles: Sequence[Tile]) -> Tile:
+    """Return the rows of several tiles of a source as one tile."""
+    weights = [each.weights for each in tiles if each.weights is not None]
+    X, t = np.concatenate([each.X for each in tiles]), np.concatenate([each.t for each in tiles])
+    return Tile(0, 0, X, t, np.concatenate(weights) if weights else None)
 
 
 @dataclass(frozen=True)
@@ -109,30 +121,17 @@ class Source:
         """Return a picklable source from which another process can read the given tiles, with the same numbers."""
         return self
 
-    def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Return the inputs of the rows with the given numbers, shape (len(rows), d), in the given order.
+    def gather(self, rows: Sequence[int] | Int) -> Tile:
+        """Return the rows with the given numbers as one tile, in the given order; each tile is read once.
 
-        Each tile is read once. Raises ``IndexError`` for a number outside [0, n_rows).
+        Raises ``IndexError`` for a number outside [0, n_rows).
         """
-        return self._collect(rows, np.empty((len(rows), self.n_features)), "X")
-
-    def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        """As ``gather``, the precision weights, (len(rows),). None for unweighted data, whose rows have the weight 1.
-
-        A row of weight zero counts as absent and cannot be a candidate.
-        """
-        return self._collect(rows, np.empty(len(rows)), "weights") if self.weighted else None
-
-    def _collect(self, rows: Sequence[int] | Int, collected: Float, name: str) -> Float:
-        """Fill ``collected`` with the given rows of an array of the tiles."""
         wanted = np.asarray(rows, dtype=np.int64)
-        tiles = wanted // self.tile_rows
-        order = np.argsort(tiles, kind="stable")
-        for places in np.split(order, np.flatnonzero(np.diff(tiles[order])) + 1):
-            if len(places):
-                number = int(tiles[places[0]])
-                collected[places] = getattr(self.tile(number), name)[wanted[places] - number * self.tile_rows]
-        return collected
+        order = np.argsort(wanted, kind="stable")
+        numbers, firsts = np.unique(wanted[order] // self.tile_rows, return_index=True)
+        places = np.split(wanted[order] % self.tile_rows, firsts[1:])
+        pieces = [self.tile(k).take(some, 0) for k, some in zip(numbers.tolist(), places, strict=False)]
+        return concatenated(pieces or [self.tile(0).take(slice(0), 0)]).take(np.argsort(order), 0)
 
     def fingerprint(self) -> Fingerprint:
         """Return the shape and the hashes of the first ``FINGERPRINT_TILES`` tiles, computed once."""

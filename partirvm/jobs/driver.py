@@ -200,10 +200,8 @@ class Driver:
             case LearnKernel():
                 return (self._learn(instructions[0]),)
             case Gather():
-                weights = [self.source.weights_of(each.rows) for each in instructions]
-                pairs = zip(instructions, weights, strict=True)
-                rows = [each.rows if own is None else each.rows[own > 0] for each, own in pairs]
-                return tuple(Gathered(each, self.source.gather(each)) for each in rows)
+                found = ((each.rows, self.source.gather(each.rows)) for each in instructions)
+                return tuple(Gathered(rows[tile.present], tile.X[tile.present]) for rows, tile in found)
             case unknown:
                 raise TypeError(f"a strategy yielded {unknown!r:.80}, which is no instruction")
 

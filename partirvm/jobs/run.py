@@ -89,7 +89,7 @@ def run(
         watcher.on_record(entry)
     for category, text in _faults_of_data(spec, source.columns):
         warnings.warn(text, category, stacklevel=2)
-    strategy, how = STRATEGIES[spec.plan.strategy](), {"resume": checkpoint, "usable": usable, "elapsed": elapsed}
+    strategy, how = STRATEGIES[spec.request.strategy](), {"resume": checkpoint, "usable": usable, "elapsed": elapsed}
     with keeping_blocks(spec.plan, executor.forget, beside) as driver.blocks:
         outcome = driver.run(strategy, spec.problem, spec.options, journal, **how)
     for category, text in _faults_of_fit(outcome, spec, remarks):
@@ -150,7 +150,7 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
     if limit is not None and last.vectors > limit:
         yield (
             LimitWarning,
-            f"{last.vectors:,} vectors are more than max_vectors = {limit:,}: {plan.strategy} fits all rows as "
+            f"{last.vectors:,} vectors are more than max_vectors = {limit:,}: {spec.request.strategy} fits all rows as "
             "candidates at once and cannot keep this limit; choose another strategy",
         )
     if last.kind == "part":

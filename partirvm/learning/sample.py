@@ -120,9 +120,8 @@ class SampledRows:
 
         Rows of zero weight have no columns. Of several equal columns, the first one is kept.
         """
-        points, weights = self.rows.gather(rows), self.rows.weights_of(rows)
-        there = slice(None) if weights is None else weights > 0
-        offered = problem.empty.with_centres(points[there], rows[there])
+        held = self.rows.gather(rows)
+        offered = problem.empty.with_centres(held.X[held.present], rows[held.present])
         return offered.take(fresh(offered, problem.empty), leading=problem.leading)
 
 

@@ -90,10 +90,6 @@ class Work:
         rates = self.rates
         return (rows * rates.read + elements * rates.element + flops / rates.product) / self.threads
 
-    def iteration_seconds(self, columns: int) -> float:
-        """Estimate the seconds of one dense iteration: M³ + ``SQUARES`` M² operations for M ``columns``."""
-        return float((columns**3 + SQUARES * columns**2) / self.rates.product)
-
 
 def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
     """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel.
@@ -109,7 +105,8 @@ def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, thre
         return RoundCost(kept, new, NEWTON_PASSES * passes, seconds, solve)
     flops = fits * rows * (2.0 * kept * new + new**2)
     seconds = work.pass_seconds(rows, fits * rows * (kept + new), flops)
-    solve = fits * (ITERATIONS * work.iteration_seconds(kept + new) + OVERHEAD) / min(threads, fits)
+    iteration = ((kept + new) ** 3 + SQUARES * (kept + new) ** 2) / work.rates.product
+    solve = fits * (ITERATIONS * iteration + OVERHEAD) / min(threads, fits)
     return RoundCost(kept, new, passes, seconds, solve)
 
 

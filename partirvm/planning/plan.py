@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from partirvm.errors import MemoryLimitError
@@ -64,22 +64,22 @@ class Sparseness:
 
 @dataclass(frozen=True)
 class KernelStore:
-    """Whether kernel blocks are kept ("memory" or "none"), the bytes per process, and the reason."""
+    """Where kernel blocks are kept ("memory", "zarr" or "none"), and the bytes of all blocks of a process."""
 
     where: str
     bytes: int
-    reason: str
 
     def __str__(self) -> str:
-        kept = f"kept in memory, about {format_bytes(self.bytes)}"
-        return f"{kept if self.where == 'memory' else 'evaluated in every pass'} ({self.reason})"
+        place = {"memory": "memory", "zarr": "files"}.get(self.where)
+        return f"kept in {place}, about {format_bytes(self.bytes)}" if place else "evaluated in every pass"
 
 
 @dataclass(frozen=True)
 class Plan:
     """The plan of a fit.
 
-    ``request`` has no option "auto" that affects the model, and ``partition_size`` is at most its own. ``notes`` list
+    ``request`` has no option "auto" that affects the model; its partition size is that of a job when it began.
+    ``notes`` list
     what was capped, and why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the time that kernel
     learning and the heuristic have taken. ``joining`` is the number of rows that have yet to become candidates (None
     for all rows). ``learning_columns`` is the maximum number of columns for kernel learning between rounds.
@@ -104,11 +104,6 @@ class Plan:
     learned: str | None = None
     learning_seconds: float = 0.0
     joining: int | None = None
-
-    @property
-    def strategy(self) -> str:
-        """Name of the strategy."""
-        return self.schedule.name
 
     @property
     def partitions(self) -> int:
@@ -137,8 +132,8 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Convert the plan to plain JSON."""
-        own = ("strategy", "partition_size", "partitions", "passes", "threads", "max_columns")
-        asked = ("fit_rows", "selection", "max_rounds", "max_vectors")
+        own = ("partition_size", "partitions", "passes", "threads", "max_columns")
+        asked = ("strategy", "fit_rows", "selection", "max_rounds", "max_vectors")
         shape, heuristic, store = self.shape, self.sparseness, self.kernel_store
         return {
             "rows": shape.n_rows,
@@ -185,7 +180,7 @@ class Plan:
         lines = {
             "data": f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
             f"{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows",
-            "strategy": f"{self.strategy}, likelihood {plan['fit_rows']}{rows}{selection}",
+            "strategy": f"{self.schedule.name}, likelihood {plan['fit_rows']}{rows}{selection}",
             "candidates": candidates,
             "heuristic": self.sparseness,
             "columns": f"at most {self.max_columns:,} fit in memory",
@@ -261,7 +256,7 @@ def make_plan(
     beside = {"pool": read.pool, "held_out": held_out, "elements": elements}
     free = kept_bytes(shape, columns, threads, machine.budget, **beside)
     return Plan(
-        request=request,
+        request=replace(request, partition_size=candidates),
         shape=shape,
         machine=machine,
         schedule=schedule,
@@ -300,14 +295,11 @@ def _fitting(
 
 def kernel_store(request: Request, shape: DataShape, machine: Machine, columns: int, spare: int) -> KernelStore:
     """Choose whether blocks of all rows × ``columns`` elements are kept in the ``spare`` bytes of each process."""
-    asked, where, reason = request.kernel_store, request.kernel_store, "as requested"
-    if asked == "auto":
-        where, reason = "none", "each pass of a regression has new columns"
-        if shape.classes:
-            where, reason = "memory", "passes of a classification repeat their columns"
+    where, wanted = request.kernel_store, FLOAT * shape.n_rows * columns // machine.workers
+    if where == "auto":  # each pass of a regression has new columns
+        where = "memory" if shape.classes else "none"
         if request.memory_limit == "auto":
             spare = min(spare, int(STORE_FRACTION * machine.limit))
     if not shape.n_kernels:
-        where, reason = "none", "there is no kernel"
-    wanted = FLOAT * shape.n_rows * columns // machine.workers
-    return KernelStore(where, {"memory": min(spare, wanted), "zarr": wanted}.get(where, 0), reason)
+        where = "none"
+    return KernelStore(where, {"memory": min(spare, wanted), "zarr": wanted}.get(where, 0))

@@ -6,6 +6,7 @@ import math
 import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from timeit import repeat
 from typing import Any
 
@@ -152,10 +153,8 @@ class Measuring:
             if reason is not None:
                 raise Stopped(reason)
 
-        def keep(kernel: Kernel) -> None:
-            self._best = kernel
-
-        return gathered(self.source, numbers, self.executor, check, self._spent, room=room, log=self._log, best=keep)
+        best = partial(setattr, self, "_best")
+        return gathered(self.source, numbers, self.executor, check, self._spent, room=room, log=self._log, best=best)
 
     def _log(self, record: Record) -> None:
         """Add an entry with the time since the previous one."""
@@ -185,8 +184,6 @@ def resolve_partition_size(
     heuristic = math.ceil((0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0) * math.sqrt(n_rows * d))
     notes: tuple[str, ...] = ()
     size = min(max(heuristic, least, centres), most, n_rows)
-    if size != heuristic:
-        notes += (f"partition size changed from {heuristic:,} to {size:,}, a limit of 'auto'",)
     if rho > DENSE:
         notes += ("nearly every row became a vector: the kernel is probably too narrow (lower gamma)",)
     return Sparseness(measured.rows, measured.vectors, heuristic), size, notes

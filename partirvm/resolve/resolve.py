@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.moments import Moments
 from partirvm.core.solvers import SOLVERS
 from partirvm.data import Source
 from partirvm.data.arrays import ClassWeighted
@@ -29,10 +30,11 @@ from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, make_plan
 from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns
 from partirvm.resolve.measuring import Measuring, calibrate
-from partirvm.resolve.new_problem import CheckedData, Interrupted, checked_data, new_problem
+from partirvm.resolve.new_problem import Interrupted, checked_data, new_problem
 from partirvm.strategies import schedule_of
 from partirvm.strategies.fit_rows import GROWING, automatic, first_sample, joined, rows_read
 from partirvm.strategies.problem import Options, Problem
+from partirvm.types import Float
 
 LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
 """Options that a resume may change; any other change would give a different fit."""
@@ -121,11 +123,11 @@ def resolve(
     returns ``ABORTED``, ``UsageError`` for an invalid option, ``DataError`` for unsuitable data, and
     ``MemoryLimitError`` if the fit needs more memory than the limit.
     """
-    data = checked_data(source, request, executor, held_out, interrupted)
-    source, problem = data.source, new_problem(data, request)
+    source, moments, codes, weights = checked_data(source, request, executor, held_out, interrupted)
+    problem = new_problem(source, moments, codes, request, held_out=held_out is not None)
     shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
-    measuring, counted = Measuring(source, shape, machine, request, executor, interrupted), data.moments.targets.n
+    measuring, counted = Measuring(source, shape, machine, request, executor, interrupted), moments.targets.n
     notes: tuple[str, ...] = ()
     if learns(request) and not problem.target_variance:
         notes = ("no kernel was learned: the target is constant",)
@@ -145,12 +147,11 @@ def resolve(
         entries[-1] |= {**chosen, "notes": list(plan.notes)}
     plan = replace(
         plan,
-        request=replace(resolved, partition_size=plan.partition_size),
         sparseness=measuring.sparseness,
         learned=measuring.learned,
         learning_seconds=max((entry["seconds"] for entry in entries), default=0.0),
     )
-    facts = _facts(data, problem)
+    facts = _facts(source, problem, moments, weights)
     return FitSpec(problem, _options(plan, measuring.centres), plan, **facts, measured=tuple(entries), notes=notes)
 
 
@@ -171,10 +172,9 @@ def continued(
     earlier fit, and ``fit_rows="auto"`` is resolved for the new rows. After a fit of all rows at once, the partition
     size is at most the number of new rows. Raises the errors of ``resolve``.
     """
-    data = checked_data(source, asked, executor, held_out, interrupted)
-    before, old, source = spec.problem, spec.plan, data.source
-    new = source.n_rows - before.n_rows
-    problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=data.codes)
+    source, moments, codes, weights = checked_data(source, asked, executor, held_out, interrupted)
+    before, old, new = spec.problem, spec.plan, source.n_rows - spec.problem.n_rows
+    problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=codes)
     request = replace(spec.request, **{name: getattr(asked, name) for name in LIMITS})
     if new:
         request = _with_new_rows(request, spec, asked, new)
@@ -185,18 +185,17 @@ def continued(
     plan = make_plan(shape, machine, rates, request, schedule_of(request.strategy), read, joining=joining, **how)
     plan = replace(plan, notes=spec.notes + plan.notes)
     if new:
-        # max_vectors may have lowered the partition size
-        plan = replace(plan, request=replace(request, partition_size=plan.partition_size))
         size = spec.options.partition_size if old.schedule.has_rounds else before.n_rows * before.n_kernels
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
         options, measured = _options(plan), tuple[dict[str, Any], ...]()
     else:
-        plan = replace(plan, sparseness=old.sparseness, learned=old.learned)
+        plan = replace(plan, request=request, sparseness=old.sparseness, learned=old.learned)
         if machine.limit == old.machine.limit:
             kept = ("max_columns", "batch_elements", "learning_columns")
             plan = replace(plan, **{name: getattr(old, name) for name in kept})
         options, measured = _options(plan, spec.options.centres), spec.measured
-    return FitSpec(problem, options, plan, **_facts(data, before), measured=measured, notes=spec.notes)
+    facts = _facts(source, before, moments, weights)
+    return FitSpec(problem, options, plan, **facts, measured=measured, notes=spec.notes)
 
 
 def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) -> Request:
@@ -214,12 +213,11 @@ def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) ->
     return replace(request, fit_rows=fit_rows, sample_rows=sample)
 
 
-def _facts(data: CheckedData, problem: Problem) -> dict[str, Any]:
+def _facts(source: Source, problem: Problem, moments: Moments, weights: Float | None) -> dict[str, Any]:
     """Return the fields of ``FitSpec`` that describe the data."""
-    moments = data.moments
     return {
-        "class_weights": data.class_weights,
-        "input_variance": input_variance(data.source.columns, moments, problem.empty.scaling),
+        "class_weights": weights,
+        "input_variance": input_variance(source.columns, moments, problem.empty.scaling),
         "constant": moments.inputs.constant,
         "counted": moments.targets.n,
     }

@@ -61,7 +61,6 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path):
     assert "off: noise" in text
     plan = str(fitted.plan)
     assert f"learned     {text}" in plan
-    assert "partition size changed from 9 to 240" in plan
     assert fitted.plan.partition_size == 240
     assert measured["partition_size"] == 240
     state = open_job(tmp_path / "job").state()
