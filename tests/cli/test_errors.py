@@ -115,7 +115,7 @@ def listing(folder: str | Path) -> dict[Path, int]:
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_input(case, places, desk, tour, cli, monkeypatch):
-    monkeypatch.setattr("partirvm.execution.dask.ANSWER", 0.5, raising=False)
+    monkeypatch.setattr("partirvm.execution.cluster.CONNECT", 1.0)
     arguments, pattern = WRONG[case]
     before = listing(desk), listing(tour.folder)
     status, out, err = cli(*(argument.format(new="new", **places) for argument in arguments))

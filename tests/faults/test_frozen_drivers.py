@@ -6,15 +6,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from fault_cases import (
-    assert_one_round_repeated,
-    assert_same_end,
-    bits,
-    carry,
-    queued,
-    wait_for,
-)
-from waiting import stopped
+from fault_cases import assert_one_round_repeated, assert_same_end, bits, queued
+from fault_processes import carry
+from waiting import stopped, wait_for
 
 from partirvm.errors import LeaseLostError
 from partirvm.jobs.store import JobStore

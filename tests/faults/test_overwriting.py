@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fault_cases import bits, overwrite_until
+from fault_cases import bits
+from fault_processes import overwrite_until
 from waiting import wait_for
 
 from partirvm.jobs.state import Status
