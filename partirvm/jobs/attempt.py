@@ -191,7 +191,7 @@ def run_attempt(store: JobStore, client: Any, watcher: Watcher, allow_code: bool
             if checkpoint is None and timer() is None:  # otherwise the spec may lack learned values
                 store.checkpoint(Checkpoint(spec, None, 0))
             journal = JobJournal(store, history, spec)
-            store.record({"event": "plan", **spec.plan.to_json()})
+            store.record({"event": "plan", **spec.plan.to_json(), "text": str(spec.plan)})
             watcher.on_plan(spec.plan)
             for entry in history:
                 watcher.on_record(entry)

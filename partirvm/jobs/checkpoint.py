@@ -20,7 +20,7 @@ from partirvm.core.updates import HyperState
 from partirvm.kernels.functions import require_no_code
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.base import Start
-from partirvm.model.files import DESIGN_CLASSES
+from partirvm.model.base import DESIGN_CLASSES
 from partirvm.options import Request
 from partirvm.planning.cost import RoundCost, RowsRead, Schedule
 from partirvm.planning.memory import DataShape, StepBytes

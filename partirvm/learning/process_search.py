@@ -88,7 +88,7 @@ def search(
 
 def _from_starts(rows: ProcessRows, more: ProcessRows, kernel: Kernel) -> list[ProcessFit]:
     """Return the different results of the searches from ``STARTS`` and from what ``more`` rows see, best first."""
-    rng, logs, level = stream(0, Purpose.PROCESS_STARTS), kernel.logs, np.log(rows.variance)
+    rng, logs, level = stream(0, Purpose.PROCESS_STARTS), kernel.logs, np.log(rows.problem.target_variance)
     starts = [logs + 2 * np.log(start) for start in (STARTS * 2 if len(rows.X) <= TWICE else STARTS)]
     if len(logs) > 1:
         starts = [start + JITTER * rng.normal(size=len(logs)) for start in starts]
@@ -196,7 +196,7 @@ def learn_regression(
         rows = ProcessRows.of(sample, problem, order[: max(min(columns, LAST_ROWS), most)])
         best = climb(rows, best, LAST_STEPS) if len(rows.X) > most else best
         sample.best(best.kernel)
-        sample.log(_record(rows, problem, best, facts | choice))
+        sample.log(_record(rows, best, facts | choice))
         return
 
     def log(record: Record) -> None:
@@ -222,9 +222,9 @@ def _choose(
     return best, square, choice
 
 
-def _record(rows: ProcessRows, problem: Problem, best: ProcessFit, choice: dict[str, Any]) -> Record:
-    first = rows.evaluate(replace(best, kernel=problem.empty.kernel))
+def _record(rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) -> Record:
+    first = rows.evaluate(replace(best, kernel=rows.problem.empty.kernel))
     n, variance = len(rows.X), rows.noise_of(best)
     facts = {"number": 1, "candidates": n, "iterations": best.evaluations, "fit_rows": "sample", "choice": choice}
     facts |= {"gain": 0.0 if first is None else best.value - first[0], "termination": Termination.CONVERGED}
-    return kernel_record(problem, best.kernel, variance, n, best.value, facts)
+    return kernel_record(rows.problem, best.kernel, variance, n, best.value, facts)

@@ -23,7 +23,7 @@ from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, Draw, Likelihood, Pass, PassFit, Start, positions, survivors
-from partirvm.likelihoods.passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
+from partirvm.likelihoods.passes import ErrorPass, GainPass, LogisticPass, LogisticScorePass
 from partirvm.model import ClassModel
 from partirvm.types import Columns, Float, Int
 
@@ -70,7 +70,7 @@ class ClassLikelihood(Likelihood):
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows whose class has the smallest probability."""
-        return MisclassificationPass(design, fit.mean, fit.likelihood, count, used, draw, rows=rows)
+        return ErrorPass(design, fit.mean, count, used, fit.likelihood, draw, rows=rows)
 
     def gain_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
         return GainPass(design, fit.weights, fit.likelihood, pool, rows=rows)

@@ -94,9 +94,8 @@ class WorkingSetRounds(Rounds):
             draw = draw_key(state.options.seed, Purpose.POOL, state.round) if by_gain else None
             request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw)
             (found,) = yield (request,)
-            largest = found.largest
-            chosen = state.design.with_centres(largest.values, largest.rows)
-            if not len(largest.rows):
+            chosen = state.design.with_centres(found.values, found.rows)
+            if not len(found.rows):
                 state = _marked(state, np.arange(problem.n_rows) if rows is None else rows)
         else:
             rows = _random(state, state.used, count)

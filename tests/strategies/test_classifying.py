@@ -12,7 +12,7 @@ from class_simulator import NAMES, ClassSimulator, groups, usable
 from partirvm.core.termination import Termination
 from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.classes import Newton
-from partirvm.likelihoods.passes import GainPass, MisclassificationPass
+from partirvm.likelihoods.passes import ErrorPass, GainPass
 from partirvm.strategies.fit_rows import LEAST
 from partirvm.strategies.problem import Gather, Options
 from partirvm.strategies.working_set import PATIENCE
@@ -108,7 +108,7 @@ def test_candidates_by_surprise_and_by_gain(K, likelihood):
     for selection in ("error", "gain"):
         simulator = ClassSimulator(*groups(100, K), n_classes=K, likelihood=likelihood)
         simulator.run("working-set", Options(10, selection, max_rounds=3, max_passes=15))
-        looks = simulator.passes(MisclassificationPass)
+        looks = simulator.passes(ErrorPass)
         assert [look.select for look in looks] == [10 if selection == "error" else 40] * 2
         assert len({look.draw for look in looks}) == (1 if selection == "error" else 2)
         assert (looks[0].draw is None) == (selection == "error")
