@@ -149,11 +149,8 @@ class Driver:
             outcome = self._run(strategy, strategy.start(problem, options) if resume is None else resume)
             if outcome.reason is not Termination.TIME or self._usable:
                 return outcome
-            interrupted, self.interrupted = self.interrupted, lambda: None
-            try:
-                last = self._run(IncrementalRounds(), early_state(outcome.state.problem, outcome.state.options))
-            finally:
-                self.interrupted = interrupted
+            self.interrupted = lambda: None
+            last = self._run(IncrementalRounds(), early_state(outcome.state.problem, outcome.state.options))
             return replace(last, reason=Termination.TIME)
 
     def _run(self, strategy: AnyStrategy, state: Any) -> Outcome:
