@@ -125,7 +125,7 @@ def fit(place: str, case: Case, way: Way, memory_limit: str, cores: int) -> dict
         rmtree(f"{job}-model")
     save_model(fitted.model, f"{job}-model")
     last = fitted.history[-1]
-    plan = {"selection": fitted.plan.selection, "fit_rows": fitted.plan.fit_rows}
+    plan = {name: getattr(fitted.plan.request, name) for name in ("selection", "fit_rows")}
     evidence = last["log_evidence"] / last["rows"]
     return {"seconds": seconds, "vectors": fitted.model.n_vectors, "evidence": evidence, **plan}
 

@@ -33,6 +33,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "partirvm"))
 QUIET = {"WORKER__PROFILE__ENABLED": "False", "ADMIN__TICK__INTERVAL": "1s", "ADMIN__SYSTEM_MONITOR__INTERVAL": "5s"}
 """Settings of Dask: a cluster that waits takes a quarter of the time that its profilers and monitors would take."""
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # boosting of several processes would take turns at busy waiting
+
 for name, value in QUIET.items():
     os.environ.setdefault(f"DASK_DISTRIBUTED__{name}", value)
 

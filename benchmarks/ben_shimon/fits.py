@@ -68,7 +68,7 @@ def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> F
         "data": split.name,
         "split": seed,
         "competitor": competitor.name,
-        "strategy": estimator.plan_.strategy,
+        "strategy": estimator.plan_.schedule.name,
         "likelihood": sorted({line.get("fit_rows", "full") for line in history if line["kind"] != "heuristic"}),
         "partition_size": estimator.plan_.partition_size,
         "gamma": options["gamma"],

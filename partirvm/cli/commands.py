@@ -96,7 +96,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     help="Take columns, categories and classes from these DATA; test rows and rows for prediction need those "
     "of the training.",
 )
-@click.option("--shuffle", default=0, type=click.IntRange(0), metavar="SEED", help="Seed of the shuffle.")
+@click.option("--shuffle", type=click.IntRange(0), metavar="SEED", help="Seed of the shuffle.  [default: 0]")
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
 @click.option("--append", is_flag=True, help="Append the rows to existing DATA.")
 @click.option("--again", is_flag=True, help="Append the rows even if DATA have the same rows already.")
@@ -104,7 +104,9 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     options.flag(TABLE["memory_limit"], help="Maximum resident memory of the process; auto is 512MiB."),
     *("--overwrite", "--quiet", "--json"),
 )
-def ingest(source: str, data: str, shuffle: int, no_shuffle: bool, quiet: bool, as_json: bool, **choices: Any) -> None:
+def ingest(
+    source: str, data: str, shuffle: int | None, no_shuffle: bool, quiet: bool, as_json: bool, **choices: Any
+) -> None:
     """Turn a table into DATA that can be trained on.
 
     DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
@@ -127,7 +129,9 @@ def ingest(source: str, data: str, shuffle: int, no_shuffle: bool, quiet: bool, 
     from partirvm.quoting import counted
     from partirvm.report.progress import progress_for
 
-    choices |= {"shuffle": None if no_shuffle else shuffle, "categorical": choices["categorical"] or ()}
+    if no_shuffle and shuffle is not None:
+        raise click.UsageError("--shuffle and --no-shuffle exclude each other.", click.get_current_context())
+    choices |= {"shuffle": None if no_shuffle else shuffle or 0, "categorical": choices["categorical"] or ()}
     choices["memory_limit"] = None if choices["memory_limit"] == "auto" else choices["memory_limit"]
     with progress_for(quiet=quiet) as progress:
         made = ingest_table(source, data, progress=progress.on_rows, **choices)
@@ -181,7 +185,8 @@ def fit(
     A usable model is saved after every round (split-merge: after each partition that is better than all before).
     Ctrl-C stops the fit and keeps the last model (exit status 3); `partirvm resume` continues it. --time-limit includes
     kernel learning and planning; if it is reached before the first model, a small fit of a sample of the rows gives
-    one. A fit that cannot fit under the memory limit is refused, and leaves no JOB.
+    one. A fit that cannot fit under the memory limit is refused, and leaves no JOB. With --overwrite the old
+    JOB is removed when the new fit is planned, so a fit that is refused leaves it (with --detach before).
 
     With --scheduler and --detach the fit runs on the cluster: the command ends when the scheduler has accepted it,
     and `partirvm status JOB --follow` shows the progress.

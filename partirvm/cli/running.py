@@ -52,10 +52,10 @@ def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
 
 def show_status(opened: Any, as_json: bool, before: str = "") -> int:
     """Print the status of a job and return the exit status that belongs to it."""
-    from partirvm.report.text import status_text
+    from partirvm.report.text import job_facts, status_text
 
-    found = opened.progress()
-    show(found, before + as_flags(status_text(found)), as_json)
+    found = opened.progress() if as_json else job_facts(opened)
+    show(found, "" if as_json else before + as_flags(status_text(found)), as_json)
     return {"done": ExitStatus.DONE, "aborted": ExitStatus.ABORTED}.get(found["status"], ExitStatus.FAILED)
 
 
@@ -220,10 +220,10 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
         if opened.status().value == "cancelled":
             raise JobFailedError(f"{job} was cancelled: its model was discarded")
         raise JobFailedError(f"{job} ended before it had a model. Continue with: partirvm resume {job}")
-    reason, bases = fitted.outcome.reason.value, basis_functions_json(fitted.model)
+    reason, bases = fitted.reason.value, basis_functions_json(fitted.model)
     facts = {**job_facts(opened), "reason": reason, "target": fitted.model.columns.target}
     if reason != "converged":
-        facts["advice"] = fitted.outcome.reason.advice
+        facts["advice"] = fitted.reason.advice
     facts |= targets_json(fitted.model) | ({"basis": bases} if bases else {})
     following = [f"partirvm evaluate {job} TEST.zarr", f"partirvm predict {job} NEW.zarr predictions.csv"]
     aborted = reason == "aborted"

@@ -19,6 +19,7 @@ most one third. A constant added to all outputs changes only the prior, so with 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -115,7 +116,7 @@ class LaplaceState:
         slope = self.block.gradient - self.precision * self.weights
         return float(0.5 * np.sum(slope * (self.mean - self.weights)))
 
-    @property
+    @cached_property
     def evidences(self) -> Float:
         """Part of each output (C,) in the log evidence, nats."""
         density = self.own_prior.log_density
@@ -153,12 +154,19 @@ def init(
     return settled(LaplaceState(likelihood, labels, alpha, weights, block, (), prior=prior), alpha, weights, block)
 
 
-def settled(state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock) -> LaplaceState:
-    """Return the state of the same fit with other ``alpha``, ``weights`` and ``block``."""
+def settled(
+    state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock, same: Collection[int] = ()
+) -> LaplaceState:
+    """Return the state of the same fit with other ``alpha``, ``weights`` and ``block``; nothing differs for outputs
+    ``same``.
+    """
     alpha = state.prior.fix(state.labels, alpha)
     logs = np.zeros(alpha.shape[1])
     logs[: len(block.log_likelihood)] = block.log_likelihood  # the first posterior holds a likelihood that is shared
-    posteriors = tuple(_posterior(k, alpha[:, k], weights[:, k], block, logs[k]) for k in range(len(logs)))
+    kept = {k: state.posteriors[k] for k in same if k or len(block.log_likelihood) > 1}
+    posteriors = tuple(
+        kept.get(k) or _posterior(k, alpha[:, k], weights[:, k], block, logs[k]) for k in range(len(logs))
+    )
     return replace(state, alpha=alpha, weights=weights, block=block, posteriors=posteriors)
 
 
@@ -166,7 +174,7 @@ def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock, log_l
     """Return the posterior of output k, of the columns whose α (M,) is finite."""
     own = np.flatnonzero(np.isfinite(alpha))
     G = block.curvature[k]  # the matrix may be large
-    G = G if len(own) == len(alpha) else G[np.ix_(own, own)]
+    G = G if len(own) == len(alpha) else G[own[:, None], own]
     alpha, weights, gradient = alpha[own], weights[own], block.gradient[own, k]
     H = G.copy()
     H.flat[:: len(H) + 1] += alpha
@@ -192,9 +200,10 @@ def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
     if state.link.shared_alpha:
         floor = np.broadcast_to(floor.max(axis=1, keepdims=True), floor.shape)
     alpha = np.where(gone, np.inf, np.maximum(alpha, floor))
-    if going is not None and not state.link.shared_alpha:
-        gone, alpha = np.where(going, gone, ~state.present), np.where(going, alpha, state.alpha)
-    return _without(state, gone, alpha)
+    if going is None or state.link.shared_alpha:
+        return _without(state, gone, alpha)
+    gone, alpha = np.where(going, gone, ~state.present), np.where(going, alpha, state.alpha)
+    return _without(state, gone, alpha, np.flatnonzero(~going).tolist())
 
 
 def thin(state: LaplaceState) -> LaplaceState:
@@ -219,7 +228,7 @@ def _alike(state: LaplaceState, value: Float) -> Float:
     return np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) if state.link.shared_alpha else value
 
 
-def _without(state: LaplaceState, gone: Bool, alpha: Float) -> LaplaceState:
+def _without(state: LaplaceState, gone: Bool, alpha: Float, same: Collection[int] = ()) -> LaplaceState:
     """Return the state at this α without the columns ``gone`` (M, C): the quadratic with zeros in their place."""
     shift, block = np.where(gone, state.weights, 0.0), state.block
     if shift.any():
@@ -231,7 +240,7 @@ def _without(state: LaplaceState, gone: Bool, alpha: Float) -> LaplaceState:
         block = replace(block, log_likelihood=logs, gradient=block.gradient + moved)
     kept = np.flatnonzero(~gone.all(axis=1))
     state, weights = replace(state, labels=state.labels[kept]), (state.weights - shift)[kept]
-    return settled(state, alpha[kept], weights, block.take(kept))
+    return settled(state, alpha[kept], weights, block.take(kept), same)
 
 
 def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: Float) -> tuple[Float, Float]:

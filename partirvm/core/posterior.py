@@ -129,7 +129,7 @@ def cholesky(L: Float) -> bool:
 
         if number:
             in_threads(update, ranges[number:])
-        found, failed = lapack.dpotrf(L[k, k], lower=1, clean=0, overwrite_a=1)
+        found, failed = lapack.dpotrf(L[k, k], lower=1, overwrite_a=1)
         if failed:
             return False
         if len(ranges) > 1:  # otherwise L itself was overwritten
@@ -181,13 +181,14 @@ def factorise(H: Float) -> tuple[Float, Float]:
     corners = [L[k, k].copy() for k in ranges]
     for jitter in JITTERS:
         for k, corner in zip(ranges, corners, strict=True):  # after an attempt, H is still stored above the diagonal
-            L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
+            if k.stop < len(L):
+                L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
             np.multiply(corner, scale[k, None], out=L[k, k])
             L[k, k] *= scale[k]
             L[k, k].flat[:: len(corner) + 1] += jitter
         if cholesky(L):
-            for column in range(1, len(L)):
-                L[:column, column] = 0.0
+            for k in ranges:
+                L[: k.start, k] = 0.0
             return L, scale
     raise NumericalError(
         f"the posterior precision of {len(L)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"

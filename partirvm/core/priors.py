@@ -79,7 +79,10 @@ class Prior:
 
     def held(self, labels: Int) -> Bool:
         """Return an array (M,) that is True for columns with these labels whose α is fixed."""
-        return np.isin(labels, [label for label, _ in self.fixed])
+        found = np.zeros(labels.shape, dtype=bool)
+        for label, _ in self.fixed:
+            found |= labels == label
+        return found
 
     def fix(self, labels: Int, alpha: Float) -> Float:
         """Return α (M,) or (M, C) with the fixed values inserted."""
@@ -101,11 +104,11 @@ class Prior:
 
     def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
         """Return the contribution of the priors to the log evidence, nats; infinite α and β = None contribute zero."""
-        found, flat = 0.0, GammaDensity()
-        if self.alpha != flat:
+        found = 0.0
+        if self.alpha.shape or self.alpha.rate:
             free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
             found += float(self.alpha.log_density(alpha[free]).sum())
-        if beta is not None and self.noise != flat:
+        if beta is not None and (self.noise.shape or self.noise.rate):
             found += float(np.sum(self.noise.log_density(np.array(beta))))
         return found
 

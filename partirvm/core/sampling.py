@@ -104,11 +104,6 @@ class LargestErrors:
     values: Float
     limit: int = 10
 
-    @property
-    def largest(self) -> LargestErrors:
-        """These rows, as ``ResidualStatistics.largest``."""
-        return self
-
     @classmethod
     def of(cls, errors: Float, rows: Int, values: Float, limit: int = 10) -> LargestErrors:
         """Return the rows of largest ``errors`` (n,) with these numbers (n,) and values (n, c)."""

@@ -25,7 +25,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from partirvm.core.sampling import LargestErrors
 from partirvm.types import Float, Int
 
 EPS = float(np.finfo(np.float64).eps)
@@ -113,11 +112,10 @@ class GramBlock(FieldSums):
 
 @dataclass(frozen=True)
 class ResidualStatistics(FieldSums):
-    """Residuals r = t − Φμ: ``sum_squares`` (T,) = Σ w r², ``projection`` (M, T) = Φᵀ(w r), largest."""
+    """Residuals r = t − Φμ: ``sum_squares`` (T,) = Σ w r², ``projection`` (M, T) = Φᵀ(w r)."""
 
     sum_squares: Float
     projection: Float
-    largest: LargestErrors
 
 
 @dataclass(frozen=True)

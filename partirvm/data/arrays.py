@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.data.source import Source, Tile, as_rows, check_shapes, default_names, tile_rows_for
+from partirvm.data.source import Source, Tile, as_rows, check_shapes, concatenated, default_names, tile_rows_for
 from partirvm.errors import MissingDataError
 from partirvm.storage import reading
 from partirvm.types import Columns, Float, Int
@@ -51,7 +51,7 @@ class ArraySource(Source):
         columns: Columns | None = None,
     ) -> None:
         check_shapes(X, t, weights)
-        given = {"X": X, "y": t, "the weights": weights}
+        given = {"X": X, "y": t, "weights": weights}
         self._arrays: dict[str, Any] = {name: array for name, array in given.items() if array is not None}
         self.n_rows, self.n_features = map(int, X.shape)
         self.n_targets = 0 if t is None else math.prod(t.shape[1:])
@@ -64,12 +64,11 @@ class ArraySource(Source):
         self._first = dict.fromkeys(self._arrays, 0)  # number of the first row of each array
         self._readers: dict[str, Callable[[int, int], NDArray[Any]]] = {}
 
-    def _read(self, name: str, number: int) -> Float:
-        """Return the rows of an array in one tile: a view of a float64 array that is not permuted, otherwise a copy."""
-        start, stop = self._span(number)
+    def _read(self, name: str, number: int) -> Any:
+        """Return the rows of an array in one tile: a view of an array that is not permuted, otherwise a copy."""
         if name not in self._readers:
             self._readers[name] = self._reader(name)
-        return as_rows(self._readers[name](start, stop))
+        return self._readers[name](*self._span(number))
 
     def _places(self, name: str, start: int, stop: int) -> Any:
         """Return the places of a run of rows in a NumPy array."""
@@ -114,13 +113,6 @@ class ArraySource(Source):
         # searched when rows are read, since a pickled source passes through processes without a client
         return client_of(*self._arrays.values())
 
-    def tile(self, number: int) -> Tile:
-        """Read one tile."""
-        X = self._read("X", number)
-        t = self._read("y", number).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
-        weights = self._read("the weights", number) if self.weighted else None
-        return Tile(number, number * self.tile_rows, X, t, weights)
-
     def part(self, tiles: Sequence[int]) -> ArraySource:
         """Return a source with the rows from the first to the last of the given tiles."""
         start, stop = self._span(min(tiles))[0], self._span(max(tiles))[1]
@@ -151,17 +143,13 @@ class GatheredRows(Source):
     """Selected rows of a source in memory, ``rows`` (n,) in increasing order. The tiles are those of the source that
     contain selected rows, numbered from 0.
 
-    A pass over them has the bits of a pass over some rows of the source. ``gather`` and ``weights_of`` take row numbers
-    of the source. ``pieces`` contain these rows in order.
+    A pass over them has the bits of a pass over some rows of the source. ``gather`` takes row numbers of the source.
+    ``pieces`` contain these rows in order.
     """
 
     def __init__(self, source: Source, rows: Int, pieces: Iterable[Tile]) -> None:
-        tiles = list(pieces)
-        weights = [each.weights for each in tiles if each.weights is not None]
         self._take_shape_of(source)
-        self.rows, self.n_rows, self.weighted = rows, len(rows), bool(weights)
-        X, t = np.concatenate([each.X for each in tiles]), np.concatenate([each.t for each in tiles])
-        self._kept = Tile(0, 0, X, t, np.concatenate(weights) if weights else None)
+        self.rows, self.n_rows, self._kept = rows, len(rows), concatenated(list(pieces))
         self._edges = np.append(np.unique(rows // source.tile_rows, return_index=True)[1], len(rows)).tolist()
 
     @property
@@ -174,18 +162,12 @@ class GatheredRows(Source):
         start, stop = self._edges[number : number + 2]
         return replace(self._kept.take(slice(start, stop), start), number=number)
 
-    def gather(self, rows: Sequence[int] | Int) -> Float:
-        return self._kept.X[self._places(rows)]
-
-    def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        return None if self._kept.weights is None else self._kept.weights[self._places(rows)]
+    def gather(self, rows: Sequence[int] | Int) -> Tile:
+        return self._kept.take(np.searchsorted(self.rows, rows), 0)
 
     def only(self, rows: Int) -> GatheredRows:
         """Return a subset of the held rows, given by increasing row numbers of the source, in the same tiles."""
-        return GatheredRows(self, rows, [self._kept.take(self._places(rows), 0)])
-
-    def _places(self, rows: Sequence[int] | Int) -> Int:
-        return np.searchsorted(self.rows, rows)
+        return GatheredRows(self, rows, [self.gather(rows)])
 
 
 def rows_of_tile(rows: Int, source: Source, number: int) -> Tile:

@@ -68,7 +68,8 @@ def open_table(source: Any, room: int | None = None) -> Reader:
     """Return the table of a path, URL, data frame or tuple of arrays. ``room`` is the most bytes of an .npz file."""
     if isinstance(source, str | os.PathLike):
         url = os.fspath(source)
-        return _archive_table(url, room) if url.lower().endswith(".npz") else file_table(url)
+        archive = url.lower().endswith(".npz") and "*" not in url
+        return _archive_table(url, room) if archive else file_table(url)
     if isinstance(source, tuple | list) and len(source) in (2, 3):
         return arrays_table(pandas_frame(source[0]), *map(pandas_column, source[1:]))
     source = pandas_frame(source, "the source")
@@ -112,25 +113,31 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
     own = tuple(map(str, X.columns)) if frame else tuple(names) or default_names(X.shape[1])
     if len(own) != X.shape[1]:
         raise DataError(f"{name}: X has {X.shape[1]} columns, but `columns` has {len(own)} names.")
-    targets = () if y is None else _target_names(y)
-    of_weights = () if weights is None else ("weights",)
-    of_arrays, arrays = [own, targets, of_weights], [X, *(_positional(values) for values in (y, weights))]
-    columns = (*own, *targets, *of_weights)
-    lazy = frame and hasattr(X, "npartitions")
+    lazy, targets = frame and hasattr(X, "npartitions"), () if y is None else _target_names(y)
     n_rows = None if lazy and y is None and weights is None else sum(_lengths(X)) if lazy else int(X.shape[0])
-    for role, values in zip(("X", "y", "the weights"), arrays, strict=True):
-        refuse_missing_chunks(role, values)
-        if values is not X and values is not None:
+    refuse_missing_chunks("X", X)
+    parts = [(X, own)]
+    for role, given, names in (("y", y, targets), ("the weights", weights, ("weights",))):
+        if given is not None:
+            values = _positional(given)
+            refuse_missing_chunks(role, values)
             check_beside(role, values, n_rows or 0)
-    places = {column: (k, place) for k, each in enumerate(of_arrays) for place, column in enumerate(each)}
-    dtypes = list(X.dtypes) if frame else []
-    coded = tuple(own[place] for place, dtype in enumerate(dtypes) if hasattr(dtype, "categories"))
+            parts.append((values, names))
+    columns = tuple(column for _, names in parts for column in names)
+    coded = [
+        column for column, dtype in zip(own, X.dtypes if frame else (), strict=False) if hasattr(dtype, "categories")
+    ]
 
     def batches(wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        for blocks in _blocks(arrays, rows_per_batch(batch_bytes, len(columns))):
-            yield {column: _arrow(name, column, blocks[places[column][0]], places[column][1]) for column in wanted}
+        for blocks in _blocks([values for values, _ in parts], rows_per_batch(batch_bytes, len(columns))):
+            yield {
+                column: _arrow(name, column, block, place)
+                for block, (_, names) in zip(blocks, parts, strict=True)
+                for place, column in enumerate(names)
+                if column in wanted
+            }
 
-    return Reader(name, columns, batches, n_rows, targets, "weights" if of_weights else None, coded)
+    return Reader(name, columns, batches, n_rows, targets, None if weights is None else "weights", tuple(coded))
 
 
 def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:
@@ -147,7 +154,7 @@ def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:
         for first in range(0, held.shape[0], step):
             block = rows(held, first, first + step)
             # one by one: Dask does not optimize expressions of frames together with graphs of arrays
-            yield [block, *(each if each is None else rows(each, start, start + len(block)) for each in arrays[1:])]
+            yield [block, *(rows(each, start, start + len(block)) for each in arrays[1:])]
             start += len(block)
 
 
@@ -186,9 +193,7 @@ def _target_names(y: Any) -> tuple[str, ...]:
 
 
 def _positional(values: Any) -> Any:
-    """Convert numbers or labels to values that are sliced by position; None is unchanged."""
-    if values is None:
-        return None
+    """Convert numbers or labels to values that are sliced by position."""
     if hasattr(values, "to_dask_array"):
         return values.to_dask_array(lengths=_lengths(values))
     refuse_masked(values, "y")

@@ -262,18 +262,10 @@ class Encoder:
         if not self.roles.classes:
             return
         target = self.roles.targets[0]
-        where, classes, unseen = self._column(target), self._final[target][0], self.levels[target].unseen
-        if unseen:
+        if unseen := self.levels[target].unseen:
             raise DataError(
-                f"{where} holds classes that the DATA of `--like` or `--append` do not have: "
+                f"{self._column(target)} holds classes that the DATA of `--like` or `--append` do not have: "
                 f"{listed_values(list(unseen))}. Leave these rows out, or ingest all rows as new DATA."
-            )
-        if len(classes) < 2:
-            raise DataError(f"{where} has only one class, {quoted(classes[0])}: classification needs at least two.")
-        if self._like is None and len(classes) > max(20, self.n_rows // 2):
-            raise DataError(
-                f"{where} holds {len(classes):,} different values such as {quoted(classes[0])}, not classes: ingest it "
-                "without --classes."
             )
 
     def finished(self, records: Float, first: int) -> Float:

@@ -24,9 +24,9 @@ from partirvm.data.tables import Reader
 from partirvm.data.writer import ExternalSorter, Progress, publication, write_tiles
 from partirvm.data.zarr_source import DataAttributes, ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
-from partirvm.options.constraints import parse_bytes
+from partirvm.options.constraints import Check, parse_bytes
 from partirvm.process import return_freed_memory, settled_memory
-from partirvm.quoting import listed, quoted
+from partirvm.quoting import listed
 from partirvm.storage import storing
 from partirvm.types import Columns, Float
 
@@ -124,13 +124,13 @@ def ingest(
     >>> bool((data.tile(0).X == X[data.original_rows(0)]).all())
     True
     """
-    columns: dict[str, Any] = {"features": features, "categorical": categorical, "classes": classes, "like": like}
-    if append and (any(columns.values()) or tile_rows or overwrite):
+    new_columns = features is not None or like is not None or len(categorical) > 0 or classes
+    if append and (new_columns or tile_rows or overwrite):
         raise UsageError("append takes features, categories, classes and tile_rows from DATA: leave these options out")
-    for name, value, least in (("shuffle", shuffle, 0), ("tile_rows", tile_rows, 1)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least):
-            raise UsageError(f"{name} is {value!r}: it must be None or an integer ≥ {least}.")
+    Check("whole", least=0, optional=True)("shuffle", shuffle)
+    Check("whole", least=1, optional=True)("tile_rows", tile_rows)
     url = os.fspath(data)
+    columns: dict[str, Any] = {"features": features, "categorical": categorical, "classes": classes}
     columns |= {"target": target, "weights": weights, "noise": noise}
     report = progress or (lambda phase, done, total: None)
     return_freed_memory()
@@ -170,8 +170,6 @@ def ingest(
                 f"{url}: these {encoder.n_rows:,} rows were ingested or appended already: to append them once more, "
                 "pass again=True (`--again`)"
             )
-        if not made.moments.inputs.n:
-            raise DataError(f"{table.name}: the weights (column {quoted(roles.weights)}) are all zero.")
         place.commit(made)
     return ZarrSource(data)
 

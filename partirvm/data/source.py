@@ -46,11 +46,23 @@ class Tile:
     t: Float
     weights: Float | None = None
 
+    @property
+    def present(self) -> Any:
+        """The rows of weight above zero, as an index: a row of weight zero counts as absent and is no candidate."""
+        return slice(None) if self.weights is None else self.weights > 0
+
     def take(self, rows: Any, start: int) -> Tile:
         """Return some of the rows, given by a slice or places, as a tile that begins at the row ``start``."""
         return Tile(
             self.number, start, self.X[rows], self.t[rows], None if self.weights is None else self.weights[rows]
         )
+
+
+def concatenated(tiles: Sequence[Tile]) -> Tile:
+    """Return the rows of several tiles of a source as one tile."""
+    weights = [each.weights for each in tiles if each.weights is not None]
+    X, t = np.concatenate([each.X for each in tiles]), np.concatenate([each.t for each in tiles])
+    return Tile(0, 0, X, t, np.concatenate(weights) if weights else None)
 
 
 @dataclass(frozen=True)
@@ -91,6 +103,13 @@ class Source:
 
     def tile(self, number: int) -> Tile:
         """Read one tile. Raises ``IndexError`` for its number, and ``MissingDataError`` for a damaged chunk."""
+        X = as_rows(self._read("X", number))
+        t = as_rows(self._read("y", number)).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
+        weights = as_rows(self._read("weights", number)) if self.weighted else None
+        return Tile(number, number * self.tile_rows, X, t, weights)
+
+    def _read(self, name: str, number: int) -> Any:
+        """Read the rows of one of the arrays X, y and weights in a tile."""
         raise NotImplementedError
 
     def original_rows(self, number: int) -> Int:
@@ -102,31 +121,17 @@ class Source:
         """Return a picklable source from which another process can read the given tiles, with the same numbers."""
         return self
 
-    def gather(self, rows: Sequence[int] | Int) -> Float:
-        """Return the inputs of the rows with the given numbers, shape (len(rows), d), in the given order.
+    def gather(self, rows: Sequence[int] | Int) -> Tile:
+        """Return the rows with the given numbers as one tile, in the given order; each tile is read once.
 
-        Each tile is read once. Raises ``IndexError`` for a number outside [0, n_rows).
+        Raises ``IndexError`` for a number outside [0, n_rows).
         """
-        wanted = self._row_numbers(rows)
-        return self._collect(wanted, np.empty((len(wanted), self.n_features)), "X")
-
-    def weights_of(self, rows: Sequence[int] | Int) -> Float | None:
-        """As ``gather``, the precision weights, (len(rows),). None for unweighted data, whose rows have the weight 1.
-
-        A row of weight zero counts as absent and cannot be a candidate.
-        """
-        wanted = self._row_numbers(rows)
-        return self._collect(wanted, np.empty(len(wanted)), "weights") if self.weighted else None
-
-    def _collect(self, wanted: Int, collected: Float, name: str) -> Float:
-        """Fill ``collected`` with the wanted rows of an array of the tiles."""
-        tiles = wanted // self.tile_rows
-        order = np.argsort(tiles, kind="stable")
-        for places in np.split(order, np.flatnonzero(np.diff(tiles[order])) + 1):
-            if len(places):
-                number = int(tiles[places[0]])
-                collected[places] = getattr(self.tile(number), name)[wanted[places] - number * self.tile_rows]
-        return collected
+        wanted = np.asarray(rows, dtype=np.int64)
+        order = np.argsort(wanted, kind="stable")
+        numbers, firsts = np.unique(wanted[order] // self.tile_rows, return_index=True)
+        places = np.split(wanted[order] % self.tile_rows, firsts[1:])
+        pieces = [self.tile(k).take(some, 0) for k, some in zip(numbers.tolist(), places, strict=False)]
+        return concatenated(pieces or [self.tile(0).take(slice(0), 0)]).take(np.argsort(order), 0)
 
     def fingerprint(self) -> Fingerprint:
         """Return the shape and the hashes of the first ``FINGERPRINT_TILES`` tiles, computed once."""
@@ -153,12 +158,6 @@ class Source:
         if not 0 <= number < self.n_tiles:
             raise IndexError(f"there is no tile {number}: {self} has tiles 0 to {self.n_tiles - 1}")
         return number * self.tile_rows, min((number + 1) * self.tile_rows, self.n_rows)
-
-    def _row_numbers(self, rows: Sequence[int] | Int) -> Int:
-        wanted = np.asarray(rows, dtype=np.int64).reshape(-1)
-        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < self.n_rows):
-            raise IndexError(f"row numbers from {wanted.min()} to {wanted.max()} are outside {self}")
-        return wanted
 
     def _take_shape_of(self, source: Source) -> None:
         """Take shape, tiles, columns and order of another source."""

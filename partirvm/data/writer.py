@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
@@ -36,31 +35,28 @@ class ExternalSorter:
     """A context manager that sorts records of ``width`` float64 values by the first value, the key, in bounded memory.
 
     Each record is appended to one of ``BUCKETS`` files by its key range in ``folder``, which is created and removed
-    here. Each file is sorted; one that is larger than memory is scattered again. Therefore the keys, all in
-    [low, high), should be nearly uniform. The sort is stable. Without ``high``, records keep their order of arrival.
+    here. Each file is sorted; one that is larger than memory is scattered again. Therefore the keys, all in [0, high),
+    should be nearly uniform. The sort is stable. Without ``high``, records keep their order of arrival.
     """
 
-    def __init__(self, folder: Path, width: int, *, low: float = 0.0, high: float | None = 1.0) -> None:
+    def __init__(self, folder: Path, width: int, *, high: float | None = 1.0) -> None:
         folder.mkdir(parents=True)
         self.n_records = 0
-        self._folder, self._width, self._low, self._high = folder, width, low, high
+        self._folder, self._width, self._high = folder, width, high
         self._files: dict[int, BinaryIO] = {}
 
     def add(self, records: Float) -> None:
-        """Add records (n, width). Raises ``ValueError`` if a key is NaN or far outside [low, high)."""
+        """Add records (n, width)."""
         self.n_records += len(records)
-        if self._high is None:
-            self._append(0, records)
-            return
-        places = (records[:, 0] - self._low) * (BUCKETS / (self._high - self._low))  # rounding keeps the order of keys
-        if not ((places > -1) & (places < BUCKETS + 1)).all():
-            raise ValueError(f"keys must lie in [{self._low}, {self._high})")
-        buckets = np.minimum(places, BUCKETS - 1).astype(np.uint8)
+        places = np.zeros(len(records)) if self._high is None else records[:, 0] * (BUCKETS / self._high)
+        buckets = (places % BUCKETS).astype(np.uint8)  # the high part of a key names the file that is scattered again
         order = np.argsort(buckets, kind="stable")  # NumPy uses a radix sort for bytes
         ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS))
         for bucket, rows in enumerate(np.split(order, ends[:-1])):
             if len(rows):
-                self._append(bucket, records[rows])
+                if bucket not in self._files:
+                    self._files[bucket] = (self._folder / f"{bucket}").open("wb")
+                self._files[bucket].write(np.ascontiguousarray(records[rows]).data)
 
     def blocks(self, memory: int = 64 << 20) -> Iterator[Float]:
         """Yield all records in order of their keys, as blocks (rows, width); call this once.
@@ -77,9 +73,8 @@ class ExternalSorter:
                 yield records[np.argsort(records[:, 0], kind="stable")]
                 del records
             else:
-                span = (self._high - self._low) / BUCKETS
-                low = self._low + bucket * span
-                with ExternalSorter(self._folder / f"{bucket}-finer", self._width, low=low, high=low + span) as finer:
+                finer = ExternalSorter(self._folder / f"{bucket}-finer", self._width, high=self._high / BUCKETS)
+                with finer:
                     for batch in self._batches(path):
                         finer.add(batch)
                     yield from finer.blocks(memory)
@@ -96,11 +91,6 @@ class ExternalSorter:
         for file in self._files.values():
             file.close()
 
-    def _append(self, bucket: int, records: Float) -> None:
-        if bucket not in self._files:
-            self._files[bucket] = (self._folder / f"{bucket}").open("wb")
-        self._files[bucket].write(np.ascontiguousarray(records).data)
-
     def _batches(self, path: Path, size: int = 2 << 20) -> Iterator[Float]:
         rows = max(size // (8 * self._width), 1)
         with path.open("rb") as file:
@@ -108,7 +98,6 @@ class ExternalSorter:
                 yield flat.reshape(-1, self._width)
 
 
-@dataclass
 class Publication:
     """A new group of arrays of DATA, which gets the version ``number``; ``spill`` is a folder for temporary files.
 
@@ -117,14 +106,15 @@ class Publication:
     an error: the next writer does it.
     """
 
-    folder: Folder
-    name: str
-    spill: Path
-    before: DataAttributes | None
-    number: int
-    found: list[str]
-    lease: Lease
-    published: bool = False
+    def __init__(self, folder: Folder, name: str, spill: Path, lease: Lease, *, overwrite: bool, append: bool) -> None:
+        url, names, numbers = folder.location, folder.list(), listed_numbers(folder, VERSIONS)
+        self.folder, self.name, self.spill, self.lease, self.published = folder, name, spill, lease, False
+        self.before = open_data(url)[1] if append else None
+        self.found, self.number = list(filter(GROUP.fullmatch, names)), max(numbers, default=0) + 1
+        if numbers and not overwrite and not append:
+            raise ExistsError(f"{url} exists already. Choose another name, or pass overwrite=True (`--overwrite`).")
+        if folder.is_file() or not (numbers or all(map(GROUP.fullmatch, names))):
+            raise ExistsError(f"{url} exists and is not DATA of partirvm. Choose another name.")
 
     def create_arrays(self, chunks: Mapping[str, tuple[int, ...]], n_rows: int) -> dict[str, Any]:
         """Create the empty arrays of the group with these chunks."""
@@ -175,14 +165,7 @@ def publication(url: str, *, overwrite: bool = False, append: bool = False) -> I
     folder, name = open_folder(url), f"rows-{uuid.uuid4().hex}"
     with claimed(url) as lease, folder.scratch(name) as scratch:
         with storing(url):
-            names, before = folder.list(), open_data(url)[1] if append else None
-            numbers = listed_numbers(folder, VERSIONS)
-            if numbers and not overwrite and not append:
-                raise ExistsError(f"{url} exists already. Choose another name, or pass overwrite=True (`--overwrite`).")
-            if folder.is_file() or not (numbers or all(map(GROUP.fullmatch, names))):
-                raise ExistsError(f"{url} exists and is not DATA of partirvm. Choose another name.")
-        found, number = list(filter(GROUP.fullmatch, names)), max(numbers, default=0) + 1
-        made = Publication(folder, name, Path(scratch, "spill"), before, number, found, lease)
+            made = Publication(folder, name, Path(scratch, "spill"), lease, overwrite=overwrite, append=append)
         try:
             yield made
         finally:
@@ -197,11 +180,9 @@ def publication(url: str, *, overwrite: bool = False, append: bool = False) -> I
 def claimed(url: str) -> Iterator[Lease]:
     """Hold the lease of a path or URL. Raises ``LeaseLostError`` in place of errors after another process took over."""
     place = open_folder(url.rstrip("/"))
-    if place.path is not None:
-        place = Folder(url, os.path.abspath(place.path))  # noqa: PTH100 - resolve() would follow links
     folder = place.sibling(f".{place.name}.lease")
     folder.location = url  # for messages
-    with storing(url), acquire(folder, dict) as lease:
+    with storing(url), acquire(folder) as lease:
         try:
             yield lease
         except Exception:
@@ -273,20 +254,20 @@ def _write_tile(
 
 def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
     """Divide blocks of any length into separate arrays of ``rows`` rows; the last array may be shorter."""
-    held: list[Float] = []
     n_held = 0
-    for block in blocks:
+    for block in filter(len, blocks):
         start = 0
-        while n_held + len(block) - start >= rows:
-            stop = start + rows - n_held
-            yield np.concatenate([*held, block[start:stop]])
-            held, n_held, start = [], 0, stop
-        if start < len(block):
-            held.append(block[start:].copy())
-            n_held += len(block) - start
-        del block  # free the memory before the next block is read
-    if held:
-        yield np.concatenate(held)
+        while start < len(block):
+            if n_held == 0:
+                run = np.empty((rows, block.shape[1]))
+            part = block[start : start + rows - n_held]
+            run[n_held : n_held + len(part)] = part
+            start, n_held = start + len(part), (n_held + len(part)) % rows
+            if n_held == 0:
+                yield run
+        del block, part  # free the memory before the next block is read
+    if n_held:
+        yield run[:n_held]
 
 
 def row_hashes(rows: Float) -> NDArray[np.uint64]:

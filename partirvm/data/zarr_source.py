@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import ColumnMoments, Moments
-from partirvm.data.source import Fingerprint, Source, Tile, as_rows, hash_of, hash_tile
+from partirvm.data.source import Fingerprint, Source, hash_of, hash_tile
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
 from partirvm.storage import Folder, open_folder, reading
 from partirvm.storage.address import allow_protocols, protocol_of
@@ -205,13 +205,6 @@ class ZarrSource(Source):
         if checksum(rows) != attributes.hashes[name][number]:
             raise ChangedDataError(f"{place} has other values than those ingested: {advice}")
         return rows
-
-    def tile(self, number: int) -> Tile:
-        """Read one tile."""
-        X = self._read("X", number)
-        t = self._read("y", number).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
-        weights = as_rows(self._read("weights", number)) if self.weighted else None
-        return Tile(number, number * self.tile_rows, as_rows(X), as_rows(t), weights)
 
     def original_rows(self, number: int) -> Int:
         return super().original_rows(number) if self.seed is None else self._read("row", number)

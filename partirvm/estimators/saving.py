@@ -22,7 +22,8 @@ from partirvm.model import ClassModel, FittedModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
 from partirvm.model.input_rows import plain_labels
-from partirvm.resolve.resolve import check_parameters, portable
+from partirvm.resolve.kernel import portable
+from partirvm.resolve.resolve import check_parameters
 from partirvm.storage.records import require
 
 VALUE_OF = {

@@ -115,21 +115,22 @@ class Cluster:
         """Return the result of a call in the client's event loop. Raises also as ``poll``, or after these seconds."""
         end = time.monotonic() + seconds
         called: Future[R] | None = None
-        try:
-            called = asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
-            while not wait_for([called], min(POLL, seconds)).done:
-                self.poll_if_due()
-                if time.monotonic() > end:
-                    raise ClusterError(
-                        f"a worker of the cluster at {self.address} has not responded for {seconds:.0f} s: add workers "
-                        "if all are busy, or end one that hangs (Dask's dashboard shows when each was last seen)"
-                    )
-            return called.result()
-        finally:
-            if called is not None:
-                called.cancel()
-            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:  # the event loop has ended
-                coroutine.close()
+        with self.reaching():
+            try:
+                called = asyncio.run_coroutine_threadsafe(coroutine, self.client.loop.asyncio_loop)
+                while not wait_for([called], min(POLL, seconds)).done:
+                    self.poll_if_due()
+                    if time.monotonic() > end:
+                        raise ClusterError(
+                            f"the cluster at {self.address} has not responded for {seconds:.0f} s: add workers if all "
+                            "are busy, or end one that hangs (Dask's dashboard shows when each was last seen)"
+                        )
+                return called.result()
+            finally:
+                if called is not None:
+                    called.cancel()
+                if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:  # the event loop has ended
+                    coroutine.close()
 
     @contextmanager
     def reaching(self) -> Iterator[None]:
@@ -144,15 +145,15 @@ class Cluster:
             raise
 
     def failure(self, error: Exception | None = None) -> ClusterError:
-        """Return the error to raise for ``error`` of ``distributed``, or for a cluster that does not respond."""
+        """Return the error to raise for ``error`` of ``distributed``, or for a cluster that cannot be reached."""
         from distributed.scheduler import KilledWorker
 
-        resume = f"resume with `partirvm resume JOB --scheduler {self.address}`"
-        if self.client.status == "closed":
+        resume = "resume with `partirvm resume JOB --scheduler ADDRESS`"
+        if error is None or self.client.status == "closed":
             return ClusterError(
-                f"the connection to the Dask cluster at {self.address} ended: its client was closed, the cluster was "
-                "restarted or has lost its scheduler, or the worker that ran the fit was stopped (retired, scaled "
-                f"down): if no other worker continues, {resume}"
+                f"the connection to the Dask cluster at {self.address} ended: its client was closed, its scheduler "
+                "does not respond any more (start a new one with `dask scheduler`, and its workers), or the worker "
+                f"that ran the fit was stopped (retired, scaled down): if no other worker continues, {resume}"
             )
         if isinstance(error, KilledWorker | CancelledError | KeyError | OSError):
             return ClusterError(
@@ -160,12 +161,7 @@ class Cluster:
                 "same work, most often for lack of memory: see their logs; give workers more memory, or lower "
                 f"memory_limit, and {resume}"
             )
-        if error is not None:
-            return ClusterError(f"a task failed on the cluster: {type(error).__name__}: {error}")
-        return ClusterError(
-            f"the Dask scheduler at {self.address} does not respond any more: start a new one with "
-            "`dask scheduler`, and its workers, and resume there with `partirvm resume JOB --scheduler ADDRESS`"
-        )
+        return ClusterError(f"a task failed on the cluster: {type(error).__name__}: {error}")
 
     def result(self, future: Any) -> Any:
         """Return the result of a task. Raises ``CancelledError`` for lost data, or the ``PartirvmError`` of the task;
@@ -176,8 +172,7 @@ class Cluster:
             return await future
 
         try:
-            with self.reaching():
-                return self.call(value())
+            return self.call(value())
         except (PartirvmError, CancelledError):
             raise
         except Exception as error:
@@ -191,8 +186,7 @@ class Cluster:
         ours, found = get_versions(PACKAGES)["packages"], dict[str, Any]()
         while not found:  # workers that leave meanwhile do not answer
             self.workers()
-            with self.reaching():
-                found = self.call(self.client.scheduler.broadcast(msg=question, on_error="ignore"), ANSWER)
+            found = self.call(self.client.scheduler.broadcast(msg=question, on_error="ignore"), ANSWER)
         for worker, theirs in found.items():
             for name in ("python", *PACKAGES):
                 if (other := theirs["packages"][name]) != ours[name]:
@@ -217,16 +211,15 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
         task = dask_scheduler.tasks.get(key)
         return task is not None and any(one.client_key == "fire-and-forget" for one in task.who_wants)
 
-    end, cluster = time.monotonic() + ANSWER, Cluster(client)
+    async def accepted() -> None:
+        while not await client.run_on_scheduler(kept, asynchronous=True):
+            await asyncio.sleep(0.02)
+
+    cluster = Cluster(client)
     with cluster.reaching():
         future = client.submit(_drive, allowed_protocols(), function, args, options, key=key, pure=False)
         fire_and_forget(future)  # type: ignore[no-untyped-call,unused-ignore]
-        while not cluster.call(client.run_on_scheduler(kept, asynchronous=True)):
-            if time.monotonic() > end:
-                raise ClusterError(
-                    f"the scheduler of the cluster did not accept the fit within {ANSWER:.0f} s: try again"
-                )
-            time.sleep(0.02)
+    cluster.call(accepted(), ANSWER)
 
 
 def _drive(

@@ -17,7 +17,6 @@ from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.core.posterior import on_threads
@@ -29,8 +28,6 @@ from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Panel, Pass, Rows, Solved, between
 from partirvm.process import one_blas_thread, return_freed_memory
 from partirvm.types import PANEL_ROWS
-
-Float = NDArray[np.float64]
 
 Progress = Callable[[int, int], None]
 """Type of a function called with the numbers of finished and of all tasks. To stop, it raises an exception."""

@@ -6,12 +6,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partirvm.jobs.attempt import Fitted, fit, plan, run_job
+    from partirvm.jobs.attempt import fit, plan, run_job
     from partirvm.jobs.job import Job, jobs_in, open_job, submit
 
-__all__ = ["Fitted", "Job", "fit", "jobs_in", "open_job", "plan", "run_job", "submit"]
+__all__ = ["Job", "fit", "jobs_in", "open_job", "plan", "run_job", "submit"]
 
-_HOMES = dict.fromkeys(("Fitted", "fit", "plan", "run_job"), "attempt")
+_HOMES = dict.fromkeys(("fit", "plan", "run_job"), "attempt")
 
 
 def __getattr__(name: str) -> Any:

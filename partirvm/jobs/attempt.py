@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +33,14 @@ from partirvm.jobs.checkpoint import Checkpoint, attached, resumes
 from partirvm.jobs.driver import Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.request import Place
 from partirvm.jobs.run import run, with_new_rows
-from partirvm.jobs.state import TRANSITIONS, Status
+from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.resolve.measuring import Timer
 from partirvm.resolve.new_problem import Interrupted, check_aborted
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
+from partirvm.resolve.small_fits import Timer
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 
@@ -49,16 +49,6 @@ TAKE_OVER_SECONDS = 40.0
 
 POLL_SECONDS = 0.2
 """Seconds between two polls for requests to end the job."""
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """The result of a fit; ``model`` and ``plan`` are None if the fit was aborted before there was one."""
-
-    model: AnyModel | None
-    history: list[Entry]
-    outcome: Outcome
-    plan: Plan | None
 
 
 class JobJournal(MemoryJournal):
@@ -102,9 +92,13 @@ def plan(estimator: Any, data: str | os.PathLike[str], *, validation: Place = No
     >>> folder.cleanup()
     """
     asked, client = requests.request_of(estimator, client)
+    return _plan(asked, data, validation, client)
+
+
+def _plan(asked: Request, data: Any, validation: Place, client: Any, interrupted: Interrupted = lambda: None) -> Plan:
     source, held_out = requests.open_sources(data, validation)
     with closing(executor_for(client)) as executor:
-        return resolve(source, check_parameters(asked), executor, held_out).plan
+        return resolve(source, check_parameters(asked), executor, held_out, interrupted).plan
 
 
 def fit(
@@ -117,16 +111,19 @@ def fit(
     overwrite: bool = False,
     verify: bool = False,
     watcher: Watcher | None = None,
-) -> Fitted | None:
+) -> Outcome | None:
     """Fit DATA in this process and store model and history in JOB, as ``submit`` and ``run_job`` together.
 
     Checks that read no rows run before JOB is changed, and with ``verify`` the comparison of all tiles of DATA with the
-    ingested ones. JOB is removed again after an error before the plan is made, as of a fit that needs more memory than
-    allowed. Raises as ``resolve.resolve.resolve`` does, ``ExistsError`` if JOB exists, and ``ChangedDataError``. If the
-    watcher aborts the fit, it ends with the last saved model, or without one; JOB can be resumed.
+    ingested ones. With ``overwrite`` an old JOB is removed when the new fit, but for kernel learning, is planned. A new
+    JOB is removed again after an error before its plan, as of a fit that needs more memory than allowed. Raises as
+    ``resolve.resolve.resolve`` does, ``ExistsError`` if JOB exists, and ``ChangedDataError``. If the watcher aborts the
+    fit, it ends with the last saved model, or without one; JOB can be resumed.
     """
     if verify:
         ZarrSource(data).verify()
+    if overwrite and JobStore(job).exists():
+        _plan(parameters, data, validation, client, lambda: Termination.TIME)  # what is refused leaves the old job
     requests.create(data, job, parameters, validation, overwrite)
     try:
         return run_job(job, attempt=1, allow_code=True, client=client, watcher=watcher)
@@ -148,7 +145,7 @@ def run_job(
     allow_code: bool = False,
     client: Any = None,
     watcher: Watcher | None = None,
-) -> Fitted | None:
+) -> Outcome | None:
     """Run a queued or interrupted job in this process and return its result.
 
     Returns None if the job has already ended or if its current attempt is not ``attempt``. A job that names functions
@@ -170,21 +167,12 @@ def run_job(
         return run_attempt(store, client, watcher or Watcher(), allow_code) if due() else None
 
 
-def run_attempt(
-    store: JobStore,
-    client: Any,
-    watcher: Watcher,
-    allow_code: bool,
-) -> Fitted:
+def run_attempt(store: JobStore, client: Any, watcher: Watcher, allow_code: bool) -> Outcome:
     """Run the current attempt at a job whose lease the caller holds, as ``run_job``."""
     asked = store.asked().request
     requests.require_code_allowed(store.location, asked, allow_code)
     with _ending(store):
-        n_rows = asked["fingerprint"]["n_rows"]
-        restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
-        cluster, lines = "" if client is None else address_of(client), 0 if restored is None else restored.history
-        store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster})
-        state = store.folded()
+        restored, state = _begun(store, asked, client, allow_code)
         history = list(state.history)
         before = float(history[-1]["seconds"]) if history else 0.0
         source, held_out = requests.open_unchanged(asked["data"], asked["fingerprint"]), requests.open_held_out(asked)
@@ -203,7 +191,7 @@ def run_attempt(
             if checkpoint is None and timer() is None:  # otherwise the spec may lack learned values
                 store.checkpoint(Checkpoint(spec, None, 0))
             journal = JobJournal(store, history, spec)
-            store.record({"event": "plan", **spec.plan.to_json()})
+            store.record({"event": "plan", **spec.plan.to_json(), "text": str(spec.plan)})
             watcher.on_plan(spec.plan)
             for entry in history:
                 watcher.on_record(entry)
@@ -222,6 +210,15 @@ def run_attempt(
             )
             # nobody waits for tiles that are still being read
             return _end(store, state.attempt, journal, outcome, spec.plan)
+
+
+def _begun(store: JobStore, asked: Any, client: Any, allow_code: bool) -> tuple[Checkpoint | None, JobState]:
+    """Record that this process runs the job; return the checkpoint to resume from, if any, and the state after it."""
+    n_rows = asked["fingerprint"]["n_rows"]
+    restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
+    cluster, lines = "" if client is None else address_of(client), 0 if restored is None else restored.history
+    store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster})
+    return restored, store.folded()
 
 
 def _checkpoint(restored: Checkpoint | None, spec: FitSpec) -> Any:
@@ -268,7 +265,7 @@ def _ending(store: JobStore) -> Iterator[None]:
         raise
 
 
-def _end(store: JobStore, attempt: int, journal: MemoryJournal, outcome: Outcome, plan: Plan | None) -> Fitted:
+def _end(store: JobStore, attempt: int, journal: MemoryJournal, outcome: Outcome, plan: Plan | None) -> Outcome:
     """Record the end of an attempt and return its result."""
     model, seconds = journal.model, outcome.seconds
     if model is None and store.has_model():
@@ -283,4 +280,4 @@ def _end(store: JobStore, attempt: int, journal: MemoryJournal, outcome: Outcome
     else:
         advice = Termination.ABORTED.advice if model else "Aborted before a model was saved."
         store.record({"event": "aborted", "reason": reason or advice, "seconds": seconds})
-    return Fitted(model, journal.history, outcome, plan)
+    return replace(outcome, model=model, history=journal.history, plan=plan)

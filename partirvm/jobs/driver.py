@@ -96,12 +96,18 @@ class MemoryJournal:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a run: its reason, the last record, the seconds with those of earlier attempts, the last state."""
+    """The end of a run: its reason, the last record, the seconds with those of earlier attempts, the last state.
+
+    A job adds the model and the plan, which are None if it ended before there was one, and the whole history.
+    """
 
     reason: Termination
     last: Record | None
     seconds: float
     state: Any = None
+    model: AnyModel | None = None
+    history: Sequence[Entry] = ()
+    plan: Any = None
 
 
 @dataclass
@@ -110,7 +116,7 @@ class Driver:
 
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
     the last saved model. If time is up before a model is saved, a small fit (``strategies.rounds``) makes a model.
-    ``readable`` returns fields of a line of history for its readers; ``kept`` has design and fit of the last model.
+    ``for_readers`` returns fields of a line of history for its readers; ``kept`` has design and fit of the last model.
     """
 
     executor: Executor
@@ -119,7 +125,7 @@ class Driver:
     watcher: Watcher = field(default_factory=Watcher)
     interrupted: Callable[[], Termination | None] = lambda: None
     blocks: Blocks | None = None
-    readable: Callable[[Entry], Entry] = lambda entry: {}
+    for_readers: Callable[[Entry], Entry] = lambda entry: {}
     kept: tuple[Design, Fit] | None = field(default=None, init=False)
 
     def run(
@@ -145,11 +151,8 @@ class Driver:
             outcome = self._run(strategy, strategy.start(problem, options) if resume is None else resume)
             if outcome.reason is not Termination.TIME or self._usable:
                 return outcome
-            interrupted, self.interrupted = self.interrupted, lambda: None
-            try:
-                last = self._run(IncrementalRounds(), early_state(outcome.state.problem, outcome.state.options))
-            finally:
-                self.interrupted = interrupted
+            self.interrupted = lambda: None
+            last = self._run(IncrementalRounds(), early_state(outcome.state.problem, outcome.state.options))
             return replace(last, reason=Termination.TIME)
 
     def _run(self, strategy: AnyStrategy, state: Any) -> Outcome:
@@ -187,6 +190,9 @@ class Driver:
         if not isinstance(instructions[0], Save | Log):
             self._check()
         match instructions[0]:
+            case Save() | Log():
+                self._write(instructions)
+                return (None,) * len(instructions)
             case Pass():
                 return tuple(self._passes(instructions))
             case PassFit():
@@ -199,10 +205,13 @@ class Driver:
             case LearnKernel():
                 return (self._learn(instructions[0]),)
             case Gather():
-                weights = [self.source.weights_of(each.rows) for each in instructions]
-                pairs = zip(instructions, weights, strict=True)
-                rows = [each.rows if own is None else each.rows[own > 0] for each, own in pairs]
-                return tuple(Gathered(each, self.source.gather(each)) for each in rows)
+                found = ((each.rows, self.source.gather(each.rows)) for each in instructions)
+                return tuple(Gathered(rows[tile.present], tile.X[tile.present]) for rows, tile in found)
+            case unknown:
+                raise TypeError(f"a strategy yielded {unknown!r:.80}, which is no instruction")
+
+    def _write(self, instructions: Sequence[Save | Log]) -> None:
+        """Save the models and write the lines of history."""
         for number, each in enumerate(instructions):
             if isinstance(each, Save):
                 self.kept = each.design, each.fit
@@ -212,7 +221,6 @@ class Driver:
                 self._journal.save(model if each.residuals is None else replace(model, residuals=each.residuals))
                 self._usable = True
             self._record(each.record, self._spent.share(len(instructions) - number), saved=isinstance(each, Save))
-        return (None,) * len(instructions)
 
     def _passes(self, passes: Sequence[Pass]) -> list[Any]:
         source = self.held_out if passes[0].held_out else self.source
@@ -264,7 +272,7 @@ class Driver:
         if self.blocks is not None:
             fetched, self.blocks.fetched = self.blocks.fetched, Counter(failures=self.blocks.fetched["failures"])
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched["evaluated"], fetched["kept"]
-        entry |= self.readable(entry)
+        entry |= self.for_readers(entry)
         self._journal.record(entry)
         self.watcher.on_record(entry)
 

@@ -21,10 +21,12 @@ from partirvm.jobs.state import JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
+from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import check_request
-from partirvm.resolve.resolve import LIMITS, check_parameters, portable
+from partirvm.resolve.resolve import LIMITS, check_parameters
 from partirvm.storage.address import reading, require_address, store_of
 from partirvm.strategies.rounds import IncrementalRounds
+from partirvm.strategies.working_set import LEAST_GAIN
 
 Place: TypeAlias = str | os.PathLike[str] | None
 Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -173,9 +175,10 @@ def _resumed(location: str, state: JobState, request: dict[str, Any], changed: d
         option = ENDED_BY.get(state.reason)
         if option is None:
             raise DoneError(f"{location} is done ({state.reason}), and a resume would change nothing")
-        was, now = getattr(before, option), getattr(after, option)
-        if now == was if option == "effort" else option in ("max_rounds", "max_vectors") and now <= was:
-            raise DoneError(f"{location} is done; it reached {option} = {was}: resume with a larger {option}")
+        limits = [getattr(each, option) for each in (before, after)]
+        was, now = [-LEAST_GAIN[effort] for effort in limits] if option == "effort" else limits
+        if option in ("max_rounds", "max_vectors", "effort") and now <= was:
+            raise DoneError(f"{location} is done; it reached {option} = {limits[0]}: resume with a larger {option}")
     open_unchanged(request["data"], request["fingerprint"])
     return {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
 
@@ -199,7 +202,7 @@ def _grown(store: JobStore, request: dict[str, Any], allow_code: bool, changed: 
     rounds = changed.get("max_rounds", request.get("rounds", request["parameters"].get("max_rounds")))
     changes: dict[str, Any] = {"max_rounds": None if rounds is None else last.state.round + rounds}
     if last.spec.in_order:
-        changes["strategy"] = IncrementalRounds.name
+        changes["strategy"] = IncrementalRounds.schedule.name
     check_parameters(parameters_of(request, **changes))
     fingerprint = asdict(source.fingerprint())
     return {"reason": "updated", "changes": changes, "fingerprint": fingerprint, "rounds": rounds}

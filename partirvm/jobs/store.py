@@ -2,26 +2,28 @@
 
     JOB/spec.json                     the request: parameters, fingerprint of the DATA, versions of packages
     JOB/events/000001.json            one numbered object per event, created exclusively and never changed
-    JOB/models/000002-000007/         a model, named by the epoch of its writer and a number: the newest complete one
-                                      is the current model (storage.lease)
+    JOB/models/000002-000007/         a model, named by the epoch of its writer and a number (storage.codec); the one
+                                      that the last event names is the current one
     JOB/checkpoints/…                 checkpoints of the fit, as above (jobs.checkpoint)
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
 
-A process killed at any moment leaves every finished event, model and checkpoint. Only the holder of the lease writes.
-Readers ignore what a process writes after it has lost the lease: an event holds the epoch and the token of its writer's
-lease. A job that overwrites another one continues its epochs: its first claim makes void what the old driver writes.
+A process killed at any moment leaves every event, and what events name. Only the holder of the lease writes. Readers
+ignore what a process writes after it has lost the lease: an event holds the epoch and the token of its writer's lease,
+and the ``about`` of a group its name and this token. A job that overwrites another one continues its epochs: its first
+claim makes void what the old driver writes. Others may still read the previous group, or the last one may be damaged.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from partirvm.errors import ExistsError, FormatError, LeaseError, MissingDataError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
@@ -30,12 +32,13 @@ from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import lease as leases
 from partirvm.storage import open_folder, storing
 from partirvm.storage.address import require_address
-from partirvm.storage.lease import Lease, Snapshots, valid
+from partirvm.storage.codec import HEAD
+from partirvm.storage.lease import Lease
 from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
 
-FORMAT = 10
+FORMAT = 11
 READS = 5  # maximum number of reads of a model
-KEPT = {"models": 2, "checkpoints": 3}  # numbers kept: an earlier checkpoint than a final one must be there
+KEPT = {"model": 2, "checkpoint": 3}  # numbers kept: an earlier checkpoint than a final one must be there
 REQUESTS = ("cancel", "abort")  # what any process may request of a running job, the strongest first
 SPEC_NAME, EVENTS = "spec.json", "events"
 
@@ -48,9 +51,9 @@ LEAST: Schema = {"time": TIME, "parameters?": {}, "cluster?": str}
 SPEC: Schema = LEAST | {"data": str, "validation": str | None, "parameters": {"kernel": Any, "basis": Any}}
 SPEC |= {"versions": dict[str, str], "fingerprint": FINGERPRINT, "validation_fingerprint": (FINGERPRINT, None)}
 
-EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "model?": str, "reason?": str, "cluster?": str}
+EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason?": str, "cluster?": str}
+EVENT |= {"model?": str, "checkpoint?": str, "fingerprint?": FINGERPRINT, "rounds?": int | None}
 EVENT |= {"history?": int, "seconds?": float | None, "changes?": {}, "data?": str, "validation?": str | None}
-EVENT |= {"fingerprint?": FINGERPRINT, "rounds?": int | None}
 
 
 class JobStore:
@@ -61,8 +64,9 @@ class JobStore:
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
         self.folder = open_folder(self.location)
-        self._series = {name: Snapshots(self.folder, name, kept) for name, kept in KEPT.items()}
-        self._saved: dict[str, str] = {}  # the model saved last, until an event names it
+        self._saved: dict[str, str] = {}  # groups that no event names yet
+        self._stay = dict[str, list[str]]()  # groups that are kept, once this process has written some
+        self._numbers = Counter[str]()
 
     @classmethod
     def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
@@ -80,10 +84,8 @@ class JobStore:
                     )
                 if not {SPEC_NAME, "lease"} & {*folder.list()}:
                     raise ExistsError(f"{place} exists and is not a job: it is not overwritten; choose another folder")
-                void = {series: [0, 0] for series in (EVENTS, *KEPT)}
-                lease = leases.acquire(folder, lambda: void)
-                held.enter_context(lease)
-                for name in (SPEC_NAME, EVENTS, "control", *KEPT):
+                lease = held.enter_context(leases.acquire(folder))
+                for name in (SPEC_NAME, EVENTS, "control", *(f"{kind}s" for kind in KEPT)):
                     folder.remove(name, lease.check)  # another process may have taken over meanwhile
                 lease.check()
             else:
@@ -114,7 +116,8 @@ class JobStore:
     def acquire(self, *, patience: float = 0.0) -> Lease:
         """Take the lease, for a block. Raises ``LeaseError`` if another process holds it."""
         self.spec()
-        self.lease = leases.acquire(self.folder, self._marks, patience=patience)
+        self._stay, self._saved = {}, {}
+        self.lease = leases.acquire(self.folder, self._last_event, patience=patience)
         return self.lease
 
     def holder(self) -> leases.Holder | None:
@@ -128,11 +131,8 @@ class JobStore:
         self.lease.check()
         return self.lease
 
-    def _marks(self) -> leases.Marks:
-        return {EVENTS: [0, self._last_event()], **{name: list(each.mark()) for name, each in self._series.items()}}
-
     def record(self, entry: dict[str, Any]) -> None:
-        """Append an event with the time, and the ``model`` saved since the last event."""
+        """Append an event with the time, which names the groups written since the last event."""
         lease = self._held()
         event = {"event": entry["event"], "time": time.time(), **entry, **self._saved}
         event |= {"epoch": lease.epoch, "token": lease.token}
@@ -144,6 +144,8 @@ class JobStore:
                     self.folder.create(name, to_json(name, event))
                     created = True
         lease.check()
+        for kind, name in self._saved.items():
+            self._tidy(kind, name)
         self._saved = {}
 
     def _last_event(self) -> int:
@@ -155,9 +157,9 @@ class JobStore:
         found = {n: read_json(self.folder, numbered(EVENTS, n), EVENT) for n in numbers(self.folder, EVENTS, first=1)}
         claims = leases.claims(self.folder)
         for number, event in found.items():
-            if not valid(claims, EVENTS, event["epoch"], (0, number)):
+            if any(event["epoch"] < later and number > claim["mark"] for later, claim in claims.items()):
                 continue
-            if event.pop("token") != claims.get(event["epoch"], {}).get("token"):
+            if event["token"] != claims.get(event["epoch"], {}).get("token"):
                 raise FormatError(
                     f"{self.location}: {numbered(EVENTS, number)} belongs to another job than the claim of epoch "
                     f"{event['epoch']} in lease/: restore these files"
@@ -203,47 +205,74 @@ class JobStore:
         return None
 
     def save(self, model: AnyModel) -> None:
-        """Save this model as the current one. After an error the previous model stays current."""
-        self._saved["model"] = self._series["models"].publish(partial(save_model, model), lease=self._held())
-
-    def has_model(self) -> bool:
-        """Return True if the job has a model."""
-        return self._series["models"].mark() > (0, 0)
-
-    def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the newest whole model, not older than the one that events name; else ``MissingDataError``."""
-        self.spec()
-        for _ in range(READS - 1):  # a driver may remove a model while it is read
-            with suppress(MissingDataError):
-                return self._newest_model(allow_code)
-        return self._newest_model(allow_code)
-
-    def _newest_model(self, allow_code: bool) -> AnyModel:
-        events = self.events()
-        named = next((str(event["model"]) for event in reversed(events) if "model" in event), "")
-        newest = next((name for name, whole in self._series["models"].newest() if whole), "")
-        if newest and newest >= named:
-            return load_model(self.folder.place(newest), allow_code=allow_code)
-        if named and fold(events).status is not Status.CANCELLED:
-            raise MissingDataError(
-                f"{self.location}/{named}, the last model, is missing or damaged: restore this folder, or run the job "
-                "again"
-            )
-        raise MissingDataError(f"{self.location}: the job has no model yet, or was cancelled and its model discarded")
+        """Write this model, which is the current one as soon as the next event is recorded."""
+        self._write("model", partial(save_model, model))
 
     def checkpoint(self, value: Any) -> None:
         """Store this checkpoint as the one to resume from."""
-        self._series["checkpoints"].publish(partial(save_checkpoint, value), lease=self._held())
+        self._write("checkpoint", partial(save_checkpoint, value))
+        self.record({"event": "checkpoint"})
+
+    def _write(self, kind: str, write: Callable[[str, dict[str, Any]], object]) -> None:
+        """Write a group. After an error nothing is left of it."""
+        lease = self._held()
+        self._numbers[kind] += 1
+        name = f"{kind}s/{lease.epoch:06d}-{self._numbers[kind]:06d}"
+        place = self.folder.place(name)
+        with storing(place):
+            try:
+                write(place, {"name": name, "token": lease.token})
+            finally:
+                lease.check()  # an error may come from a new holder, which removes unfinished groups
+        self._saved[kind] = name
+
+    def _tidy(self, kind: str, newest: str) -> None:
+        """Remove all older groups than the last ones that events name."""
+        with suppress(OSError):
+            before = self._stay.get(kind) or [event[kind] for event in self._naming(kind)]
+            self._stay[kind] = stay = [*(name for name in before if name != newest), newest][-KEPT[kind] :]
+            for name in (f"{kind}s/{each}" for each in self.folder.list(f"{kind}s")):
+                if name not in stay and name < newest:
+                    self.folder.remove(f"{name}/{HEAD}")
+                    self.folder.remove(name)
+
+    def _naming(self, kind: str) -> list[dict[str, Any]]:
+        """Return the last events that name a group of this kind; none after a cancel, which has removed them."""
+        events = self.events()
+        over = any(event["event"] == Status.CANCELLED for event in events)
+        return [] if over else [event for event in events if kind in event][-KEPT[kind] :]
+
+    def _read(self, kind: str, event: dict[str, Any], load: Callable[..., Any], allow_code: bool) -> Any:
+        """Return the contents of a group that an event names. Raises ``FormatError`` if it is that of another event."""
+        name = event[kind]
+        if read_json(self.folder.at(name), HEAD).get("about") != {"name": name, "token": event["token"]}:
+            raise FormatError(f"{self.folder.place(name)}: damaged, or another {kind}")
+        return load(self.folder.place(name), allow_code=allow_code)
+
+    def has_model(self) -> bool:
+        """Return True if the job has a model."""
+        return bool(self._naming("model"))
+
+    def model(self, *, allow_code: bool = False) -> AnyModel:
+        """Return the last model that an event names. Raises ``MissingDataError`` without one, or if it is damaged."""
+        self.spec()
+        for left in reversed(range(READS)):
+            if not (found := self._naming("model")):
+                break
+            try:
+                return cast(AnyModel, self._read("model", found[-1], load_model, allow_code))
+            except MissingDataError:  # a driver may remove a model while it is read
+                if not left:
+                    raise
+        raise MissingDataError(f"{self.location}: the job has no model yet, or was cancelled and its model discarded")
 
     def restore(self, wanted: Callable[[Any], bool] = lambda value: True, *, allow_code: bool = False) -> Any:
         """Return the newest ``wanted`` checkpoint that can be read, or None. Raises ``MissingDataError`` for damage."""
         damaged: list[str] = []
-        for name, whole in self._series["checkpoints"].newest():
-            place, value = self.folder.place(name), None  # the one before may be large: it is freed
+        for event in reversed(self._naming("checkpoint")):
+            value = None  # the one before may be large: it is freed
             try:
-                if not whole:
-                    raise FormatError(f"{place}: damaged, or another checkpoint")
-                value = load_checkpoint(place, allow_code=allow_code)
+                value = self._read("checkpoint", event, load_checkpoint, allow_code)
             except (MissingDataError, FormatError) as error:
                 damaged.append(str(error))
                 continue
@@ -257,8 +286,8 @@ class JobStore:
         """Remove the models and checkpoints of a cancelled job. Its request and its events are kept."""
         lease = self._held()
         with storing(self.location):
-            for name in KEPT:
-                self.folder.remove(name, lease.check)
+            for kind in KEPT:
+                self.folder.remove(f"{kind}s", lease.check)
 
 
 def _request(what: str, attempt: int) -> str:

@@ -45,7 +45,7 @@ class Family(Kernel, Value):
                 f"gamma of {self!r} must be numbers in a list, a sum or a product of kernels, such as "
                 f"{type(self).__name__}(0.5)"
             )
-        if self != self._without_options():
+        if (self.multiples, self.metric) != ((1.0,), "auto"):
             raise UsageError(f"{self!r} must have no multiples or metric here: only estimators have these")
         return self
 

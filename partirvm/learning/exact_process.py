@@ -50,9 +50,8 @@ def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, F
     log_determinant = 2.0 * float(np.log(factor.diagonal()).sum())
     value = -0.5 * (float((targets * weights).sum()) + T * (log_determinant + n * np.log(2 * np.pi)))
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    slopes = np.tril(inverse, -1)
-    slopes += slopes.T
-    slopes[np.diag_indices(n)] = inverse.diagonal()
+    slopes = inverse + inverse.T  # one is zero above the diagonal, the other one below
+    np.fill_diagonal(slopes, inverse.diagonal())
     slopes *= -0.5 * T
     slopes += 0.5 * weights @ weights.T
     return value, slopes, weights
@@ -74,56 +73,42 @@ class ProcessRows:
     """Rows of a process: scaled inputs (n, d) and targets (n, T), and what their covariance needs.
 
     ``inverse`` (n,) is 1 ÷ row weight. ``columns`` (n, L) are the leading columns times their prior deviation.
-    ``noise`` is a given noise variance. ``variance`` is that of all targets, ``scale`` the initial mean log parameter.
     """
 
     sample: SampledRows
+    problem: Problem
     X: Float
     t: Float
     inverse: Float
     columns: Float
-    noise: float | None
-    variance: float
-    scale: float
-    origin: Float | None
 
     @classmethod
     def of(cls, sample: SampledRows, problem: Problem, numbers: Int) -> ProcessRows:
         """Take the rows with these row numbers from a sample; their weights are positive."""
-        held = sample.rows.only(np.sort(numbers))
-        tiles = [held.tile(k) for k in range(held.n_tiles)]
-        raw, t = np.concatenate([tile.X for tile in tiles]), np.concatenate([tile.t for tile in tiles])
-        weights = held.weights_of(held.rows)
+        held = sample.rows.gather(np.sort(numbers))
+        raw, t, weights = held.X, held.t, held.weights
         scaling = problem.empty.scaling
         columns = problem.empty.take(NONE, leading=problem.leading).block(raw)
         square = np.maximum((columns**2).mean(axis=0), np.finfo(float).tiny)
-        variance, logs = LEADING * problem.target_variance, problem.empty.kernel.logs
-        return cls(
-            sample,
-            scaling.inputs(raw),
-            scaling.targets(t),
-            np.ones(len(raw)) if weights is None else 1 / weights,
-            columns * np.sqrt(variance / square),
-            None if problem.noise_variance is None else float(np.mean(problem.noise_variance)),
-            problem.target_variance,
-            float(logs[np.isfinite(logs)].mean()),
-            problem.empty.origin,
-        )
+        columns = columns * np.sqrt(LEADING * problem.target_variance / square)
+        inverse = np.ones(len(raw)) if weights is None else 1 / weights
+        return cls(sample, problem, scaling.inputs(raw), scaling.targets(t), inverse, columns)
 
     def covariance(self, values: Float, fit: ProcessFit) -> Float:
         """Return the covariance (n, n) for the kernel values (n, n) and the variances of ``fit``."""
         covariance: Float = np.exp(fit.signal) * values
-        covariance += self.columns @ self.columns.T
-        covariance[np.diag_indices(len(self.X))] += self.noise_of(fit) * self.inverse
+        covariance += (self.columns @ self.columns.T).T  # symmetric, in the layout of the values
+        covariance.flat[:: len(self.X) + 1] += self.noise_of(fit) * self.inverse
         return covariance
 
     def noise_of(self, fit: ProcessFit) -> float:
         """Return the noise variance: the given one, or that of ``fit``."""
-        return float(np.exp(fit.noise)) if self.noise is None else self.noise
+        given = self.problem.noise_variance
+        return float(np.exp(fit.noise) if given is None else np.mean(given))
 
     def values(self, fit: ProcessFit) -> tuple[PreparedKernel, Float]:
         """Return the prepared kernel and its values (n, n)."""
-        prepared = fit.kernel.prepare(self.X, self.origin)
+        prepared = fit.kernel.prepare(self.X, self.problem.empty.origin)
         values = np.empty((len(self.X), len(self.X)), order="F")
         prepared(self.X, values)
         return prepared, values
@@ -136,13 +121,16 @@ class ProcessRows:
             return None
         (value, slopes, _), signal = found, np.exp(fit.signal)
         of_kernel = signal * prepared.gradient(self.X, values, slopes)
-        of_noise = 0.0 if self.noise is not None else np.exp(fit.noise) * (slopes.diagonal() @ self.inverse)
+        of_noise = (
+            0.0 if self.problem.noise_variance is not None else np.exp(fit.noise) * (slopes.diagonal() @ self.inverse)
+        )
         return value, np.concatenate([of_kernel, [signal * (slopes * values).sum(), of_noise]])
 
     def log_prior(self, theta: Float) -> tuple[float, Float]:
         """Return the log prior of log parameters, log s² and log σ², (p + 2,), without constants, and its slopes."""
-        middle = np.full(len(theta), self.scale - np.log(2.0))
-        middle[-1] = np.log(NOISE_SHARE * self.variance)
+        logs = self.problem.empty.kernel.logs
+        middle = np.full(len(theta), logs[np.isfinite(logs)].mean() - np.log(2.0))
+        middle[-1] = np.log(NOISE_SHARE * self.problem.target_variance)
         move = np.maximum(theta - middle, 0.0) / NARROW_SD**2
         move[-2:] = 0.0, min(theta[-1] - middle[-1], 0.0) / NOISE_SD**2
         return -0.5 * float(move @ (theta - middle)), -move
@@ -178,7 +166,7 @@ class ProcessRows:
 
 def climb(rows: ProcessRows, start: ProcessFit, steps: int) -> ProcessFit:
     """Raise the log posterior by at most ``steps`` steps of L-BFGS from ``start``; parameters of 0 (log −∞) stay 0."""
-    logs, variance, n = start.kernel.logs, rows.variance, len(rows.X)
+    logs, variance, n = start.kernel.logs, rows.problem.target_variance, len(rows.X)
     free = np.append(np.isfinite(logs), [True, True])
     best = replace(start, value=-np.inf)
 
@@ -218,7 +206,7 @@ def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:
     root = 1 / np.sqrt(rows.inverse[:, None])
     centres = rows.X[:: -(-len(rows.X) // 60)]  # enough for ten waves of one input
     design = np.empty((len(rows.X), len(centres)), order="F")
-    kernel.prepare(centres, rows.origin)(rows.X, design)
+    kernel.prepare(centres, rows.problem.empty.origin)(rows.X, design)
     leading = np.linalg.qr(root * rows.columns)[0]
     design, t = (root * each - leading @ (leading.T @ (root * each)) for each in (design, rows.t))
     s, axes = np.linalg.eigh(design.T @ design)

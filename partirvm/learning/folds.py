@@ -176,7 +176,7 @@ def one_widths(sample: SampledRows, problem: Problem) -> list[Kernel]:
     found = [kernel.rescaled(width) for width in WIDTHS]
     if problem.n_classes <= 2:
         return found
-    X = sample.rows.gather(sample.rows.rows)
+    X = sample.rows.gather(sample.rows.rows).X
     each = kernel.per_feature(X.shape[1])
     variance = X.var(axis=0)
     if len(each.logs) != X.shape[1] or not variance.any():

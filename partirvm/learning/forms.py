@@ -109,7 +109,7 @@ def directed(stage: KernelSearch) -> Kernel:
     """Return the kernel of a stage with the directions of its fitted mean; gamma is 1/(their number × variance)."""
     sample, scaling = stage.sample, stage.pool.scaling
     (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
-    X = scaling.inputs(sample.rows.gather(sample.rows.rows))
+    X = scaling.inputs(sample.rows.gather(sample.rows.rows).X)
     X = X - np.where(X.min(axis=0) == X.max(axis=0), X[0], 0.0)  # the mean of a constant is rounded, and may be huge
     covariance = np.cov(X, rowvar=False).reshape(outer.shape)
 

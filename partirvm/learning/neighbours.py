@@ -79,7 +79,7 @@ def _left_out(
     order = np.argsort(left_out.rows)
     rows, u = left_out.rows[order], left_out.targets[order, 1]
     with gathered(source, rows, executor, progress, spent) as sample:
-        points = metric(scaling.inputs(sample.rows.gather(rows)))
+        points = metric(scaling.inputs(sample.rows.gather(rows).X))
     return Errors(points, left_out.expected()[0][order] / np.sqrt(u), -np.log(u), rows)
 
 

@@ -82,13 +82,13 @@ def search(
             found = climb(rows, replace(start, kernel=with_family(start.kernel, name, d)), STEPS)
             evidence[name] = max(float(found.value), evidence.get(name, -np.inf))
             best = max(best, found, key=lambda each: each.value)
-    sample.best(best.kernel)
+    sample.on_best(best.kernel)
     return best, directions(rows, best) if turned else None, evidence
 
 
 def _from_starts(rows: ProcessRows, more: ProcessRows, kernel: Kernel) -> list[ProcessFit]:
     """Return the different results of the searches from ``STARTS`` and from what ``more`` rows see, best first."""
-    rng, logs, level = stream(0, Purpose.PROCESS_STARTS), kernel.logs, np.log(rows.variance)
+    rng, logs, level = stream(0, Purpose.PROCESS_STARTS), kernel.logs, np.log(rows.problem.target_variance)
     starts = [logs + 2 * np.log(start) for start in (STARTS * 2 if len(rows.X) <= TWICE else STARTS)]
     if len(logs) > 1:
         starts = [start + JITTER * rng.normal(size=len(logs)) for start in starts]
@@ -182,8 +182,7 @@ def learn_regression(
 ) -> None:
     """Learn the kernel of a regression; the last record that is logged holds it. A fit may have ``columns`` columns."""
     d, order = problem.empty.centres.shape[1], stream(seed, Purpose.PROCESS_ROWS).permutation(sample.rows.rows)
-    weights = sample.rows.weights_of(order)
-    order = order if weights is None else order[weights > 0]
+    order = order[sample.rows.gather(order).present]
     most = min(ROWS, int(np.sqrt(WORK / d)), columns)
     widths, turned, evidence = search(sample, problem, order, most, family=family, turned=learning.metric != "widths")
     chosen = max(evidence, key=evidence.__getitem__, default="")
@@ -196,8 +195,8 @@ def learn_regression(
             choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
         rows = ProcessRows.of(sample, problem, order[: max(min(columns, LAST_ROWS), most)])
         best = climb(rows, best, LAST_STEPS) if len(rows.X) > most else best
-        sample.best(best.kernel)
-        sample.log(_record(rows, problem, best, facts | choice))
+        sample.on_best(best.kernel)
+        sample.log(_record(rows, best, facts | choice))
         return
 
     def log(record: Record) -> None:
@@ -223,9 +222,9 @@ def _choose(
     return best, square, choice
 
 
-def _record(rows: ProcessRows, problem: Problem, best: ProcessFit, choice: dict[str, Any]) -> Record:
-    first = rows.evaluate(replace(best, kernel=problem.empty.kernel))
+def _record(rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) -> Record:
+    first = rows.evaluate(replace(best, kernel=rows.problem.empty.kernel))
     n, variance = len(rows.X), rows.noise_of(best)
     facts = {"number": 1, "candidates": n, "iterations": best.evaluations, "fit_rows": "sample", "choice": choice}
     facts |= {"gain": 0.0 if first is None else best.value - first[0], "termination": Termination.CONVERGED}
-    return kernel_record(problem, best.kernel, variance, n, best.value, facts)
+    return kernel_record(rows.problem, best.kernel, variance, n, best.value, facts)

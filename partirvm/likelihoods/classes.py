@@ -23,7 +23,7 @@ from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, Draw, Likelihood, Pass, PassFit, Start, positions, survivors
-from partirvm.likelihoods.passes import GainPass, LogisticPass, LogisticScorePass, MisclassificationPass
+from partirvm.likelihoods.passes import ErrorPass, GainPass, LogisticPass, LogisticScorePass
 from partirvm.model import ClassModel
 from partirvm.types import Columns, Float, Int
 
@@ -43,7 +43,7 @@ class ClassLikelihood(Likelihood):
     words: tuple[str, ...]
     link: str
     binary: bool = False
-    measured_by: Likelihood | None = None
+    small_fits: Likelihood | None = None
     classifies: bool = True
     has_noise: bool = False
     selection: str = "gain"
@@ -70,7 +70,7 @@ class ClassLikelihood(Likelihood):
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows whose class has the smallest probability."""
-        return MisclassificationPass(design, fit.mean, fit.likelihood, count, used, draw, rows=rows)
+        return ErrorPass(design, fit.mean, count, used, fit.likelihood, draw, rows=rows)
 
     def gain_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
         return GainPass(design, fit.weights, fit.likelihood, pool, rows=rows)
@@ -216,5 +216,5 @@ SOFTMAX = ClassLikelihood("multinomial", ("multinomial",), "multinomial")
 ONE_VS_REST = ClassLikelihood("ovr", ("ovr",), "ovr")
 """A Bernoulli likelihood of each class against the rest; each linear predictor has separate α."""
 
-POOLED = ClassLikelihood("pooled", ("auto", "pooled"), "ovr", measured_by=ONE_VS_REST)
+POOLED = ClassLikelihood("pooled", ("auto", "pooled"), "ovr", small_fits=ONE_VS_REST)
 """Vectors of ``ONE_VS_REST``, and in the last fit one softmax with one α for all vectors."""

@@ -23,7 +23,7 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, noise_precision
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, DenseFit, Draw, Likelihood, OnStep, Pass, Rows, Start, positions
-from partirvm.likelihoods.passes import GramPass, LeaveOneOutPass, ResidualPass, ScorePass
+from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
 from partirvm.model import Model
 from partirvm.types import LEFT_OUT_ROWS, Columns, Float, Int
 
@@ -138,7 +138,7 @@ class GaussianLikelihood(Likelihood):
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows of largest absolute residual."""
-        return ResidualPass(design, fit.posterior.means, count, used, rows=rows)
+        return ErrorPass(design, fit.posterior.means, count, used, rows=rows)
 
     def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> Pass:
         """Return a pass for products of the pool's columns with the fit's columns, and of each with itself."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg import lapack
 from scipy.special import fdtrc
 
 from partirvm.core.left_out import LeftOut
@@ -162,10 +162,9 @@ def fit(block: Float, squares: Float, variances: Float) -> LogVariance:
     alpha, evidence = np.ones(len(kept)), -np.inf
     for _ in range(UPDATES):
         columns = block[:, kept]
-        mode = _mode(columns, squares, variances, weights[kept], alpha)
-        value, _, curvature = _likelihood(columns @ mode, squares, variances)
-        factor = cholesky((columns * curvature[:, None]).T @ columns + np.diag(alpha), lower=True)
-        inverse = solve_triangular(factor, np.eye(len(kept)), lower=True)
+        mode, value, curvature = _mode(columns, squares, variances, weights[kept], alpha)
+        factor = lapack.dpotrf(_precision(columns, curvature, alpha), lower=1)[0]
+        inverse = lapack.dtrtrs(factor, np.eye(len(kept)), lower=1)[0]
         determinedness = 1.0 - alpha * np.einsum("ij,ij->j", inverse, inverse)
         found = value + 0.5 * (np.log(alpha).sum() - (alpha * mode**2).sum()) - np.log(np.diagonal(factor)).sum()
         weights[kept] = mode
@@ -214,36 +213,45 @@ def dependence(block: Float, squares: Float, variances: Float) -> float:
     return float(fdtrc(rank, freedom, (total - rest) / rank / (rest / freedom)))
 
 
-def _mode(columns: Float, squares: Float, variances: Float, weights: Float, alpha: Float) -> Float:
-    """Return the weights of largest posterior density at this α, by Newton steps that are halved until they rise."""
+def _mode(columns: Float, squares: Float, variances: Float, weights: Float, alpha: Float) -> tuple[Float, float, Float]:
+    """Return the weights of largest posterior density at this α, with log likelihood and curvature there.
 
-    def objective(w: Float) -> float:
+    These are Newton steps, halved until the density rises.
+    """
+
+    def at(w: Float) -> tuple[float, tuple[float, Float, Float]]:
         g = columns @ w
-        if np.abs(g).max(initial=0.0) > STEEPEST:
-            return -np.inf
-        return float(_likelihood(g, squares, variances)[0] - 0.5 * (alpha * w**2).sum())
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = _likelihood(g, squares, variances)
+        steep = np.abs(g).max(initial=0.0) > STEEPEST
+        return -np.inf if steep else float(found[0] - 0.5 * (alpha * w**2).sum()), found
 
-    best = objective(weights)
+    best, (value, slope, curvature) = at(weights)
     for _ in range(STEPS):
-        _, slope, curvature = _likelihood(columns @ weights, squares, variances)
-        hessian = (columns * curvature[:, None]).T @ columns + np.diag(alpha)
-        step = cho_solve(cho_factor(hessian), columns.T @ slope - alpha * weights)
-        found = objective(weights + step)
-        while found < best and np.abs(step).max() > TOLERANCE**2:
+        step = lapack.dposv(_precision(columns, curvature, alpha), columns.T @ slope - alpha * weights)[1]
+        density, found = at(weights + step)
+        while density < best and np.abs(step).max() > TOLERANCE**2:
             step = step / 2
-            found = objective(weights + step)
-        if found <= best:
+            density, found = at(weights + step)
+        if density <= best:
             break
-        weights, gain, best = weights + step, found - best, found
+        weights, gain, best, (value, slope, curvature) = weights + step, density - best, density, found
         if gain < TOLERANCE:
             break
-    return weights
+    return weights, value, curvature
+
+
+def _precision(columns: Float, curvature: Float, alpha: Float) -> Float:
+    """Return the precision (M, M) of the weights: that of the likelihood and α."""
+    found: Float = (columns * curvature[:, None]).T @ columns
+    found.flat[:: len(alpha) + 1] += alpha
+    return found
 
 
 def _likelihood(g: Float, squares: Float, variances: Float) -> tuple[float, Float, Float]:
     """Return the log likelihood without its constant, its derivative (n,) in g, and the expected curvature (n,)."""
     noise = np.exp(g)
     total = variances + noise
-    share = noise / total
-    value = -0.5 * float(np.sum(np.log(total) + squares / total))
-    return value, 0.5 * share * (squares / total - 1.0), 0.5 * share**2
+    share, ratio = noise / total, squares / total
+    value = -0.5 * float(np.sum(np.log(total) + ratio))
+    return value, 0.5 * share * (ratio - 1.0), 0.5 * share**2

@@ -63,27 +63,48 @@ class GramPass(Pass):
 class ResidualPass(Pass):
     """Pass for residuals of the mean μ (M, T): a ``core.statistics.ResidualStatistics``.
 
-    The result includes the ``select`` rows of largest error outside ``exclude`` (sorted row numbers). Of ``n_classes``
-    classes, indicators are the targets.
+    Of ``n_classes`` classes, indicators are the targets.
     """
 
     name: ClassVar[str] = "residual"
     design: Design
     mean: Float
-    select: int = 0
-    exclude: Int = field(default_factory=lambda: np.zeros(0, np.int64))
     n_classes: int = 0
 
     def of_panel(self, panel: Panel, block: Float) -> ResidualStatistics:
         r = _targets(self.design, panel, self.n_classes) - block @ self.mean
         weighted = r if panel.weights is None else r * panel.weights[:, None]
-        there = eligible(panel, self.exclude) if self.select else np.zeros(len(r), bool)
-        errors = np.abs(r[:, 0]) if r.shape[1] == 1 else np.sqrt(np.einsum("nt,nt->n", r, r))
-        return ResidualStatistics(
-            sum_squares=np.einsum("nt,nt->t", r, weighted),
-            projection=block.T @ weighted,
-            largest=LargestErrors.of(errors[there], panel.rows[there], panel.X[there], self.select),
-        )
+        return ResidualStatistics(np.einsum("nt,nt->t", r, weighted), block.T @ weighted)
+
+
+@dataclass(frozen=True)
+class ErrorPass(Pass):
+    """Pass for the ``select`` rows of largest error outside ``exclude`` (sorted row numbers): a ``LargestErrors``.
+
+    The error of numbers is |t − Φμ|, μ = ``mean`` (M, T). With the ``likelihood`` of a link it is 1 − p_t, p_t the
+    probability of the row's class. With a ``draw`` (a seed) rows are drawn at random, with probabilities proportional
+    to their error + ``FLOOR``.
+    """
+
+    name: ClassVar[str] = "error"
+    design: Design
+    mean: Float
+    select: int
+    exclude: Int = field(default_factory=lambda: np.zeros(0, np.int64))
+    likelihood: str = ""
+    draw: Draw = None
+
+    def of_panel(self, panel: Panel, block: Float) -> LargestErrors:
+        f = block @ self.mean
+        if self.likelihood:
+            errors = -np.expm1(LINKS[self.likelihood].log_probability(f, panel.t[:, 0]))
+        else:
+            r = self.design.scaling.targets(panel.t) - f
+            errors = np.abs(r[:, 0]) if r.shape[1] == 1 else np.sqrt(np.einsum("nt,nt->n", r, r))
+        if self.draw is not None:
+            errors = drawn(errors + FLOOR, panel.rows, self.draw)
+        there = eligible(panel, self.exclude)
+        return LargestErrors.of(errors[there], panel.rows[there], panel.X[there], self.select)
 
 
 @dataclass(frozen=True)
@@ -203,29 +224,6 @@ class LogisticPass(Pass):
 
     def of_panel(self, panel: Panel, block: Float) -> LogisticBlock:
         return LogisticBlock.of(self.likelihood, block, panel.t[:, 0], self.mean, panel.weights)
-
-
-@dataclass(frozen=True)
-class MisclassificationPass(Pass):
-    """Pass for ``select`` rows outside ``exclude`` whose class has the smallest probability p_t: a ``LargestErrors``.
-
-    With a ``draw`` (a seed) they are drawn at random, with probabilities proportional to 1 − p_t + ``FLOOR``.
-    """
-
-    name: ClassVar[str] = "misclassification"
-    design: Design
-    mean: Float
-    likelihood: str
-    select: int
-    exclude: Int
-    draw: Draw = None
-
-    def of_panel(self, panel: Panel, block: Float) -> LargestErrors:
-        keys = -np.expm1(LINKS[self.likelihood].log_probability(block @ self.mean, panel.t[:, 0]))
-        if self.draw is not None:
-            keys = drawn(keys + FLOOR, panel.rows, self.draw)
-        there = eligible(panel, self.exclude)
-        return LargestErrors.of(keys[there], panel.rows[there], panel.X[there], self.select)
 
 
 @dataclass(frozen=True)

@@ -151,20 +151,17 @@ class _JointRows:
     def maximum(self, theta: Float, free: Bool) -> Float:
         """Return θ at the largest evidence near ``theta``; only ``free`` elements change."""
 
+        theta = theta.copy()
+
         def objective(some: Float) -> tuple[float, Float]:
-            found = self.evaluate(_with(theta, free, some))
+            theta[free] = some
+            found = self.evaluate(theta)
             return -found.log_evidence, -found.slopes[free]
 
         bounds = [(each - NEAR, each + NEAR) for each in theta[free]]
         options = {"maxiter": ITERATIONS, "ftol": 1e-12, "gtol": 1e-6}
-        found = minimize(objective, theta[free], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        return _with(theta, free, found.x)
-
-
-def _with(theta: Float, free: Bool, some: Float) -> Float:
-    found = theta.copy()
-    found[free] = some
-    return found
+        theta[free] = minimize(objective, theta[free], jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        return theta
 
 
 @one_blas_thread()

@@ -6,9 +6,8 @@ so the neighbours, and with them the bits of a prediction, do not depend on the 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -49,14 +48,6 @@ class LocalResiduals:
     def nbytes(self) -> int:
         """Bytes of the rows."""
         return sum(each.nbytes for each in (self.points, self.errors, self.log_factors, self.rows))
-
-    def digest(self) -> str:
-        """Return a hash of all that predictions depend on."""
-        facts = (asdict(self.kernel), self.metric.levels, self.neighbours, asdict(self.calibration))
-        found = hashlib.blake2b(repr(facts).encode(), digest_size=16)
-        for array in (self.metric.axes, self.points, self.errors, self.log_factors, self.rows):
-            found.update(np.ascontiguousarray(array))
-        return found.hexdigest()
 
     @cached_property
     def _tree(self) -> cKDTree:

@@ -22,9 +22,7 @@ from partirvm.kernels.design import Design
 from partirvm.model.base import FittedModel, OfRows, linear_values
 from partirvm.model.input_rows import checked_rows, label_array
 from partirvm.process import one_blas_thread
-from partirvm.types import Columns
-
-Float = NDArray[np.float64]
+from partirvm.types import Columns, Float
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,9 +54,6 @@ class ClassModel(FittedModel):
             n_rows=fit.n,
             columns=columns,
         )
-
-    def _stated(self) -> list[Any]:
-        return [self.likelihood, self.moderate]
 
     @property
     def classes(self) -> tuple[Any, ...]:

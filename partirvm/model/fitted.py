@@ -8,12 +8,11 @@ of α and β, σ² is estimated from rows left out, and a factor makes the Gauss
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
 from partirvm.core.predictive import products, quantile, widened
@@ -26,9 +25,7 @@ from partirvm.local.residuals import LocalResiduals
 from partirvm.model.base import FittedModel, OfRows, bases_of, linear_values
 from partirvm.model.input_rows import checked_rows
 from partirvm.process import one_blas_thread
-from partirvm.types import Columns
-
-Float = NDArray[np.float64]
+from partirvm.types import Columns, Float
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,12 +81,6 @@ class Model(FittedModel):
     def __getstate__(self) -> dict[str, Any]:
         """The fields: what is cached is computed again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def _stated(self) -> list[Any]:
-        calibration = None if self.calibration is None else asdict(self.calibration)
-        residuals = None if self.residuals is None else self.residuals.digest()
-        facts = [self.n_rows, self.known_noise, self.known_alpha, calibration, residuals]
-        return [np.asarray(self.noise_variance).tolist(), *facts]
 
     def sparse(self) -> Model:
         """The relevance vector machine alone, without local residuals; its uncertainty is calibrated for itself."""

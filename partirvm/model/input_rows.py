@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from partirvm.core.moments import refuse_masked
 from partirvm.errors import DataError
 from partirvm.quoting import listed_values, quoted
-from partirvm.types import Columns, pandas_frame
-
-Float = NDArray[np.float64]
+from partirvm.types import Columns, Float, pandas_frame
 
 Levels = dict[str, tuple[Any, ...]]
 """Type of the levels of each categorical column by name, in the order of the codes."""

@@ -187,6 +187,6 @@ class Option:
         return re.sub(r"\s*\[default: [^]]*\]$", "", self.help)
 
 
-def option(group: Group, default: Any, check: Check, help: str, **more: Any) -> Any:
+def option(group: Group, default: Any, help: str, check: Check = ANY, **more: Any) -> Any:
     """Return the field of a dataclass for this option; see ``Option``."""
     return field(default=default, metadata={"option": Option(default, check, help, group, **more)})

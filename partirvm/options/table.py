@@ -12,15 +12,7 @@ from functools import partial
 from typing import Any
 
 from partirvm.options import constraints as words
-from partirvm.options.constraints import (
-    ANY,
-    POSITIVE,
-    SWITCH,
-    Check,
-    Option,
-    one_of,
-    option,
-)
+from partirvm.options.constraints import POSITIVE, SWITCH, Check, Option, one_of, option
 
 COUNT, NUMBER_OR_AUTO = Check("whole", least=1, optional=True), Check("whole", least=1, words=("auto",))
 
@@ -40,7 +32,6 @@ class Request:
 
     kernel: Any = everyday(
         "auto",
-        ANY,
         'Kernel: "auto" (the family of largest evidence among "gaussian", "matern52" and "matern32", if gamma is '
         'learned for a regression; otherwise "gaussian"), "gaussian" (or "rbf"), "laplacian", "matern32", "matern52", '
         '"polynomial", "sigmoid", "categorical", "linear", "linear-spline", "none" (only the functions of basis), or '
@@ -49,7 +40,6 @@ class Request:
     )
     gamma: Any = everyday(
         "auto",
-        ANY,
         'Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A '
         'number, one number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence), '
         '"learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned '
@@ -58,191 +48,187 @@ class Request:
     )
     strategy: str = everyday(
         "auto",
-        one_of(words.StrategyName),
         'How rows become candidates: "basic" (all rows in one fit, for some thousand rows), "split-merge" '
         '(partitions of P rows are fitted side by side and their vectors merged in pairs), "incremental" (one '
         'partition after the other joins the vectors kept so far), "working-set" (in each round the P most '
         'promising rows join them), or "auto" ("basic" up to 200 rows, "working-set" above).',
+        one_of(words.StrategyName),
     )
     partition_size: int | str = everyday(
         "auto",
-        NUMBER_OR_AUTO,
         'P, the number of candidates that join in one fit; "auto" derives it from the sparsity of a basic RVM '
         "on √(rows·features) random rows.",
+        NUMBER_OR_AUTO,
     )
-    max_vectors: int | None = everyday(None, COUNT, "Maximum number of relevance vectors.  [default: no limit]")
+    max_vectors: int | None = everyday(None, "Maximum number of relevance vectors.  [default: no limit]", COUNT)
     max_rounds: int | None = everyday(
         None,
-        COUNT,
         'Maximum number of rounds of "working-set" or "incremental".  [default: no limit]',
+        COUNT,
     )
     effort: str = everyday(
         "balanced",
-        one_of(words.Effort),
         'When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % '
         '("quick") or 3 % ("balanced"), or if the evidence no longer rises ("thorough").',
+        one_of(words.Effort),
     )
     time_limit: float | str | None = everyday(
         None,
-        Check("seconds", optional=True),
         "Time after which the fit ends and keeps its model, such as 90s, 15m or 8h; kernel learning and "
         "planning count.  [default: no limit]",
+        Check("seconds", optional=True),
     )
     memory_limit: int | str = everyday(
         "auto",
-        Check("bytes", words=("auto",)),
         'Maximum resident memory of each process, such as 512MiB or 2GiB; "auto" is 70 % of the memory of the '
         "machine, container or worker.",
+        Check("bytes", words=("auto",)),
     )
     classify: bool | None = everyday(
         None,
-        Check("switch", optional=True),
         "Refuse DATA with a numeric target; `ingest --classes` marks a target as a class.",
+        Check("switch", optional=True),
     )
-    seed: int = everyday(0, Check("whole", least=0), "Seed of all random choices.")
+    seed: int = everyday(0, "Seed of all random choices.", Check("whole", least=0))
     standardize: bool = everyday(
-        True, SWITCH, "Shift and scale features and numeric targets by their mean and standard deviation."
+        True, "Shift and scale features and numeric targets by their mean and standard deviation.", SWITCH
     )
     basis: Any = of_kernel(
         None,
-        ANY,
         'Basis functions beside those of the kernel, each with its own α: "linear" (the features), '
         '"module:function", a Python function of rows (n, d) that returns φ (n, B), or several of these.  '
         "[default: only those of the kernel]",
     )
     fit_intercept: bool = of_kernel(
-        True, SWITCH, "Add a bias, one basis function with its own α.", flag_name="intercept"
+        True, "Add a bias, one basis function with its own α.", SWITCH, flag_name="intercept"
     )
     gamma_multiples: tuple[float, ...] = of_kernel(
         (1.0,),
-        Check("numbers", above=0.0),
         "Several kernel widths at once, for targets with structure of several sizes. Multiples of gamma, such as "
         "1,8,64: each candidate row has one basis function for each multiple. If gamma is learned, the multiples are "
         "its start.",
+        Check("numbers", above=0.0),
         metavar="F,G,..",
     )
     metric: str = of_kernel(
         "auto",
-        one_of(words.Metric),
         'Distances in a learned "gaussian", "matern52" or "matern32" kernel: "widths" (a width per feature), '
         '"directions" (learned combinations of up to 45 features, each with a width), or "auto" (if gamma is "auto", '
         "directions where they predict better: up to 2,000 rows on held-out rows, above by evidence; else widths).",
+        one_of(words.Metric),
     )
     kernel_store: str = of_resources(
         "auto",
-        one_of(words.KernelStore),
         'Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" '
-        '(on disk beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, memory for a '
-        "classification where that is faster by measurement). The result does not depend on it.",
+        '(on disk beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, "memory" for '
+        "a classification, whose passes repeat their columns). The result does not depend on it.",
+        one_of(words.KernelStore),
     )
     selection: str = of_strategy(
         "auto",
-        one_of(words.Selection),
         'How the working set selects its next candidates: "error" (largest error among many random rows), '
         '"largest-error" (among all rows), "random", "gain" (largest gain of evidence in a random pool), or '
         '"auto" ("error" for a regression, "gain" for a classification).',
+        one_of(words.Selection),
     )
     fit_rows: str = of_strategy(
         "auto",
-        one_of(words.FitRows),
         'Rows that all fits before the last one use: "full" (all rows), "growing" (a random sample that grows '
         'with the number of columns, for "working-set"), "sample" (one random sample), or '
         '"auto" ("full"; of many rows "growing", or "sample" for "split-merge" and "incremental").',
+        one_of(words.FitRows),
         flag_name="likelihood",
     )
     sample_rows: int | str = of_strategy(
         "auto",
-        NUMBER_OR_AUTO,
         'Number of rows of the random sample of fit_rows="sample", or of the first sample of "growing"; "auto" is '
         "20·P or 100·P.",
+        NUMBER_OR_AUTO,
         flag_name="likelihood-rows",
     )
     stop_fraction: float = of_strategy(
         0.5,
-        Check("real", least=0.0, below=1.0),
         "Fits before the last one end when the number of vectors falls to this fraction of their candidates.",
+        Check("real", least=0.0, below=1.0),
     )
     solver: str = of_strategy(
         "auto",
-        ANY,
         'How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, '
         'the one with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds '
         "columns again while that raises the evidence).",
     )
     max_iterations: int | None = of_strategy(
         None,
-        COUNT,
         "Maximum number of iterations of one fit of a regression, or of passes of one fit of a classification.  "
         "[default: 500 iterations, 200 passes]",
+        COUNT,
     )
     tol: float = of_strategy(
         1e-7,
-        POSITIVE,
         "The last fit has converged when the evidence changes by less than this number of nats per row.",
+        POSITIVE,
     )
     noise_variance: float | str = of_noise(
         "estimate",
-        Check("name", above=0.0, words=("estimate",)),
         'Variance of the noise in the target\'s unit squared: a number, or "estimate".',
+        Check("name", above=0.0, words=("estimate",)),
     )
     noise: str = of_noise(
         "auto",
-        one_of(words.NoiseForm),
         'Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if rows left out are '
         "predicted clearly better).",
+        one_of(words.NoiseForm),
     )
     residual: str = of_noise(
         "auto",
-        one_of(words.Residual),
         'Whether the errors of the nearest training rows correct each prediction of a regression: "none", "local" (the '
         'model then keeps these rows), or "auto" ("local" if, of 1,000 rows and more, rows left out are predicted with '
         "an error lower by 5 % or a log density higher by 0.05 nats, and the rows fit in memory).",
+        one_of(words.Residual),
     )
     neighbours: int = of_noise(
-        40, Check("whole", least=2), "Number of nearest training rows whose errors correct a prediction."
+        60, "Number of nearest training rows whose errors correct a prediction.", Check("whole", least=2)
     )
     reference: str = of_noise(
         "auto",
-        one_of(words.Reference),
         "After a fit of at least 1,000 rows with a learned kernel: compare the model with boosted trees on rows left "
         'out, and warn if they are clearly better ("auto"), or do not ("none").',
+        one_of(words.Reference),
     )
     noise_prior: tuple[float, float] = of_noise(
         (0.0, 0.0),
-        Check("numbers", least=0.0, size=2),
         "Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ²; it counts like 2c more rows with a "
         "sum of squared residuals of 2d, in the target's unit squared. 0,0 is flat.",
+        Check("numbers", least=0.0, size=2),
         metavar="C,D",
     )
     alpha_prior: tuple[float, float] = of_noise(
         (0.0, 0.0),
-        Check("numbers", least=0.0, size=2),
         "Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised problem. "
         "0,0 is flat.",
+        Check("numbers", least=0.0, size=2),
         metavar="A,B",
     )
     fixed_alpha: Mapping[str, float] | None = of_noise(
         None,
-        Check("by name", optional=True),
         "Fixed precisions α of the bias and of basis functions, by name.  [default: none]",
+        Check("by name", optional=True),
         metavar="NAME=ALPHA,..",
     )
     multi_class: str = of_noise(
         "auto",
-        ANY,
         'Model of three or more classes: "pooled" (vectors chosen one class against the rest; then one softmax '
         'of all vectors with one α), "multinomial" (one softmax; all classes share vectors and α), '
         '"ovr" (one against the rest), or "auto" ("pooled").',
     )
     moderate: bool | str = of_noise(
         "auto",
-        Check("switch", words=("auto",)),
         "Class probabilities include the uncertainty of the weights.  [default: with two classes and at most "
         "10,000 rows]",
+        Check("switch", words=("auto",)),
     )
     class_weight: Any = of_noise(
         None,
-        ANY,
         'Weights of the rows of each class: "balanced" (equal total weight of all classes), or LABEL=WEIGHT,… '
         "(1 for classes not named).  [default: 1]",
         metavar="W",

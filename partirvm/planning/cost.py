@@ -23,9 +23,8 @@ from partirvm.types import LEFT_OUT_ROWS
 NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
 
-ITERATIONS, COLD_ITERATIONS, LAST_ITERATIONS = 20, 35, 25
-"""Cost of a fit in dense iterations of all columns (later iterations have fewer): of an intermediate fit, of one that
-cannot begin with the α of an earlier fit (those of split-and-merge), and of the last fit, which converges."""
+ITERATIONS = 25
+"""Cost of a fit in dense iterations of all columns; it has more iterations, the later of them with fewer columns."""
 
 SQUARES = 1500
 """Factor of M² in the cost of a dense iteration: for a few hundred columns, memory access and calls dominate."""
@@ -36,7 +35,7 @@ OVERHEAD = 5e-3
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured rates of one thread: seconds per row read, per kernel element evaluated, and to copy a kept element.
+    """Measured rates of one thread: seconds per row read and per kernel element evaluated.
 
     ``product`` is floating-point operations per second.
     """
@@ -44,19 +43,17 @@ class Rates:
     read: float
     element: float
     product: float
-    copy: float = 0.0
 
 
 @dataclass(frozen=True)
 class RoundCost:
-    """The cost of one round, or of a level of ``fits`` fits: columns, candidates, passes over all rows, seconds."""
+    """The cost of one round, or of a level of fits: columns, candidates, passes over all rows, seconds."""
 
     kept: int
     candidates: int
     passes: int
     pass_seconds: float
     solve_seconds: float
-    fits: int = 1
 
 
 @dataclass(frozen=True)
@@ -93,14 +90,8 @@ class Work:
         rates = self.rates
         return (rows * rates.read + elements * rates.element + flops / rates.product) / self.threads
 
-    def iteration_seconds(self, columns: int) -> float:
-        """Estimate the seconds of one dense iteration: M³ + ``SQUARES`` M² operations for M ``columns``."""
-        return float((columns**3 + SQUARES * columns**2) / self.rates.product)
 
-
-def gram_cost(
-    work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1, iterations: int = ITERATIONS
-) -> RoundCost:
+def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
     """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel.
 
     A classification fit takes several passes. Columns are pruned: an average pass is assumed to have 3/4 of them.
@@ -111,11 +102,12 @@ def gram_cost(
         flops = count * rows * outputs * columns**2
         seconds = work.pass_seconds(NEWTON_PASSES * rows, count * rows * columns, flops)
         solve = fits * (2 * NEWTON_PASSES * outputs * columns**3 / work.rates.product + OVERHEAD)
-        return RoundCost(kept, new, NEWTON_PASSES * passes, seconds, solve, fits)
+        return RoundCost(kept, new, NEWTON_PASSES * passes, seconds, solve)
     flops = fits * rows * (2.0 * kept * new + new**2)
     seconds = work.pass_seconds(rows, fits * rows * (kept + new), flops)
-    solve = fits * (iterations * work.iteration_seconds(kept + new) + OVERHEAD) / min(threads, fits)
-    return RoundCost(kept, new, passes, seconds, solve, fits)
+    iteration = ((kept + new) ** 3 + SQUARES * (kept + new) ** 2) / work.rates.product
+    solve = fits * (ITERATIONS * iteration + OVERHEAD) / min(threads, fits)
+    return RoundCost(kept, new, passes, seconds, solve)
 
 
 def fit_cost(work: Work, kept: int, candidates: int, **how: int) -> RoundCost:
@@ -147,7 +139,7 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
     columns = last.kept + last.candidates
     if work.read.rows < work.shape.n_rows:
         last = replace(gram_cost(work, work.shape.n_rows, 0, columns), kept=last.kept, candidates=last.candidates)
-    return [*costs, _settled(work, last, columns, kept)]
+    return [*costs, _settled(work, last, kept)]
 
 
 def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost]:
@@ -157,17 +149,16 @@ def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost
     candidates = min(partition_size, shape.n_candidates)
     most = 3 * candidates  # a merged fit is expected to have no more
     while parts > 1:
-        how = {"fits": fits, "threads": threads, "iterations": COLD_ITERATIONS}
-        costs.append(fit_cost(work, shape.n_leading, candidates, **how))
+        costs.append(fit_cost(work, shape.n_leading, candidates, fits=fits, threads=threads))
         fits, parts = parts // 2, -(-parts // 2)
         candidates = min(max(int(2 * stays * candidates), 1), most)
     columns = candidates + shape.n_leading
     last = replace(gram_cost(work, shape.n_rows, 0, columns), candidates=candidates)
-    return [*costs, _settled(work, last, columns, int(stays * candidates))]
+    return [*costs, _settled(work, last, int(stays * candidates))]
 
 
-def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
-    """Add to ``last`` the cost of convergence, of residuals, and of leave-one-out errors.
+def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
+    """Add to ``last`` the cost of residuals and of leave-one-out errors.
 
     Both share one reading of the rows, and each evaluates a block of the ``kept`` columns of ``LEFT_OUT_ROWS`` rows.
     With local noise, the log variance is fitted, and the kept columns are fitted again.
@@ -177,20 +168,14 @@ def _settled(work: Work, last: RoundCost, columns: int, kept: int) -> RoundCost:
     n_rows, noise_rows = work.shape.n_rows, work.shape.local_noise_rows
     left_out = min(n_rows, LEFT_OUT_ROWS)
     seconds = work.pass_seconds(n_rows, 2 * left_out * kept, left_out * 2.0 * kept**2)
-    more = (LAST_ITERATIONS - ITERATIONS) * work.iteration_seconds(columns)
-    passes = 2 if n_rows <= LEFT_OUT_ROWS else 1
+    passes, dense = 2 if n_rows <= LEFT_OUT_ROWS else 1, last.solve_seconds
     if noise_rows:
         again = gram_cost(work, n_rows, 0, kept)
         # 64² products per row in each of a few hundred Newton steps
-        more += noise_rows * 1e7 / work.rates.product + again.solve_seconds
-        more += (LAST_ITERATIONS - ITERATIONS) * work.iteration_seconds(kept)
+        dense += noise_rows * 1e7 / work.rates.product + again.solve_seconds
         seconds, passes = 2 * seconds + again.pass_seconds, 2 * passes + again.passes
-    return replace(
-        last,
-        passes=last.passes + passes,
-        pass_seconds=last.pass_seconds + seconds,
-        solve_seconds=last.solve_seconds + more,
-    )
+    seconds, passes = last.pass_seconds + seconds, last.passes + passes
+    return replace(last, passes=passes, pass_seconds=seconds, solve_seconds=dense)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from partirvm.errors import MemoryLimitError
@@ -64,57 +64,46 @@ class Sparseness:
 
 @dataclass(frozen=True)
 class KernelStore:
-    """Whether kernel blocks are kept ("memory" or "none"), the bytes per process, and the reason."""
+    """Where kernel blocks are kept ("memory", "zarr" or "none"), and the bytes of all blocks of a process."""
 
     where: str
     bytes: int
-    reason: str
 
     def __str__(self) -> str:
-        kept = f"kept in memory, about {format_bytes(self.bytes)}"
-        return f"{kept if self.where == 'memory' else 'evaluated in every pass'} ({self.reason})"
+        place = {"memory": "memory", "zarr": "files"}.get(self.where)
+        return f"kept in {place}, about {format_bytes(self.bytes)}" if place else "evaluated in every pass"
 
 
 @dataclass(frozen=True)
 class Plan:
     """The plan of a fit.
 
-    ``pool`` is the number of columns on trial if candidates are chosen by gain. ``notes`` list what was capped, and
-    why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the time that kernel learning and the
-    heuristic have taken. ``joining`` is the number of rows that have yet to become candidates (None for all rows).
-    ``columns`` is the expected maximum number of columns M + P, and ``learning_columns`` the maximum for kernel
-    learning between rounds.
+    ``request`` has no option "auto" that affects the model; its partition size is that of a job when it began.
+    ``notes`` list
+    what was capped, and why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the time that kernel
+    learning and the heuristic have taken. ``joining`` is the number of rows that have yet to become candidates (None
+    for all rows). ``learning_columns`` is the maximum number of columns for kernel learning between rounds.
     """
 
+    request: Request
     shape: DataShape
     machine: Machine
     schedule: Schedule
-    selection: str
-    fit_rows: str
+    read: RowsRead
     partition_size: int
-    max_rounds: int | None
-    max_vectors: int | None
     max_columns: int
+    learning_columns: int
     threads: int
     bytes: StepBytes
     rounds: tuple[RoundCost, ...]
     kernel_store: KernelStore
-    sample_rows: int | None = None
     batch_elements: int = 0
-    pool: int = 0
     held_out: bool = False
     sparseness: Sparseness | None = None
     notes: tuple[str, ...] = ()
     learned: str | None = None
     learning_seconds: float = 0.0
     joining: int | None = None
-    columns: int = 0
-    learning_columns: int = 0
-
-    @property
-    def strategy(self) -> str:
-        """Name of the strategy."""
-        return self.schedule.name
 
     @property
     def partitions(self) -> int:
@@ -138,21 +127,23 @@ class Plan:
 
     def room(self, columns: int) -> int:
         """Return the bytes that a process may use for kernel blocks while the fit has ``columns`` columns."""
-        how = {"pool": self.pool, "held_out": self.held_out, "elements": self.batch_elements}
+        how = {"pool": self.read.pool, "held_out": self.held_out, "elements": self.batch_elements}
         return kept_bytes(self.shape, columns, self.threads, self.machine.budget, **how)
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """Convert the plan to plain JSON."""
-        own = "strategy fit_rows sample_rows selection partition_size partitions passes threads max_rounds max_vectors"
+        own = ("partition_size", "partitions", "passes", "threads", "max_columns")
+        asked = ("strategy", "fit_rows", "selection", "max_rounds", "max_vectors")
         shape, heuristic, store = self.shape, self.sparseness, self.kernel_store
         return {
             "rows": shape.n_rows,
             "features": shape.n_features,
             "tile_rows": shape.tile_rows,
             "tiles": shape.n_tiles,
-            **{name: getattr(self, name) for name in [*own.split(), "max_columns"]},
+            **{name: getattr(self, name) for name in own},
+            **{name: getattr(self.request, name) for name in asked},
+            "sample_rows": int(self.request.sample_rows) if self.read.sampled else None,
             "rho": None if heuristic is None else round(heuristic.rho, 4),
-            "rho_rows": None if heuristic is None else heuristic.rows,
             "rounds": len(self.rounds),
             "workers": self.machine.workers,
             **({"outputs": shape.n_outputs} if shape.classes else {}),
@@ -161,7 +152,6 @@ class Plan:
             "memory_peak": self.peak,
             "kernel_store": store.where,
             "kernel_store_bytes": store.bytes,
-            "kernel_store_reason": store.reason,
             **({} if self.learned is None else {"learned": self.learned}),
             "notes": list(self.notes),
         }
@@ -174,23 +164,23 @@ class Plan:
 
     def _lines(self) -> list[tuple[str, str]]:
         """Return the names and texts of the plan's lines."""
-        shape, machine = self.shape, self.machine
+        shape, machine, plan = self.shape, self.machine, self.to_json()
         classes = f"{max(shape.n_outputs, 2):,} classes, " if shape.classes else ""
-        rows = "" if self.sample_rows is None else f" of {self.sample_rows:,} rows"
-        selection = f", selection {self.selection}" if self.schedule.selects else ""
+        rows = f" of {plan['sample_rows']:,} rows" if self.read.sampled else ""
+        selection = f", selection {plan['selection']}" if self.schedule.selects else ""
         workers = f"{machine.workers} workers × " if machine.workers > 1 else ""
         dense = format_duration(sum(cost.solve_seconds for cost in self.rounds))
         used = {"process": machine.base, "pass": self.bytes.passing, "dense fit": self.bytes.solving}
         parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items())
         candidates = f"none: there is no kernel, {shape.n_leading:,} columns at once"
         if shape.n_kernels:
-            candidates = self.schedule.text(self.to_json())
+            candidates = self.schedule.text(plan)
         if shape.n_kernels > 1:
             candidates += f"; a row has {shape.n_kernels} candidates, one for each kernel"
         lines = {
             "data": f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
             f"{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows",
-            "strategy": f"{self.strategy}, likelihood {self.fit_rows}{rows}{selection}",
+            "strategy": f"{self.schedule.name}, likelihood {plan['fit_rows']}{rows}{selection}",
             "candidates": candidates,
             "heuristic": self.sparseness,
             "columns": f"at most {self.max_columns:,} fit in memory",
@@ -263,36 +253,25 @@ def make_plan(
     # the slopes of a kernel block take as much memory as the block itself, and the sample of rows is in memory too
     spare = machine.budget - sample_bytes(shape, LEARNING_ROWS)
     learning = max_columns_within(shape, 1, threads, spare, held_out=held_out, whole=True) // 2
-    store = KernelStore("none", 0, "there is no kernel")
-    if shape.n_kernels:
-        beside = {"pool": read.pool, "held_out": held_out, "elements": elements}
-        free = kept_bytes(shape, columns, threads, machine.budget, **beside)
-        if request.kernel_store == request.memory_limit == "auto":
-            free = min(free, int(STORE_FRACTION * machine.limit))
-        sizes = (shape.n_rows, columns, machine.workers, free)
-        store = choose(request.kernel_store, rates, *sizes, repeats=shape.classes)
+    beside = {"pool": read.pool, "held_out": held_out, "elements": elements}
+    free = kept_bytes(shape, columns, threads, machine.budget, **beside)
     return Plan(
+        request=replace(request, partition_size=candidates),
         shape=shape,
         machine=machine,
         schedule=schedule,
-        selection=request.selection,
-        fit_rows=request.fit_rows,
+        read=read,
         partition_size=candidates,
-        max_rounds=request.max_rounds,
-        max_vectors=request.max_vectors,
         max_columns=most,
+        learning_columns=learning,
         threads=threads,
         bytes=step,
         rounds=tuple(costs),
-        kernel_store=store,
-        sample_rows=int(request.sample_rows) if read.sampled else None,
+        kernel_store=kernel_store(request, shape, machine, columns, free),
         batch_elements=elements,
-        pool=read.pool,
         held_out=held_out,
         notes=notes,
         joining=joining,
-        columns=columns,
-        learning_columns=learning,
     )
 
 
@@ -314,18 +293,13 @@ def _fitting(
     return threads, columns
 
 
-def choose(
-    asked: str, rates: Rates, rows: int, columns: int, workers: int, spare: int, *, repeats: bool
-) -> KernelStore:
-    """Choose whether blocks of ``rows`` × ``columns`` elements are kept in the ``spare`` bytes of each process.
-
-    ``asked`` is the option ``kernel_store``. ``repeats`` is True if passes repeat their columns.
-    """
-    wanted = FLOAT * rows * columns // workers
-    spare, where, reason = min(max(spare, 0), wanted), asked, "as requested"
-    if asked == "auto":
-        where, reason = "none", "each pass of a regression has new columns"
-        if repeats:
-            reason = f"an element takes {1e9 * rates.element:.2g} ns to evaluate, {1e9 * rates.copy:.2g} ns to copy"
-            where = "memory" if rates.copy < 0.5 * rates.element and spare else "none"
-    return KernelStore(where, {"memory": spare, "zarr": wanted}.get(where, 0), reason)
+def kernel_store(request: Request, shape: DataShape, machine: Machine, columns: int, spare: int) -> KernelStore:
+    """Choose whether blocks of all rows × ``columns`` elements are kept in the ``spare`` bytes of each process."""
+    where, wanted = request.kernel_store, FLOAT * shape.n_rows * columns // machine.workers
+    if where == "auto":  # each pass of a regression has new columns
+        where = "memory" if shape.classes else "none"
+        if request.memory_limit == "auto":
+            spare = min(spare, int(STORE_FRACTION * machine.limit))
+    if not shape.n_kernels:
+        where = "none"
+    return KernelStore(where, {"memory": min(spare, wanted), "zarr": wanted}.get(where, 0))

@@ -54,7 +54,7 @@ def write_output(
             open_folder(part).remove()
 
 
-def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool = False) -> Folder:
+def check_output(output: str, *, overwrite: bool = False) -> Folder:
     """Return OUTPUT if it may be written; ``overwrite`` permits replacing a file or a prediction in Zarr.
 
     Raises ``UsageError`` for a wrong place or extension, ``ExistsError`` if it may not be overwritten.
@@ -62,9 +62,6 @@ def check_output(output: str, inputs: tuple[str, ...] = (), *, overwrite: bool =
     place = open_folder(output)
     if place.suffix not in (".zarr", ".parquet", ".csv"):
         raise UsageError(f"output {output!r} must end in .zarr, .parquet or .csv")
-    for given in inputs:
-        if place.is_inside(given):
-            raise UsageError(f"output {output!r} equals or lies inside the input {given!r}: choose another path")
     if place.exists():
         if not overwrite:
             raise ExistsError(f"{output} exists already: replace it with --overwrite")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.data import ZarrSource, require_target
@@ -29,8 +28,8 @@ from partirvm.predict.output import Table, check_output, write_output, written_l
 from partirvm.predict.rvm_star import augmenting_of
 from partirvm.quoting import listed_values, quoted
 from partirvm.storage import Folder, storing
+from partirvm.types import Float
 
-Float = NDArray[np.float64]
 AnyScores = Scores | ClassScores
 
 SORT_MEMORY = 32 << 20
@@ -81,17 +80,16 @@ def predict(
 
     Raises ``DataError`` for other features, ``ChangedDataError`` for other DATA than those of the fit, ``LeaseError``
     if another process writes OUTPUT, ``ExistsError`` if it exists, unless ``overwrite`` is true and it is a file or a
-    prediction in Zarr, and ``UsageError`` for a wrong extension or level, or an OUTPUT inside DATA or JOB.
+    prediction in Zarr, and ``UsageError`` for a wrong extension or level.
     """
     store, source = JobStore(job), ZarrSource(data)
     model = store.model(allow_code=allow_code)
     check_features(model, source)
     if augment is not None and interval is not None:
         raise UsageError("augment and interval cannot be combined: leave one of them out")
-    places = (job, data) if augment is None else (job, data, augment)
     bands = () if interval is None else (model.interval(interval, model.interval_written),)
     names, far = model.value_names(interval=bool(bands)), 0
-    place = check_output(output, places, overwrite=overwrite)
+    place = check_output(output, overwrite=overwrite)
     with closing(executor_for(client)) as executor:
         if augment is None:
             tiles = TileValues((model.predictive.values, *bands))
@@ -109,7 +107,7 @@ def predict(
 
             def check() -> None:
                 check_lease()
-                check_output(output, places, overwrite=overwrite)  # another process may have written OUTPUT meanwhile
+                check_output(output, overwrite=overwrite)  # another process may have written OUTPUT meanwhile
 
             tables = (_table(block[:, 1:-1], names, model.columns.classes) for block in sorter.blocks(SORT_MEMORY))
             write_output(place, folder / f"output{place.suffix}", tables, source.n_rows, check)

@@ -15,7 +15,6 @@ from itertools import islice
 from operator import add
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.predictive import augmentation
@@ -34,10 +33,7 @@ from partirvm.likelihoods.passes import GramPass
 from partirvm.model import FAR, AnyModel, Model
 from partirvm.process import one_blas_thread
 from partirvm.resolve.new_problem import checked_moments
-from partirvm.types import EXTRA_COLUMNS
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import EXTRA_COLUMNS, Float, Int
 
 MAX_ROWS = 4 * EXTRA_COLUMNS
 """Maximum number of test rows per pass."""

@@ -14,12 +14,12 @@ variance of the codes 0 and 1, so such a column has the same weight as a number 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.data.source import Source
@@ -41,9 +41,7 @@ from partirvm.kernels import (
 )
 from partirvm.kernels.functions import LINEAR, Basis, evaluated, name_of, require_function
 from partirvm.options import Request
-from partirvm.types import Columns, Scaling
-
-Float = NDArray[np.float64]
+from partirvm.types import Columns, Float, Scaling
 
 BY_GAMMA: dict[str, type[Family]] = {**WITH_GAMMA, "auto": Gaussian}
 """Families by name, as options name them; "auto" is chosen if gamma is learned."""
@@ -104,26 +102,22 @@ def checked_basis(given: Any) -> Any:
     if isinstance(given, list | tuple) and given:
         found = tuple(map(checked_basis, given))
         return found[0] if len(found) == 1 else found
-    known = given == LINEAR or ":" in given if isinstance(given, str) else given is None or callable(given)
-    if not known or isinstance(given, type):
-        raise UsageError(
-            f"basis is {given!r}; known: {LINEAR}, the path 'module:function' of a function, a callable, or a list of "
-            "these"
-        )
-    if given not in (None, LINEAR):
+    if given is not None and not (isinstance(given, str) and given == LINEAR):
         require_function(given, "basis")
     return given
 
 
-def plain(given: Any, what: str) -> Any:
-    """Convert a checked kernel or basis (``what``) to plain JSON. Raises ``UsageError`` as ``portable`` does."""
-    if isinstance(given, tuple):
-        return [plain(each, what) for each in given]
-    if isinstance(given, Kernel):
-        spec = given.spec()
-        kernel_from_spec(spec)
-        return spec
-    return None if given is None else name_of(given, what)
+def portable(request: Request) -> dict[str, Any]:
+    """Convert a checked request to plain JSON, which other processes can read.
+
+    Raises ``UsageError`` for a kernel or a basis that they cannot import.
+    """
+
+    def plain(given: Any) -> Any:
+        return kernel_from_spec(given.spec()).spec() if isinstance(given, Kernel) else name_of(given, "basis")
+
+    found: dict[str, Any] = json.loads(json.dumps(vars(request), default=plain))
+    return found
 
 
 def resolve_kernel(request: Request, moments: Moments, columns: Columns) -> Kernel:

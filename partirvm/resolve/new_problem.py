@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -29,11 +28,8 @@ from partirvm.options.constraints import Check
 from partirvm.process import return_freed_memory
 from partirvm.quoting import quoted
 from partirvm.resolve.kernel import resolve_basis, resolve_kernel
-from partirvm.strategies.problem import Problem, Stopped
-from partirvm.types import GRAIN, Scaling
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.strategies.problem import Codes, Problem, Stopped
+from partirvm.types import GRAIN, Float, Int, Scaling
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
 """Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""
@@ -51,48 +47,32 @@ def check_aborted(interrupted: Interrupted) -> None:
         raise Stopped(Termination.ABORTED)
 
 
-@dataclass(frozen=True)
-class CheckedData:
-    """The data of a fit: the source with the class weights (K,) applied, its moments, and class codes (N,), if any.
-
-    ``n_classes`` is 0 for a numeric target.
-    """
-
-    source: Source
-    moments: Moments
-    held_out: bool
-    codes: NDArray[np.integer[Any]] | None = None
-    n_classes: int = 0
-    class_weights: Float | None = None
-
-
 def checked_data(
     source: Source, request: Request, executor: Executor, held_out: Source | None, interrupted: Interrupted
-) -> CheckedData:
-    """Check the data, and read their moments and classes. Raises ``Stopped`` if an abort was requested.
+) -> tuple[Source, Moments, Codes | None, Float | None]:
+    """Check the data of a fit, and read their moments and classes. Raises ``Stopped`` if an abort was requested.
 
+    Return the source with the class weights applied, its moments, class codes (N,), if any, and class weights (K,).
     Raises ``UsageError`` for options that do not fit the data, and ``DataError`` for data that cannot be fitted.
     """
     check_aborted(interrupted)
     if request.memory_limit != "auto":
         return_freed_memory()
     check_request(source, request, held_out)
-    labels, facts = source.columns.classes, dict[str, Any]()
+    labels, codes, weights = source.columns.classes, None, None
     if labels is not None:
         count, progress = partial(_classes_of_tile, len(labels)), lambda *done: check_aborted(interrupted)
         tiles = [found for _, found in executor.map(count, source, range(source.n_tiles), progress)]
-        codes, rows, totals = zip(*tiles, strict=True)
-        counts = np.sum(rows, axis=0)
-        facts = {"codes": np.concatenate(codes), "n_classes": len(labels)}
+        of_tiles, rows, totals = zip(*tiles, strict=True)
+        codes, counts = np.concatenate(of_tiles), np.sum(rows, axis=0)
         if request.class_weight is not None:
             weights = class_weights(request.class_weight, labels, np.sum(totals, axis=0))
-            facts["class_weights"], source = weights, ClassWeighted(source, weights)
-            counts = counts * (weights > 0)
+            source, counts = ClassWeighted(source, weights), counts * (weights > 0)
     moments = checked_moments(source, executor, interrupted)
     check_range(moments, source.columns)
     if labels is not None:
         _check_classes(source, counts)
-    return CheckedData(source, moments, held_out is not None, **facts)
+    return source, moments, codes, weights
 
 
 def _classes_of_tile(n_classes: int, source: Source, number: int) -> tuple[NDArray[np.integer[Any]], Int, Float]:
@@ -183,9 +163,9 @@ def _check_classes(source: Source, counts: Int) -> None:
         )
 
 
-def new_problem(data: CheckedData, request: Request) -> Problem:
+def new_problem(source: Source, moments: Moments, codes: Codes | None, request: Request, *, held_out: bool) -> Problem:
     """Make the problem of a fit; a kernel that will be learned is the initial one."""
-    source, moments, targets, K = data.source, data.moments, data.moments.targets, data.n_classes
+    targets, K = moments.targets, len(source.columns.classes or ())
     scaling = _scaling(moments, request, classes=K > 0)
     empty = Design(
         resolve_kernel(request, moments, source.columns),
@@ -213,10 +193,10 @@ def new_problem(data: CheckedData, request: Request) -> Problem:
         noise_variance=noise if several or noise is None else float(noise[0]),
         target_scale=root_mean(scales),
         shuffled=source.shuffled,
-        held_out=data.held_out,
+        held_out=held_out,
         likelihood=likelihood_for(K, request.multi_class if K else request.noise_variance),
         n_classes=K,
-        codes=data.codes,
+        codes=codes,
         prior=_prior(request, float(scales[0]), labels_by_name(empty.functions, source.columns.features)),
         target_variances=np.where(variances > 0, variances, 1.0) if several else None,
     )

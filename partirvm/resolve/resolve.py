@@ -6,12 +6,15 @@ user may change.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+import time
+from dataclasses import dataclass, fields, replace
+from timeit import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.moments import Moments
 from partirvm.core.solvers import SOLVERS
 from partirvm.data import Source
 from partirvm.data.arrays import ClassWeighted
@@ -24,15 +27,18 @@ from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
 from partirvm.options import Request, check
 from partirvm.options.constraints import Check
-from partirvm.planning.cost import Schedule
+from partirvm.planning.cost import Rates, Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, make_plan
-from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns, plain
-from partirvm.resolve.measuring import Measuring, calibrate
-from partirvm.resolve.new_problem import CheckedData, Interrupted, checked_data, new_problem
+from partirvm.process import one_blas_thread
+from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns
+from partirvm.resolve.new_problem import Interrupted, checked_data, new_problem
+from partirvm.resolve.partition_size import choose_partition_size
+from partirvm.resolve.small_fits import SmallFits
 from partirvm.strategies import schedule_of
 from partirvm.strategies.fit_rows import GROWING, automatic, first_sample, joined, rows_read
 from partirvm.strategies.problem import Options, Problem
+from partirvm.types import Float
 
 LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
 """Options that a resume may change; any other change would give a different fit."""
@@ -52,15 +58,14 @@ There it lowers the log loss by up to a quarter; beyond, or with more classes, t
 
 @dataclass(frozen=True)
 class FitSpec:
-    """The specification of a fit that is ready to run; ``request`` has every "auto" that affects the model resolved.
+    """The specification of a fit that is ready to run.
 
     ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is the variance of the
     scaled inputs, ``constant`` (d,) marks constant features, and ``counted`` is the number of rows of positive weight.
-    ``measured`` are the history entries of kernel learning and of the heuristic's fit, ``notes`` those found before
+    ``entries`` are the history entries of kernel learning and of the heuristic's fit, ``notes`` those found before
     planning.
     """
 
-    request: Request
     problem: Problem
     options: Options
     plan: Plan
@@ -68,8 +73,13 @@ class FitSpec:
     input_variance: NDArray[np.float64]
     constant: NDArray[np.bool_]
     counted: int
-    measured: tuple[dict[str, Any], ...] = ()
+    entries: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def request(self) -> Request:
+        """The request, in which every "auto" that affects the model is resolved."""
+        return self.plan.request
 
     @property
     def in_order(self) -> bool:
@@ -107,14 +117,6 @@ def check_parameters(request: Request) -> Request:
     return p
 
 
-def portable(request: Request) -> dict[str, Any]:
-    """Convert a checked request to plain JSON for a job or a cluster.
-
-    Raises ``UsageError`` for a kernel or a basis that other processes cannot import.
-    """
-    return asdict(replace(request, kernel=plain(request.kernel, "kernel"), basis=plain(request.basis, "basis")))
-
-
 def resolve(
     source: Source,
     request: Request,
@@ -128,33 +130,37 @@ def resolve(
     returns ``ABORTED``, ``UsageError`` for an invalid option, ``DataError`` for unsuitable data, and
     ``MemoryLimitError`` if the fit needs more memory than the limit.
     """
-    data = checked_data(source, request, executor, held_out, interrupted)
-    source, problem = data.source, new_problem(data, request)
+    source, moments, codes, weights = checked_data(source, request, executor, held_out, interrupted)
+    problem = new_problem(source, moments, codes, request, held_out=held_out is not None)
     shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
-    measuring, counted = Measuring(source, shape, machine, request, executor, interrupted), data.moments.targets.n
+    small_fits, counted = SmallFits(source, shape, machine, request, executor, interrupted), moments.targets.n
     notes: tuple[str, ...] = ()
     if learns(request) and not problem.target_variance:
         notes = ("no kernel was learned: the target is constant",)
     elif chooses(request) and counted < LEAST:
         notes = (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
     elif learns(request):
-        problem = measuring.learn(problem, all_rows=schedule.one_fit)
-    measured = request.partition_size == "auto" and not schedule.one_fit
-    size = measuring.partition_size(problem) if measured else request.partition_size
+        problem = small_fits.learn(problem, all_rows=schedule.one_fit)
+    sparseness, size = None, request.partition_size
+    if automatic_size := size == "auto" and not schedule.one_fit:
+        sparseness, size = choose_partition_size(small_fits, problem)
     resolved = _resolved(request, problem, schedule, shape.n_candidates if schedule.one_fit else int(size))
     read, rates = rows_read(resolved, shape, shuffled=problem.shuffled), calibrate(source, problem)
-    how = {"held_out": problem.held_out, "shrink_threads": executor.elastic, "shrink_partition": measured}
-    plan, notes = make_plan(shape, machine, rates, resolved, schedule, read, **how), notes + measuring.notes
-    plan = replace(plan, sparseness=measuring.sparseness, learned=measuring.learned, notes=notes + plan.notes)
-    entries = measuring.entries
-    if plan.sparseness is not None:
-        chosen = {"partition_size": plan.partition_size, "heuristic_size": plan.sparseness.partition_size}
+    how = {"held_out": problem.held_out, "shrink_threads": executor.elastic, "shrink_partition": automatic_size}
+    plan, notes = make_plan(shape, machine, rates, resolved, schedule, read, **how), notes + small_fits.notes
+    plan, entries = replace(plan, notes=notes + plan.notes), small_fits.entries
+    if sparseness is not None:
+        chosen = {"partition_size": plan.partition_size, "heuristic_size": sparseness.partition_size}
         entries[-1] |= {**chosen, "notes": list(plan.notes)}
-    plan = replace(plan, learning_seconds=max((entry["seconds"] for entry in entries), default=0.0))
-    resolved = replace(resolved, partition_size=plan.partition_size)
-    options = _options(resolved, plan, measuring.centres)
-    return FitSpec(resolved, problem, options, plan, **_facts(data, problem), measured=tuple(entries), notes=notes)
+    plan = replace(
+        plan,
+        sparseness=sparseness,
+        learned=small_fits.learned,
+        learning_seconds=max((entry["seconds"] for entry in entries), default=0.0),
+    )
+    facts = _facts(source, problem, moments, weights)
+    return FitSpec(problem, _options(plan, small_fits.centres), plan, **facts, entries=tuple(entries), notes=notes)
 
 
 def continued(
@@ -174,10 +180,9 @@ def continued(
     earlier fit, and ``fit_rows="auto"`` is resolved for the new rows. After a fit of all rows at once, the partition
     size is at most the number of new rows. Raises the errors of ``resolve``.
     """
-    data = checked_data(source, asked, executor, held_out, interrupted)
-    before, old, source = spec.problem, spec.plan, data.source
-    new = source.n_rows - before.n_rows
-    problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=data.codes)
+    source, moments, codes, weights = checked_data(source, asked, executor, held_out, interrupted)
+    before, old, new = spec.problem, spec.plan, source.n_rows - spec.problem.n_rows
+    problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=codes)
     request = replace(spec.request, **{name: getattr(asked, name) for name in LIMITS})
     if new:
         request = _with_new_rows(request, spec, asked, new)
@@ -188,17 +193,17 @@ def continued(
     plan = make_plan(shape, machine, rates, request, schedule_of(request.strategy), read, joining=joining, **how)
     plan = replace(plan, notes=spec.notes + plan.notes)
     if new:
-        request = replace(request, partition_size=plan.partition_size)  # max_vectors may have lowered it
         size = spec.options.partition_size if old.schedule.has_rounds else before.n_rows * before.n_kernels
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
-        options, measured = _options(request, plan), tuple[dict[str, Any], ...]()
+        options, entries = _options(plan), tuple[dict[str, Any], ...]()
     else:
-        plan = replace(plan, sparseness=old.sparseness, learned=old.learned)
+        plan = replace(plan, request=request, sparseness=old.sparseness, learned=old.learned)
         if machine.limit == old.machine.limit:
             kept = ("max_columns", "batch_elements", "learning_columns")
             plan = replace(plan, **{name: getattr(old, name) for name in kept})
-        options, measured = _options(request, plan, spec.options.centres), spec.measured
-    return FitSpec(request, problem, options, plan, **_facts(data, before), measured=measured, notes=spec.notes)
+        options, entries = _options(plan, spec.options.centres), spec.entries
+    facts = _facts(source, before, moments, weights)
+    return FitSpec(problem, options, plan, **facts, entries=entries, notes=spec.notes)
 
 
 def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) -> Request:
@@ -216,12 +221,11 @@ def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) ->
     return replace(request, fit_rows=fit_rows, sample_rows=sample)
 
 
-def _facts(data: CheckedData, problem: Problem) -> dict[str, Any]:
+def _facts(source: Source, problem: Problem, moments: Moments, weights: Float | None) -> dict[str, Any]:
     """Return the fields of ``FitSpec`` that describe the data."""
-    moments = data.moments
     return {
-        "class_weights": data.class_weights,
-        "input_variance": input_variance(data.source.columns, moments, problem.empty.scaling),
+        "class_weights": weights,
+        "input_variance": input_variance(source.columns, moments, problem.empty.scaling),
         "constant": moments.inputs.constant,
         "counted": moments.targets.n,
     }
@@ -249,9 +253,9 @@ def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
     )
 
 
-def _options(request: Request, plan: Plan, centres: int = 0) -> Options:
-    """Make the options of the strategies from a resolved request and its plan."""
-    names = {each.name for each in fields(Options)}
+def _options(plan: Plan, centres: int = 0) -> Options:
+    """Make the options of the strategies from a plan and its resolved request."""
+    names, request = {each.name for each in fields(Options)}, plan.request
     options = {name: value for name, value in vars(request).items() if name in names and value is not None}
     if request.max_iterations is not None:
         options["max_passes"] = request.max_iterations
@@ -302,3 +306,20 @@ def resolve_fit_rows(
         fit_rows = automatic(schedule, n_rows, size, n_kernels, shuffled=shuffled)
     rows = request.sample_rows
     return fit_rows, min(first_sample(fit_rows, size) if rows == "auto" else int(rows), n_rows)
+
+
+def calibrate(source: Source, problem: Problem) -> Rates:
+    """Measure the rates of one thread on the first tile; without a kernel, leading columns are timed as elements."""
+    with one_blas_thread():
+        began = time.perf_counter()
+        tile = source.tile(0)
+        read = (time.perf_counter() - began) / len(tile.X)
+        X = tile.X[:256]
+        design = problem.empty.with_centres(X, np.arange(len(X)))
+        design = design if problem.n_kernels else design.take(slice(None), leading=problem.leading)
+        block, square = design.block(X), np.ones((256, 256))
+        element, product = (
+            min(repeat(work, number=1, repeat=3))  # other processes slow down the shortest time least
+            for work in (lambda: design.block(X, block), lambda: square @ square)
+        )
+    return Rates(read, element / block.size, 2 * 256**3 / product)

@@ -167,13 +167,6 @@ class Folder:
         with self._reading(""):
             return bool(self._fs.isfile(self._root))
 
-    def is_inside(self, other: str) -> bool:
-        """Return True if this place equals the path or URL ``other``, or lies inside it. Links are followed."""
-        if self.path is None:
-            return f"{self.location}/".startswith(f"{other.rstrip('/')}/")
-        local = protocol_of(other) == "file"
-        return local and self.path.resolve().is_relative_to(Path(other.removeprefix("file://")).resolve())
-
     def remove(self, name: str = "", check: Callable[[], None] | None = None) -> None:
         """Remove an object, or a folder with its contents; no-op without it.
 

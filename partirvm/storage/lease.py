@@ -1,6 +1,6 @@
-"""One writer of a folder at a time, and the numbered groups that it writes.
+"""One writer of a folder at a time.
 
-    lease/000003.json         the third holder: process, time, and marks (see below); created exclusively, immutable
+    lease/000003.json         the third holder: process, time, and mark (see below); created exclusively, immutable
     lease/000003.beat.json    rewritten regularly by the holder as a sign of life (heartbeat)
     lease/000003.over.json    the holder has released the lease
 
@@ -10,36 +10,29 @@ which only one of several can. It may do so if the holder has released the lease
 may differ, so they are not compared.
 
 A process that was frozen for an hour can still write the object that it was about to write. The lease makes such
-writes void: each important object carries the epoch of its writer, is created exclusively, and never replaces another
-one; ``lease/E.json`` contains *marks*, the position of each guarded series of objects when epoch E was claimed; readers
-ignore what an older epoch wrote beyond them (``valid``). All this is immutable, so all readers agree. ``Lease.check``,
-before and after each publication, stops a holder that has lost the lease. Objects also carry the *token* of the claim,
-so that an object of another folder is detected.
-
-    models/000002-000007/     a model, named by epoch and number: a group of ``storage.codec``
-
-The ``about`` of a group contains its name and the token of its writer. The greatest valid group of a series is the
-current one. At least two are kept: others may still read the previous one, or the last one may be damaged.
+writes void: each event of a job carries the epoch of its writer, is created exclusively, and never replaces another
+one; ``lease/E.json`` contains a *mark*, the number of the last event when epoch E was claimed; readers ignore what an
+older epoch wrote beyond it. All this is immutable, so all readers agree. ``Lease.check``, before and after each
+publication, stops a holder that has lost the lease. Events also carry the *token* of the claim, so that an event of
+another folder is detected.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from partirvm.errors import FormatError, LeaseError, LeaseLostError, MissingDataError, StorageError
 from partirvm.storage.address import storing
-from partirvm.storage.codec import HEAD
 from partirvm.storage.folder import Folder
 from partirvm.storage.records import TIME, numbered, numbers, read_json, to_json
 
@@ -49,31 +42,21 @@ BEAT = 3.0
 EXPIRY = 15.0
 """Seconds without heartbeat after which a holder on another machine counts as gone."""
 
-PROC = Path("/proc")
-
-Marks: TypeAlias = dict[str, list[int]]
-"""The newest (epoch, number) of each guarded series of objects."""
-
-Position: TypeAlias = tuple[int, int]
-"""Epoch and number of a group; the greater position is newer."""
-
-
-CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "began": str, "space": str, "marks": Marks}
+CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "space": str, "mark": int}
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process on a host; ``began`` is its start time, "" if unknown, ``space`` the boot and the container."""
+    """A process on a host; ``space`` is the boot and the container, "" if unknown."""
 
     host: str
     pid: int
-    began: str
     space: str
 
     @classmethod
     def this(cls) -> Process:
         """Return the current process."""
-        return cls(socket.gethostname(), os.getpid(), started(os.getpid()) or "", _space())
+        return cls(socket.gethostname(), os.getpid(), _space())
 
     @property
     def local(self) -> bool:
@@ -82,25 +65,11 @@ class Process:
 
     @property
     def dead(self) -> bool:
-        """True if the process has certainly ended: it ran on this machine, and its number is free or reused."""
-        now = started(self.pid) if self.local else ""
-        return now is None or bool(self.began and now and now != self.began)
+        """True if the process has certainly ended: it ran on this machine, and its number is free (on Linux)."""
+        return self.local and bool(self.space) and not Path(f"/proc/{self.pid}").exists()
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
-
-
-def started(pid: int) -> str | None:
-    """Return the start time of a process in Linux's ticks since the boot: None if it has ended, "" if unknown.
-
-    A killed process whose parent has not collected it counts as ended.
-    """
-    try:
-        # the name in parentheses may contain any text; after the last parenthesis: state, 18 fields, start time
-        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None if (PROC / "self").exists() else ""
-    return None if fields[0] in "ZX" else fields[19]
 
 
 @cache
@@ -151,28 +120,21 @@ def holder(folder: Folder) -> Holder | None:
         with suppress(MissingDataError, FormatError, StorageError):  # a network disk replaces it meanwhile
             beat = read_json(folder, numbered("lease", epoch, ".beat"), {"beat": int, "time": TIME})
         over = folder.exists(numbered("lease", epoch, ".over"))
-        process = Process(claim["host"], claim["pid"], claim["began"], claim["space"])
+        process = Process(claim["host"], claim["pid"], claim["space"])
         return Holder(epoch, process, claim["time"], beat["beat"], beat["time"], over)
     return None
 
 
-def valid(known: dict[int, dict[str, Any]], series: str, epoch: int, position: Position) -> bool:
-    """Return True if none of the ``known`` claims made void the object of this epoch and position in a series."""
-    return all(
-        epoch >= later or position <= tuple(claim["marks"].get(series, position)) for later, claim in known.items()
-    )
-
-
-def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0) -> Lease:
+def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 0.0) -> Lease:
     """Take the lease; a thread writes heartbeats until the lease is released or this process ends.
 
-    ``marks`` is called when the old holder is certainly gone. A holder on another machine is watched until it writes a
+    ``mark`` is called when the old holder is certainly gone. A holder on another machine is watched until it writes a
     heartbeat or counts as gone.
 
     Raises ``LeaseError`` if the holder is alive after ``patience`` seconds, and
     ``StorageError`` if the store does not support leases.
     """
-    seen: Position | None = None
+    seen: tuple[int, int] | None = None
     with storing(folder.location):
         began = since = time.monotonic()
         moved = False
@@ -184,7 +146,7 @@ def acquire(folder: Folder, marks: Callable[[], Marks], *, patience: float = 0.0
             if last is None or last.gone or now - since >= EXPIRY:
                 epoch, token = 1 if last is None else last.epoch + 1, uuid.uuid4().hex
                 claim = {"epoch": epoch, "token": token, **asdict(Process.this()), "time": time.time()}
-                name, claim["marks"] = numbered("lease", epoch), marks()  # may raise MissingDataError
+                name, claim["mark"] = numbered("lease", epoch), mark()  # may raise MissingDataError
                 with suppress(FileExistsError, FileNotFoundError):  # another process was faster, or withdrew
                     folder.create(name, to_json(name, claim))
                     folder.require_exclusive(name)
@@ -260,66 +222,3 @@ class Lease(AbstractContextManager["Lease"]):
     def _write(self, suffix: str, value: dict[str, Any]) -> None:
         name = numbered("lease", self.epoch, suffix)
         self._folder.write(name, to_json(name, value))
-
-
-class Snapshots:
-    """The groups of one series. The last ``kept`` complete groups are kept."""
-
-    def __init__(self, folder: Folder, series: str, kept: int = 2) -> None:
-        self.series = series
-        self._folder, self._kept = folder, kept
-
-    def publish(self, write: Callable[[str, dict[str, Any]], object], lease: Lease) -> str:
-        """Call ``write`` with a new place and the ``about`` of its group, and return the name of the group.
-
-        Raises ``LeaseLostError`` or ``StorageError``; ``write`` must then leave nothing, and the previous group stays
-        current.
-        """
-        position = lease.epoch, max([number for _, number in self._all()], default=0) + 1
-        name = self._name(position)
-        with storing(self._folder.place(name)):
-            lease.check()
-            try:
-                write(self._folder.place(name), {"name": name, "token": lease.token})
-            finally:
-                lease.check()  # an error may come from a new holder, which removes unfinished groups
-        with suppress(OSError):
-            stays = self._positions()[-self._kept :]
-            for older in self._all():
-                if older < position and older not in stays:
-                    self._folder.remove(f"{self._name(older)}/{HEAD}")
-                    self._folder.remove(self._name(older))
-        return name
-
-    def newest(self) -> Iterator[tuple[str, bool]]:
-        """Yield the names of all complete groups, newest first, each with False if its head is not its own."""
-        positions = self._positions()
-        known = claims(self._folder) if positions else {}
-        for position in reversed(positions):
-            name, whole = self._name(position), False
-            try:
-                about = read_json(self._folder.at(name), HEAD).get("about")
-                whole = about == {"name": name, "token": known[position[0]]["token"]}
-            except MissingDataError:
-                continue  # the group was removed meanwhile, because newer groups exist
-            except (FormatError, KeyError):
-                pass
-            yield name, whole
-
-    def mark(self) -> Position:
-        """Return the position of the newest group; (0, 0) if the series is empty."""
-        return max(self._positions(), default=(0, 0))
-
-    def _all(self) -> list[Position]:
-        """Return the positions of all groups, complete or not."""
-        found = (re.fullmatch(r"(\d{6,})-(\d{6,})", name) for name in self._folder.list(self.series))
-        return [(int(match[1]), int(match[2])) for match in found if match]
-
-    def _positions(self) -> list[Position]:
-        """Return the positions of all valid groups in increasing order."""
-        found = [each for each in self._all() if self._folder.exists(f"{self._name(each)}/{HEAD}")]
-        known = claims(self._folder) if found else {}
-        return sorted(position for position in found if valid(known, self.series, position[0], position))
-
-    def _name(self, position: Position) -> str:
-        return f"{self.series}/{position[0]:06d}-{position[1]:06d}"

@@ -135,7 +135,7 @@ class Options:
     solver: str = "fixed-point"
     noise: str = "constant"
     residual: str = "none"
-    neighbours: int = 40
+    neighbours: int = 60
     residual_bytes: int = 0
     effort: str = "thorough"
 

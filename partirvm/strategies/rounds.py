@@ -1,8 +1,6 @@
-"""``basic``, ``incremental`` and ``working-set``: rounds, in which rows become candidates beside the kept vectors.
+"""``basic`` and ``incremental``: rounds, in which rows become candidates beside the kept vectors.
 
-In ``incremental`` partitions join in order; ``basic`` has one partition. In ``working-set`` P unused rows join, which
-``working_set`` chooses. A growing sample (``fit_rows="growing"``) also doubles when a round gains little: with more
-rows, the evidence supports more vectors.
+In ``incremental`` partitions join in order; ``basic`` has one partition. ``working_set`` selects the candidates.
 
 After an append, scaling and kernel stay. The present columns are fitted first, in a round without candidates whose
 model is saved, unless a regression used a part of the rows. The usual rounds follow; ``incremental``, which also
@@ -24,8 +22,7 @@ from partirvm.planning.cost import Schedule
 from partirvm.strategies import stages
 from partirvm.strategies.fit_rows import GROWING, enlarged, fresh, intermediate_rows, partition
 from partirvm.strategies.problem import Options, Problem, Steps
-from partirvm.strategies.stages import BETTER, INTERMEDIATE, RoundsState
-from partirvm.strategies.working_set import choose, judged, work_before_rounds
+from partirvm.strategies.stages import INTERMEDIATE, RoundsState
 
 MAX_COLUMNS, MIN_CANDIDATES, EARLY_ROWS = 200, 5, 2000
 """Maximum number of kernel columns of an early fit, those of all outputs together, but at least so many candidates, and
@@ -36,14 +33,14 @@ STEPS = 50
 
 
 class Rounds:
-    """Rounds until there is a reason to end; the schedule says whether candidates join in order or are selected."""
+    """Rounds until there is a reason to end; here the candidates are the partitions in order."""
 
-    name: ClassVar[str]
     schedule: ClassVar[Schedule]
+    used_up: ClassVar[Termination] = Termination.CONVERGED
 
     def start(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the first round."""
-        return stages.first_state(problem, options, work=work_before_rounds(problem.n_rows, options.centres))
+        return stages.first_state(problem, options)
 
     def step(self, state: RoundsState) -> Steps[RoundsState]:
         """Go on to the next line of history; for a constant target, save a model without a round."""
@@ -54,15 +51,6 @@ class Rounds:
             return (yield from self.after_append(replace(state, appended=False)))
         if state.seen not in ("", "sample") and stages.due(problem, options, state.fit, state.learned):
             return (yield from stages.learned_again(state))
-        # evidences are compared unless all rows so far have weight 0, or the last fit used other rows than the next
-        if self.schedule.selects and state.seen == intermediate_rows(problem, options):
-            state, reason = judged(state)
-            if reason is Termination.VALIDATION:
-                return (yield from self.restore(state, reason))
-            if reason is not None:
-                return (yield from self.conclude(state, reason))
-            if state.seen == GROWING and (state.slow or state.flat) and self.room(state)[1] is None:
-                state = yield from enlarge(state, enlarged(2 * options.sample_rows, 0, problem.n_rows))
         return (yield from self.next_round(state))
 
     def next_round(self, state: RoundsState) -> Steps[RoundsState]:
@@ -74,27 +62,30 @@ class Rounds:
         rows = enlarged(state.options.sample_rows, columns, state.problem.n_rows)
         if state.seen == GROWING and rows > state.options.sample_rows:
             state = yield from enlarge(state, rows)
-        state = replace(state, round=state.round + 1)
-        if self.schedule.selects:
-            state, chosen = yield from choose(state, room)
-        else:
-            part = partition(state.problem, state.options, state.round - 1)
-            chosen = yield from stages.columns_of(state.design, part)
+        state, chosen = yield from self.choose(replace(state, round=state.round + 1), room)
         return (yield from self.join(state, chosen))
 
+    def choose(self, state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
+        """Return the candidates of the round, at most ``room`` rows, and the state, which may count them."""
+        part = partition(state.problem, state.options, state.round - 1)
+        return state, (yield from stages.columns_of(state.design, part))
+
+    def joining(self, state: RoundsState) -> tuple[int, int]:
+        """Return the least and the largest number of rows that may join in the next round, without limits."""
+        rows = len(partition(state.problem, state.options, state.round)) if state.problem.n_kernels else 0
+        return rows, rows
+
     def room(self, state: RoundsState) -> tuple[int, Termination | None]:
-        """Return how many rows may join next, and the reason for the end if none may; partitions join whole."""
+        """Return how many rows may join next within all limits, and the reason for the end if none may."""
         options, problem, each = state.options, state.problem, state.problem.n_kernels
         if options.max_rounds is not None and state.round >= options.max_rounds:
             return 0, Termination.ROUNDS
-        unused = problem.n_rows - len(state.used)
-        if each and not self.schedule.selects:
-            unused = len(partition(problem, options, state.round))
-        proposed = each and each * min(problem.rows_of(options.partition_size), unused)
+        least, most = self.joining(state)
+        proposed = each * min(problem.rows_of(options.partition_size), most)
         if not proposed:
-            return 0, Termination.EXHAUSTED if self.schedule.selects else Termination.CONVERGED
+            return 0, self.used_up
         vectors = np.inf if options.max_vectors is None else options.max_vectors - state.fit.n_vectors
-        if vectors < (each if self.schedule.selects else proposed):
+        if vectors < min(each * least, proposed):
             return 0, Termination.VECTORS
         beside = max(len(problem.missing_leading(state.design)), 1)
         columns = np.inf if options.max_columns is None else options.max_columns - len(state.fit.labels) - beside
@@ -110,9 +101,9 @@ class Rounds:
             return replace(state, reason=Termination.CONVERGED)
         limit, rows = self.room(state)[1], intermediate_rows(state.problem, state.options)
         if limit not in (None, Termination.VECTORS, Termination.MEMORY) and rows != GROWING:
-            state = yield from stages.measured(state, new, state.options.last_rows)
+            state = yield from stages.extended(state, new, state.options.last_rows)
             return (yield from self.last_fit(state, limit))
-        state = yield from stages.measured(state, new, rows)
+        state = yield from stages.extended(state, new, rows)
         return (yield from _round(state))
 
     def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
@@ -123,7 +114,7 @@ class Rounds:
             state = yield from enlarge(state, state.problem.n_rows)
         if state.seen != state.options.last_rows:
             leading = NONE if grew else state.problem.missing_leading(state.design)
-            state = yield from stages.measured(state, state.design.take(NONE, leading=leading), state.options.last_rows)
+            state = yield from stages.extended(state, state.design.take(NONE, leading=leading), state.options.last_rows)
         return (yield from self.last_fit(state, reason))
 
     def last_fit(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
@@ -133,25 +124,9 @@ class Rounds:
         return (yield from self.ended(state, reason))
 
     def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
-        """Score a settled fit and save its model; a working set restores the best round if the fit is worse."""
+        """Score a settled fit and save its model."""
         state = yield from stages.scored(state)
-        best = state.best if self.schedule.selects else None
-        earlier = None if best is None or best.round == state.round else best.scores
-        if earlier and state.scores and state.scores.loss > earlier.loss * (1 + BETTER):
-            return (yield from self.restore(state, reason))
         return (yield from stages.saved(state, "final", reason))
-
-    def restore(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
-        """End with the model of the best round, unchanged unless it used a sample: a further fit could be worse."""
-        best = state.best
-        assert best is not None
-        names = ("problem", "design", "fit", "seen", "round", "candidates", "reason")
-        state = replace(state, **{name: getattr(best, name) for name in names})
-        if best.seen == state.options.last_rows:
-            state = yield from stages.settled(state)
-            return (yield from self.ended(state, reason))
-        # a sample may have grown since the best round: its statistics are those of another sample
-        return (yield from self.conclude(replace(state, seen="" if best.seen == GROWING else best.seen), reason))
 
     def after_append(self, state: RoundsState) -> Steps[RoundsState]:
         """Fit the present columns to all rows after an append."""
@@ -167,8 +142,7 @@ class Rounds:
 class BasicRound(Rounds):
     """One round in which every row is a candidate: for small N, and as the reference for other strategies."""
 
-    name: ClassVar[str] = "basic"
-    schedule: ClassVar[Schedule] = Schedule(name, one_fit=True)
+    schedule: ClassVar[Schedule] = Schedule("basic", one_fit=True)
 
     def start(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the fit, in which all rows form one partition."""
@@ -181,15 +155,7 @@ class BasicRound(Rounds):
 class IncrementalRounds(Rounds):
     """The incremental strategy of Ben-Shimon & Shmilovici (2006, §2.2): the partitions join in order, one a round."""
 
-    name: ClassVar[str] = "incremental"
-    schedule: ClassVar[Schedule] = Schedule(name, whole_partitions=True)
-
-
-class WorkingSetRounds(Rounds):
-    """The working-set strategy of Ben-Shimon & Shmilovici (2006, §2.3); by default fits use all rows."""
-
-    name: ClassVar[str] = "working-set"
-    schedule: ClassVar[Schedule] = Schedule(name, selects=True)
+    schedule: ClassVar[Schedule] = Schedule("incremental", whole_partitions=True)
 
 
 def early_state(problem: Problem, options: Options) -> RoundsState:
@@ -237,5 +203,5 @@ def with_appended_rows(state: RoundsState, problem: Problem, options: Options) -
     """Return the state of a checkpoint for a problem with additional rows (``fit_rows.joined``); its kernel stays."""
     kept = ("design", "fit", "round", "selection", "seen", "candidates", "learned", "used", "kept")
     problem, options = replace(problem, empty=state.problem.empty), replace(options, centres=0)
-    fresh_state = stages.first_state(problem, options, appended=True, work=work_before_rounds(problem.n_rows, 0))
+    fresh_state = stages.first_state(problem, options, appended=True)
     return replace(fresh_state, **{name: getattr(state, name) for name in kept})

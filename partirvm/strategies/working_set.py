@@ -1,4 +1,7 @@
-"""The decisions of the working set: which candidates join next, and whether the run ends.
+"""``working-set``: rounds in which P selected rows become candidates beside the kept vectors.
+
+A growing sample (``fit_rows="growing"``) also doubles when a round gains little: with more rows, the evidence supports
+more vectors.
 
 The run ends when the evidence was flat in two consecutive rounds, the second of them with random candidates, when every
 row has been a candidate, or at a limit. If the held-out error stops falling, it ends with the model of the best round.
@@ -12,15 +15,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import log2
+from typing import ClassVar
 
 import numpy as np
 
 from partirvm.core.sampling import Purpose, draw_key
 from partirvm.core.termination import Termination
 from partirvm.kernels.design import NONE, Design
-from partirvm.strategies.fit_rows import POOL, SPREAD, drawn_rows, posterior_rows
-from partirvm.strategies.problem import Steps
-from partirvm.strategies.stages import RoundsState, columns_of
+from partirvm.planning.cost import Schedule
+from partirvm.strategies import stages
+from partirvm.strategies.fit_rows import (
+    GROWING,
+    POOL,
+    SPREAD,
+    drawn_rows,
+    enlarged,
+    intermediate_rows,
+    posterior_rows,
+)
+from partirvm.strategies.problem import Options, Problem, Steps
+from partirvm.strategies.rounds import Rounds, enlarge
+from partirvm.strategies.stages import BETTER, LEAST_WORK, RoundsState
 from partirvm.types import LEARNING_ROWS, Int
 
 FLAT = 1000.0
@@ -35,38 +50,83 @@ LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 EVALUATIONS, ITERATIONS = 100, 16
 """Typical numbers of evaluations of the evidence in kernel learning, and of dense iterations in a round."""
 
-LEAST_WORK = 1e11
-"""Multiplications of a second or two: they count as done before the first round, lest small fits end early."""
 
+class WorkingSetRounds(Rounds):
+    """The working-set strategy of Ben-Shimon & Shmilovici (2006, §2.3); by default fits use all rows."""
 
-def choose(state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
-    """Choose ``room`` candidates by errors, by gains in a pool, or at random; mark them and rows without weight."""
-    problem, likelihood = state.problem, state.problem.likelihood
-    first_or_check = (state.round == 1 and not state.seen) or state.flat == FLAT_ROUNDS - 1
-    selection = "random" if first_or_check else state.options.selection
-    by_gain = selection == "gain"
-    state = replace(state, selection=selection, kept=state.fit.n_vectors)
-    count = room * POOL if by_gain else room
-    if selection in ("error", "largest-error") or (by_gain and not likelihood.has_noise):
-        some = problem.shuffled and selection != "largest-error"
-        rows = _random(state, NONE, SPREAD * room) if some else None
-        draw = draw_key(state.options.seed, Purpose.POOL, state.round) if by_gain else None
-        request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw)
-        (found,) = yield (request,)
-        largest = found.largest
-        chosen = state.design.with_centres(largest.values, largest.rows)
-        if not len(largest.rows):
-            state = _marked(state, np.arange(problem.n_rows) if rows is None else rows)
-    else:
-        rows = _random(state, state.used, count)
-        chosen = yield from columns_of(state.design, rows)
-        state = _marked(state, np.setdiff1d(rows, chosen.rows))
-    if by_gain and len(chosen.labels):
-        posterior = posterior_rows(problem, state.options, state.seen)
-        (statistic,) = yield (likelihood.gain_pass(state.design, state.fit, chosen, posterior),)
-        gains = state.fit.gains(statistic)
-        chosen = chosen.take(np.argsort(-gains, kind="stable")[: room * problem.n_kernels])
-    return _marked(state, chosen.rows), chosen
+    schedule: ClassVar[Schedule] = Schedule("working-set", selects=True)
+    used_up: ClassVar[Termination] = Termination.EXHAUSTED
+
+    def start(self, problem: Problem, options: Options) -> RoundsState:
+        """Return the state before the first round; kernel learning counts as work."""
+        learning = float(EVALUATIONS * 3 * min(problem.n_rows, LEARNING_ROWS) * options.centres**2)
+        return replace(super().start(problem, options), work=max(learning, LEAST_WORK))
+
+    def next_round(self, state: RoundsState) -> Steps[RoundsState]:
+        """Judge the last round, and run the next one, on a larger sample if the last one gained little."""
+        problem, options = state.problem, state.options
+        # evidences are compared unless all rows so far have weight 0, or the last fit used other rows than the next
+        if state.seen == intermediate_rows(problem, options):
+            state, reason = judged(state)
+            if reason is Termination.VALIDATION:
+                return (yield from self.restore(state, reason))
+            if reason is not None:
+                return (yield from self.conclude(state, reason))
+            if state.seen == GROWING and (state.slow or state.flat) and self.room(state)[1] is None:
+                state = yield from enlarge(state, enlarged(2 * options.sample_rows, 0, problem.n_rows))
+        return (yield from super().next_round(state))
+
+    def joining(self, state: RoundsState) -> tuple[int, int]:
+        """Return one row, and the number of rows that have not been candidates."""
+        return 1, state.problem.n_rows - len(state.used)
+
+    def choose(self, state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
+        """Choose ``room`` candidates by errors, by gains in a pool, or at random; mark them and rows without weight."""
+        problem, likelihood = state.problem, state.problem.likelihood
+        first_or_check = (state.round == 1 and not state.seen) or state.flat == FLAT_ROUNDS - 1
+        selection = "random" if first_or_check else state.options.selection
+        by_gain = selection == "gain"
+        state = replace(state, selection=selection, kept=state.fit.n_vectors)
+        count = room * POOL if by_gain else room
+        if selection in ("error", "largest-error") or (by_gain and not likelihood.has_noise):
+            some = problem.shuffled and selection != "largest-error"
+            rows = _random(state, NONE, SPREAD * room) if some else None
+            draw = draw_key(state.options.seed, Purpose.POOL, state.round) if by_gain else None
+            request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw)
+            (found,) = yield (request,)
+            chosen = state.design.with_centres(found.values, found.rows)
+            if not len(found.rows):
+                state = _marked(state, np.arange(problem.n_rows) if rows is None else rows)
+        else:
+            rows = _random(state, state.used, count)
+            chosen = yield from stages.columns_of(state.design, rows)
+            state = _marked(state, np.setdiff1d(rows, chosen.rows))
+        if by_gain and len(chosen.labels):
+            posterior = posterior_rows(problem, state.options, state.seen)
+            (statistic,) = yield (likelihood.gain_pass(state.design, state.fit, chosen, posterior),)
+            gains = state.fit.gains(statistic)
+            chosen = chosen.take(np.argsort(-gains, kind="stable")[: room * problem.n_kernels])
+        return _marked(state, chosen.rows), chosen
+
+    def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
+        """Score a settled fit and save its model, or restore the best round if the fit is worse."""
+        state = yield from stages.scored(state)
+        earlier = None if state.best_round is None or state.best_round.round == state.round else state.best_round.scores
+        if earlier and state.scores and state.scores.loss > earlier.loss * (1 + BETTER):
+            return (yield from self.restore(state, reason))
+        return (yield from stages.saved(state, "final", reason))
+
+    def restore(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
+        """End with the model of the best round, unchanged unless it used a sample: a further fit could be worse."""
+        best = state.best_round
+        assert best is not None
+        names = ("problem", "design", "fit", "seen", "round", "candidates", "reason")
+        state = replace(state, **{name: getattr(best, name) for name in names})
+        if best.seen == state.options.last_rows:
+            state = yield from stages.settled(state)
+            return (yield from self.ended(state, reason))
+        # a sample may have grown since the best round: its statistics are those of another sample
+        return (yield from self.conclude(replace(state, seen="" if best.seen == GROWING else best.seen), reason))
 
 
 def _random(state: RoundsState, used: Int, count: int) -> Int:
@@ -97,11 +157,6 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
         return state, Termination.CONVERGED
     if slow >= SLOW_ROUNDS:
         return state, Termination.EFFORT
-    if state.best is not None and state.round - state.best.round >= PATIENCE:
+    if state.best_round is not None and state.round - state.best_round.round >= PATIENCE:
         return state, Termination.VALIDATION
     return state, None
-
-
-def work_before_rounds(rows: int, centres: int) -> float:
-    """Return the expected multiplications of kernel learning with this number of centres, at least ``LEAST_WORK``."""
-    return max(float(EVALUATIONS * 3 * min(rows, LEARNING_ROWS) * centres**2), LEAST_WORK)

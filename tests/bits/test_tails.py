@@ -158,7 +158,7 @@ def run_of(case, rows, threads=1, resume=None, history=(), **changed):
         if resume is None:
             run(spec, rows, executor, journal)
         else:
-            machine, at = STRATEGIES[spec.plan.strategy](), pickle.loads(resume)
+            machine, at = STRATEGIES[spec.request.strategy](), pickle.loads(resume)
             Driver(executor, rows).run(machine, spec.problem, spec.options, journal, resume=at)
     finally:
         executor.close()

@@ -130,10 +130,6 @@ def test_every_verb_speaks_of_classes(made, cli, cli_json, tmp_path):
 
 WRONG = {
     "classify a number": ("fit number.zarr new --classify", r"number\.zarr: the target 'score' is a number.*--classes"),
-    "a continuous target": (
-        "ingest {csv} new --target score --features a,b --classes",
-        r"train\.csv: the column 'score' holds .* different values such as .* without --classes",
-    ),
     "evaluation of one": (
         "evaluate {job} other.zarr",
         r"other\.zarr: the classes 'tin' of the data are not in the training data",

@@ -64,9 +64,9 @@ def scheduler(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A folder with rough.zarr and held-out.zarr."""
+    """A folder with rough.zarr, small.zarr and held-out.zarr."""
     folder, rng = tmp_path_factory.mktemp("rough"), np.random.default_rng(0)
-    for name, rows in (("rough", 12_000), ("held-out", 1000)):
+    for name, rows in (("rough", 12_000), ("small", 3000), ("held-out", 1000)):
         X = rng.uniform(-2, 2, (rows, 2))
         y = np.sin(5 * X[:, 0]) * np.cos(5 * X[:, 1]) + 0.1 * rng.normal(size=rows)
         ingest((X, y), folder / f"{name}.zarr", tile_rows=1024)
@@ -93,7 +93,7 @@ time.sleep(600)
 
 def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
     """kill -9 as soon as submit has returned: the job comes to its end all the same, with the bits of a local fit."""
-    arguments = (scheduler, str(data / "rough.zarr"), str(tmp_path / "job"))
+    arguments = (scheduler, str(data / "small.zarr"), str(tmp_path / "job"))
     process = subprocess.Popen([sys.executable, "-c", SUBMIT, *arguments], stdout=subprocess.PIPE)
     try:
         assert process.stdout.readline() == b"submitted\n"
@@ -106,7 +106,7 @@ def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
     estimator = RVMRegressor(
         gamma=20.0, partition_size=60, max_rounds=6, strategy=way, noise="constant", random_state=0
     )
-    assert submit(estimator, data / "rough.zarr", tmp_path / "whole").wait(timeout=120) is Status.DONE
+    assert submit(estimator, data / "small.zarr", tmp_path / "whole").wait(timeout=120) is Status.DONE
     assert bits(tmp_path / "job") == bits(tmp_path / "whole")
 
 
@@ -115,17 +115,17 @@ def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
     from distributed import Client
 
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "rough.zarr").symlink_to(data / "rough.zarr")
+    (tmp_path / "small.zarr").symlink_to(data / "small.zarr")
     with Client(scheduler, set_as_default=False) as client:
         quick = {"partition_size": 60, "max_rounds": 1, "noise": "constant", "random_state": 0}
         estimator = RVMRegressor(gamma=20.0, client=client, **quick)
-        first = submit(estimator, "rough.zarr", "job", validation=data / "held-out.zarr")
+        first = submit(estimator, "small.zarr", "job", validation=data / "held-out.zarr")
         assert first.wait(timeout=120) is Status.DONE
-        for source, job, error in (("rough.zarr", "job", ExistsError), ("gone.zarr", "new", MissingDataError)):
+        for source, job, error in (("small.zarr", "job", ExistsError), ("gone.zarr", "new", MissingDataError)):
             with pytest.raises(error):
                 submit(estimator, source, job)
         assert first.resume(client=client, max_rounds=2).wait(timeout=120) is Status.DONE
-        again = submit(estimator, "rough.zarr", "job", overwrite=True)
+        again = submit(estimator, "small.zarr", "job", overwrite=True)
         assert again.wait(timeout=120) is Status.DONE
         assert again.progress()["attempt"] == 1
     assert not (tmp_path / "new").exists()

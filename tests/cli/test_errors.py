@@ -40,6 +40,10 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("fit", "{train}", "{new}", "--detach", "--scheduler", "tcp://x:1", "--verify"),
         r"cannot be combined with --detach",
     ),
+    "two orders": (
+        ("ingest", "good.csv", "{new}", "--target", "y", "--shuffle", "1", "--no-shuffle"),
+        r"exclude each other.*partirvm ingest --help",
+    ),
     "status of no job": (("status", "{folder}"), r"no job here"),
     "a demo without a size": (("demo", "--output", "{new}", "--memory-limit", "much"), r"'much'"),
     "partition": (("plan", "{train}", "--partition-size", "x"), r"'--partition-size'.*whole number ≥ 1 or 'auto'"),
@@ -111,7 +115,7 @@ def listing(folder: str | Path) -> dict[Path, int]:
 
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_input(case, places, desk, tour, cli, monkeypatch):
-    monkeypatch.setattr("partirvm.execution.dask.ANSWER", 0.5, raising=False)
+    monkeypatch.setattr("partirvm.execution.cluster.CONNECT", 1.0)
     arguments, pattern = WRONG[case]
     before = listing(desk), listing(tour.folder)
     status, out, err = cli(*(argument.format(new="new", **places) for argument in arguments))

@@ -79,7 +79,7 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, tmp_path):
 def test_memory_limit_holds(tmp_path):
     """VmHWM of the process that ingests nothing and fits under a limit close to what the fit needs."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, (60_000, 4))
+    X = rng.uniform(-2, 2, (30_000, 4))
     data = ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
     choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "3", "--memory-limit", "192MiB", "--quiet")
     status, peak, _, said = measured("fit", data.url, str(tmp_path / "job"), *choices)

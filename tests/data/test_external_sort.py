@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from partirvm.data.writer import ExternalSorter
 
 
-def sort(keys: np.ndarray, cuts: list[int], memory: int, low: float = 0.0, high: float = 1.0) -> np.ndarray:
+def sort(keys: np.ndarray, cuts: list[int], memory: int, high: float) -> np.ndarray:
     """Records (key, number in order of arrival), added in batches that end at ``cuts``, as they come out."""
     records = np.column_stack([keys, np.arange(len(keys), dtype=float)])
     with tempfile.TemporaryDirectory() as folder:
         spill = Path(folder, "spill")
-        with ExternalSorter(spill, 2, low=low, high=high) as sorter:
+        with ExternalSorter(spill, 2, high=high) as sorter:
             for batch in np.split(records, sorted(cuts)):
                 sorter.add(batch)
             assert sorter.n_records == len(keys)
@@ -34,10 +34,15 @@ KEYS = st.one_of(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(KEYS, max_size=200), st.lists(st.integers(0, 200), max_size=5), st.sampled_from([1, 64, 1 << 20]))
-def test_it_is_a_stable_sort(keys: list[float], cuts: list[int], memory: int) -> None:
-    values = np.array(keys, dtype=float)
-    found = sort(values, cuts, memory)
+@given(
+    st.lists(KEYS, max_size=200),
+    st.lists(st.integers(0, 200), max_size=5),
+    st.sampled_from([1, 64, 1 << 20]),
+    st.sampled_from([1.0, 3.0, 1e9]),
+)
+def test_it_is_a_stable_sort(keys: list[float], cuts: list[int], memory: int, high: float) -> None:
+    values = np.minimum(np.array(keys, dtype=float) * high, np.nextafter(high, 0))
+    found = sort(values, cuts, memory, high)
     np.testing.assert_array_equal(found[:, 1], np.argsort(values, kind="stable"))
     np.testing.assert_array_equal(found[:, 0], np.sort(values))
 

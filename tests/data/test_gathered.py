@@ -75,8 +75,8 @@ def test_rows_are_asked_for_by_their_numbers_in_the_source(weights):
     held = gathered(ArraySource(X, T, weights, tile_rows=TILE), np.arange(5, N, 3))
     assert held.n_rows == len(range(5, N, 3))
     asked = [200, 8, 200, 317]
-    np.testing.assert_array_equal(held.gather(asked), X[asked])
+    np.testing.assert_array_equal(held.gather(asked).X, X[asked])
     if weights is None:
-        assert held.weights_of(asked) is None
+        assert held.gather(asked).weights is None
     else:
-        np.testing.assert_array_equal(held.weights_of(asked), weights[asked])
+        np.testing.assert_array_equal(held.gather(asked).weights, weights[asked])

@@ -65,7 +65,7 @@ def assert_holds(data: Any, X: np.ndarray, y: np.ndarray, seed: int | None, weig
     np.testing.assert_allclose(data.moments.inputs.mean, np.average(X, axis=0, weights=weights), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(data.moments.targets.variance, variance, rtol=1e-12)
     if weights is not None:
-        np.testing.assert_array_equal(data.weights_of(range(len(X))), weights[order])
+        np.testing.assert_array_equal(data.gather(range(len(X))).weights, weights[order])
 
 
 def saved(path: Path, save: Any, **options: Any) -> str:
@@ -226,7 +226,7 @@ def test_parts_of_a_table_belong_together_by_position(kind: str, y: Any, tmp_pat
     found_X, found_t, numbers = all_rows(data)
     np.testing.assert_array_equal(found_X, np.column_stack([X[:, 0], np.arange(500) % 2])[numbers])
     np.testing.assert_array_equal(found_t[:, 0], targets[numbers])
-    np.testing.assert_array_equal(data.weights_of(range(500)), 1.0 + numbers)
+    np.testing.assert_array_equal(data.gather(range(500)).weights, 1.0 + numbers)
     assert data.columns.target in ("y", "cost")
 
 
@@ -286,7 +286,7 @@ def test_whole_numbers_may_turn_fractional_far_down_a_csv(tmp_path: Path) -> Non
     lines = [f"{i},{i}" for i in range(200_000)] + ["0.5,7.25", "1e3,-2"]
     (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(lines) + "\n")
     data = ingest(tmp_path / "t.csv", tmp_path / "d.zarr", target="y", shuffle=None)
-    assert data.gather([200_000, 200_001])[:, 0].tolist() == [0.5, 1000]
+    assert data.gather([200_000, 200_001]).X[:, 0].tolist() == [0.5, 1000]
 
 
 def test_data_behind_a_url(tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("not text", lambda folder: (folder / "t.csv").write_bytes(b"a,b\n\xff\xfe,1\n") and folder / "t.csv",
      {"target": "b"}, DataError, "t.csv"),
     ("unknown ending", csv(GOOD, "t.xlsx"), {"target": "y"}, MissingDataError, "no file that ingest can read"),
+    ("glob of archives", value("*.npz"), {}, MissingDataError, "or one .npz"),
     ("empty folder", files(), {"target": "y"}, MissingDataError, "no file that ingest can read"),
     ("no gzip", raw(ROWS, "t.csv.gz"), TARGET, DataError, "incorrect header check"),
     ("gzip cut short", raw(ZIPPED[:-20], "t.csv.gz"), TARGET, DataError, "Truncated"),
@@ -141,7 +142,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("two weights", value((NAMED, X, X)), {}, DataError, r"weights must have the shape \(rows,\) but"),
     ("a target of X", value((NAMED, pd.Series(Y, name="x1"))), {}, DataError, "several columns 'x1'"),
     ("named weights", value((NAMED, pd.Series(Y, name="weights"), Y)), {}, DataError, "several columns 'weights'"),
-    ("negative seed", value((X, Y)), {"shuffle": -1}, UsageError, "must be None or an integer ≥ 0"),
+    ("negative seed", value((X, Y)), {"shuffle": -1}, UsageError, "it must be a whole number ≥ 0"),
 ]  # fmt: skip
 
 

@@ -138,14 +138,14 @@ def test_class_weights_of_rows_are_rows_of_the_same_weights(tmp_path, asked, wei
     each = weights.sum() / (3 * counts) if asked == "balanced" else np.array([0.25, 1.0, 0.0])
     executor = executor_for(None)
     try:
-        found = checked_data(source, Request(class_weight=asked), executor, None, lambda: None).source
-        assert checked_data(source, Request(), executor, None, lambda: None).source is source
+        found = checked_data(source, Request(class_weight=asked), executor, None, lambda: None)[0]
+        assert checked_data(source, Request(), executor, None, lambda: None)[0] is source
     finally:
         executor.close()
     for number in range(source.n_tiles):
         rows = slice(32 * number, 32 * number + 32)
         np.testing.assert_allclose(found.tile(number).weights, (weights * each[codes])[rows])
         np.testing.assert_array_equal(found.tile(number).X, X[rows])
-    np.testing.assert_allclose(found.weights_of([150, 3]), (weights * each[codes])[[150, 3]])
+    np.testing.assert_allclose(found.gather([150, 3]).weights, (weights * each[codes])[[150, 3]])
     assert found.moments is None
     assert found.fingerprint().hashes != source.fingerprint().hashes

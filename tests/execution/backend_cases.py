@@ -20,6 +20,7 @@ from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import (
+    ErrorPass,
     GramPass,
     LeaveOneOutPass,
     ResidualPass,
@@ -69,7 +70,7 @@ PASSES = {
     "gram, first": GramPass(design([]), NEW, np.zeros((0, 1))),
     "gram, diagonal": GramPass(KEPT, NEW, OFFSET, diagonal=True),
     "residual": ResidualPass(KEPT, MEAN[:, None]),
-    "residual, selection": ResidualPass(KEPT, MEAN[:, None], select=40, exclude=EXCLUDED),
+    "error": ErrorPass(KEPT, MEAN[:, None], 40, EXCLUDED),
     "left out": LeaveOneOutPass(KEPT, MEAN, ROOT, BETA),
     "score": ScorePass(KEPT, MEAN, ROOT, 0.05),
     "gram, one tile": GramPass(KEPT, NEW, OFFSET, rows=INSIDE),
@@ -78,9 +79,9 @@ PASSES = {
     "gram, diagonal, two tiles": GramPass(KEPT, NEW, OFFSET, diagonal=True, rows=ASTRIDE),
     "gram, everywhere": GramPass(KEPT, NEW, OFFSET, rows=EVERYWHERE),
     "gram, panels": GramPass(KEPT, NEW, OFFSET, rows=PANELS),
-    "residual, one tile": ResidualPass(KEPT, MEAN[:, None], select=40, exclude=EXCLUDED, rows=INSIDE),
-    "residual, last tile": ResidualPass(KEPT, MEAN[:, None], select=5, rows=np.arange(N - 50, N)),
-    "residual, everywhere": ResidualPass(KEPT, MEAN[:, None], select=40, rows=EVERYWHERE),
+    "error, one tile": ErrorPass(KEPT, MEAN[:, None], 40, EXCLUDED, rows=INSIDE),
+    "error, last tile": ErrorPass(KEPT, MEAN[:, None], 5, rows=np.arange(N - 50, N)),
+    "error, everywhere": ErrorPass(KEPT, MEAN[:, None], 40, rows=EVERYWHERE),
     "slope": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0),
     "slope, two tiles": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=ASTRIDE),
     "slope, everywhere": SlopePass(KEPT, MEAN[:, None], (ROOT @ ROOT.T)[None], 3.0, rows=EVERYWHERE),
@@ -116,12 +117,13 @@ def expected(pass_):
     Phi = phi(KEPT, X)
     if isinstance(pass_, SlopePass):
         return {"": slope(Phi, t[:, 0], w)}
+    r = t[:, 0] - Phi @ MEAN
     if isinstance(pass_, ResidualPass):
-        r = t[:, 0] - Phi @ MEAN
-        fields = {"sum_squares": [w @ r**2], "projection": Phi.T @ (w * r)[:, None]}
+        return {"sum_squares": [w @ r**2], "projection": Phi.T @ (w * r)[:, None]}
+    if isinstance(pass_, ErrorPass):
         open_ = np.setdiff1d(np.flatnonzero(there), pass_.exclude)
         best = open_[np.lexsort((open_, -np.abs(r[open_])))][: pass_.select]
-        return fields | {"largest.rows": best, "largest.values": X[best], "largest.errors": np.abs(r[best])}
+        return {"rows": best, "values": X[best], "errors": np.abs(r[best])}
     if isinstance(pass_, LeaveOneOutPass):
         own = [(row, np.array([k])) for k, row in enumerate(KEPT.labels, start=1)]
         found = LeftOut.of(Phi, t[:, 0], MEAN, ROOT, BETA, w, own)  # compared with formulas in core/test_left_out

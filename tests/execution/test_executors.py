@@ -30,9 +30,9 @@ def test_a_pass_has_the_statistic_of_its_formula(reference, name):
 BATCHES = {
     "of every kind": list(PASSES),
     "in another order": [*reversed(PASSES), "gram", "gram, one tile"],
-    "over all tiles": ["gram", "residual, selection", "gram, everywhere", "moments"],
+    "over all tiles": ["gram", "error", "gram, everywhere", "moments"],
     "over the same two": ["gram, two tiles", "gram, the same two", "gram, diagonal, two tiles"],
-    "over one tile each": ["residual, last tile", "gram, one tile", "gram, panels"],
+    "over one tile each": ["error, last tile", "gram, one tile", "gram, panels"],
     "of one many times": ["gram, one tile"] * 30,
     "of none": [],
 }

@@ -21,7 +21,7 @@ from partirvm.execution.kernel_store import Blocks, Keeping, fill_block, forget,
 from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import NONE
-from partirvm.likelihoods.passes import GramPass, ResidualPass
+from partirvm.likelihoods.passes import ErrorPass, GramPass, ResidualPass
 from partirvm.process import one_blas_thread
 from partirvm.types import BIAS, PANEL_ROWS
 
@@ -143,7 +143,7 @@ def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
 def test_a_damaged_block_is_evaluated_again(data, tmp_path, how):
     """Chunks cut short, with other bytes, or gone: found by checksum, and counted."""
     executor, blocks = LocalExecutor(2), Blocks(Keeping(how, 1 << 30, folder=str(tmp_path)), lambda columns: 1 << 30)
-    pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)), select=10)
+    pass_ = ErrorPass(MANY.take(np.arange(50)), np.ones((51, 1)), 10)
     whole, _ = counts(executor, data, blocks, pass_)
     chunks = [path for path in tmp_path.glob("block-*/c/*/*") if path.is_file()]
     assert len(chunks) == 15

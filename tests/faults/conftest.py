@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from fault_cases import carry_counting, make_class_data, make_data, mother, queued
+from fault_cases import make_class_data, make_data, queued
+from fault_processes import carry_counting, mother
 
 from partirvm.jobs.state import Status
 

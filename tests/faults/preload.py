@@ -7,9 +7,9 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-import fault_cases  # noqa: E402
+import fault_watchers  # noqa: E402
 
 
 def dask_setup(worker: Any) -> None:
     """Called by ``dask worker --preload``."""
-    fault_cases.listen(os.environ["LISTEN_IN"])
+    fault_watchers.listen(os.environ["LISTEN_IN"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fault_cases import assert_same_end, compete_once, queued
+from fault_cases import assert_same_end, queued
+from fault_processes import compete_once
 
 
 def test_one_of_many_drivers_wins(breeder, data, undisturbed, tmp_path):

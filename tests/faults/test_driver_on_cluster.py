@@ -10,19 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from fault_cases import (
-    CASES,
-    aborted,
-    arm,
-    assert_one_round_repeated,
-    assert_same_end,
-    assert_usable,
-    begun_later,
-    carry,
-    count,
-    wait_for,
-)
-from waiting import PATIENCE
+from fault_cases import CASES, aborted, assert_one_round_repeated, assert_same_end, assert_usable, begun_later, count
+from fault_processes import carry
+from fault_watchers import arm
+from waiting import PATIENCE, wait_for
 
 from partirvm.execution.cluster import connect
 from partirvm.jobs import open_job, submit

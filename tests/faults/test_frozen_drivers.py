@@ -6,20 +6,12 @@ import signal
 from pathlib import Path
 
 import pytest
-from fault_cases import (
-    assert_one_round_repeated,
-    assert_same_end,
-    bits,
-    carry,
-    queued,
-    wait_for,
-)
-from waiting import stopped
+from fault_cases import assert_one_round_repeated, assert_same_end, bits, queued
+from fault_processes import carry
+from waiting import stopped, wait_for
 
 from partirvm.errors import LeaseLostError
 from partirvm.jobs.store import JobStore
-from partirvm.storage import open_folder
-from partirvm.storage.lease import Snapshots
 
 
 def freeze(breeder, store, after, things):
@@ -82,6 +74,6 @@ def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path, monke
         raise FileNotFoundError(2, "No such file or directory", group)
 
     with pytest.raises(LeaseLostError, match="was taken over"):
-        Snapshots(open_folder(str(place)), "models").publish(write, lease=lease)
+        one._write("model", write)
     other.lease.release()
     lease.release()

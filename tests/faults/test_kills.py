@@ -14,15 +14,11 @@ from fault_cases import (
     assert_same_end,
     assert_usable,
     begun_later,
-    carry,
-    carry_learning_again,
-    carry_until_asked,
-    crash,
-    kills,
     make_data,
     queued,
-    wait_for,
 )
+from fault_processes import carry, carry_learning_again, carry_until_asked, crash, kills
+from waiting import wait_for
 
 from partirvm.options import Request
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fault_cases import bits, overwrite_until
+from fault_cases import bits
+from fault_processes import overwrite_until
 from waiting import wait_for
 
 from partirvm.jobs.state import Status
@@ -48,8 +49,9 @@ def test_a_kill_leaves_the_old_job_or_the_new_one(breeder, tmp_path):
         again = JobStore.create(place, {"run": 3}, overwrite=True)
         again.acquire()
         again.save(model(3))
+        again.record({"event": "note"})
         again.lease.release()
         assert bits(JobStore(place).model()) == bits(model(3))
-        assert open_folder(str(place)).list() == ["lease", "models", "spec.json"]
+        assert open_folder(str(place)).list() == ["events", "lease", "models", "spec.json"]
     assert [run for run, _ in found] == sorted(run for run, _ in found)
     assert set(found) == {(1, True), (1, False), (1.5, False), (2, False), (2, True)}

@@ -5,16 +5,9 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from fault_cases import (
-    assert_one_round_repeated,
-    assert_same_end,
-    bits,
-    carry,
-    carry_in_little_room,
-    count_lines,
-    queued,
-    wait_for,
-)
+from fault_cases import assert_one_round_repeated, assert_same_end, bits, count_lines, queued
+from fault_processes import carry, carry_in_little_room
+from waiting import wait_for
 
 from partirvm.jobs.job import open_job
 from partirvm.jobs.state import Status

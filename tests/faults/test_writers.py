@@ -10,7 +10,8 @@ import signal
 import numpy as np
 import pytest
 from by_default import some
-from fault_cases import TILE, open_slowly, rows, write_rows
+from fault_cases import TILE, rows
+from fault_processes import open_slowly, write_rows
 from waiting import stopped, wait_for
 
 from partirvm import ingest

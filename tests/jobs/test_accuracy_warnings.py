@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from by_default import some
 
 from partirvm import RVMRegressor, ingest, jobs
 from partirvm.errors import AccuracyWarning, StorageError
@@ -37,8 +38,9 @@ def told(X, y, **options):
     return [str(each.message) for each in heard if each.category is AccuracyWarning], model
 
 
+@pytest.mark.slow
 def test_boosting_is_named_where_it_is_better():
-    """Steps: the warning names boosting, both errors and what may help; the history holds the same sentence."""
+    """As of a job, below: the warning names boosting and both errors; the history holds the same sentence."""
     found, model = told(*steps())
     assert any("HistGradientBoostingRegressor" in text and "this model" in text for text in found)
     assert model.history_[-1]["reference"]["remarks"] == found
@@ -70,7 +72,10 @@ def test_a_smooth_function_gets_no_warning():
 
 @pytest.mark.parametrize(
     ("rows", "options"),
-    [(999, {}), (1500, {"reference": "none"}), (1500, {"gamma": 1.0}), (1500, {"memory_limit": "1000MiB"})],
+    some(
+        [(999, {}), (1500, {"reference": "none"}), (1500, {"gamma": 1.0}), (1500, {"memory_limit": "1000MiB"})],
+        [(999, {}), (1500, {"gamma": 1.0})],
+    ),
 )
 def test_who_is_not_compared(rows, options):
     """Few rows, the option, a given kernel, little memory."""
@@ -79,13 +84,17 @@ def test_who_is_not_compared(rows, options):
 
 
 def test_a_job_tells_it_in_its_advice_and_on_its_page(tmp_path):
-    """The status of the job, its report, and the history in plain JSON."""
+    """A warning with both errors and what may help; the same in the status of the job, its report and its history,
+    which is plain JSON."""
     X, y = steps()
     ingest((X, y), tmp_path / "data.zarr", tile_rows=400)
     asked = Request(kernel="gaussian", gamma="learn", strategy="working-set", max_rounds=2)
-    with pytest.warns(AccuracyWarning, match="HistGradientBoosting"):
+    with pytest.warns(AccuracyWarning, match="HistGradientBoostingRegressor.*this model") as heard:
         fitted = jobs.fit(str(tmp_path / "data.zarr"), str(tmp_path / "job"), asked)
-    (remark, *_) = fitted.history[-1]["reference"]["remarks"]
+    found = fitted.history[-1]["reference"]
+    assert found["remarks"] == [str(each.message) for each in heard if each.category is AccuracyWarning]
+    assert found["rows"] == 300
+    remark = found["remarks"][0]
     job = open_job(tmp_path / "job")
     assert remark in job.progress()["advice"]
     job.report().save(tmp_path / "page.html")

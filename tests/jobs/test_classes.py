@@ -9,7 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import zarr
-from reference import written
+from reference import saved
 
 from partirvm import ingest, predict
 from partirvm.cli import main
@@ -63,7 +63,7 @@ def made(folder, kind):
     X, y = table(TYPES[kind])
     data = ingest((X, y), folder / "d.zarr", classes=True, shuffle=5, tile_rows=TILE)
     model = model_of(data)
-    written(str(folder / "job")).save(model)
+    saved(folder / "job", model)
     return X, y, model
 
 
@@ -102,7 +102,7 @@ def test_classes_in_another_order_are_mapped(tmp_path):
     made(tmp_path, "text")
     data = ingest(table(("blue", "réd"), seed=1), tmp_path / "fewer.zarr", classes=True)
     model = model_of(data, ("réd", "n/a", "blue"))
-    written(str(tmp_path / "other")).save(model)
+    saved(tmp_path / "other", model)
     X, y = table(("blue", "réd"), seed=1)
     found = predict.evaluate(str(tmp_path / "other"), str(tmp_path / "fewer.zarr"))
     assert found["accuracy"] == pytest.approx(np.mean(model.predict(X) == y))

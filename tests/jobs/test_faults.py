@@ -67,7 +67,7 @@ def test_a_damaged_head(place, torn):
     folder.write("checkpoints/000001-000002/group.json", torn)
     assert store.restore() == {"n": 1}
     folder.write("checkpoints/000001-000001/group.json", torn)
-    with pytest.raises(MissingDataError, match=r"no checkpoint can be read: .*000002.*000001: damaged"):
+    with pytest.raises(MissingDataError, match=r"no checkpoint can be read: .*000002.*000001/group.json: damaged"):
         store.restore()
     store.checkpoint({"n": 3})
     assert store.restore() == {"n": 3}
@@ -78,14 +78,14 @@ def test_remains_of_killed_writers_harm_nobody(tmp_path):
     store = written(tmp_path / "job")
     store.checkpoint({"n": 1})
     checkpoints = tmp_path / "job" / "checkpoints"
-    shutil.copytree(checkpoints / "000001-000001", checkpoints / "000001-000002")
-    (checkpoints / "000001-000002/group.json").unlink()
-    (checkpoints / ".000001-000003.abc.part").write_text("{")
+    shutil.copytree(checkpoints / "000001-000001", checkpoints / "000000-000002")
+    (checkpoints / "000000-000002/group.json").unlink()
+    (checkpoints / ".000000-000003.abc.part").write_text("{")
     assert store.restore() == {"n": 1}
     for n in (3, 4, 5):
         store.checkpoint({"n": n})
     assert store.restore() == {"n": 5}
     names = sorted(path.name for path in checkpoints.iterdir() if not path.name.startswith("."))
-    assert names == [f"000001-00000{n}" for n in (3, 4, 5)]
-    (checkpoints / "000001-000005/000000").unlink()
+    assert names == [f"000001-00000{n}" for n in (2, 3, 4)]
+    (checkpoints / "000001-000004/000000").unlink()
     assert store.restore() == {"n": 4}

@@ -80,7 +80,7 @@ def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_pat
     with pytest.raises(DataError, match=r"DATA have the targets \[y\] without weights, unlike the new rows"):
         ingest((X, y, np.ones(50)), place, append=True)
     with pytest.raises(UsageError, match=r"append takes features, .* from DATA"):
-        ingest((X, y), place, append=True, tile_rows=16, like=str(place))
+        ingest((X, y), place, append=True, features=np.array(["x0", "x1"]))
     np.testing.assert_array_equal(contents(ZarrSource(place)), before)
     grown = contents(ingest((X[:5], y[:5]), place, append=True))
     np.testing.assert_array_equal(grown, np.concatenate([before, np.column_stack([X, y])[:5]]))

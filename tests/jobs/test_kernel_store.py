@@ -12,16 +12,14 @@ from partirvm.data import ArraySource, ingest
 from partirvm.execution import LocalExecutor
 from partirvm.jobs.state import Status
 from partirvm.options import Request
-from partirvm.planning.cost import Rates
-from partirvm.planning.memory import ALLOWANCE
-from partirvm.planning.plan import choose
+from partirvm.planning.memory import ALLOWANCE, DataShape
+from partirvm.planning.plan import Machine, kernel_store
 from partirvm.process import resident_memory
 from partirvm.resolve.resolve import resolve
 from partirvm.types import Columns
 
 pytestmark = pytest.mark.bits
 
-RATES = Rates(read=1e-7, element=1e-8, product=1e10, copy=1e-9)
 ASKED = Request(gamma=0.5, partition_size=40, max_rounds=3)
 
 
@@ -37,33 +35,30 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("asked", "rates", "spare", "repeats", "where"),
+    ("asked", "spare", "classes", "where"),
     [
-        ("auto", RATES, 1 << 30, True, "memory"),
-        ("auto", replace(RATES, copy=9e-9), 1 << 30, True, "none"),
-        ("auto", RATES, 0, True, "none"),
-        ("auto", RATES, 100_000, True, "memory"),
-        ("memory", RATES, 0, True, "memory"),
-        ("zarr", RATES, 0, True, "zarr"),
-        ("none", RATES, 1 << 30, True, "none"),
-        ("auto", RATES, 1 << 40, False, "none"),
-        ("memory", RATES, 1 << 40, False, "memory"),
+        ("auto", 1 << 30, True, "memory"),
+        ("auto", 100_000, True, "memory"),
+        ("memory", 0, True, "memory"),
+        ("zarr", 0, True, "zarr"),
+        ("none", 1 << 30, True, "none"),
+        ("auto", 1 << 40, False, "none"),
+        ("memory", 1 << 40, False, "memory"),
     ],
 )
-def test_the_choice_is_arithmetic(asked, rates, spare, repeats, where):
-    """Kept where fetching takes less than half of evaluating. Passes that bring new columns keep none unless asked."""
-    found = choose(asked, rates, 10_000, 100, 1, spare, repeats=repeats)
+def test_the_choice_is_arithmetic(asked, spare, classes, where):
+    """Kept where passes repeat their columns. Passes that bring new columns keep none unless asked."""
+    shape, machine = DataShape(10_000, 2, 1, 1000, classes=classes), Machine(1, 100 << 20, 4 << 30)
+    found = kernel_store(Request(kernel_store=asked), shape, machine, 100, spare)
     assert found.where == where
     assert found.bytes <= 8 * 10_000 * 100
     if where == "memory":
         assert found.bytes <= spare
-    assert found.reason
 
 
 @pytest.mark.parametrize("strategy", ["working-set", "incremental", "split-merge", "basic"])
-def test_a_regression_keeps_no_blocks_by_default(strategy, monkeypatch):
-    """Nor does the plan count memory for them, though a copy is measured to take no time at all."""
-    monkeypatch.setattr("partirvm.resolve.resolve.calibrate", lambda source, problem: replace(RATES, copy=0.0))
+def test_a_regression_keeps_no_blocks_by_default(strategy):
+    """Nor does the plan count memory for them."""
     executor = LocalExecutor(1)
     plan = resolve(ArraySource(*rows(300)), replace(ASKED, strategy=strategy, max_rounds=None), executor).plan
     executor.close()
@@ -73,7 +68,6 @@ def test_a_regression_keeps_no_blocks_by_default(strategy, monkeypatch):
 
 def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch):
     """Newton steps see the same columns again; a limit that was given may be filled."""
-    monkeypatch.setattr("partirvm.resolve.resolve.calibrate", lambda source, problem: replace(RATES, copy=0.0))
     X, y = rows(400_000)
     classes = Columns(("a", "b"), classes=("no", "yes"))
     source, executor = ArraySource(X, (y > 0).astype(float), columns=classes), LocalExecutor(1)

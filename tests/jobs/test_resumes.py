@@ -88,15 +88,16 @@ def test_a_resume_with_more_rounds_is_the_longer_fit(name, tmp_path, monkeypatch
 
 
 def test_a_resume_with_more_effort_is_the_thorough_fit(tmp_path, monkeypatch):
-    """A quick fit ends by its effort, if the rule applies to small fits; resumed as a thorough one it is that one."""
+    """A balanced fit ends by its effort, if the rule applies to small fits; resumed as a thorough one it is that."""
     monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)
     place, asked = data(tmp_path), replace(ASKED, max_rounds=8, strategy="working-set")
-    jobs.fit(place, str(tmp_path / "job"), replace(asked, effort="quick"))
+    jobs.fit(place, str(tmp_path / "job"), replace(asked, effort="balanced"))
     whole = jobs.fit(place, str(tmp_path / "whole"), replace(asked, effort="thorough"))
     job = open_job(tmp_path / "job")
     assert (job.state().reason, open_job(tmp_path / "whole").state().reason) == ("effort", "rounds")
-    with pytest.raises(UsageError, match="resume with a larger effort"):
-        job.resume(effort="quick")
+    for effort in ("balanced", "quick"):
+        with pytest.raises(UsageError, match="resume with a larger effort"):
+            job.resume(effort=effort)
     assert job.resume(effort="thorough").wait(60) is Status.DONE
     assert job.model().digest() == whole.model.digest()
 

@@ -94,7 +94,7 @@ def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_chec
 def test_time_that_is_over_leaves_no_spec(tmp_path):
     """What was left to learn would be missing from it."""
     found = jobs.fit(data(tmp_path), str(tmp_path / "job"), replace(ASKED, gamma="auto", time_limit=1e-6))
-    assert found.outcome.reason is Termination.TIME
+    assert found.reason is Termination.TIME
     assert JobStore(tmp_path / "job").restore() is None
 
 

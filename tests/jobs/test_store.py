@@ -106,7 +106,7 @@ def test_who_may_write(place):
         assert one.requested(attempt) != (what, "why")
         two.request(what, attempt, "why")
         assert one.requested(attempt) == (what, "why")
-    assert kinds(two.events()) == ["note"] * 2
+    assert kinds(two.events()) == ["note", "checkpoint"] * 2
     assert (two.spec()["run"], two.restore()) == (1, {"n": 1})
 
 
@@ -127,14 +127,14 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
     frozen = old.acquire()
     for number in range(models):
         old.save(model(number))
+        old.record({"event": "note"})
     open_folder(place).write("lease/000001.over.json", b"{}")  # others take it for gone, itself it does not know
     new = JobStore.create(place, {"run": 2}, overwrite=True)
     new.acquire()
     assert (new.lease.epoch, new.events(), new.has_model()) == (3, [], False)
     folder = open_folder(place)
-    void = {"events/000001.json": {"event": "failed", "epoch": 1, "token": "t"}, "models/000001-000009/group.json": {}}
-    for name, value in {**void, "checkpoints/000001-000009/group.json": {}}.items():
-        folder.create(name, to_json(name, {"time": 0, **value}))
+    event = {"event": "failed", "time": 0, "epoch": 1, "token": "t", "model": "models/1", "checkpoint": "checkpoints/1"}
+    folder.create("events/000001.json", to_json("events/000001.json", event))
     new.record({"event": "queued"})
     assert kinds(JobStore(place).events()) == ["queued"]
     assert JobStore(place).spec()["run"] == 2
@@ -145,6 +145,7 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
             write()
     new.lease.check()
     new.save(model(7))
+    new.record({"event": "note"})
     assert (JobStore(place).model().mean == model(7).mean).all()
     new.lease.release()
     frozen.release()
@@ -165,8 +166,8 @@ def test_who_wakes_while_it_overwrites_removes_nothing_of_a_newer_job(place, mon
             open_folder(place).write("lease/000002.over.json", b"{}")  # others take it for gone
             newer.append(JobStore.create(place, {"run": 3}, overwrite=True))
             newer[0].acquire()
-            newer[0].record({"event": "queued"})
             newer[0].save(model(3))
+            newer[0].record({"event": "queued"})
         check(lease)
 
     monkeypatch.setattr(Lease, "check", frozen)

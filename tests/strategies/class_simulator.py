@@ -13,7 +13,7 @@ from simulator import Simulator, wave
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.classes import Newton
-from partirvm.likelihoods.passes import GainPass, LogisticPass, MisclassificationPass
+from partirvm.likelihoods.passes import ErrorPass, GainPass, LogisticPass
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Gather, Options, Problem
 from partirvm.types import BIAS
@@ -72,7 +72,7 @@ class ClassSimulator(Simulator):
         for turn, answer, following in zip(self.turns, self.answers, self.turns[1:], strict=False):
             if isinstance(turn[0], Gather):
                 rows += turn[0].rows.tolist()
-            elif isinstance(turn[0], MisclassificationPass) and turn[0].draw is None:
+            elif isinstance(turn[0], ErrorPass) and turn[0].draw is None:
                 rows += answer[0].rows.tolist()
             elif isinstance(turn[0], GainPass) and isinstance(following[0], Newton):
                 pool = set(turn[0].pool.labels.tolist()) - set(turn[0].design.labels.tolist())

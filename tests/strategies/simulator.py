@@ -20,7 +20,7 @@ from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Pass, Solved
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass, LogisticScorePass, ResidualPass, ScorePass
+from partirvm.likelihoods.passes import ErrorPass, GramPass, LogisticScorePass, ScorePass
 from partirvm.strategies import STRATEGIES, AnyStrategy
 from partirvm.strategies.problem import Gather, Gathered, Log, Options, Problem, Save, Stopped
 from partirvm.types import Scaling
@@ -143,8 +143,8 @@ class Simulator:
                 return tile_statistics([instruction], source, 0).parts[0]
         raise AssertionError(f"no answer to {instruction}")
 
-    def sampled(self, pass_: ResidualPass) -> np.ndarray:
-        """Which rows a residual pass reads."""
+    def sampled(self, pass_: ErrorPass) -> np.ndarray:
+        """Which rows a pass for errors reads."""
         rows = np.arange(len(self.X))
         return np.ones(len(rows), bool) if pass_.rows is None else np.isin(rows, pass_.rows)
 
@@ -193,8 +193,8 @@ class Simulator:
                 isinstance(following[0], GramPass) and id(following[0].new) in pools
             ):
                 rows += turn[0].rows.tolist()
-            elif isinstance(turn[0], ResidualPass) and turn[0].select:
-                rows += answer[0].largest.rows.tolist()
+            elif isinstance(turn[0], ErrorPass):
+                rows += answer[0].rows.tolist()
             elif isinstance(turn[0], GramPass) and turn[0].diagonal and isinstance(following[0], GramPass):
                 rows += [row for row in following[0].new.labels.tolist() if row in set(turn[0].new.labels.tolist())]
         return rows

@@ -14,7 +14,7 @@ from partirvm.core.updates import HyperState
 from partirvm.likelihoods import GAUSSIAN, gaussian
 from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass, LeaveOneOutPass, ResidualPass
+from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass
 from partirvm.strategies.problem import Options
 
 PARTITIONED = ["split-merge", "incremental", "working-set"]
@@ -60,7 +60,7 @@ def test_candidates_are_the_largest_errors_of_the_rows_searched(selection, share
     searches = 0
     for turn, answer in zip(simulator.turns, simulator.answers, strict=False):
         pass_ = turn[0]
-        if not (isinstance(pass_, ResidualPass) and pass_.select):
+        if not isinstance(pass_, ErrorPass):
             continue
         searched = simulator.sampled(pass_)
         assert searched.mean() == pytest.approx(share)
@@ -69,7 +69,7 @@ def test_candidates_are_the_largest_errors_of_the_rows_searched(selection, share
         )
         error = np.abs(simulator.t[:, 0] - Phi @ pass_.mean[:, 0])
         free = [row for row in np.argsort(-error) if searched[row] and row not in pass_.exclude]
-        found = answer[0].largest.rows.tolist()
+        found = answer[0].rows.tolist()
         assert sorted(found) == sorted(free[:6])
         searches += 1
     assert searches >= 3

@@ -15,7 +15,7 @@ from partirvm.core.termination import Termination
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass
-from partirvm.strategies import fit_rows, rounds
+from partirvm.strategies import fit_rows, rounds, working_set
 from partirvm.strategies.problem import Options
 
 PER_COLUMN = 4
@@ -103,7 +103,8 @@ def test_the_evidence_is_compared_over_the_same_rows(monkeypatch):
         compared.append(state)
         return state
 
-    monkeypatch.setattr(rounds, "enlarge", noted)
+    for module in (rounds, working_set):
+        monkeypatch.setattr(module, "enlarge", noted)
     simulator.run("working-set", Options(20, "random", "growing", sample_rows=80, max_rounds=4))
     assert len(compared) >= 3
     for state in compared:

@@ -1,0 +1,294 @@
+"""What tests call in processes of their own, and the process that forks these."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+from fault_cases import count, count_lines, note, rows
+from fault_watchers import Halting, Meeting, Waiting, arm, halt_at, listen
+from waiting import PATIENCE, wait_for
+
+from partirvm import ingest
+from partirvm.execution.local import usable_cores
+from partirvm.jobs.store import JobStore
+from partirvm.storage import lease
+
+HERE = str(Path(__file__).parent)
+ROOT = str(Path(__file__).parents[1])
+
+QUICK = 0.1, 1.5
+"""Leases for tests that need not wait for the real ones to expire."""
+
+
+def hurry():
+    """Let leases of this process live and expire quickly."""
+    lease.BEAT, lease.EXPIRY = QUICK
+
+
+def carry(job, quick=False, patience=40.0, halt=None, wait=None):
+    """Carry a job out; its reason, or None where it was over already.
+
+    ``halt`` is what ``Halting`` takes, ``wait`` what ``Waiting`` takes.
+    """
+    from partirvm.jobs.attempt import run_job
+
+    if quick:
+        hurry()
+    watcher = Halting(*halt) if halt else Waiting(*wait) if wait else None
+    fitted = run_job(job, patience=patience, watcher=watcher)
+    return None if fitted is None else fitted.reason.value
+
+
+def carry_until_asked(job, folder, where, after):
+    """Carry a job out that is aborted there (``Asking``); its reason."""
+    arm(folder, job, where, after)
+    listen(folder)
+    return carry(job)
+
+
+def carry_counting(job):
+    """Carry a job out; how many things it does (``Halting``) before it is planned, and in all."""
+    from partirvm.jobs.attempt import run_job
+
+    watcher = Halting(None, 0, 0)
+    run_job(job, watcher=watcher)
+    return watcher.planned, watcher.done
+
+
+def carry_learning_again(job, **options):
+    """As ``carry``; the kernel is learned again whenever there are more vectors than centres of the last learning."""
+    from partirvm.strategies import stages
+
+    stages.due = lambda problem, options, fit, centres: fit.n_vectors > centres
+    return carry(job, **options)
+
+
+def carry_in_little_room(job, after, limit):
+    """Carry a job out; after so many lines of history no file may grow beyond ``limit`` bytes."""
+    import resource
+    import threading
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    def fill():
+        wait_for(lambda: count_lines(job) >= after)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+    threading.Thread(target=fill, daemon=True).start()
+    try:
+        return carry(job)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def meet(gate, others):
+    """Wait until so many processes have come to a gate, a file that counts them."""
+    note(Path(gate))
+    wait_for(lambda: count(Path(gate)) >= others, "the others")
+
+
+def compete_once(job, folder, others):
+    """Try to carry a job out without patience, at the same moment as so many others: its reason."""
+    from partirvm.errors import LeaseError
+    from partirvm.jobs.attempt import run_job
+
+    meet(Path(folder, "ready"), others + 1)
+    try:
+        fitted = run_job(job, patience=0.0, watcher=Meeting(Path(folder, "refused"), others))
+    except LeaseError:
+        note(Path(folder, "refused"))
+        raise
+    return fitted.reason.value
+
+
+def write_rows(data, seed, n=150, gate=None, halt=None, **options):
+    """Ingest or append rows, when two processes have come to the gate; the changes to files if ``halt`` counts them.
+
+    ``halt`` is the number of a change and a signal (``halt_at``).
+    """
+    hurry()
+    changes = halt_at(Path(data).parent, *halt) if halt else [0]
+    if gate:
+        meet(gate, 2)
+    ingest(rows(n, seed), data, **options)
+    return changes[0]
+
+
+def overwrite_until(job, things):
+    """Overwrite a job and save a first model; killed before so many things that it does to the folder (0: never).
+
+    Returns how many things it does.
+    """
+    from reference import model
+
+    from partirvm.storage import Folder
+
+    numbers, done = itertools.count(1), [0]
+
+    def counted(really):
+        def act(self, name="", *data):
+            if not name.endswith(".beat.json"):
+                done[0] = next(numbers)
+                if done[0] == things:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return really(self, name, *data)
+
+        return act
+
+    for name in ("create", "write", "remove"):
+        setattr(Folder, name, counted(getattr(Folder, name)))
+    store = JobStore.create(job, {"run": 2}, overwrite=True)
+    store.acquire()
+    store.save(model(2))
+    store.record({"event": "note"})
+    store.lease.release()
+    return done[0]
+
+
+def open_slowly(data, number):
+    """Open DATA, with SIGSTOP before the n-th file or folder that is read; the number of rows."""
+    from partirvm.data import ZarrSource
+
+    reads = itertools.count(1)
+
+    def hook(event, given):
+        if event in {"open", "os.listdir", "os.scandir"} and str(given[0]).startswith(data) and next(reads) == number:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    sys.addaudithook(hook)
+    return ZarrSource(data).n_rows
+
+
+def crash(work, folder, point, **arguments):
+    """Call a function of this module, killed at the ``point``-th change below ``folder``; the changes if fewer."""
+    changes = halt_at(folder, point, signal.SIGKILL)
+    globals()[work](**arguments)
+    return changes[0]
+
+
+def kills(breeder, store, rng, times, things):
+    """Carry a job out that dies so many times, at random among the ``things`` that an undisturbed one does.
+
+    Each time within its share of them, so that it cannot end before.
+    """
+    for _ in range(times):
+        halt = [None, rng.randint(1, int(0.9 * things / (times + 1))), signal.SIGKILL]
+        child = breeder.call(carry, job=store.location, patience=0.0, halt=halt)  # nobody waits for the dead
+        wait_for(lambda child=child: child.gone, "the end of a process")
+        assert not child.out.exists(), child.out.read_text()
+
+
+MOTHER = f"""
+import json, os, signal, sys, traceback
+sys.path[:0] = {[HERE, ROOT, str(Path(ROOT, "jobs"))]!r}
+import fault_processes, partirvm.jobs.attempt, partirvm.jobs.checkpoint, partirvm.model.files, zarr
+import fsspec.implementations.local, scipy.linalg, scipy.special
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+print("ready", flush=True)
+for line in sys.stdin:
+    name, out, arguments = json.loads(line)
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            try:
+                said = {{"value": getattr(fault_processes, name)(**arguments)}}
+                status = 0
+            except BaseException as error:
+                said = {{"error": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}}
+            with open(out + ".part", "w") as file:
+                json.dump(said, file)
+            os.rename(out + ".part", out)
+        finally:
+            os._exit(status)
+    print(pid, flush=True)
+"""
+
+
+class Child:
+    """A process that calls a function of this module."""
+
+    def __init__(self, pid, out):
+        self.pid, self.out = pid, out
+
+    @property
+    def gone(self):
+        """Whether it has ended."""
+        return not Path(f"/proc/{self.pid}").exists()
+
+    def kill(self, what=signal.SIGKILL):
+        """Send it a signal; after a deadly one it is gone when this returns. False if it had ended before."""
+        try:
+            os.kill(self.pid, what)
+        except ProcessLookupError:
+            return False
+        if what == signal.SIGKILL:
+            wait_for(lambda: self.gone)
+        return not self.out.exists()
+
+    def end(self, seconds=PATIENCE):
+        """Wait for its end; what it returned, or an AssertionError with what it raised."""
+        said = self.said(seconds)
+        assert "value" in said, said.get("traceback")
+        return said["value"]
+
+    def error(self, seconds=PATIENCE):
+        """Wait for its end; name and message of what it raised."""
+        said = self.said(seconds)
+        assert "error" in said, said
+        return said["error"], said["message"]
+
+    def said(self, seconds=PATIENCE):
+        """Wait for its end; what it left."""
+        wait_for(lambda: self.gone, "the end of a process", seconds)
+        return json.loads(self.out.read_text())
+
+
+class Mother:
+    """Forks processes that have imported everything already."""
+
+    def __init__(self, process, folder):
+        self._process, self._folder, self._born = process, folder, []
+        self.threads = usable_cores()
+
+    def call(self, function, **arguments):
+        """Start ``function`` of this module in a process of its own."""
+        out = self._folder / f"{len(self._born)}.json"
+        self._process.stdin.write(json.dumps([function.__name__, str(out), arguments]) + "\n")
+        self._process.stdin.flush()
+        child = Child(int(self._process.stdout.readline()), out)
+        self._born.append(child)
+        return child
+
+    def bury(self):
+        """Let nothing that was born live on."""
+        for child in self._born:
+            if not child.gone:
+                child.kill(signal.SIGCONT)
+                child.kill()
+
+
+@contextmanager
+def mother(folder):
+    """A process that forks others; everything is gone at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", MOTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    try:
+        assert process.stdout.readline() == "ready\n"
+        made = Mother(process, folder)
+        try:
+            yield made
+        finally:
+            made.bury()
+    finally:
+        process.kill()
+        process.communicate()

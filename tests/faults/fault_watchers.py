@@ -1,0 +1,155 @@
+"""What halts or holds a process at a chosen place: watchers of a fit, and hooks of its reads and writes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from pathlib import Path
+
+from fault_cases import count, note
+from waiting import wait_for
+
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.job import open_job
+
+
+class Halting(Watcher):
+    """Sends this process a signal at the n-th thing that it does: a file it opens, a tile or a dense step it hears of.
+
+    Things count from the beginning if ``after`` is None, else from the plan and this many lines of history on.
+    """
+
+    def __init__(self, after, things, number):
+        self.left, self.things, self.number = -1 if after is None else after, things, number
+        self.began, self.done, self._numbers = after is None, 0, itertools.count(1)  # counts in several threads
+        sys.addaudithook(lambda event, arguments: self.count() if event == "open" else None)
+
+    def on_plan(self, plan):
+        self.began, self.planned = True, self.done
+
+    def on_record(self, entry):
+        self.left -= 1
+
+    def on_tiles(self, *_):
+        self.count()
+
+    def on_step(self, *_):
+        self.count()
+
+    def count(self):
+        if self.began and self.left <= 0:
+            self.done = number = next(self._numbers)
+            if number == self.things:
+                os.kill(os.getpid(), self.number)
+
+
+class Waiting(Watcher):
+    """Waits after this many lines of history, once, until a file is there; beside it a file says that it waits."""
+
+    def __init__(self, after, gate):
+        self.left, self.gate = after, Path(gate)
+
+    def on_record(self, entry):
+        self.left -= 1
+        if self.left == 0:
+            note(Path(f"{self.gate}.here"))
+            wait_for(self.gate.exists, "the gate")
+
+
+class Meeting(Waiting):
+    """Waits after the first line until so many others have noted that they are there."""
+
+    def __init__(self, path, others):
+        self.left, self.path, self.others = 1, Path(path), others
+
+    def on_record(self, entry):
+        self.left -= 1
+        if self.left == 0:
+            wait_for(lambda: count(self.path) >= self.others, "the others")
+
+
+class Asking(Watcher):
+    """Waits in the middle of a pass or of a dense fit until somebody asks for the end of its job.
+
+    ``where`` is the name of the pass, "pass" for any, or "dense fit", after so many lines of history. "hold" waits for
+    nobody; from that line on no tile can be read (``listen``) while the file ``hold`` is there, as in a pass.
+    """
+
+    def __init__(self, folder, job, where, after):
+        self.folder, self.job, self.where, self.left = Path(folder), job, where, after
+        self.asked = False
+
+    def on_record(self, entry):
+        self.left -= 1
+        if self.where == "hold" and self.left == 0:
+            self._hold()
+
+    def on_tiles(self, name, done, total, rows):
+        self._heard(self.where in ("pass", name) and done < total)
+
+    def on_step(self, info, candidates):
+        self._heard(self.where == "dense fit" and info.iteration > 2)
+
+    def _heard(self, here):
+        if self.asked:
+            note(self.folder / "heard")
+        elif here and self.left <= 0:
+            self._hold()
+            handle = open_job(self.job)
+            attempt = handle.state().attempt
+            wait_for(lambda: handle.store.requested(attempt), "the abort")
+            self.asked = True
+
+    def _hold(self):
+        (self.folder / "arm").unlink()
+        note(self.folder / "hold")
+        note(self.folder / "here")
+
+
+def arm(folder, job, where, after):
+    """Have the next driver that listens in this folder watched by ``Asking``."""
+    folder = Path(folder)
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / "arm").write_text(json.dumps({"job": str(job), "where": where, "after": after}))
+
+
+def listen(folder):
+    """Have drivers of this process watched as ``arm`` says, tiles held and counted, and aborts looked for each time."""
+    from partirvm.data import ZarrSource
+    from partirvm.jobs import attempt
+
+    folder, really = Path(folder), ZarrSource.tile
+
+    def watcher():
+        asked = folder / "arm"
+        return Asking(folder, **json.loads(asked.read_text())) if asked.exists() else Watcher()
+
+    def tile(self, number):
+        if (folder / "here").exists():
+            note(folder / "tiles")
+        wait_for(lambda: not (folder / "hold").exists(), "the release of the tiles")
+        return really(self, number)
+
+    attempt.POLL_SECONDS, attempt.Watcher, ZarrSource.tile = 0.0, watcher, tile
+
+
+def halt_at(folder, number, what):
+    """Send this process a signal at the n-th change to a name below a folder; returns the count, a list of one."""
+    changes, numbers = [0], itertools.count(1)
+    calls = ("os.rename", "os.link", "os.mkdir", "os.remove", "os.rmdir", "os.truncate")
+
+    def heard(event, arguments):
+        if event == "open":
+            writes = arguments[2] is not None and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        else:
+            writes = event in calls
+        if writes and any(str(argument).startswith(str(folder)) for argument in arguments[:2]):
+            changes[0] = next(numbers)
+            if changes[0] == number:
+                os.kill(os.getpid(), what)
+
+    sys.addaudithook(heard)
+    return changes
