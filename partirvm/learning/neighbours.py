@@ -39,17 +39,19 @@ FAMILY = "matern32"  # The correlation of the trial
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors (n,) of rows at ``points`` (n, r) of the metric, logarithms of their noise factors and their numbers."""
+    """Rows of a fit, with the fields of ``LocalResiduals`` of the same names."""
 
     points: Float
     errors: Float
     log_factors: Float
+    noises: Float
     rows: Int
 
     def hoods(self, tree: cKDTree, own: Int, k: int) -> Any:
         """Return the neighbourhoods of the rows at positions ``own`` (m,), each without the row itself."""
         near = nearest(tree, self.points[own], k, own)
-        return hoods_of(self.points, self.errors, self.log_factors, near, self.points[own], self.log_factors[own])
+        rows = self.points, self.errors, self.log_factors, self.noises
+        return hoods_of(rows, near, self.points[own], self.log_factors[own], self.noises[own])
 
 
 def fit_residuals(
@@ -79,8 +81,11 @@ def _left_out(
     order = np.argsort(left_out.rows)
     rows, u = left_out.rows[order], left_out.targets[order, 1]
     with gathered(source, rows, executor, progress, spent) as sample:
-        points = metric(scaling.inputs(sample.rows.gather(rows).X))
-    return Errors(points, left_out.expected()[0][order] / np.sqrt(u), -np.log(u), rows)
+        X = sample.rows.gather(rows).X
+    factor = asked.design.noise_factor(X)
+    logs = np.zeros(len(u)) + np.log(factor)
+    errors = left_out.expected()[0][order] / np.sqrt(u)
+    return Errors(metric(scaling.inputs(X)), errors, logs, 1.0 / (u * factor), rows)
 
 
 def _trial(asked: FitResiduals, errors: Errors) -> tuple[LocalKernel, tuple[float, float]]:
@@ -94,7 +99,8 @@ def _trial(asked: FitResiduals, errors: Errors) -> tuple[LocalKernel, tuple[floa
     assert calibration is not None
     square = float(np.mean(expected[0] ** 2))
     inflation = max((float(np.mean(expected[1])) + calibration.noise_variance) / square, 1.0) if square else 1.0
-    alone = calibration.scale**2 * (expected[1][order] + calibration.noise_variance) * np.exp(errors.log_factors[own])
+    alone = calibration.scale**2 * (expected[1][order] + calibration.noise_variance)
+    alone *= np.exp(errors.log_factors[own]) * errors.noises[own]
     before = errors.errors[own] ** 2
     after = (errors.errors[own] - moments(found, hoods)[0]) ** 2
     of_alone = -0.5 * float(np.mean(np.log(2 * np.pi * alone) + inflation * before / alone))
@@ -121,8 +127,8 @@ def _errors_of_tile(design: Design, mean: Float, metric: Metric, source: Source,
     for start in range(0, len(there), PANEL_ROWS):
         some = there[start : start + PANEL_ROWS]
         X, target = tile.X[some], scaling.targets(tile.t[some])[:, 0]
-        factors = np.log(design.noise_factor(X)) - np.log(weights[some])
-        found.append((metric(scaling.inputs(X)), target - design.block(X) @ mean, factors))
+        logs = np.zeros(len(X)) + np.log(design.noise_factor(X))
+        found.append((metric(scaling.inputs(X)), target - design.block(X) @ mean, logs, 1.0 / weights[some]))
     rows = number * source.tile_rows + there
     return (*(np.concatenate(parts) for parts in zip(*found, strict=True)), rows)
 
@@ -143,7 +149,7 @@ def _residuals(asked: FitResiduals, metric: Metric, errors: Errors, trial: Local
         z.append(np.abs(errors.errors[some] - mean) * np.sqrt(kernel.inflation / variance))
     top, levels = quantiles(np.sort(np.concatenate(z)))
     calibration = Calibration(n, kernel.noise, 1.0, top, levels)
-    return LocalResiduals(metric, kernel, k, errors.points, errors.errors, errors.log_factors, errors.rows, calibration)
+    return LocalResiduals(metric, kernel, k, **vars(errors), calibration=calibration)
 
 
 def _evenly(n: int, count: int) -> Int:

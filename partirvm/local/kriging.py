@@ -1,14 +1,14 @@
 """The error of a model at a row, given its errors at the nearest training rows: a local Student-t process.
 
-An error is g(x) times a process of unit form: with n the noise factor of a row and u = e/n^(b/2),
+An error is n^(b/2) times a process u of unit form, with n the noise factor and w the weight of its row:
 
-    u ~ TP(ν; s²κ(r/ℓ) + ω[same row]),        κ a correlation of the distance r in the metric of the model.
+    u ~ TP(ν; s²κ(r/ℓ) + (ω/w)[same row]),        κ a correlation of the distance r in the metric of the model.
 
-With C = K + (ω/s²)I of the k nearest rows, c their correlations with the row, u their errors and Q = uᵀC⁻¹u/s², the
-error of the row has, with n^(b/2) and n^b of its own (Shah et al. 2014, "Student-t processes as alternatives to
-Gaussian processes", eq. 6, whose ν − 2 is ν here, so that ν → ∞ is kriging),
+With C = K + (ω/s²)W⁻¹ of the k nearest rows, c their correlations with the row, u their errors divided by n^(b/2), and
+Q = uᵀC⁻¹u/s², the error of the row has, times n^(b/2) and n^b of its own (Shah et al. 2014, "Student-t processes as
+alternatives to Gaussian processes", eq. 6, whose ν − 2 is ν here, so that ν → ∞ is kriging),
 
-    mean = cᵀC⁻¹u,      variance = (s²(1 − cᵀC⁻¹c) + ω)·(ν + Q)/(ν + k).
+    mean = cᵀC⁻¹u,      variance = (s²(1 − cᵀC⁻¹c) + ω/w)·(ν + Q)/(ν + k).
 
 So rows whose neighbours have small errors have small variances: beside noise that depends on the inputs this is what
 lowers the log density most. s², ℓ, ω, b and ν maximise the mean log density of rows left out, each predicted from its
@@ -30,6 +30,9 @@ from partirvm.types import Float
 
 LEAST_NUGGET = 1e-10
 """Minimum of ω/s²: the correlations of equal rows are singular."""
+
+LEAST_SQUARE = 1e-16
+"""Minimum of the mean square of the errors, in units of the scaled target."""
 
 STEPS = 40
 """Maximum number of iterations of the search; each takes about 1 s per 10⁴ rows and 40 neighbours."""
@@ -105,19 +108,23 @@ class LocalKernel:
 class Neighbourhoods:
     """The k neighbours of each of n rows: squared distances from the row, (n, k), and among each other, (n, k, k).
 
-    ``errors`` (n, k) are those of the neighbours, ``log_factors`` (n, k) the logarithms of their noise factors,
-    ``own`` (n,) that of the row.
+    ``errors`` (n, k) are those of the neighbours, ``log_factors`` (n, k) the logarithms of their noise factors and
+    ``noises`` (n, k) the inverses of their weights; ``own_log_factors`` and ``own_noises`` (n,) are those of the row.
     """
 
     squares: Float
     among: Float
     errors: Float
     log_factors: Float
-    own: Float
+    noises: Float
+    own_log_factors: Float
+    own_noises: Float
 
     @classmethod
-    def of(cls, points: Float, near: Float, errors: Float, log_factors: Float, own: Float) -> Neighbourhoods:
+    def of(cls, points: Float, near: Float, *others: Float) -> Neighbourhoods:
         """Return those of rows at ``points`` (n, r) with neighbours at ``near`` (n, k, r), by sums of squares.
+
+        ``others`` are the other fields.
 
         Squared distances from sums of products would lose the digits of near rows.
         """
@@ -128,7 +135,7 @@ class Neighbourhoods:
             step = place[:, :, None] - place[:, None, :]
             step *= step
             among += step
-        return cls(squares, among, errors, log_factors, own)
+        return cls(squares, among, *others)
 
 
 def moments(kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True) -> tuple[Float, Float]:
@@ -136,7 +143,7 @@ def moments(kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True) ->
     found = _Conditional(kernel, rows)
     mean, variance = found.moments
     variance = kernel.inflation * variance
-    return mean, variance if noisy else variance * (1.0 - found.known) / (1.0 - found.known + found.nugget)
+    return mean, variance if noisy else variance * kernel.variance * (1.0 - found.known) / found.spread
 
 
 class _Conditional:
@@ -147,15 +154,15 @@ class _Conditional:
         correlation = CORRELATIONS[kernel.family]
         self.nugget = max(kernel.noise / kernel.variance, LEAST_NUGGET)
         whole, self.whole_slope = correlation(rows.among, kernel.length)
-        whole[:, np.arange(k), np.arange(k)] += self.nugget
+        whole[:, np.arange(k), np.arange(k)] += self.nugget * rows.noises
         self.cross, self.cross_slope = correlation(rows.squares, kernel.length)
         self.errors = rows.errors * np.exp(-0.5 * kernel.exponent * rows.log_factors)
         solved = np.linalg.solve(whole, np.stack([self.errors, self.cross], axis=-1))
         self.weighted, self.weights = solved[..., 0], solved[..., 1]
-        self.factor = np.exp(0.5 * kernel.exponent * rows.own)
+        self.factor = np.exp(0.5 * kernel.exponent * rows.own_log_factors)
         self.mean = _dot(self.cross, self.weighted)
         self.known = np.minimum(_dot(self.cross, self.weights), 1.0)
-        self.spread = kernel.variance * (1.0 - self.known + self.nugget)
+        self.spread = kernel.variance * (1.0 - self.known + self.nugget * rows.own_noises)
         self.excess = _dot(self.errors, self.weighted) / kernel.variance
         self.adapted = (kernel.freedom + self.excess) / (kernel.freedom + k)
 
@@ -168,10 +175,11 @@ class _Conditional:
         """Return the derivatives (5, n) of mean and variance in ``LocalKernel.logs``."""
         kernel, rows, n, k = self.kernel, self.rows, *self.rows.squares.shape
         mean, spread, excess = np.zeros((5, n)), np.zeros((5, n)), np.zeros((5, n))
-        with_mean, with_itself = (self.nugget * _dot(self.weights, each) for each in (self.weighted, self.weights))
-        of_excess = self.nugget * _dot(self.weighted, self.weighted) / kernel.variance
+        noises = self.nugget * rows.noises
+        with_mean, with_itself = (_dot(noises * self.weights, each) for each in (self.weighted, self.weights))
+        of_excess = _dot(noises * self.weighted, self.weighted) / kernel.variance
         mean[0], mean[2] = with_mean, -with_mean
-        spread[2] = kernel.variance * (with_itself + self.nugget)
+        spread[2] = kernel.variance * (with_itself + self.nugget * rows.own_noises)
         spread[0], excess[0], excess[2] = self.spread - spread[2], of_excess - self.excess, -of_excess
         along, across = (np.matmul(each[:, None], self.whole_slope)[:, 0] for each in (self.weights, self.weighted))
         mean[1] = _dot(self.cross_slope, self.weighted) - _dot(along, self.weighted)
@@ -183,8 +191,8 @@ class _Conditional:
         adapted[4] = kernel.freedom * (1.0 - self.adapted) / (kernel.freedom + k)
         variance = self.factor**2 * (self.adapted * spread + self.spread * adapted)
         mean *= self.factor
-        mean[3] += 0.5 * rows.own * self.factor * self.mean
-        variance[3] += rows.own * self.moments[1]
+        mean[3] += 0.5 * rows.own_log_factors * self.factor * self.mean
+        variance[3] += rows.own_log_factors * self.moments[1]
         return mean, variance
 
 
@@ -210,8 +218,8 @@ def learned(
 
     The search is that of L-BFGS-B, from ``start`` or from half of the mean square as signal and half as noise.
     """
-    square = max(float(np.mean(errors**2)), np.finfo(float).tiny)
-    usual = max(float(np.median(np.sqrt(rows.squares[:, -1]))), np.finfo(float).tiny)
+    square = max(float(np.mean(errors**2)), LEAST_SQUARE)
+    usual = max(float(np.median(np.sqrt(rows.squares[:, -1]))), 1e-100)
     begun = start or LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * square, 1.0, 10.0)
     bounds = [
         tuple(np.log(np.multiply(unit, each))) for unit, each in ((square, SHARES), (usual, LENGTHS), (square, NUGGETS))

@@ -27,7 +27,7 @@ LEAST_SHARE = 1e-6
 class Metric:
     """Coordinates of points (n, d) of a kernel: ``axes`` (r, d) times the points, and those of categories.
 
-    ``levels`` has the feature, the level and the coordinate of each level.
+    ``levels`` has of each level the feature, its code in the kernel's coordinates, and its own coordinate.
     """
 
     axes: Float
@@ -36,14 +36,14 @@ class Metric:
     @classmethod
     def of(cls, design: Design, columns: Columns) -> Metric | None:
         """The metric of a design's kernel; None without one, or with too many levels of categories."""
-        d, axes, levels = len(design.scaling.x_shift), list[Float](), list[tuple[int, float, float]]()
+        scaling, axes, levels = design.scaling, list[Float](), list[tuple[int, float, float]]()
+        d = len(scaling.x_shift)
         for kernel, features in inside(design.kernels[0], d, object) if design.kernels else ():
             if isinstance(kernel, Categorical):
                 for gamma, feature in zip(kernel.widths(len(features)), features.tolist(), strict=True):
                     count = len(columns.categories.get(columns.features[feature], ()))
-                    levels += [
-                        (feature, float(level), float(np.sqrt(gamma / 2))) for level in range(count) if gamma > 0
-                    ]
+                    codes = (np.arange(count) - scaling.x_shift[feature]) / scaling.x_scale[feature]
+                    levels += [(feature, code, float(np.sqrt(gamma / 2))) for code in codes.tolist() if gamma > 0]
                 continue
             if isinstance(kernel, Directions):
                 own = np.sqrt(kernel.kernel.widths(len(kernel.axes)))[:, None] * kernel.matrix

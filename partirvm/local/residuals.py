@@ -6,7 +6,7 @@ so the neighbours, and with them the bits of a prediction, do not depend on the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -27,8 +27,8 @@ ROWS = 128
 class LocalResiduals:
     """Errors (N,) of the rows of a fit at ``points`` (N, r) in the ``metric``, in the model's units.
 
-    ``log_factors`` (N,) are logarithms of their noise factors, which a row weight divides, and ``rows`` (N,) their
-    numbers, increasing. ``neighbours`` is k. ``calibration`` has the quantiles of rows left out.
+    ``log_factors`` (N,) are logarithms of their noise factors, ``noises`` (N,) the inverses of their weights, and
+    ``rows`` (N,) their numbers, increasing. ``neighbours`` is k. ``calibration`` has the quantiles of rows left out.
     """
 
     metric: Metric
@@ -37,6 +37,7 @@ class LocalResiduals:
     points: Float
     errors: Float
     log_factors: Float
+    noises: Float
     rows: Int
     calibration: Calibration
 
@@ -47,7 +48,7 @@ class LocalResiduals:
     @property
     def nbytes(self) -> int:
         """Bytes of the rows."""
-        return sum(each.nbytes for each in (self.points, self.errors, self.log_factors, self.rows))
+        return sum(each.nbytes for each in (self.points, self.errors, self.log_factors, self.noises, self.rows))
 
     @cached_property
     def _tree(self) -> cKDTree:
@@ -68,14 +69,16 @@ class LocalResiduals:
         for start in range(0, len(points), ROWS):
             some = slice(start, start + ROWS)
             near = nearest(self._tree, points[some], self.neighbours)
-            yield some, hoods_of(self.points, self.errors, self.log_factors, near, points[some], logs[some])
+            own = points[some], logs[some], np.ones(len(near))
+            yield some, hoods_of((self.points, self.errors, self.log_factors, self.noises), near, *own)
 
 
-def hoods_of(
-    points: Float, errors: Float, log_factors: Float, near: Int, own_points: Float, own: Float
-) -> Neighbourhoods:
-    """Return the neighbourhoods of rows at ``own_points`` (n, r), whose neighbours lie at positions ``near`` (n, k)."""
-    return Neighbourhoods.of(own_points, points[near], errors[near], log_factors[near], own)
+def hoods_of(rows: Sequence[Float], near: Int, points: Float, log_factors: Float, noises: Float) -> Neighbourhoods:
+    """Return the neighbourhoods of rows at ``points`` (n, r), whose neighbours have the positions ``near`` (n, k).
+
+    ``rows`` are points, errors, log factors and noises of all rows.
+    """
+    return Neighbourhoods.of(points, *(each[near] for each in rows), log_factors, noises)
 
 
 def nearest(tree: cKDTree, points: Float, k: int, own: Int | None = None) -> Int:

@@ -101,6 +101,7 @@ def _require_shapes(model: Saved) -> None:
         found["residuals"] = (residuals.errors.shape, (n,))
         found["residual_points"] = (residuals.points.shape, (n, width))
         found["residual_factors"] = (residuals.log_factors.shape, (n,))
+        found["residual_noises"] = (residuals.noises.shape, (n,))
         found["axes"] = (residuals.metric.axes.shape[1:], (d,))
     for name, (shape, right) in found.items():
         if shape != right:

@@ -1,0 +1,79 @@
+"""The local process against dense formulas of Shah et al. (2014), and its derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from sklearn.gaussian_process.kernels import Matern
+
+from partirvm.local.kriging import CORRELATIONS, LocalKernel, Neighbourhoods, learned, log_density, moments
+
+SMOOTHNESS = {"exponential": 0.5, "matern32": 1.5, "matern52": 2.5}
+
+
+def plain(n, k):
+    """Factors and weights of one."""
+    return np.zeros((n, k)), np.ones((n, k)), np.zeros(n), np.ones(n)
+
+
+def rows(n=30, k=8, seed=0):
+    """Neighbourhoods of n rows among random points, and the errors of the rows."""
+    rng = np.random.default_rng(seed)
+    points, near = rng.normal(size=(n, 2)), rng.normal(size=(n, k, 2))
+    others = rng.normal(size=(n, k)), rng.normal(size=(n, k)), rng.uniform(0.5, 2, size=(n, k)), rng.normal(size=n)
+    return Neighbourhoods.of(points, near, *others, rng.uniform(0.5, 2, size=n)), points, near
+
+
+@pytest.mark.parametrize("family", CORRELATIONS)
+@pytest.mark.parametrize("noisy", [True, False])
+def test_moments_are_those_of_a_dense_process(family, noisy):
+    """Equation 6 of Shah et al. for each row, with scikit-learn's Matérn correlation, to 1e-10."""
+    found, points, near = rows()
+    kernel = LocalKernel(family, 0.7, 1.3, 0.2, 1.5, 6.0)
+    mean, variance = moments(kernel, found, noisy=noisy)
+    correlation = Matern(length_scale=1.3, nu=SMOOTHNESS[family])
+    for row in range(len(points)):
+        covariance = 0.7 * correlation(near[row]) + 0.2 * np.diag(found.noises[row])
+        cross = 0.7 * correlation(near[row], points[row : row + 1])[:, 0]
+        own = np.exp(0.75 * found.own_log_factors[row])
+        errors = found.errors[row] / np.exp(0.75 * found.log_factors[row])
+        weights = np.linalg.solve(covariance, cross)
+        adapted = (6.0 + errors @ np.linalg.solve(covariance, errors)) / (6.0 + len(errors))
+        assert mean[row] == pytest.approx(own * (weights @ errors), rel=1e-10)
+        noise = 0.2 * noisy * found.own_noises[row]
+        assert variance[row] == pytest.approx(own**2 * adapted * (0.7 + noise - weights @ cross), rel=1e-9)
+
+
+@pytest.mark.parametrize("family", CORRELATIONS)
+def test_derivatives_are_finite_differences(family):
+    found, *_ = rows()
+    errors, logs = np.random.default_rng(1).normal(size=30), np.array([-0.5, 0.2, -1.5, 0.8, 1.0])
+    _, slope = log_density(LocalKernel.of(family, logs), found, errors)
+    ends = [
+        [log_density(LocalKernel.of(family, logs + sign * step), found, errors)[0] for sign in (1, -1)]
+        for step in 1e-5 * np.eye(5)
+    ]
+    np.testing.assert_allclose(slope, -np.diff(ends)[:, 0] / 2e-5, rtol=1e-6, atol=1e-9)
+
+
+def test_the_search_finds_the_parameters_of_a_draw():
+    """Errors drawn from a Gaussian process with noise: its length and the share of noise, within a third."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform(size=(1500, 2))
+    covariance = Matern(length_scale=0.3, nu=1.5)(points) + 0.05 * np.eye(1500)
+    errors = np.linalg.cholesky(covariance) @ rng.standard_normal(1500)
+    order = np.argsort(cdist(points, points) + 10 * np.eye(1500), axis=1)[:, :30]
+    found = Neighbourhoods.of(points, points[order], errors[order], *plain(1500, 30))
+    kernel, density = learned(found, errors, "matern32")
+    assert kernel.noise == pytest.approx(0.05, rel=1 / 3)
+    assert kernel.length / kernel.variance ** (1 / 3) == pytest.approx(0.3, rel=1 / 3)  # what the data determine
+    assert density > learned(found, errors, "exponential")[1]
+
+
+@pytest.mark.parametrize("errors", [np.zeros(30), np.ones(30)], ids=["zero", "constant"])
+def test_errors_without_variation_leave_finite_answers(errors):
+    found, points, near = rows()
+    found = Neighbourhoods.of(points, near * 0, np.full((30, 8), errors[0]), *plain(30, 8))
+    kernel, _ = learned(found, errors, "matern32")
+    assert all(np.isfinite(each).all() for each in moments(kernel, found))

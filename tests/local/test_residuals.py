@@ -1,0 +1,137 @@
+"""Models with local residuals: exact neighbours, what they bring, and what stays equal bit by bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
+
+from partirvm import Polynomial, RVMRegressor, load_model, save_model
+from partirvm.errors import UsageError
+from partirvm.local.residuals import nearest
+
+
+def rough(n, seed=0):
+    """A function with details that a few wide basis functions cannot describe, and noise of deviation .05."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n, 2))
+    y = np.sin(3 * X[:, 0]) + 0.5 * np.sin(15 * X[:, 0]) * np.cos(15 * X[:, 1])
+    return X, y + 0.05 * rng.standard_normal(n)
+
+
+OPTIONS = {"gamma": 0.5, "max_vectors": 20, "strategy": "working-set", "random_state": 0, "reference": "none"}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = rough(3000)
+    return RVMRegressor(**OPTIONS, residual="auto", neighbours=20).fit(X, y)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("levels", [2, 4, 1000])
+def test_neighbours_are_those_of_brute_force(levels, own):
+    """With ties and duplicates, of which the row of smaller number counts as nearer."""
+    points = np.random.default_rng(levels).integers(levels, size=(400, 3)).astype(float)
+    distances = cdist(points[:80], points, "sqeuclidean")
+    if own:
+        distances[np.arange(80), np.arange(80)] = np.inf
+    expected = np.lexsort((np.broadcast_to(np.arange(400), distances.shape), distances))[:, :9]
+    np.testing.assert_array_equal(nearest(cKDTree(points), points[:80], 9, np.arange(80) if own else None), expected)
+
+
+def test_few_rows_have_all_others_as_neighbours():
+    points = np.arange(3.0)[:, None]
+    np.testing.assert_array_equal(nearest(cKDTree(points), points, 60, np.arange(3)), [[1, 2], [0, 2], [1, 0]])
+
+
+def test_they_are_taken_where_rows_left_out_gain(fitted):
+    """Errors of new rows fall to a third and more, intervals stay honest, and the history says what was measured."""
+    X, y = rough(2000, seed=1)
+    line, sparse = fitted.history_[-1]["residuals"], fitted.model_.sparse()
+    assert line["rmse_gain"] > 0.5
+    assert line["density_gain"] > 0.5
+    assert line["bytes"] > 0
+    with_them, without = (np.sqrt(np.mean((y - model.predict(X)) ** 2)) for model in (fitted, sparse))
+    assert with_them < 0.08
+    assert without > 3 * with_them
+    lower, upper = fitted.predict_interval(X, 0.95)
+    assert 0.925 < np.mean((lower < y) & (y < upper)) < 0.975
+    assert sparse.residuals is None
+    assert sparse.n_vectors == fitted.n_relevance_vectors_
+
+
+def test_they_are_left_out_where_nothing_is_left():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(1500, 2))
+    model = RVMRegressor(**OPTIONS).fit(X, X[:, 0] + 0.3 * rng.standard_normal(1500))
+    assert model.model_.residuals is None
+    assert model.history_[-1]["residuals"]["bytes"] == 0
+
+
+def test_predictions_do_not_depend_on_the_other_rows(fitted, tmp_path):
+    """Nor on saving; the mean, the deviation and the ends of intervals have the same bits."""
+    X = rough(300, seed=2)[0]
+    save_model(fitted, tmp_path / "model")
+    whole, again = fitted.predict(X, return_std=True), load_model(tmp_path / "model")
+    for found, expected in zip(again.predict(X[117:150], return_std=True), whole, strict=True):
+        np.testing.assert_array_equal(found, expected[117:150])
+    assert again.model_.digest() == fitted.model_.digest() != fitted.model_.sparse().digest()
+
+
+def test_the_mean_of_a_new_target_varies_less_than_the_target(fitted):
+    X = rough(50, seed=3)[0]
+    ends = [np.diff(fitted.predict_interval(X, 0.9, kind=kind), axis=0)[0] for kind in ("credible", "prediction")]
+    assert (ends[0] > 0).all()
+    assert (ends[0] < ends[1]).all()
+    draws = fitted.sample_y(X, 4000, random_state=0, noise=True)
+    mean, std = fitted.predict(X, return_std=True)
+    np.testing.assert_allclose(draws.mean(axis=1), mean, atol=0.02)
+    np.testing.assert_allclose(draws.std(axis=1), std, rtol=0.1)
+
+
+def test_categories_that_differ_are_far():
+    """Two levels have opposite functions of x: neighbours are those of the same level."""
+    rng = np.random.default_rng(0)
+    numbers, levels = rng.uniform(-1, 1, 2000), rng.integers(2, size=2000)
+    y = 0.5 * numbers + np.sin(20 * numbers) * (1 - 2 * levels)
+    frame = pd.DataFrame({"x": numbers, "level": pd.Categorical(levels)})
+    model = RVMRegressor(**{**OPTIONS, "gamma": 1.0}, residual="local", neighbours=20)
+    model.fit(frame, y + 0.05 * rng.standard_normal(2000))
+    assert model.model_.residuals.metric.levels
+    assert np.sqrt(np.mean((model.predict(frame) - y) ** 2)) < 0.1
+
+
+def test_weights_divide_the_noise_of_a_row():
+    """Rows of weight 1/100 have ten times the noise; with the weights their errors count less."""
+    X, y = rough(3000)
+    bad = np.arange(3000) % 3 == 0
+    y[bad] += 0.5 * np.random.default_rng(5).standard_normal(bad.sum())
+    weights, (new, target) = np.where(bad, 0.01, 1.0), rough(1000, seed=1)
+    options = {**OPTIONS, "residual": "local", "neighbours": 20}
+    errors = [target - RVMRegressor(**options).fit(X, y, sample_weight=w).predict(new) for w in (weights, None)]
+    assert np.mean(errors[0] ** 2) < 0.5 * np.mean(errors[1] ** 2)
+
+
+def test_a_kernel_without_distances_has_none():
+    X, y = rough(1200)
+    model = RVMRegressor(**{**OPTIONS, "gamma": "auto"}, kernel=Polynomial(0.5), residual="local").fit(X, y)
+    assert model.model_.residuals is None
+
+
+def test_several_targets_are_refused():
+    X, y = rough(200)
+    with pytest.raises(UsageError, match="residual='local' needs one numeric target"):
+        RVMRegressor(**OPTIONS, residual="local").fit(X, np.column_stack([y, y]))
+
+
+def test_a_file_with_arrays_that_do_not_belong_together_is_refused(fitted, tmp_path):
+    residuals = fitted.model_.residuals
+    wrong = replace(fitted.model_, residuals=replace(residuals, errors=residuals.errors[1:]))
+    save_model(wrong, tmp_path / "model")
+    with pytest.raises(ValueError, match="residual"):
+        load_model(tmp_path / "model")
