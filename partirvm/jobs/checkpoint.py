@@ -28,7 +28,7 @@ from partirvm.planning.plan import KernelStore, Machine, Plan, Sparseness
 from partirvm.resolve.resolve import FitSpec
 from partirvm.storage import reading
 from partirvm.storage.codec import Codec
-from partirvm.strategies.problem import AppendedBatch, Options, Problem
+from partirvm.strategies.problem import AppendedBatch, Options, Problem, ResidualsFitted
 from partirvm.strategies.split_merge import Part, SplitMergeState
 from partirvm.strategies.stages import RoundsState
 
@@ -44,10 +44,10 @@ class Checkpoint:
     history: int
 
 
-KIND, FORMAT = "partirvm-checkpoint", 13
+KIND, FORMAT = "partirvm-checkpoint", 15
 
 FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock, Posterior, Scores, Start)
-STATES = (Checkpoint, Part, RoundsState, SplitMergeState, Termination)
+STATES = (Checkpoint, Part, ResidualsFitted, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
 PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, RowsRead, Schedule, Sparseness, StepBytes)
 

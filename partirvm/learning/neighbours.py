@@ -9,6 +9,7 @@ from one pass, and the kernel is learned again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,15 +22,16 @@ from partirvm.data.source import Source
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Spent, gathered
-from partirvm.local.kriging import CORRELATIONS, LocalKernel, learned, moments
+from partirvm.local.kriging import CORRELATIONS, LocalKernel, Neighbourhoods, learned, moments
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import ROWS, LocalResiduals, hoods_of, nearest
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted
 from partirvm.types import PANEL_ROWS, Float, Int
 
-TRIAL_SHARE, TRIAL_ROWS, LEARNING_ROWS, CALIBRATION_ROWS = 10, 500, 1500, 4000
-"""A trial has one row of so many, and at most so many. Then the maximum numbers of rows that teach the kernel and that
-calibrate it."""
+FLOAT = 8  # Bytes of a number
+TRIAL_SHARE, TRIAL_ROWS, FAMILY_ROWS, LEARNING_ROWS, CALIBRATION_ROWS = 10, 500, 384, 1024, 1024
+"""A trial has one row of so many, and at most so many. Then the maximum numbers of rows by which a family is chosen,
+that teach the kernel and that calibrate it."""
 
 NATS, RMSE = 0.05, 0.05
 """Gains of which one suffices: of the mean log density of rows left out, and of their error."""
@@ -47,11 +49,17 @@ class Errors:
     noises: Float
     rows: Int
 
-    def hoods(self, tree: cKDTree, own: Int, k: int) -> Any:
-        """Return the neighbourhoods of the rows at positions ``own`` (m,), each without the row itself."""
-        near = nearest(tree, self.points[own], k, own)
-        rows = self.points, self.errors, self.log_factors, self.noises
-        return hoods_of(rows, near, self.points[own], self.log_factors[own], self.noises[own])
+    def panels(self, tree: cKDTree, own: Int, k: int) -> tuple[list[Neighbourhoods], list[Float]]:
+        """Return the neighbourhoods and the errors of the rows at positions ``own`` (m,), ``ROWS`` together.
+
+        No row is a neighbour of itself.
+        """
+        rows, found = (self.points, self.errors, self.log_factors, self.noises), list[Neighbourhoods]()
+        parts = [own[start : start + ROWS] for start in range(0, len(own), ROWS)]
+        for some in parts:
+            near = nearest(tree, self.points[some], k, some)
+            found.append(hoods_of(rows, near, self.points[some], self.log_factors[some], self.noises[some]))
+        return found, [self.errors[some] for some in parts]
 
 
 def fit_residuals(
@@ -61,8 +69,9 @@ def fit_residuals(
     metric = Metric.of(asked.design, source.columns)
     if metric is None or len(asked.left_out.rows) < 3 or asked.fit.calibration is None:
         return ResidualsFitted()
-    width = 8 * (len(metric.axes) + len(metric.levels) + 3)
-    if 2 * width * source.n_rows > asked.room:
+    width = len(metric.axes) + len(metric.levels) + 4
+    learning = LEARNING_ROWS * asked.neighbours * (asked.neighbours + width)
+    if FLOAT * (2 * width * source.n_rows + 2 * learning) > asked.room:
         return ResidualsFitted()
     errors = _left_out(asked, metric, source, executor, progress, spent)
     trial, gains = _trial(asked, errors)
@@ -70,7 +79,7 @@ def fit_residuals(
         return ResidualsFitted(None, *gains)
     if source.n_rows > len(asked.left_out.rows):
         errors = _all_rows(asked, metric, source, executor, progress)
-    return ResidualsFitted(_residuals(asked, metric, errors, trial), *gains)
+    return ResidualsFitted(_residuals(asked, metric, errors, trial, executor.threads), *gains)
 
 
 def _left_out(
@@ -92,8 +101,8 @@ def _trial(asked: FitResiduals, errors: Errors) -> tuple[LocalKernel, tuple[floa
     """Return a kernel that a few rows left out teach, and its gains on them over the fit alone."""
     n = len(errors.rows)
     own = _evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS))
-    hoods = errors.hoods(cKDTree(errors.points), own, min(asked.neighbours, 20))
-    found, density = learned(hoods, errors.errors[own], FAMILY)
+    panels, given = errors.panels(cKDTree(errors.points), own, min(asked.neighbours, 20))
+    found, density = learned(panels, given, FAMILY)
     order = np.argsort(asked.left_out.rows)[own]
     calibration, expected = asked.fit.calibration, asked.left_out.expected()
     assert calibration is not None
@@ -102,7 +111,7 @@ def _trial(asked: FitResiduals, errors: Errors) -> tuple[LocalKernel, tuple[floa
     alone = calibration.scale**2 * (expected[1][order] + calibration.noise_variance)
     alone *= np.exp(errors.log_factors[own]) * errors.noises[own]
     before = errors.errors[own] ** 2
-    after = (errors.errors[own] - moments(found, hoods)[0]) ** 2
+    after = np.concatenate([some - moments(found, panel)[0] for panel, some in zip(panels, given, strict=True)]) ** 2
     of_alone = -0.5 * float(np.mean(np.log(2 * np.pi * alone) + inflation * before / alone))
     gain = density - 0.5 * float(np.log(inflation)) - of_alone
     found = replace(found, inflation=inflation)
@@ -133,21 +142,21 @@ def _errors_of_tile(design: Design, mean: Float, metric: Metric, source: Source,
     return (*(np.concatenate(parts) for parts in zip(*found, strict=True)), rows)
 
 
-def _residuals(asked: FitResiduals, metric: Metric, errors: Errors, trial: LocalKernel) -> LocalResiduals:
-    """Learn the kernel with the neighbours among all rows, family by family, and calibrate it."""
+def _residuals(asked: FitResiduals, metric: Metric, errors: Errors, trial: LocalKernel, threads: int) -> LocalResiduals:
+    """Learn the kernel with the neighbours among all rows, after a choice of its family, and calibrate it."""
     tree, n, k = cKDTree(errors.points), len(errors.rows), asked.neighbours
-    own = _evenly(n, LEARNING_ROWS)
-    few = own[:: -(-len(own) // (LEARNING_ROWS // 3))]
-    hoods = errors.hoods(tree, few, k)
-    tried = [learned(hoods, errors.errors[few], family, replace(trial, family=family)) for family in CORRELATIONS]
-    best = max(tried, key=lambda each: each[1])[0]
-    kernel = learned(errors.hoods(tree, own, k), errors.errors[own], best.family, best)[0]
-    kernel = replace(kernel, inflation=trial.inflation)
-    z = list[Float]()
-    for some in np.array_split(_evenly(n, CALIBRATION_ROWS), -(-min(n, CALIBRATION_ROWS) // ROWS)):
-        mean, variance = moments(kernel, errors.hoods(tree, some, k))
-        z.append(np.abs(errors.errors[some] - mean) * np.sqrt(kernel.inflation / variance))
-    top, levels = quantiles(np.sort(np.concatenate(z)))
+    with ThreadPoolExecutor(threads) as pool:
+        few = errors.panels(tree, _evenly(n, FAMILY_ROWS), -(-k // 2))
+        tried = [learned(*few, family, replace(trial, family=family), pool.map) for family in CORRELATIONS]
+        best = max(tried, key=lambda each: each[1])[0]
+        kernel = learned(*errors.panels(tree, _evenly(n, LEARNING_ROWS), k), best.family, best, pool.map)[0]
+        kernel = replace(kernel, inflation=trial.inflation)
+        panels, given = errors.panels(tree, _evenly(n, CALIBRATION_ROWS), k)
+        z = [
+            np.abs(some - mean) * np.sqrt(kernel.inflation / variance)
+            for some, (mean, variance) in zip(given, pool.map(partial(moments, kernel), panels), strict=True)
+        ]
+    top, levels = quantiles(np.concatenate(z))
     calibration = Calibration(n, kernel.noise, 1.0, top, levels)
     return LocalResiduals(metric, kernel, k, **vars(errors), calibration=calibration)
 

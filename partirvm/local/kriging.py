@@ -19,8 +19,9 @@ limit: the local model is then a polynomial through the neighbours. Both are bou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,8 @@ LEAST_NUGGET = 1e-10
 LEAST_SQUARE = 1e-16
 """Minimum of the mean square of the errors, in units of the scaled target."""
 
-STEPS = 40
-"""Maximum number of iterations of the search; each takes about 1 s per 10⁴ rows and 40 neighbours."""
+STEPS = 25
+"""Maximum number of iterations of the search; each takes about 1 s per 10⁴ rows and 60 neighbours."""
 
 SHARES, LENGTHS, NUGGETS, FREEDOMS = (1e-3, 1e4), (0.05, 100.0), (1e-8, 4.0), (0.5, 1e4)
 """Bounds of s² and ω as multiples of the mean square of the errors, of ℓ as a multiple of the usual distance of the
@@ -202,33 +203,39 @@ def _dot(a: Any, b: Any) -> Float:
 
 
 def log_density(kernel: LocalKernel, rows: Neighbourhoods, errors: Float) -> tuple[float, Float]:
-    """Return the mean log density (nats) of the ``errors`` (n,) of rows, and its derivatives (5,) in the logs."""
+    """Return the sum of the log densities (nats) of the ``errors`` (n,) of rows, and its slopes (5,) in the logs."""
     found = _Conditional(kernel, rows)
     (mean, variance), (of_mean, of_variance) = found.moments, found.slopes()
     rest = errors - mean
-    value = -0.5 * float(np.mean(np.log(2 * np.pi * variance) + rest**2 / variance))
-    slope = (of_mean * (rest / variance) + of_variance * (0.5 * (rest**2 / variance - 1.0) / variance)).mean(axis=1)
+    value = -0.5 * float(np.sum(np.log(2 * np.pi * variance) + rest**2 / variance))
+    slope = (of_mean * (rest / variance) + of_variance * (0.5 * (rest**2 / variance - 1.0) / variance)).sum(axis=1)
     return value, slope
 
 
 def learned(
-    rows: Neighbourhoods, errors: Float, family: str, start: LocalKernel | None = None
+    panels: Sequence[Neighbourhoods],
+    errors: Sequence[Float],
+    family: str,
+    start: LocalKernel | None = None,
+    each: Callable[..., Iterable[Any]] = map,
 ) -> tuple[LocalKernel, float]:
-    """Return the kernel of a family with the largest mean log density of the ``errors`` (n,) of rows, and that density.
+    """Return the kernel of a family with the largest mean log density of the errors of rows, and that density.
 
-    The search is that of L-BFGS-B, from ``start`` or from half of the mean square as signal and half as noise.
+    The rows are given in ``panels``, with the ``errors`` of each, which ``each`` maps, as ``map`` does. The search is
+    that of L-BFGS-B, from ``start`` or from half of the mean square as signal and half as noise.
     """
-    square = max(float(np.mean(errors**2)), LEAST_SQUARE)
-    usual = max(float(np.median(np.sqrt(rows.squares[:, -1]))), 1e-100)
+    n = sum(map(len, errors))
+    square = max(sum(float(np.sum(some**2)) for some in errors) / n, LEAST_SQUARE)
+    usual = max(float(np.median(np.concatenate([np.sqrt(panel.squares[:, -1]) for panel in panels]))), 1e-100)
     begun = start or LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * square, 1.0, 10.0)
-    bounds = [
-        tuple(np.log(np.multiply(unit, each))) for unit, each in ((square, SHARES), (usual, LENGTHS), (square, NUGGETS))
-    ]
+    units = ((square, SHARES), (usual, LENGTHS), (square, NUGGETS))
+    bounds = [tuple(np.log(np.multiply(unit, limits))) for unit, limits in units]
     bounds += [(0.0, STEEPEST), tuple(np.log(FREEDOMS))]
 
     def loss(logs: Float) -> tuple[float, Float]:
-        value, slope = log_density(LocalKernel.of(family, logs), rows, errors)
-        return -value, -slope
+        found = list(each(partial(log_density, LocalKernel.of(family, logs)), panels, errors))
+        return -sum(value for value, _ in found) / n, -sum(slope for _, slope in found) / n
 
-    found = minimize(loss, begun.logs, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+    begun_logs = np.clip(begun.logs, *np.transpose(bounds))
+    found = minimize(loss, begun_logs, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
     return LocalKernel.of(family, found.x), -float(found.fun)

@@ -34,6 +34,7 @@ FORMS: dict[str, Callable[[Any], str]] = {
     "seconds": format_duration,
     "peak_memory": format_bytes,
     "log_evidence": format_evidence,
+    "residuals": lambda found: format_bytes(found["bytes"]) if found["bytes"] else "none",
 }
 """Formats of facts by key; counts have commas, others are shown as they are."""
 
@@ -65,6 +66,7 @@ def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         ("training error", kind.phrase(facts, "training", units)),
         ("held-out error", kind.phrase(facts, "held-out")),
         ("noise", _noise(facts) if kind.noise else None),
+        ("neighbours", _residuals(facts)),
         ("log evidence", formatted(facts, "log_evidence") + ("" if kind.noise else " (Laplace's)")),
         ("passes", None if kind.noise else f"{facts['passes']:,} over the rows, in all fits"),
     ]
@@ -98,6 +100,20 @@ def _noise(facts: Mapping[str, Any]) -> str:
     if facts.get("noise_vectors") is not None:
         form = f"root mean variance; the noise depends on the inputs, {counted(facts['noise_vectors'], 'centre')}"
     return f"{formatted(facts, 'noise_sd')} ({form})"
+
+
+def _residuals(facts: Mapping[str, Any]) -> str | None:
+    """Return what the errors of nearest rows bring, or would bring."""
+    if not (found := facts.get("residuals")):
+        return None
+    rmse = f"the RMSE of rows left out by {found['rmse_gain']:.0%}"
+    density = f"their log density by {found['density_gain']:.2f} nats"
+    if not found["bytes"]:
+        return f"none: errors of the nearest rows would lower {rmse} and raise {density}"
+    return (
+        f"errors of the nearest rows lower {rmse} and raise {density}, and take {format_bytes(found['bytes'])}; "
+        "residual='none' keeps the vectors alone"
+    )
 
 
 def moment(seconds: float) -> str:
@@ -168,7 +184,7 @@ def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, A
         "n_rows": plan.get("rows"),
         "n_vectors": last.get("vectors"),
         "rounds": len(levels) + (last.get("kind") == "final") if levels else last.get("number"),
-        **{key: last.get(key) for key in (*QUANTITIES, "noise_sd", "noise_vectors", "log_evidence")},
+        **{key: last.get(key) for key in (*QUANTITIES, "noise_sd", "noise_vectors", "residuals", "log_evidence")},
         "passes": sum(entry.get("passes", 0) for entry in history),
         "peak_memory": max((entry.get("peak_memory") or 0 for entry in history), default=0),
     }
