@@ -181,6 +181,18 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         mean, std = found[:, columns], found[:, model.n_targets :]
         return (mean, std if model.n_targets > 1 else std[:, 0]) if return_std else mean
 
+    def nearest_rows(self, X: Any) -> dict[str, Any]:
+        """The training rows whose errors correct the predictions at X (n, d), rows in memory, by local residuals.
+
+        ``rows``, ``distances``, ``weights`` and ``errors`` have shape (n, k), the nearest row first. Numbers of rows
+        count from 0 in the order that ``fit`` or ``ingest`` was given; distances are in the metric of the kernel, and
+        errors in the target's units. The prediction is that of ``model_.sparse()`` plus the sum of weights times
+        errors. Raises ``UsageError`` for a model without local residuals, ``DataError`` for other features.
+        """
+        check_is_fitted(self)
+        found: dict[str, Any] = self.model_.nearest_rows(rows_of(self, X, self.model_.columns.categories))
+        return found
+
     def predict_interval(
         self, X: Any, level: float = 0.95, kind: str = "prediction", hyperparameters: bool = True
     ) -> tuple[Float, Float]:

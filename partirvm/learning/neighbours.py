@@ -79,6 +79,8 @@ def fit_residuals(
         return ResidualsFitted(None, *gains)
     if source.n_rows > len(asked.left_out.rows):
         errors = _all_rows(asked, metric, source, executor, progress)
+    numbers = np.concatenate([source.original_rows(number) for number in range(source.n_tiles)])
+    errors = replace(errors, rows=numbers[errors.rows])
     return ResidualsFitted(_residuals(asked, metric, errors, trial, executor.threads), *gains)
 
 

@@ -147,6 +147,12 @@ def moments(kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True) ->
     return mean, variance if noisy else variance * kernel.variance * (1.0 - found.known) / found.spread
 
 
+def weights(kernel: LocalKernel, rows: Neighbourhoods) -> Float:
+    """Return the weights (n, k) of the errors of the neighbours in the mean error of each row."""
+    found = _Conditional(kernel, rows)
+    return np.asarray(found.factor[:, None] * found.weights * np.exp(-0.5 * kernel.exponent * rows.log_factors))
+
+
 class _Conditional:
     """The conditional distributions at a kernel; C and its solutions serve the moments and their derivatives."""
 

@@ -12,10 +12,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from partirvm.core.left_out import Calibration
-from partirvm.local.kriging import LocalKernel, Neighbourhoods, moments
+from partirvm.local.kriging import LocalKernel, Neighbourhoods, moments, weights
 from partirvm.local.metric import Metric
 from partirvm.types import Float, Int
 
@@ -59,18 +60,30 @@ class LocalResiduals:
 
         ``factor`` (n,) is the noise factor there. The variance is of a new noisy error, or else of its mean.
         """
-        mean, variance = np.empty(len(points)), np.empty(len(points))
-        logs = np.broadcast_to(np.log(factor), len(points))
-        for some, hoods in self._neighbourhoods(self.metric(points), logs):
-            mean[some], variance[some] = moments(self.kernel, hoods, noisy=noisy)
+        found = [moments(self.kernel, hoods, noisy=noisy) for _, hoods in self._neighbourhoods(points, factor)]
+        mean, variance = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return mean, variance
 
-    def _neighbourhoods(self, points: Float, logs: Float) -> Iterator[tuple[slice, Neighbourhoods]]:
-        for start in range(0, len(points), ROWS):
+    def explained(self, points: Float, factor: Float | float) -> dict[str, NDArray[Any]]:
+        """Return ``rows``, ``distances`` in the metric, ``weights`` and ``errors`` of the neighbours, (n, k) each.
+
+        The mean error at one of the ``points`` (n, d) is the sum of weights times errors.
+        """
+        found: dict[str, list[NDArray[Any]]] = {"rows": [], "distances": [], "weights": [], "errors": []}
+        for near, hoods in self._neighbourhoods(points, factor):
+            parts = self.rows[near], np.sqrt(hoods.squares), weights(self.kernel, hoods), hoods.errors
+            for own, part in zip(found.values(), parts, strict=True):
+                own.append(part)
+        return {name: np.concatenate(parts) for name, parts in found.items()}
+
+    def _neighbourhoods(self, points: Float, factor: Float | float) -> Iterator[tuple[Int, Neighbourhoods]]:
+        """Yield the positions of the neighbours of ``ROWS`` points at a time, and their neighbourhoods."""
+        places, logs = self.metric(points), np.broadcast_to(np.log(factor), len(points))
+        for start in range(0, max(len(points), 1), ROWS):
             some = slice(start, start + ROWS)
-            near = nearest(self._tree, points[some], self.neighbours)
-            own = points[some], logs[some], np.ones(len(near))
-            yield some, hoods_of((self.points, self.errors, self.log_factors, self.noises), near, *own)
+            near = nearest(self._tree, places[some], self.neighbours)
+            own = places[some], logs[some], np.ones(len(near))
+            yield near, hoods_of((self.points, self.errors, self.log_factors, self.noises), near, *own)
 
 
 def hoods_of(rows: Sequence[Float], near: Int, points: Float, log_factors: Float, noises: Float) -> Neighbourhoods:

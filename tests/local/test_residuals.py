@@ -94,6 +94,20 @@ def test_the_mean_of_a_new_target_varies_less_than_the_target(fitted):
     np.testing.assert_allclose(draws.std(axis=1), std, rtol=0.1)
 
 
+def test_the_rows_behind_a_prediction(fitted):
+    """They are near, and their weighted errors are the difference to the prediction of the vectors alone."""
+    X, new = rough(3000)[0], rough(40, seed=4)[0]
+    found = fitted.nearest_rows(new)
+    corrections = fitted.predict(new) - fitted.model_.sparse().predict(new)
+    np.testing.assert_allclose((found["weights"] * found["errors"]).sum(axis=1), corrections, rtol=1e-9, atol=1e-12)
+    scale = np.sqrt(fitted.model_.design.kernel.gamma[0]) / X.std(axis=0)
+    expected = np.sort(cdist(new * scale, X * scale), axis=1)[:, :20]
+    np.testing.assert_allclose(found["distances"], expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        np.linalg.norm((X[found["rows"][:, 0]] - new) * scale, axis=1), expected[:, 0], rtol=1e-9
+    )
+
+
 def test_categories_that_differ_are_far():
     """Two levels have opposite functions of x: neighbours are those of the same level."""
     rng = np.random.default_rng(0)
