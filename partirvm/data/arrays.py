@@ -113,6 +113,10 @@ class ArraySource(Source):
         # searched when rows are read, since a pickled source passes through processes without a client
         return client_of(*self._arrays.values())
 
+    def original_rows(self, number: int) -> Int:
+        found = super().original_rows(number)
+        return found if self._permutation is None else self._permutation[found]
+
     def part(self, tiles: Sequence[int]) -> ArraySource:
         """Return a source with the rows from the first to the last of the given tiles."""
         start, stop = self._span(min(tiles))[0], self._span(max(tiles))[1]

@@ -18,7 +18,6 @@ import numpy as np
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.data import Source
-from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import (
     AccuracyWarning,
     DataWarning,
@@ -106,15 +105,13 @@ def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
 
 
 def table_rows(diagnostics: list[dict[str, Any]], source: Source, held_out: Source | None) -> list[dict[str, Any]]:
-    """Return the diagnostics of a line of history with row numbers of the ingested table in ``largest``.
+    """Return the diagnostics of a line of history with row numbers of the given table in ``largest``.
 
     If they cannot be read, ``largest`` is empty: a finished fit does not fail because of its report.
     """
     # without coverage they are of training rows left out (``core.left_out``), otherwise of held-out rows
     left_out = any(not each.get("covered", True) for each in diagnostics)
     shown = source if held_out is None or left_out else held_out
-    if not isinstance(shown, ZarrSource):  # other sources keep the order of their rows
-        return diagnostics
     numbers = cache(shown.original_rows)
 
     def largest(rows: Any) -> list[Any]:
