@@ -58,7 +58,7 @@ def rvm(options: dict[str, Any]) -> Callable[[Float, Float, Float, Float], Predi
     def run(X: Float, y: Float, new: Float, truth: Float) -> Predicted:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartirvmWarning)
-            model = RVMRegressor(random_state=0, max_vectors=MOST_VECTORS, **options).fit(X, y)
+            model = RVMRegressor(random_state=0, **{"max_vectors": MOST_VECTORS, **options}).fit(X, y)
             mean, std = model.predict(new, return_std=True)
             lower, upper = model.predict_interval(new, 0.95)
         kernel = model.kernel_.spec()
@@ -106,12 +106,12 @@ METHODS: dict[str, Callable[[Float, Float, Float, Float], Predicted]] = {
 BY_DEFAULT = [name for name in METHODS if name not in ("svgp", "xrfm")]
 
 
-def fit(method: str, X: Float, y: Float, rows: int, seed: int) -> dict[str, Any]:
-    """Return the figures of one fit to ``rows`` random rows."""
+def fit(method: Callable[..., Predicted], X: Float, y: Float, rows: int, seed: int, most: int) -> dict[str, Any]:
+    """Return the figures of one fit to ``rows`` random rows, and of predictions of at most ``most`` others."""
     order = np.random.default_rng(seed).permutation(len(y))
-    train, test = order[:rows], order[rows : rows + NEW_ROWS]
+    train, test = order[:rows], order[rows : rows + most]
     began, unit = time.process_time(), float(y.std())
-    mean, std, inside, facts = METHODS[method](X[train], y[train], X[test], y[test])
+    mean, std, inside, facts = method(X[train], y[train], X[test], y[test])
     found = {"RMSE": float(np.sqrt(np.mean((y[test] - mean) ** 2))) / unit, "CPU s": time.process_time() - began}
     if std is not None and inside is not None:
         found["NLPD"] = Scores.of(y[test] / unit, mean / unit, (std / unit) ** 2).figures()["nlpd"]
@@ -149,7 +149,7 @@ def main(arguments: list[str] | None = None) -> None:
         for method in options.methods:
             if method == "gp" and count > MOST_GP_ROWS:
                 continue
-            fits = [fit(method, X, y, count, seed) for seed in range(options.splits)]
+            fits = [fit(METHODS[method], X, y, count, seed, NEW_ROWS) for seed in range(options.splits)]
             table.append(line(fits, set=named, method=method, rows=count))
             measure.write(options.output, "metric", table, COLUMNS)
 

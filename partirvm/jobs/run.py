@@ -199,7 +199,8 @@ def _is_compared(spec: FitSpec, entry: Entry) -> bool:
 def _compared(driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
     """Compare the last model with boosted trees on every fifth row, left out of these; as JSON, in units of the target.
 
-    The errors of the model are those of its training rows times the ratio of its left-out error to its training error.
+    The errors of the model are those of its training rows times the ratio of its left-out error to its training error,
+    and to that after local residuals.
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -220,6 +221,8 @@ def _compared(driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
     )
     share = max(entry["noise_sd"] / entry["train_rmse"], 1.0)
     own = share * float(scaling.t_scale[0]) * (scaling.targets(y[new, None])[:, 0] - predicted)
+    if entry["residuals"] and entry["residuals"]["bytes"]:
+        own = own * (1.0 - entry["residuals"]["rmse_gain"])
     trees = HistGradientBoostingRegressor(random_state=0).fit(X[~new], y[~new], sample_weight=w[~new])
     other = y[new] - trees.predict(X[new])
     rmse, by_trees = (float(np.sqrt(np.mean(errors**2))) for errors in (own, other))

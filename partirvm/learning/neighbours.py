@@ -22,7 +22,7 @@ from partirvm.data.source import Source
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Spent, gathered
-from partirvm.local.kriging import CORRELATIONS, LocalKernel, Neighbourhoods, learned, moments
+from partirvm.local.kriging import CORRELATIONS, LEAST_SQUARE, LocalKernel, Neighbourhoods, learned, moments
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import ROWS, LocalResiduals, hoods_of, nearest
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted
@@ -81,7 +81,8 @@ def fit_residuals(
         errors = _all_rows(asked, metric, source, executor, progress)
     numbers = np.concatenate([source.original_rows(number) for number in range(source.n_tiles)])
     errors = replace(errors, rows=numbers[errors.rows])
-    return ResidualsFitted(_residuals(asked, metric, errors, trial, executor.threads), *gains)
+    residuals, rmse_gain = _residuals(asked, metric, errors, trial, executor.threads)
+    return ResidualsFitted(residuals, rmse_gain, gains[1])
 
 
 def _left_out(
@@ -117,7 +118,7 @@ def _trial(asked: FitResiduals, errors: Errors) -> tuple[LocalKernel, tuple[floa
     of_alone = -0.5 * float(np.mean(np.log(2 * np.pi * alone) + inflation * before / alone))
     gain = density - 0.5 * float(np.log(inflation)) - of_alone
     found = replace(found, inflation=inflation)
-    return found, (1.0 - float(np.sqrt(after.mean() / before.mean())) if square else 0.0, gain)
+    return found, (1.0 - float(np.sqrt(after.mean() / max(before.mean(), LEAST_SQUARE))), gain)
 
 
 def _all_rows(
@@ -144,8 +145,13 @@ def _errors_of_tile(design: Design, mean: Float, metric: Metric, source: Source,
     return (*(np.concatenate(parts) for parts in zip(*found, strict=True)), rows)
 
 
-def _residuals(asked: FitResiduals, metric: Metric, errors: Errors, trial: LocalKernel, threads: int) -> LocalResiduals:
-    """Learn the kernel with the neighbours among all rows, after a choice of its family, and calibrate it."""
+def _residuals(
+    asked: FitResiduals, metric: Metric, errors: Errors, trial: LocalKernel, threads: int
+) -> tuple[LocalResiduals, float]:
+    """Learn the kernel with the neighbours among all rows, after a choice of its family, and calibrate it.
+
+    Returns the gain of the RMSE on the rows of the calibration, too.
+    """
     tree, n, k = cKDTree(errors.points), len(errors.rows), asked.neighbours
     with ThreadPoolExecutor(threads) as pool:
         few = errors.panels(tree, _evenly(n, FAMILY_ROWS), -(-k // 2))
@@ -154,13 +160,13 @@ def _residuals(asked: FitResiduals, metric: Metric, errors: Errors, trial: Local
         kernel = learned(*errors.panels(tree, _evenly(n, LEARNING_ROWS), k), best.family, best, pool.map)[0]
         kernel = replace(kernel, inflation=trial.inflation)
         panels, given = errors.panels(tree, _evenly(n, CALIBRATION_ROWS), k)
-        z = [
-            np.abs(some - mean) * np.sqrt(kernel.inflation / variance)
-            for some, (mean, variance) in zip(given, pool.map(partial(moments, kernel), panels), strict=True)
-        ]
-    top, levels = quantiles(np.concatenate(z))
+        mean, variance = map(np.concatenate, zip(*pool.map(partial(moments, kernel), panels), strict=True))
+    before = np.concatenate(given)
+    rest = before - mean
+    top, levels = quantiles(np.abs(rest) * np.sqrt(kernel.inflation / variance))
+    gain = 1.0 - float(np.sqrt(np.mean(rest**2) / max(float(np.mean(before**2)), LEAST_SQUARE)))
     calibration = Calibration(n, kernel.noise, 1.0, top, levels)
-    return LocalResiduals(metric, kernel, k, **vars(errors), calibration=calibration)
+    return LocalResiduals(metric, kernel, k, **vars(errors), calibration=calibration), gain
 
 
 def _evenly(n: int, count: int) -> Int:
