@@ -35,8 +35,8 @@ from partirvm.predict.prediction import TileValues, check_features, score, warn_
 from partirvm.report.plots import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, progress_for
 from partirvm.resolve.kernel import portable
-from partirvm.resolve.measuring import Timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
+from partirvm.resolve.small_fits import Timer
 from partirvm.types import OFF, Float
 
 Documented = TypeVar("Documented", bound=type)

@@ -38,9 +38,9 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.resolve.measuring import Timer
 from partirvm.resolve.new_problem import Interrupted, check_aborted
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
+from partirvm.resolve.small_fits import Timer
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 

@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.data.source import Source
@@ -42,9 +41,7 @@ from partirvm.kernels import (
 )
 from partirvm.kernels.functions import LINEAR, Basis, evaluated, name_of, require_function
 from partirvm.options import Request
-from partirvm.types import Columns, Scaling
-
-Float = NDArray[np.float64]
+from partirvm.types import Columns, Float, Scaling
 
 BY_GAMMA: dict[str, type[Family]] = {**WITH_GAMMA, "auto": Gaussian}
 """Families by name, as options name them; "auto" is chosen if gamma is learned."""
