@@ -170,8 +170,8 @@ def require_function(given: Any, what: str) -> None:
     path = isinstance(given, str) and _PATH.fullmatch(given)
     if isinstance(given, type) or not (path or callable(given)):
         raise UsageError(
-            f"the {what} is {given!r}; known: '{LINEAR}', a callable, or the path 'module:function' of one, such as "
-            "'mine.physics:waves'"
+            f"the {what} is {given!r}: it must be named as 'module:function', such as 'mine.physics:waves', or be "
+            f"'{LINEAR}' or a callable"
         )
 
 
