@@ -8,7 +8,7 @@ from one pass, and the kernel is learned again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +36,8 @@ that teach the kernel and that calibrate it."""
 NATS, RMSE = 0.05, 0.05
 """Gains of which one suffices: of the mean log density of rows left out, and of their error."""
 
-FAMILY = "matern32"  # The correlation of the trial
+FAMILY, TRIAL_NEIGHBOURS, LEAST_LEFT_OUT = "matern32", 20, 20
+"""Correlation and greatest k of the trial, and the minimum number of rows left out."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +68,25 @@ def fit_residuals(
 ) -> ResidualsFitted:
     """Decide by rows left out whether a fit has local residuals, and make them; None without a metric or room."""
     metric = Metric.of(asked.design, source.columns)
-    if metric is None or len(asked.left_out.rows) < 3 or asked.fit.calibration is None:
+    calibration = asked.left_out.calibration(float(asked.fit.beta), float(asked.fit.target_variance))
+    if metric is None or calibration is None or calibration.n < LEAST_LEFT_OUT:
         return ResidualsFitted()
     width = len(metric.axes) + len(metric.levels) + 4
     learning = LEARNING_ROWS * asked.neighbours * (asked.neighbours + width)
     if FLOAT * (2 * width * source.n_rows + 2 * learning) > asked.room:
         return ResidualsFitted()
     errors = _left_out(asked, metric, source, executor, progress, spent)
-    trial, gains = _trial(asked, errors)
-    if not (asked.always or max(gains[0] / RMSE, gains[1] / NATS) >= 1.0):
-        return ResidualsFitted(None, *gains)
+    trial, gains = _trial(asked, errors, calibration)
+    if not (asked.always or max(gains.rmse_gain / RMSE, gains.density_gain / NATS) >= 1.0):
+        return replace(gains, rmse=0.0)
+    if asked.trial:
+        return gains
     if source.n_rows > len(asked.left_out.rows):
         errors = _all_rows(asked, metric, source, executor, progress)
     numbers = np.concatenate([source.original_rows(number) for number in range(source.n_tiles)])
     errors = replace(errors, rows=numbers[errors.rows])
     residuals, rmse_gain = _residuals(asked, metric, errors, trial, executor.threads)
-    return ResidualsFitted(residuals, rmse_gain, gains[1])
+    return ResidualsFitted(residuals, rmse_gain, gains.density_gain)
 
 
 def _left_out(
@@ -100,25 +104,27 @@ def _left_out(
     return Errors(metric(scaling.inputs(X)), errors, logs, 1.0 / (u * factor), rows)
 
 
-def _trial(asked: FitResiduals, errors: Errors) -> tuple[LocalKernel, tuple[float, float]]:
-    """Return a kernel that a few rows left out teach, and its gains on them over the fit alone."""
-    n = len(errors.rows)
+def _trial(asked: FitResiduals, errors: Errors, calibration: Calibration) -> tuple[LocalKernel, ResidualsFitted]:
+    """Return a kernel that a few rows left out teach, and its gains over the fit alone, with the corrected ``rmse``."""
+    n, k, tree = len(errors.rows), min(asked.neighbours, TRIAL_NEIGHBOURS), cKDTree(errors.points)
     own = _evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS))
-    panels, given = errors.panels(cKDTree(errors.points), own, min(asked.neighbours, 20))
-    found, density = learned(panels, given, FAMILY)
-    order = np.argsort(asked.left_out.rows)[own]
-    calibration, expected = asked.fit.calibration, asked.left_out.expected()
-    assert calibration is not None
-    square = float(np.mean(expected[0] ** 2))
-    inflation = max((float(np.mean(expected[1])) + calibration.noise_variance) / square, 1.0) if square else 1.0
-    alone = calibration.scale**2 * (expected[1][order] + calibration.noise_variance)
+    found, density = learned(*errors.panels(tree, own, k), FAMILY)
+    (expected, variances), order = asked.left_out.expected(), np.argsort(asked.left_out.rows)[own]
+    square = max(float(np.mean(expected**2)), LEAST_SQUARE)
+    inflation = max((float(np.mean(variances)) + calibration.noise_variance) / square, 1.0)
+    alone = calibration.scale**2 * (variances[order] + calibration.noise_variance)
     alone *= np.exp(errors.log_factors[own]) * errors.noises[own]
-    before = errors.errors[own] ** 2
-    after = np.concatenate([some - moments(found, panel)[0] for panel, some in zip(panels, given, strict=True)]) ** 2
-    of_alone = -0.5 * float(np.mean(np.log(2 * np.pi * alone) + inflation * before / alone))
+    of_alone = -0.5 * float(np.mean(np.log(2 * np.pi * alone) + inflation * errors.errors[own] ** 2 / alone))
+    before, after = _corrected(found, *errors.panels(tree, _evenly(n, CALIBRATION_ROWS), k))
     gain = density - 0.5 * float(np.log(inflation)) - of_alone
-    found = replace(found, inflation=inflation)
-    return found, (1.0 - float(np.sqrt(after.mean() / max(before.mean(), LEAST_SQUARE))), gain)
+    return replace(found, inflation=inflation), ResidualsFitted(None, 1.0 - after / before, gain, after)
+
+
+def _corrected(kernel: LocalKernel, panels: Sequence[Neighbourhoods], errors: Sequence[Float]) -> tuple[float, float]:
+    """Return the root mean square of errors before and after their correction."""
+    rests = [some - moments(kernel, panel)[0] for panel, some in zip(panels, errors, strict=True)]
+    before, after = (float(np.sqrt(np.mean(np.concatenate(each) ** 2))) for each in (errors, rests))
+    return max(before, LEAST_SQUARE), after
 
 
 def _all_rows(

@@ -179,9 +179,10 @@ class KernelLearned:
 
 @dataclass(frozen=True)
 class FitResiduals:
-    """Request for the local residuals of a last fit, of which ``left_out`` are the errors of rows left out.
+    """Request for the local residuals of a fit, of which ``left_out`` are the errors of rows left out.
 
-    ``neighbours`` is k. ``always`` takes them without a gain. Their rows may take at most ``room`` bytes.
+    ``neighbours`` is k. ``always`` takes them without a gain; a ``trial`` measures the gain alone. Their rows may take
+    at most ``room`` bytes.
     """
 
     design: Design
@@ -190,6 +191,7 @@ class FitResiduals:
     neighbours: int
     always: bool
     room: int
+    trial: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,11 +199,13 @@ class ResidualsFitted:
     """Local residuals if they are taken, and the gains on rows left out.
 
     These are the fraction by which the RMSE falls, and the rise of the mean log density in nats; 0 if not measured.
+    After a trial, ``rmse`` is the corrected one in the model's units if the residuals would be taken, else 0.
     """
 
     residuals: LocalResiduals | None = None
     rmse_gain: float = 0.0
     density_gain: float = 0.0
+    rmse: float = 0.0
 
     def facts(self) -> dict[str, Any]:
         """Return the gains, and the ``bytes`` of the rows if they are taken, as plain JSON."""

@@ -78,7 +78,8 @@ class RoundsState:
     The working set alone uses the rest. ``used`` are the rows that have been candidates (increasing), ``evidence`` is
     the highest so far, ``flat`` and ``slow`` count consecutive rounds. ``patient`` makes the next fit converge, since
     flatness is judged by converged evidence. ``kept`` is the number of vectors before the last candidates joined,
-    ``work`` the number of multiplications of kernel learning and all rounds.
+    ``work`` the number of multiplications of kernel learning and all rounds. ``corrected`` is the error of rows left
+    out after local residuals when there were ``tested`` vectors.
     """
 
     problem: Problem
@@ -104,6 +105,8 @@ class RoundsState:
     kept: int = 0
     work: float = LEAST_WORK
     slow: int = 0
+    tested: int = 0
+    corrected: float = np.inf
 
 
 def first_state(problem: Problem, options: Options, **facts: Any) -> RoundsState:
@@ -175,18 +178,37 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
 
 
 def with_residuals(state: RoundsState, left_out: LeftOut) -> Steps[RoundsState]:
-    """Request local residuals, and write a line of history if their gain was measured."""
-    options = state.options
-    always, room = options.residual == "local", options.residual_bytes
-    assert isinstance(state.fit, HyperState)
+    """Request local residuals of a last fit; of few rows only if they are asked for."""
+    always = state.options.residual == LOCAL
     if not always and state.problem.n_rows < LEAST_ROWS:
         return state
     try:
-        (found,) = yield (FitResiduals(state.design, state.fit, left_out, options.neighbours, always, room),)
+        (found,) = yield (_residuals_of(state, left_out, always=always),)
     except Stopped:
         yield from saved(replace(state, scores=None), "early")
         raise
     return replace(state, local=found)
+
+
+def corrected(state: RoundsState) -> Steps[float]:
+    """Return the RMSE of rows left out of a fit after local residuals, in the model's units; 0 without such."""
+    problem, options = state.problem, state.options
+    if options.residual == "none" or problem.n_rows < LEAST_ROWS or not problem.likelihood.has_noise:
+        return 0.0
+    rows = posterior_rows(problem, options, state.seen)
+    left_out = left_out_of(
+        (yield problem.likelihood.settling(problem, state.design, state.fit, rows, whole=True, last=True))
+    )
+    if left_out is None:
+        return 0.0
+    (found,) = yield (_residuals_of(state, left_out, trial=True),)
+    return float(found.rmse)
+
+
+def _residuals_of(state: RoundsState, left_out: LeftOut, **how: bool) -> FitResiduals:
+    options, how = state.options, {"always": False, **how}
+    assert isinstance(state.fit, HyperState)
+    return FitResiduals(state.design, state.fit, left_out, options.neighbours, room=options.residual_bytes, **how)
 
 
 def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, LeftOut | None]]:

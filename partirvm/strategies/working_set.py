@@ -8,7 +8,8 @@ row has been a candidate, or at a limit. If the held-out error stops falling, it
 
 A round is *slow* if, at its rate, twice the work would raise the evidence by less than ``LEAST_GAIN`` nats per row: g
 nats lower the error by about a fraction g. Gains of a classification are fractions of −log evidence per row so far. The
-work is the number of multiplications, and not the time, so that results can be repeated.
+work is the number of multiplications, and not the time, so that results can be repeated. If nearest rows correct the
+predictions (``residual``), the run also ends when twice the vectors lower the corrected error by less than this.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
 LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 """Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
 
+LEAST_TESTED = 50
+"""Minimum number of vectors at which the errors after local residuals are compared, then again at twice the vectors."""
+
 EVALUATIONS, ITERATIONS = 100, 16
 """Typical numbers of evaluations of the evidence in kernel learning, and of dense iterations in a round."""
 
@@ -72,6 +76,9 @@ class WorkingSetRounds(Rounds):
                 return (yield from self.restore(state, reason))
             if reason is not None:
                 return (yield from self.conclude(state, reason))
+            state, enough = yield from corrected_enough(state)
+            if enough:
+                return (yield from self.conclude(state, Termination.EFFORT))
             if state.seen == GROWING and (state.slow or state.flat) and self.room(state)[1] is None:
                 state = yield from enlarge(state, enlarged(2 * options.sample_rows, 0, problem.n_rows))
         return (yield from super().next_round(state))
@@ -137,6 +144,16 @@ def _random(state: RoundsState, used: Int, count: int) -> Int:
 def _marked(state: RoundsState, rows: Int) -> RoundsState:
     """Return the state with these rows marked as used, so that they are not chosen again."""
     return replace(state, used=np.union1d(state.used, rows))
+
+
+def corrected_enough(state: RoundsState) -> Steps[tuple[RoundsState, bool]]:
+    """Return whether twice the vectors hardly lower the error of rows left out that local residuals correct."""
+    vectors, least = state.fit.n_vectors, LEAST_GAIN[state.options.effort]
+    if not least or vectors < max(2 * state.tested, LEAST_TESTED):
+        return state, False
+    error = yield from stages.corrected(state)
+    before, state = state.corrected, replace(state, tested=vectors, corrected=error or np.inf)
+    return state, bool(error and np.isfinite(before) and error > (1.0 - least) * before)
 
 
 def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
