@@ -20,7 +20,7 @@ _HOMES = {
     "estimators": ["RVMClassifier", "RVMRegressor", "load_model", "save_model"],
     "jobs": ["open_job", "plan", "submit"],
     "kernels": ["Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial", "Sigmoid"],
-    "options.values": ["AlphaPrior", "Incremental", "Noise", "Radial", "SplitMerge", "WorkingSet"],
+    "options.values": ["AlphaPrior", "Incremental", "Local", "Noise", "Radial", "SplitMerge", "WorkingSet"],
     "report.plots": ["DiagnosticsDisplay"],
     "report.progress": ["FitCallback"],
     "storage.address": ["allow_protocols"],
@@ -30,16 +30,16 @@ _HOMES = {
 _MODULES = {name: f"partirvm.{module}" for module, names in _HOMES.items() for name in names}
 
 __all__ = ["AlphaPrior", "Categorical", "DiagnosticsDisplay", "FitCallback", "Gaussian", "Incremental", "Laplacian"]
-__all__ += ["Matern32", "Matern52", "Noise", "Polynomial", "RVMClassifier", "RVMRegressor", "Radial", "Sigmoid"]
-__all__ += ["SplitMerge", "WorkingSet", "__version__", "allow_protocols", "ingest", "load_model", "open_job", "plan"]
-__all__ += ["save_model", "submit"]
+__all__ += ["Local", "Matern32", "Matern52", "Noise", "Polynomial", "RVMClassifier", "RVMRegressor", "Radial"]
+__all__ += ["Sigmoid", "SplitMerge", "WorkingSet", "__version__", "allow_protocols", "ingest", "load_model", "open_job"]
+__all__ += ["plan", "save_model", "submit"]
 
 if TYPE_CHECKING:
     from partirvm.data import ingest
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, save_model
     from partirvm.jobs import open_job, plan, submit
     from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid
-    from partirvm.options.values import AlphaPrior, Incremental, Noise, Radial, SplitMerge, WorkingSet
+    from partirvm.options.values import AlphaPrior, Incremental, Local, Noise, Radial, SplitMerge, WorkingSet
     from partirvm.report.plots import DiagnosticsDisplay
     from partirvm.report.progress import FitCallback
     from partirvm.storage.address import allow_protocols

@@ -30,7 +30,7 @@ from partirvm.model import Model
 from partirvm.options import Request
 from partirvm.options.constraints import Estimate, NoiseForm, Reference, Residual
 from partirvm.options.table import TABLE
-from partirvm.options.values import Noise
+from partirvm.options.values import Local, Noise
 from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import Augmenting, require_augmentable
 from partirvm.resolve.resolve import LIMITS, FitSpec
@@ -67,10 +67,9 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         The logarithm of local noise is a small RVM of its own, fitted to the errors of rows left out; its mean over the
         training rows is ``noise_variance_``, which also holds far from all of them. For one target whose noise variance
         is estimated.
-    residual : {"auto", "none", "local"}
+    residual : {"auto", "none", "local"} or Local
         Rows are near in the metric of the kernel; ``model_.sparse()`` is the model without them. For one target whose
-        noise variance is estimated.
-    neighbours : int
+        noise variance is estimated. ``Local(neighbours=30)`` has its option.
     reference : {"auto", "none"}
 
     Attributes
@@ -99,8 +98,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
 
     noise_variance: float | Estimate | Noise = "estimate"
     noise: NoiseForm = "auto"
-    residual: Residual = "auto"
-    neighbours: int = 60
+    residual: Residual | Local = "auto"
     reference: Reference = "auto"
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -190,6 +190,21 @@ class Noise(Value):
 
 
 @value_of_options
+class Local(Value):
+    """Predictions are corrected by the errors of the nearest training rows (``local.kriging``).
+
+    Examples
+    --------
+    >>> from partirvm import Local, RVMRegressor
+    >>> RVMRegressor(residual=Local(neighbours=30)).get_params()["residual__neighbours"]
+    30
+    """
+
+    name, of = "local", "residual"
+    neighbours: int = held("neighbours")
+
+
+@value_of_options
 class AlphaPrior(Value):
     """Gamma prior on the precision α of each weight, and precisions that are given.
 
@@ -234,5 +249,5 @@ class Radial(Value):
 
 
 Strategy: TypeAlias = SplitMerge | Incremental | WorkingSet
-VALUES: tuple[type[Value], ...] = (SplitMerge, Incremental, WorkingSet, Noise, AlphaPrior, Radial)
+VALUES: tuple[type[Value], ...] = (SplitMerge, Incremental, WorkingSet, Local, Noise, AlphaPrior, Radial)
 """Every value that an estimator may be given, but for the families of kernels."""

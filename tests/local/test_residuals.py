@@ -10,7 +10,7 @@ import pytest
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from partirvm import Polynomial, RVMRegressor, load_model, save_model
+from partirvm import Local, Polynomial, RVMRegressor, load_model, save_model
 from partirvm.errors import UsageError
 from partirvm.local.residuals import nearest
 
@@ -29,7 +29,7 @@ OPTIONS = {"gamma": 0.5, "max_vectors": 20, "strategy": "working-set", "random_s
 @pytest.fixture(scope="module")
 def fitted():
     X, y = rough(3000)
-    return RVMRegressor(**OPTIONS, residual="auto", neighbours=20).fit(X, y)
+    return RVMRegressor(**OPTIONS, residual="auto").fit(X, y)
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -101,7 +101,7 @@ def test_the_rows_behind_a_prediction(fitted):
     corrections = fitted.predict(new) - fitted.model_.sparse().predict(new)
     np.testing.assert_allclose((found["weights"] * found["errors"]).sum(axis=1), corrections, rtol=1e-9, atol=1e-12)
     scale = np.sqrt(fitted.model_.design.kernel.gamma[0]) / X.std(axis=0)
-    expected = np.sort(cdist(new * scale, X * scale), axis=1)[:, :20]
+    expected = np.sort(cdist(new * scale, X * scale), axis=1)[:, :60]
     np.testing.assert_allclose(found["distances"], expected, rtol=1e-9)
     np.testing.assert_allclose(
         np.linalg.norm((X[found["rows"][:, 0]] - new) * scale, axis=1), expected[:, 0], rtol=1e-9
@@ -114,7 +114,7 @@ def test_categories_that_differ_are_far():
     numbers, levels = rng.uniform(-1, 1, 2000), rng.integers(2, size=2000)
     y = 0.5 * numbers + np.sin(20 * numbers) * (1 - 2 * levels)
     frame = pd.DataFrame({"x": numbers, "level": pd.Categorical(levels)})
-    model = RVMRegressor(**{**OPTIONS, "gamma": 1.0}, residual="local", neighbours=20)
+    model = RVMRegressor(**{**OPTIONS, "gamma": 1.0}, residual=Local(neighbours=20))
     model.fit(frame, y + 0.05 * rng.standard_normal(2000))
     assert model.model_.residuals.metric.levels
     assert np.sqrt(np.mean((model.predict(frame) - y) ** 2)) < 0.1
@@ -126,7 +126,7 @@ def test_weights_divide_the_noise_of_a_row():
     bad = np.arange(3000) % 3 == 0
     y[bad] += 0.5 * np.random.default_rng(5).standard_normal(bad.sum())
     weights, (new, target) = np.where(bad, 0.01, 1.0), rough(1000, seed=1)
-    options = {**OPTIONS, "residual": "local", "neighbours": 20}
+    options = {**OPTIONS, "residual": Local(neighbours=20)}
     errors = [target - RVMRegressor(**options).fit(X, y, sample_weight=w).predict(new) for w in (weights, None)]
     assert np.mean(errors[0] ** 2) < 0.5 * np.mean(errors[1] ** 2)
 

@@ -74,10 +74,11 @@ def test_a_model_holds_no_code(tmp_path):
 
 
 def test_a_model_holds_only_what_prediction_needs(tmp_path):
-    """No training data."""
+    """No training data, without local residuals."""
     X = np.random.default_rng(0).normal(size=(3000, 3))
     y = np.sin(X[:, 0]) + 0.1 * X[:, 1] ** 2 + X[:, 2] % 0.3
-    estimator = RVMRegressor(gamma=0.3, partition_size=30, max_rounds=1, random_state=0).fit(X, y)
+    options = {"partition_size": 30, "max_rounds": 1, "random_state": 0}
+    estimator = RVMRegressor(gamma=0.3, residual="none", **options).fit(X, y)
     save_model(estimator.model_, str(tmp_path / "model"))
     _, arrays = read_group(str(tmp_path / "model"), KIND, FORMAT)
     assert max(len(array) for array in arrays) <= 64
