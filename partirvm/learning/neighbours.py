@@ -29,9 +29,12 @@ from partirvm.strategies.problem import FitResiduals, ResidualsFitted
 from partirvm.types import PANEL_ROWS, Float, Int
 
 FLOAT = 8  # Bytes of a number
-TRIAL_SHARE, TRIAL_ROWS, FAMILY_ROWS, LEARNING_ROWS, CALIBRATION_ROWS = 10, 500, 384, 1024, 1024
-"""A trial has one row of so many, and at most so many. Then the maximum numbers of rows by which a family is chosen,
-that teach the kernel and that calibrate it."""
+TRIAL_SHARE, TRIAL_ROWS = 10, 500
+"""A trial has one row of so many, and at most so many."""
+
+FAMILY_ROWS, LEARNING_ROWS, NOISE_ROWS, CALIBRATION_ROWS = 384, 1024, 8192, 1024
+"""Maximum numbers of rows by which a family is chosen, that teach the kernel, that teach the noise alone, which rare
+large errors beside near copies decide, and that calibrate the intervals."""
 
 NATS, RMSE = 0.05, 0.05
 """Gains of which one suffices: of the mean log density of rows left out, and of their error."""
@@ -164,6 +167,8 @@ def _residuals(
         tried = [learned(*few, family, replace(trial, family=family), pool.map) for family in CORRELATIONS]
         best = max(tried, key=lambda each: each[1])[0]
         kernel = learned(*errors.panels(tree, _evenly(n, LEARNING_ROWS), k), best.family, best, pool.map)[0]
+        many = errors.panels(tree, _evenly(n, NOISE_ROWS), min(k, TRIAL_NEIGHBOURS))
+        kernel = learned(*many, best.family, kernel, pool.map, noise_alone=True)[0]
         kernel = replace(kernel, inflation=trial.inflation)
         panels, given = errors.panels(tree, _evenly(n, CALIBRATION_ROWS), k)
         mean, variance = map(np.concatenate, zip(*pool.map(partial(moments, kernel), panels), strict=True))

@@ -224,11 +224,14 @@ def learned(
     family: str,
     start: LocalKernel | None = None,
     each: Callable[..., Iterable[Any]] = map,
+    *,
+    noise_alone: bool = False,
 ) -> tuple[LocalKernel, float]:
     """Return the kernel of a family with the largest mean log density of the errors of rows, and that density.
 
     The rows are given in ``panels``, with the ``errors`` of each, which ``each`` maps, as ``map`` does. The search is
-    that of L-BFGS-B, from ``start`` or from half of the mean square as signal and half as noise.
+    that of L-BFGS-B, from ``start`` or from half of the mean square as signal and half as noise. ``noise_alone`` keeps
+    all parameters but ω.
     """
     n = sum(map(len, errors))
     square = max(sum(float(np.sum(some**2)) for some in errors) / n, LEAST_SQUARE)
@@ -243,5 +246,7 @@ def learned(
         return -sum(value for value, _ in found) / n, -sum(slope for _, slope in found) / n
 
     begun_logs = np.clip(begun.logs, *np.transpose(bounds))
+    if noise_alone:
+        bounds = [bounds[2] if place == 2 else (log, log) for place, log in enumerate(begun_logs.tolist())]
     found = minimize(loss, begun_logs, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
     return LocalKernel.of(family, found.x), -float(found.fun)

@@ -106,7 +106,7 @@ class RoundsState:
     work: float = LEAST_WORK
     slow: int = 0
     tested: int = 0
-    corrected: float = np.inf
+    corrected: float = 0.0
 
 
 def first_state(problem: Problem, options: Options, **facts: Any) -> RoundsState:

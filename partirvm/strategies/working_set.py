@@ -9,7 +9,7 @@ row has been a candidate, or at a limit. If the held-out error stops falling, it
 A round is *slow* if, at its rate, twice the work would raise the evidence by less than ``LEAST_GAIN`` nats per row: g
 nats lower the error by about a fraction g. Gains of a classification are fractions of −log evidence per row so far. The
 work is the number of multiplications, and not the time, so that results can be repeated. If nearest rows correct the
-predictions (``residual``), the run also ends when twice the vectors lower the corrected error by less than this.
+predictions (``residual``), the run also ends when twice the work lowers the corrected error by less than that share.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
 LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 """Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
 
-LEAST_TESTED = 50
-"""Minimum number of vectors at which the errors after local residuals are compared, then again at twice the vectors."""
+LEAST_TESTED, GROWTH, POWER = 50, 1.4, 2.5
+"""Minimum number of vectors at which the errors after local residuals are measured, and their growth until the next
+time. The work of a round is about proportional to this power of the number of vectors."""
 
 EVALUATIONS, ITERATIONS = 100, 16
 """Typical numbers of evaluations of the evidence in kernel learning, and of dense iterations in a round."""
@@ -147,13 +148,13 @@ def _marked(state: RoundsState, rows: Int) -> RoundsState:
 
 
 def corrected_enough(state: RoundsState) -> Steps[tuple[RoundsState, bool]]:
-    """Return whether twice the vectors hardly lower the error of rows left out that local residuals correct."""
-    vectors, least = state.fit.n_vectors, LEAST_GAIN[state.options.effort]
-    if not least or vectors < max(2 * state.tested, LEAST_TESTED):
+    """Return whether twice the work hardly lowers the error of rows left out that local residuals correct."""
+    vectors, before, least = state.fit.n_vectors, state.corrected, LEAST_GAIN[state.options.effort]
+    if not least or vectors < max(LEAST_TESTED, GROWTH * state.tested):
         return state, False
     error = yield from stages.corrected(state)
-    before, state = state.corrected, replace(state, tested=vectors, corrected=error or np.inf)
-    return state, bool(error and np.isfinite(before) and error > (1.0 - least) * before)
+    state, tested = replace(state, tested=vectors, corrected=error), state.tested
+    return state, bool(before and error > (1.0 - least * POWER * log2(vectors / tested)) * before)
 
 
 def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
