@@ -55,17 +55,17 @@ jobs["per-feature"].report()
 # The parts, from top to bottom:
 #
 # - **Head**: the status and the reason for the end, with advice.
-# - **Figures**: errors, vectors, time and memory of the fit.
+# - **Figures**: vectors, errors, noise and evidence of the model.
 # - **Worth knowing**: choices made before the fit, and numbers that a limit reduced, with
 #   their reasons.
-# - **Curves**: error, vectors and evidence of each round. Once the held-out error is flat, further rounds gain nothing.
+# - **Curves**: error, vectors and evidence of each fit. Once the held-out error is flat, further rounds gain nothing.
 # - **Predictions of held-out rows**: predicted against actual values, residuals, coverage of the intervals and the
 #   largest errors. They check what the model states. A job without validation has these panels for training rows that
 #   are left out.
-# - **Features**: the relevance of each feature. **Directions** and **Basis** follow if the model has them.
+# - **Features**: the relevance of each feature. **Directions** and **Basis functions** follow if the model has them.
 # - **History**: a table of the fits.
-# - **Plan**: the data, and the work, time and memory that were planned beside those that were measured.
-# - **Parameters**: first those that differ from the defaults.
+# - **Plan**: what ``partirvm plan`` prints, and the work, time and memory that were planned beside those measured.
+# - **Parameters**: first those that differ from the defaults, and the data.
 
 # %%
 # Save it

@@ -13,12 +13,10 @@ from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.cli.running import DEMO, ExitStatus, echo
 from partirvm.errors import UsageError
-
-Float = NDArray[np.float64]
+from partirvm.types import Float
 
 FIT = ("--gamma", "80", "--partition-size", "350", "--max-rounds", "6")
 

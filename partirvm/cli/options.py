@@ -90,23 +90,19 @@ READ: dict[str, Callable[[str], Any]] = {
     "basis": lambda text: text if "," not in text else NAMES.read(text),
     "fixed_alpha": partial(pairs, "NAME=ALPHA", "bias=1e-6"),
     "class_weight": lambda text: text if text == "balanced" else pairs("LABEL=WEIGHT", "spam=5,ham=1", text),
+    "any": str,
+    "word": str,
+    "numbers": lambda text: tuple(map(number, text.split(","))),
 }
-"""Options whose text is read in a way of its own."""
+"""How the text of an option is read, by its name or the kind of its check, where it is no number."""
 
 METAVARS = {"seconds": "TIME", "bytes": "SIZE", "whole": "N"}
 
 
-def _type(option: Option) -> Any:
-    """Return the parameter type of a flag: it converts numbers, and calls the check of the option."""
-    if option.check.kind in ("any", "word"):
-        return Text("TEXT", READ.get(option.name, str))
-
-    def read_and_check(text: str) -> Any:
-        several = option.check.kind == "numbers"
-        value = tuple(map(number, text.split(","))) if several else READ.get(option.name, number)(text)
-        return option.check(option.flag, value)
-
-    return Text("TEXT", read_and_check)
+def _type(option: Option) -> Text:
+    """Return the parameter type of a flag: it converts the text, and calls the check of the option."""
+    read = READ.get(option.name) or READ.get(option.check.kind, number)
+    return Text("TEXT", lambda text: option.check(option.flag, read(text)))
 
 
 def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
@@ -132,34 +128,43 @@ def _allow_protocols(context: click.Context, option: click.Parameter, names: tup
         allow_protocols(*names)
 
 
-SHARED: dict[str, tuple[str, dict[str, Any]]] = {
-    "--scheduler": (
-        "Run on the Dask cluster of this scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]",
-        {"metavar": "ADDRESS"},
+switch = partial(click.option, is_flag=True)
+
+SHARED: dict[str, Callable[[Any], Any]] = {
+    "--scheduler": click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Run on the Dask cluster of this scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]",
     ),
-    "--validation": (
-        "Held-out DATA: their error is shown after each round; working-set ends when it stops falling.",
-        {"metavar": "DATA"},
+    "--validation": click.option(
+        "--validation",
+        metavar="DATA",
+        help="Held-out DATA: their error is shown after each round; working-set ends when it stops falling.",
     ),
-    "--quiet": ("Print no progress, only errors and warnings.", {"is_flag": True}),
-    "--json": ("Print the result as one line of JSON.", {"is_flag": True}),
-    "--overwrite": ("Replace an existing output.", {"is_flag": True}),
-    "--augment": (
-        "The training DATA: for std that grows with the distance from them (RVM*).",
-        {"metavar": "TRAIN_DATA"},
+    "--quiet": switch("--quiet", help="Print no progress, only errors and warnings."),
+    "--json": switch("--json", "as_json", help="Print the result as one line of JSON."),
+    "--overwrite": switch("--overwrite", help="Replace an existing output."),
+    "--augment": click.option(
+        "--augment",
+        metavar="TRAIN_DATA",
+        help="The training DATA: for std that grows with the distance from them (RVM*).",
     ),
-    "--reason": ("Why the job is ended; stored with the job.", {"metavar": "TEXT", "default": ""}),
-    "--detach": ("With --scheduler: submit the fit to the cluster and return.", {"is_flag": True}),
-    "--allow-code": (
-        "Import and run the Python function that is the kernel or basis of the job; required for such jobs.",
-        {"is_flag": True},
+    "--reason": click.option("--reason", default="", help="Why the job is ended; stored with the job."),
+    "--detach": switch("--detach", help="With --scheduler: submit the fit to the cluster and return."),
+    "--allow-code": switch(
+        "--allow-code",
+        help="Import and run the Python function that is the kernel or basis of the job; required for such jobs.",
     ),
-    "--allow-protocol": (
-        "Also open URLs of this protocol of fsspec, such as https; may be given more than once.",
-        {"metavar": "NAME", "multiple": True, "expose_value": False, "callback": _allow_protocols},
+    "--allow-protocol": click.option(
+        "--allow-protocol",
+        metavar="NAME",
+        multiple=True,
+        expose_value=False,
+        callback=_allow_protocols,
+        help="Also open URLs of this protocol of fsspec, such as https; may be given more than once.",
     ),
 }
-"""Options of several commands: the help of each, and other arguments of ``click.option``."""
+"""Options of several commands."""
 
 
 def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Command]:
@@ -170,12 +175,8 @@ def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Comman
 
     def decorate(command: Command) -> Command:
         for each in reversed(parameters):  # decorators apply from the last to the first
-            if isinstance(each, str) and each in SHARED:
-                text, other = SHARED[each]
-                name = "as_json" if each == "--json" else each[2:].replace("-", "_")
-                command = click.option(each, name, help=text, **other)(command)
-            else:
-                command = (click.argument(each) if isinstance(each, str) else each)(command)
+            adds = SHARED.get(each, click.argument(each)) if isinstance(each, str) else each
+            command = adds(command)
         return command
 
     return decorate
@@ -218,8 +219,7 @@ class GroupedCommand(click.Command):
         """A section for each group of options; the command's own options come last."""
         groups: dict[str, list[tuple[str, str]]] = {group: [] for group in (*ORDER, "other options")}
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-            if record is not None:
+            if record := param.get_help_record(ctx):
                 groups[GROUPS.get(param.name or "", "other options")].append(record)
         shown = ctx.meta.get(SHOWN, ("everyday", "cluster", "other options"))
         for name in [name for name in groups if name in shown]:

@@ -52,10 +52,10 @@ def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
 
 def show_status(opened: Any, as_json: bool, before: str = "") -> int:
     """Print the status of a job and return the exit status that belongs to it."""
-    from partirvm.report.text import status_text
+    from partirvm.report.text import job_facts, status_text
 
-    found = opened.progress()
-    show(found, before + as_flags(status_text(found)), as_json)
+    found = opened.progress() if as_json else job_facts(opened)
+    show(found, "" if as_json else before + as_flags(status_text(found)), as_json)
     return {"done": ExitStatus.DONE, "aborted": ExitStatus.ABORTED}.get(found["status"], ExitStatus.FAILED)
 
 

@@ -192,7 +192,7 @@ class Greedy:
         alpha = np.maximum(optimal_alpha(s, q), ALPHA_FLOOR * precision[active.columns])
         gain = log_contribution(alpha, s, q) - log_contribution(active.alpha, s, q)
         found = self._largest(active.columns, alpha, gain)
-        wanted = np.flatnonzero((active.Q**2 > active.S) & (active.place < 0))
+        (wanted,) = ((active.Q**2 > active.S) & (active.place < 0)).nonzero()
         s, q, precision = active.S[wanted], active.Q[wanted], precision[wanted]
         new = np.maximum(optimal_alpha(s, q), ALPHA_FLOOR * precision)
         new[s < DEPENDENT * precision] = np.inf
@@ -210,7 +210,7 @@ class Greedy:
         if not len(gain):
             return None
         most = float(gain.max())
-        i = int(np.argmax(gain >= most - 1e-9 * abs(most)))
+        i = int((gain >= most - 1e-9 * abs(most)).argmax())
         return Action(int(columns[i]), float(alpha[i]), float(gain[i]))
 
     def do(self, action: Action) -> None:

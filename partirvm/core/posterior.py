@@ -181,7 +181,8 @@ def factorise(H: Float) -> tuple[Float, Float]:
     corners = [L[k, k].copy() for k in ranges]
     for jitter in JITTERS:
         for k, corner in zip(ranges, corners, strict=True):  # after an attempt, H is still stored above the diagonal
-            L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
+            if k.stop < len(L):
+                L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
             np.multiply(corner, scale[k, None], out=L[k, k])
             L[k, k] *= scale[k]
             L[k, k].flat[:: len(corner) + 1] += jitter

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from abc import ABC, abstractmethod
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import as_source, require_target
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
-from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of, training_source
+from partirvm.estimators.inputs import Labels, data_errors, in_memory, rows_of, source_of, training_source
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
@@ -26,22 +28,105 @@ from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
 from partirvm.model.fitted import relevances
 from partirvm.model.input_rows import label_array
-from partirvm.options import Request, values
+from partirvm.options import TABLE, Request
 from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName
 from partirvm.options.values import AlphaPrior, Strategy, Value, flat
 from partirvm.predict.prediction import TileValues, check_features, score, warn_of_far_rows
 from partirvm.report.plots import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, progress_for
 from partirvm.resolve.kernel import portable
-from partirvm.resolve.measuring import Timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
-from partirvm.types import OFF
+from partirvm.resolve.small_fits import Timer
+from partirvm.types import OFF, Float
 
-Float = NDArray[np.float64]
-Labels = NDArray[Any]
 Documented = TypeVar("Documented", bound=type)
 
-ATTRIBUTES = """
+PARAMETERS, ATTRIBUTES = "    (The parameters of both estimators.)\n", "    (The attributes of both estimators.)\n"
+"""Lines of a docstring in place of which ``documented`` puts these entries of the base class."""
+
+ENTRY = re.compile(r"^    (\w+) : (.*)\n((?: {8}.*\n)*)", re.MULTILINE)
+
+
+def documented(estimator: Documented) -> Documented:
+    """Put the entries of both estimators into a docstring, and default and help of its option before each text."""
+    if estimator.__doc__ is None:  # python -OO has no docstrings
+        return estimator
+    defaults = {each.name: each.default for each in fields(cast(Any, estimator))}
+
+    def entry(found: re.Match[str]) -> str:
+        name, kind, text = found.groups()
+        if name not in defaults:
+            return found[0]
+        head = f"    {name} : {kind}, default={defaults[name]!r}\n".replace("'", '"')
+        words = " ".join([TABLE[name].meaning if name in TABLE else "", *text.split()]).strip()
+        filled = textwrap.fill(words, 108, break_on_hyphens=False)
+        return head + textwrap.indent(filled, " " * 8) + "\n"
+
+    _, parameters, attributes = re.split(r"\n    \w+\n    -{10}\n", RelevanceVectorMachine.__doc__ or "")
+    whole = estimator.__doc__.replace(PARAMETERS, parameters).replace(ATTRIBUTES, attributes.rstrip(" "))
+    estimator.__doc__ = ENTRY.sub(entry, whole)
+    return estimator
+
+
+@dataclass(eq=False, repr=False)
+class RelevanceVectorMachine(BaseEstimator, ABC):
+    """Base of the estimators. A subclass adds parameters, ``_take`` (attributes of a model) and predictions.
+
+    Parameters
+    ----------
+    kernel : str, option value, kernel, callable, list of these, or None
+        Any callable of points and centres works if the fit runs in this process. An option value such as
+        ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` has options of its own; a kernel of
+        ``partirvm.kernels`` has numbers (sums, products and kernels on some columns are such). With a list, each
+        candidate row offers one basis function per kernel. None means "none".
+    gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
+        In 1/unit² of the kernel's inputs; without ``standardize`` "scale" is 1/(d·var). Not together with an option
+        value such as ``Gaussian("learn")``, which has its own gamma. For a kernel with numbers "learn" and
+        "learn-per-feature" learn all its parameters from their values on. "auto" means "scale" below 20 rows. If the
+        vectors of a regression become twice as many as the centres that the kernel was learned from, it is learned
+        again. A categorical column has the factor exp(−gamma_j [x_j ≠ z_j]); "scale" treats it as a number of variance
+        (1 − 1/levels)/2.
+    basis : None, "linear", str, callable or list of these
+        Any callable works if the fit runs in this process. Functions get the same inputs as the kernel. For a design
+        matrix X of your own (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of its
+        columns an α; a transformer of scikit-learn makes such a matrix.
+    strategy : {"auto", "basic", "split-merge", "incremental", "working-set"} or option value
+        The option values have the options of their strategy: ``WorkingSet(selection="gain", fit_rows="sample",
+        sample_rows=5000)``.
+    partition_size : "auto" or int
+    solver : {"auto", "fixed-point", "fast"}
+        The fixed point is MacKay's (1992); "fast" is that of Tipping & Faul (2003). If all rows are candidates of a
+        regression, "auto" takes the better of both. With priors, fixed α or several targets that share vectors "auto"
+        is the fixed point and "fast" is refused. For classification "auto" is the fixed point, on the quadratic
+        approximation of each Newton step, and "fast" is refused.
+    max_iterations : int or None
+    alpha_prior : pair of float or AlphaPrior
+        See Tipping (2001, appendix A). With a rate above 0 no α grows to infinity; a vector is deleted if the evidence
+        without the prior rises at no α of this vector. Kernel learning ignores the prior. ``AlphaPrior(a, b,
+        fixed={"bias": 1e-6})`` fixes precisions by the name of their basis function ("bias" or another of
+        ``basis_names_``), which then stays.
+    fit_intercept : bool
+        The mean of a numeric target is removed and added back in any case.
+    standardize : bool
+    max_vectors : int or None
+    max_rounds : int or None
+    effort : {"quick", "balanced", "thorough"}
+    time_limit : float, str or None
+        A number is in seconds.
+    memory_limit : "auto", int or str
+        A number is in bytes.
+    tol : float
+    kernel_store : {"auto", "memory", "zarr", "none"}
+        With an "auto" ``memory_limit``, "auto" uses at most a quarter of it.
+    random_state : int, RandomState or None
+        Seed of all random choices: the order of rows in memory, samples and random candidates.
+    client : distributed.Client or None
+        Client of the Dask cluster that runs the fit; None runs it in this process.
+    verbose : bool
+        Show the progress of ``fit``: a live view on a terminal, otherwise lines on stderr.
+
+    Attributes
+    ----------
     n_relevance_vectors_ : int
         M, the number of relevance vectors. The bias and basis functions are not counted.
     relevance_vectors_ : ndarray of shape (M, d), in the units of X
@@ -58,105 +143,28 @@ ATTRIBUTES = """
     plan_ : Plan
     n_features_in_ : int
     feature_names_in_ : ndarray of str, where X has them
-"""
-"""Entries of the attributes that both estimators have; they follow the line ``SHARED`` of a docstring."""
+    """
 
-SHARED = "\n    (The attributes of both estimators.)\n"
-
-
-def parameter(default: Any, kind: str, text: str = "") -> Any:
-    """Return the field of a parameter of this ``kind``; ``text`` follows the help of the option of the same name."""
-    return field(default=default, metadata={"kind": kind, "text": text})
-
-
-def documented(estimator: Documented) -> Documented:
-    """Put the entries of the parameters and of the shared attributes into the docstring of an estimator."""
-    if estimator.__doc__ is not None:  # python -OO has no docstrings
-        estimator.__doc__ = estimator.__doc__.replace(SHARED, ATTRIBUTES)
-    return values.documented(estimator)
-
-
-@dataclass(eq=False, repr=False)
-class RelevanceVectorMachine(BaseEstimator, ABC):
-    """Base of the estimators. A subclass adds parameters, ``_take`` (attributes of a model) and predictions."""
-
-    kernel: Any = parameter(
-        "auto",
-        "str, option value, kernel, callable, list of these, or None",
-        "Any callable of points and centres works if the fit runs in this process. An option value such as "
-        '``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` has options of its own; a '
-        "kernel of ``partirvm.kernels`` has numbers (sums, products and kernels on some columns are such). With a "
-        'list, each candidate row offers one basis function per kernel. None means "none".',
-    )
-    gamma: Gamma | NDArray[np.float64] = parameter(
-        "auto",
-        '{"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)',
-        'In 1/unit² of the kernel\'s inputs; without ``standardize`` "scale" is 1/(d·var). Not together with an option '
-        'value such as ``Gaussian("learn")``, which has its own gamma. For a kernel with numbers '
-        '"learn" and "learn-per-feature" learn all its parameters from their values on. "auto" means "scale" below 20 '
-        "rows. If the vectors of a regression become twice as many as the centres that the kernel was learned from, it "
-        "is learned again. A categorical column has the factor exp(−gamma_j [x_j ≠ z_j]); "
-        '"scale" treats it as a number of variance (1 − 1/levels)/2.',
-    )
-    basis: Any = parameter(
-        None,
-        'None, "linear", str, callable or list of these',
-        "Any callable works if the fit runs in this process. Functions get the same inputs as the kernel. For a design "
-        'matrix X of your own (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of '
-        "its columns an α; a transformer of scikit-learn makes such a matrix.",
-    )
-    strategy: StrategyName | Strategy = parameter(
-        "auto",
-        '{"auto", "basic", "split-merge", "incremental", "working-set"} or option value',
-        "The option values have the options of their strategy: "
-        '``WorkingSet(selection="gain", fit_rows="sample", sample_rows=5000)``.',
-    )
-    partition_size: int | Auto = parameter("auto", '"auto" or int')
-    solver: SolverName = parameter(
-        "auto",
-        '{"auto", "fixed-point", "fast"}',
-        'The fixed point is MacKay\'s (1992); "fast" is that of Tipping & Faul (2003). If all rows are candidates of a '
-        'regression, "auto" takes the better of both. With priors, fixed α or several targets that share vectors '
-        '"auto" is the fixed point and "fast" is refused. For classification "auto" is the fixed point, on the '
-        'quadratic approximation of each Newton step, and "fast" is refused.',
-    )
-    max_iterations: int | None = parameter(None, "int or None")
-    alpha_prior: tuple[float, float] | AlphaPrior = parameter(
-        (0.0, 0.0),
-        "pair of float or AlphaPrior",
-        "See Tipping (2001, appendix A). With a rate above 0 no α grows to infinity; a vector is deleted if the "
-        "evidence without the prior rises at no α of this vector. Kernel learning ignores the prior. "
-        '``AlphaPrior(a, b, fixed={"bias": 1e-6})`` fixes precisions by the name of their basis function ("bias" or '
-        "another of ``basis_names_``), which then stays.",
-    )
-    fit_intercept: bool = parameter(True, "bool", "The mean of a numeric target is removed and added back in any case.")
-    standardize: bool = parameter(True, "bool")
-    max_vectors: int | None = parameter(None, "int or None")
-    max_rounds: int | None = parameter(None, "int or None")
-    effort: Effort = parameter("balanced", '{"quick", "balanced", "thorough"}')
-    time_limit: float | str | None = parameter(None, "float, str or None", "A number is in seconds.")
-    memory_limit: int | str = parameter("auto", '"auto", int or str', "A number is in bytes.")
-    tol: float = parameter(1e-7, "float")
-    kernel_store: KernelStore = parameter(
-        "auto",
-        '{"auto", "memory", "zarr", "none"}',
-        'With an "auto" ``memory_limit``, "auto" uses at most a quarter of it.',
-    )
-    random_state: Any = parameter(
-        None,
-        "int, RandomState or None",
-        "Seed of all random choices: the order of rows in memory, samples and random candidates.",
-    )
-    client: Any = parameter(
-        None,
-        "distributed.Client or None",
-        "Client of the Dask cluster that runs the fit; None runs it in this process.",
-    )
-    verbose: bool = parameter(
-        False,
-        "bool",
-        "Show the progress of ``fit``: a live view on a terminal, otherwise lines on stderr.",
-    )
+    kernel: Any = "auto"
+    gamma: Gamma | NDArray[np.float64] = "auto"
+    basis: Any = None
+    strategy: StrategyName | Strategy = "auto"
+    partition_size: int | Auto = "auto"
+    solver: SolverName = "auto"
+    max_iterations: int | None = None
+    alpha_prior: tuple[float, float] | AlphaPrior = (0.0, 0.0)
+    fit_intercept: bool = True
+    standardize: bool = True
+    max_vectors: int | None = None
+    max_rounds: int | None = None
+    effort: Effort = "balanced"
+    time_limit: float | str | None = None
+    memory_limit: int | str = "auto"
+    tol: float = 1e-07
+    kernel_store: KernelStore = "auto"
+    random_state: Any = None
+    client: Any = None
+    verbose: bool = False
 
     def __sklearn_clone__(self) -> Self:
         """Clone with the metadata requests, the callbacks and the same client, which cannot be copied."""

@@ -7,20 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import probabilities
 from partirvm.data.labels import coded, find_classes, text_of_label
-from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
-from partirvm.estimators.inputs import Labels, array_of, data_errors, labels_of
+from partirvm.estimators.base import RelevanceVectorMachine, documented
+from partirvm.estimators.inputs import Labels, array_of
 from partirvm.model import ClassModel
 from partirvm.options import Request
 from partirvm.options.constraints import Auto, MultiClass
-
-Float = NDArray[np.float64]
+from partirvm.types import Float
 
 
 @documented
@@ -34,7 +31,15 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
 
     Parameters
     ----------
-    (The parameters are those of the fields.)
+    (The parameters of both estimators.)
+    multi_class : {"auto", "pooled", "multinomial", "ovr"}
+        The α of "pooled" maximises the evidence of the softmax. With "ovr" probabilities are divided by their sum.
+    moderate : {"auto", True, False}
+        A linear predictor f of variance σ² counts as f/√(1 + πσ²/8) (MacKay 1992, "The evidence framework applied to
+        classification networks"). "auto" is True for two classes and at most 10,000 rows.
+    class_weight : None, "balanced" or dict of label and weight
+        They multiply the rows' weights. "balanced" is n/(K·count), with the sum of weights as count if rows have
+        weights.
 
     Attributes
     ----------
@@ -57,24 +62,9 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     (True, True)
     """
 
-    multi_class: MultiClass = parameter(
-        "auto",
-        '{"auto", "pooled", "multinomial", "ovr"}',
-        'The α of "pooled" maximises the evidence of the softmax. With "ovr" probabilities are divided by their sum.',
-    )
-    moderate: bool | Auto = parameter(
-        "auto",
-        '{"auto", True, False}',
-        "A linear predictor f of variance σ² counts as f/√(1 + πσ²/8) (MacKay 1992, "
-        '"The evidence framework applied to classification networks"). "auto" is True for two classes and at most '
-        "10,000 rows.",
-    )
-    class_weight: Literal["balanced"] | Mapping[Any, float] | None = parameter(
-        None,
-        'None, "balanced" or dict of label and weight',
-        'They multiply the rows\' weights. "balanced" is n/(K·count), with the sum of weights as count if rows have '
-        "weights.",
-    )
+    multi_class: MultiClass = "auto"
+    moderate: bool | Auto = "auto"
+    class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
 
     def parameters(self) -> Request:
         """Return the options of a fit of this estimator, with a seed drawn from ``random_state``."""
@@ -132,15 +122,6 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         """Return the logarithms of the probabilities, (n, K); minus infinity for a probability that underflows to 0."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Fraction of the rows of X (n, d), of any kind that ``fit`` takes, whose label y (n,) is predicted.
-
-        Weights are (n,). Raises ``DataError`` for missing labels, labels of several types, and other features or rows.
-        """
-        predicted, labels = self.predict(X), labels_of(y)
-        with data_errors():
-            return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
 
     def predict(self, X: Any) -> Labels:
         """Labels (n,) of the most probable classes, of y's own type, at X as above."""

@@ -18,9 +18,8 @@ from partirvm.data.labels import coded, label_values, plain_labels
 from partirvm.data.source import Source, numeric_array
 from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
 from partirvm.model.input_rows import Levels, check_names, coded_frame, levels_of
-from partirvm.types import Columns, module_of, pandas_column, pandas_frame
+from partirvm.types import Columns, Float, module_of, pandas_column, pandas_frame
 
-Float = NDArray[np.float64]
 Labels = NDArray[Any]
 
 LAZY = ("zarr", "dask", "dask_expr", "distributed")

@@ -8,20 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import ArraySource, as_source, shuffled_rows
 from partirvm.errors import DataError, UsageError
-from partirvm.estimators.base import RelevanceVectorMachine, documented, parameter
+from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import (
     TrainingRows,
     data_errors,
     in_memory,
-    numbers_of,
     rows_of,
     source_of,
     training_rows,
@@ -37,9 +34,7 @@ from partirvm.options.values import Noise
 from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import Augmenting, require_augmentable
 from partirvm.resolve.resolve import LIMITS, FitSpec
-from partirvm.types import Columns
-
-Float = NDArray[np.float64]
+from partirvm.types import Columns, Float
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,15 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
 
     Parameters
     ----------
-    (The parameters are those of the fields.)
+    (The parameters of both estimators.)
+    noise_variance : "estimate", float or Noise
+        With several targets the number holds for each. ``Noise(prior=(c, d))`` estimates it under a Gamma prior on
+        1/σ².
+    noise : {"auto", "constant", "local"}
+        The logarithm of local noise is a small RVM of its own, fitted to the errors of rows left out; its mean over the
+        training rows is ``noise_variance_``, which also holds far from all of them. For one target whose noise variance
+        is estimated.
+    reference : {"auto", "none"}
 
     Attributes
     ----------
@@ -90,20 +93,9 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
     (True, True)
     """
 
-    noise_variance: float | Estimate | Noise = parameter(
-        "estimate",
-        '"estimate", float or Noise',
-        "With several targets the number holds for each. ``Noise(prior=(c, d))`` estimates it under a Gamma prior on "
-        "1/σ².",
-    )
-    noise: NoiseForm = parameter(
-        "auto",
-        '{"auto", "constant", "local"}',
-        "The logarithm of local noise is a small RVM of its own, fitted to the errors of rows left out; its mean over "
-        "the training rows is ``noise_variance_``, which also holds far from all of them. For one target whose noise "
-        "variance is estimated.",
-    )
-    reference: Reference = parameter("auto", '{"auto", "none"}')
+    noise_variance: float | Estimate | Noise = "estimate"
+    noise: NoiseForm = "auto"
+    reference: Reference = "auto"
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Update the model with new rows, X (n, d) and y (n,) or (n, T), in memory; the first call fits the given rows.
@@ -235,15 +227,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             found = np.concatenate([records for records, *_ in augmenting.pieces(source)])
         _, mean, std, _ = found[np.argsort(found[:, 0])].T
         return mean, std
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the means at X (n, d) against y (n,), or of y (n, T) the mean over targets.
-
-        X is of any kind that ``fit`` takes, weights are (n,). Raises ``DataError`` for other features or rows.
-        """
-        predicted, y = self.predict(X), numbers_of(y)
-        with data_errors():
-            return float(r2_score(y, predicted, sample_weight=sample_weight))
 
     def _coded(self, y: Any) -> tuple[Any, None]:
         if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:

@@ -145,6 +145,7 @@ class DaskExecutor:
         After the loss of a worker ``sent`` is emptied, and pending tasks begin again.
         """
         waiting: deque[Any] = deque()
+        report = progress or (lambda done, total: None)
 
         def release() -> None:
             _release([*waiting, *sent])
@@ -152,24 +153,17 @@ class DaskExecutor:
             sent.clear()
 
         def following() -> Any:
-            try:
-                reach = done + AHEAD * self._cluster.n_threads
-                for thing in things[done + len(waiting) : reach]:
-                    waiting.append(begin(thing))
-                while not self._finished([waiting[0]]):
-                    if progress is not None:
-                        progress(done, len(things))
-                return self._cluster.result(waiting[0])
-            except CancelledError:
-                release()
-                raise
+            for thing in things[done + len(waiting) : done + AHEAD * self._cluster.n_threads]:
+                waiting.append(begin(thing))
+            while not self._finished([waiting[0]]):
+                report(done, len(things))
+            return self._cluster.result(waiting[0])
 
         try:
             for done in range(len(things)):
-                result = self._persist(following)
+                result = self._persist(following, release)
                 _release([waiting.popleft()])
-                if progress is not None:
-                    progress(done + 1, len(things))
+                report(done + 1, len(things))
                 yield result
         finally:
             release()
@@ -200,13 +194,14 @@ class DaskExecutor:
                 (futures[block],) = self._send([source.part(rows)], "rows")
         return [futures[block] for block in needed], [(number, needed.index(number >> level)) for number in tiles]
 
-    def _persist(self, attempt: Callable[[], R]) -> R:
-        """Repeat an attempt after the loss of a worker with the only copy of data that this process had sent."""
+    def _persist(self, attempt: Callable[[], R], release: Callable[[], None] = lambda: None) -> R:
+        """Repeat an attempt after the loss of a worker with the only copy of data; what was sent is released before."""
         for _ in range(ATTEMPTS):
             try:
                 return attempt()
             except CancelledError as error:
                 lost = error
+                release()
                 self.close()
                 self._cluster.workers()
         raise self._cluster.failure(lost) from lost

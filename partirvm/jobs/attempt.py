@@ -38,9 +38,9 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.resolve.measuring import Timer
 from partirvm.resolve.new_problem import Interrupted, check_aborted
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
+from partirvm.resolve.small_fits import Timer
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 
@@ -191,7 +191,7 @@ def run_attempt(store: JobStore, client: Any, watcher: Watcher, allow_code: bool
             if checkpoint is None and timer() is None:  # otherwise the spec may lack learned values
                 store.checkpoint(Checkpoint(spec, None, 0))
             journal = JobJournal(store, history, spec)
-            store.record({"event": "plan", **spec.plan.to_json()})
+            store.record({"event": "plan", **spec.plan.to_json(), "text": str(spec.plan)})
             watcher.on_plan(spec.plan)
             for entry in history:
                 watcher.on_record(entry)

@@ -20,7 +20,7 @@ from partirvm.core.updates import HyperState
 from partirvm.kernels.functions import require_no_code
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.base import Start
-from partirvm.model.files import DESIGN_CLASSES
+from partirvm.model.base import DESIGN_CLASSES
 from partirvm.options import Request
 from partirvm.planning.cost import RoundCost, RowsRead, Schedule
 from partirvm.planning.memory import DataShape, StepBytes
@@ -79,7 +79,7 @@ def stored(value: Any) -> Any:
         fit, scores = value.fit, replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
         if isinstance(fit, HyperState):
             fit = replace(fit, left_out=None, found=fit.posterior)
-        value = replace(value, fit=fit, scores=scores, best=stored(value.best))
+        value = replace(value, fit=fit, scores=scores, best_round=stored(value.best_round))
     return replace(value, problem=replace(value.problem, codes=None)) if isinstance(value, State) else value
 
 
@@ -97,8 +97,8 @@ def attached(state: State, problem: Problem, options: Options) -> Any:
         own: dict[str, Any] = {"problem": problem, "options": replace(options, sample_rows=state.options.sample_rows)}
         if isinstance(state, RoundsState):
             own["fit"] = _attached_fit(state.fit, problem)
-            if state.best is not None:
-                own["best"] = attached(state.best, problem, options)
+            if state.best_round is not None:
+                own["best_round"] = attached(state.best_round, problem, options)
         return replace(state, **own)
 
 

@@ -114,7 +114,7 @@ class Driver:
 
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
     the last saved model. If time is up before a model is saved, a small fit (``strategies.rounds``) makes a model.
-    ``readable`` returns fields of a line of history for its readers; ``kept`` has design and fit of the last model.
+    ``for_readers`` returns fields of a line of history for its readers; ``kept`` has design and fit of the last model.
     """
 
     executor: Executor
@@ -123,7 +123,7 @@ class Driver:
     watcher: Watcher = field(default_factory=Watcher)
     interrupted: Callable[[], Termination | None] = lambda: None
     blocks: Blocks | None = None
-    readable: Callable[[Entry], Entry] = lambda entry: {}
+    for_readers: Callable[[Entry], Entry] = lambda entry: {}
     kept: tuple[Design, Fit] | None = field(default=None, init=False)
 
     def run(
@@ -149,11 +149,8 @@ class Driver:
             outcome = self._run(strategy, strategy.start(problem, options) if resume is None else resume)
             if outcome.reason is not Termination.TIME or self._usable:
                 return outcome
-            interrupted, self.interrupted = self.interrupted, lambda: None
-            try:
-                last = self._run(IncrementalRounds(), early_state(outcome.state.problem, outcome.state.options))
-            finally:
-                self.interrupted = interrupted
+            self.interrupted = lambda: None
+            last = self._run(IncrementalRounds(), early_state(outcome.state.problem, outcome.state.options))
             return replace(last, reason=Termination.TIME)
 
     def _run(self, strategy: AnyStrategy, state: Any) -> Outcome:
@@ -269,7 +266,7 @@ class Driver:
         if self.blocks is not None:
             fetched, self.blocks.fetched = self.blocks.fetched, Counter(failures=self.blocks.fetched["failures"])
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched["evaluated"], fetched["kept"]
-        entry |= self.readable(entry)
+        entry |= self.for_readers(entry)
         self._journal.record(entry)
         self.watcher.on_record(entry)
 

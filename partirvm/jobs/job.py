@@ -31,9 +31,10 @@ GRACE = 25.0  # seconds without a driver, more than a lease lives, after which a
 
 
 COUNTS = "rows features tiles passes rounds threads workers memory_limit memory_peak seconds"
+TEXTS = "strategy fit_rows text"
 
 FIELDS = {
-    "plan": {**dict.fromkeys(COUNTS.split(), range(MOST)), "strategy": str, "fit_rows": str, "notes": list[str]},
+    "plan": {**dict.fromkeys(COUNTS.split(), range(MOST)), **dict.fromkeys(TEXTS.split(), str), "notes": list[str]},
     "fit": {**get_type_hints(Record), "termination": str, "seconds": TIME, "pass_seconds": TIME, "passes": int},
 }
 """Schemas (``storage.records``) of the plan and of lines of history: fields that readers use."""

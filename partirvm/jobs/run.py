@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
@@ -38,9 +37,7 @@ from partirvm.resolve.resolve import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.strategies.stages import RoundsState
-from partirvm.types import PANEL_ROWS, Columns
-
-Float = NDArray[np.float64]
+from partirvm.types import PANEL_ROWS, Columns, Float
 
 LEAST_ROWS, LEAST_MEMORY, MOST_ROWS, MOST_BYTES = 1000, 1 << 30, 20_000, 1 << 23
 """A fit of at least so many rows and bytes of memory (scikit-learn's trees alone take 130 MiB) is compared with boosted
@@ -73,7 +70,7 @@ def run(
     executor.use(spec.plan.threads)
     remarks = list[str]()
 
-    def readable(entry: Entry) -> Entry:
+    def for_readers(entry: Entry) -> Entry:
         found = kernel_text(entry, source.columns.features)
         found["diagnostics"] = table_rows(entry["diagnostics"], source, held_out)
         if _is_compared(spec, entry) and interrupted() is None:
@@ -83,8 +80,8 @@ def run(
         return found
 
     watcher = watcher or Watcher()
-    driver = Driver(executor, spec.weigh(source), held_out, watcher, interrupted, readable=readable)
-    for entry in spec.measured if checkpoint is None else ():
+    driver = Driver(executor, spec.weigh(source), held_out, watcher, interrupted, for_readers=for_readers)
+    for entry in spec.entries if checkpoint is None else ():
         journal.record(entry)
         watcher.on_record(entry)
     for category, text in _faults_of_data(spec, source.columns):
@@ -193,7 +190,7 @@ def _is_compared(spec: FitSpec, entry: Entry) -> bool:
     return (
         entry["kind"] == "final"
         and spec.request.reference != "none"
-        and any(each["kind"] == "kernel" for each in spec.measured)
+        and any(each["kind"] == "kernel" for each in spec.entries)
         and problem.likelihood.has_noise
         and problem.n_targets == 1
         and problem.n_rows >= LEAST_ROWS

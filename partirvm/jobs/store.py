@@ -36,7 +36,7 @@ from partirvm.storage.codec import HEAD
 from partirvm.storage.lease import Lease
 from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
 
-FORMAT = 10
+FORMAT = 11
 READS = 5  # maximum number of reads of a model
 KEPT = {"model": 2, "checkpoint": 3}  # numbers kept: an earlier checkpoint than a final one must be there
 REQUESTS = ("cancel", "abort")  # what any process may request of a running job, the strongest first
@@ -116,7 +116,7 @@ class JobStore:
     def acquire(self, *, patience: float = 0.0) -> Lease:
         """Take the lease, for a block. Raises ``LeaseError`` if another process holds it."""
         self.spec()
-        self._stay = {}
+        self._stay, self._saved = {}, {}
         self.lease = leases.acquire(self.folder, self._last_event, patience=patience)
         return self.lease
 
@@ -228,9 +228,9 @@ class JobStore:
 
     def _tidy(self, kind: str, newest: str) -> None:
         """Remove all older groups than the last ones that events name."""
-        before = self._stay.get(kind) or [event[kind] for event in self._naming(kind)]
-        self._stay[kind] = stay = [*(name for name in before if name != newest), newest][-KEPT[kind] :]
         with suppress(OSError):
+            before = self._stay.get(kind) or [event[kind] for event in self._naming(kind)]
+            self._stay[kind] = stay = [*(name for name in before if name != newest), newest][-KEPT[kind] :]
             for name in (f"{kind}s/{each}" for each in self.folder.list(f"{kind}s")):
                 if name not in stay and name < newest:
                     self.folder.remove(f"{name}/{HEAD}")

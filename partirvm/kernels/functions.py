@@ -167,9 +167,11 @@ def function_of(given: str | Function, what: str) -> Function:
 
 def require_function(given: Any, what: str) -> None:
     """Raise ``UsageError`` unless ``given`` is a callable, or has the form "module:function"."""
-    if not callable(given) and not (isinstance(given, str) and _PATH.fullmatch(given)):
+    path = isinstance(given, str) and _PATH.fullmatch(given)
+    if isinstance(given, type) or not (path or callable(given)):
         raise UsageError(
-            f"the {what} is {given!r}: it must be named as 'module:function', such as 'mine.physics:waves'"
+            f"the {what} is {given!r}: it must be named as 'module:function', such as 'mine.physics:waves', or be "
+            f"'{LINEAR}' or a callable"
         )
 
 

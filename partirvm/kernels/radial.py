@@ -67,10 +67,12 @@ class PreparedRadial(PreparedKernel):
         U = np.multiply(points - self.origin, self.root, out=left[:, :d])
         np.multiply(U, U, out=left[:, d : 2 * d])
         left[:, 2 * d] = 1.0
-        total = np.zeros(d)
+        sums, V, total = np.empty((len(self.centres), 2 * d + 1)), self.centres, np.zeros(d)
         for some, block in self.slopes(points, values, weights):
-            sums, V = block @ left, self.centres[some]
-            total += (sums[:, d : 2 * d] - V * (2 * sums[:, :d] - V * sums[:, 2 * d :])).sum(axis=0)
+            np.matmul(block, left, out=sums[some])
+        of_centres = sums[:, d : 2 * d] - V * (2 * sums[:, :d] - V * sums[:, 2 * d :])
+        for some in runs(len(V), self.products.size):
+            total += of_centres[some].sum(axis=0)
         return self.kernel.shared(total)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:

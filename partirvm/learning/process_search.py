@@ -82,7 +82,7 @@ def search(
             found = climb(rows, replace(start, kernel=with_family(start.kernel, name, d)), STEPS)
             evidence[name] = max(float(found.value), evidence.get(name, -np.inf))
             best = max(best, found, key=lambda each: each.value)
-    sample.best(best.kernel)
+    sample.on_best(best.kernel)
     return best, directions(rows, best) if turned else None, evidence
 
 
@@ -195,7 +195,7 @@ def learn_regression(
             choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
         rows = ProcessRows.of(sample, problem, order[: max(min(columns, LAST_ROWS), most)])
         best = climb(rows, best, LAST_STEPS) if len(rows.X) > most else best
-        sample.best(best.kernel)
+        sample.on_best(best.kernel)
         sample.log(_record(rows, best, facts | choice))
         return
 

@@ -74,7 +74,7 @@ class SampledRows:
     """Rows held in memory, and the executor of passes over these rows.
 
     ``whole`` is True if these are all rows of the source. ``room`` is the number of bytes for kernel blocks that are
-    kept between passes. ``log`` is called with each history record, ``best`` with each kernel that is the best so far.
+    kept between passes. ``log`` is called with each history record, ``on_best`` with the best kernel so far.
     """
 
     rows: GatheredRows
@@ -84,7 +84,7 @@ class SampledRows:
     spent: Spent
     room: int = 0
     log: Callable[[Record], None] = lambda record: None
-    best: Callable[[Kernel], None] = lambda kernel: None
+    on_best: Callable[[Kernel], None] = lambda kernel: None
 
     @cached_property
     def _blocks(self) -> Blocks:
@@ -131,7 +131,7 @@ def gathered(
 ) -> Iterator[SampledRows]:
     """Read rows of a source with its executor and hold them in this process; ``rows`` are increasing, None for all.
 
-    ``options`` are ``room``, ``log`` and ``best`` of ``SampledRows``.
+    ``options`` are ``room``, ``log`` and ``on_best`` of ``SampledRows``.
     """
     own = executor if isinstance(executor, LocalExecutor) else LocalExecutor(executor.threads)
     with nullcontext(own) if own is executor else closing(own) as local, one_blas_thread():

@@ -133,7 +133,7 @@ class KernelSearch:
     def evaluate_next(self, last: EvidencePoint | None = None, window: int = rprop.WINDOW) -> EvidencePoint:
         """Evaluate the current kernel of the search and take one step; α and β start from the evaluation ``last``."""
         if first := not self.evaluations:
-            self.sample.best(self.kernel)
+            self.sample.on_best(self.kernel)
         point = self.score(self.design(self.start.with_logs(self.search.logs)), last, first or last is None)
         # an entry of a direction has a normal prior around its start, any other parameter a flat one
         entries = axes_of(self.start.parameters)
@@ -144,7 +144,7 @@ class KernelSearch:
         self.first = point.value if first else self.first
         if self.search.values[-1] == self.search.peak:
             self.best = point
-            self.sample.best(self.kernel)
+            self.sample.on_best(self.kernel)
         return point
 
     def restart(self, logs: Float, step: float, last: EvidencePoint | None = None) -> EvidencePoint:

@@ -219,7 +219,7 @@ class Likelihood(Protocol):
     """Meaning of ``selection="auto"`` (``benchmarks.working_set --selections``, ``benchmarks.classification``)."""
     at_once: int = 200**2
     """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a single fit."""
-    measured_by: Likelihood | None = None
+    small_fits: Likelihood | None = None
     """The likelihood of the small fits that learn a kernel and estimate ρ for the partition size; None for this one."""
 
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:

@@ -43,7 +43,7 @@ class ClassLikelihood(Likelihood):
     words: tuple[str, ...]
     link: str
     binary: bool = False
-    measured_by: Likelihood | None = None
+    small_fits: Likelihood | None = None
     classifies: bool = True
     has_noise: bool = False
     selection: str = "gain"
@@ -216,5 +216,5 @@ SOFTMAX = ClassLikelihood("multinomial", ("multinomial",), "multinomial")
 ONE_VS_REST = ClassLikelihood("ovr", ("ovr",), "ovr")
 """A Bernoulli likelihood of each class against the rest; each linear predictor has separate α."""
 
-POOLED = ClassLikelihood("pooled", ("auto", "pooled"), "ovr", measured_by=ONE_VS_REST)
+POOLED = ClassLikelihood("pooled", ("auto", "pooled"), "ovr", small_fits=ONE_VS_REST)
 """Vectors of ``ONE_VS_REST``, and in the last fit one softmax with one α for all vectors."""

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from partirvm.core.left_out import Calibration
 from partirvm.core.predictive import ROWS, products, quadratic_forms
 from partirvm.core.priors import log_contribution
 from partirvm.errors import DataError
-from partirvm.kernels.design import Design
-from partirvm.kernels.functions import labels_by_name
+from partirvm.kernels import KERNELS
+from partirvm.kernels.design import Design, LocalNoise
+from partirvm.kernels.functions import Basis, labels_by_name
 from partirvm.quoting import html_table
-from partirvm.types import PANEL_ROWS, Columns, Float
+from partirvm.storage.codec import Codec
+from partirvm.types import PANEL_ROWS, Columns, Float, Scaling
+
+DESIGN_CLASSES = (*KERNELS.values(), Basis, Calibration, Design, LocalNoise, Scaling)
+"""The classes of a design and of the calibration of a fit."""
 
 HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
 """Number of rows of a panel, a multiple of the piece size, so that only the last piece is copied."""
@@ -70,25 +77,13 @@ class FittedModel:
         """The names of the targets, or the labels of the classes as text."""
         raise NotImplementedError
 
-    def _stated(self) -> list[Any]:
-        """Return, as JSON, what predictions depend on beside the design, the names and the arrays."""
-        raise NotImplementedError
-
     def digest(self) -> str:
-        """Return a hash of everything that predictions depend on: models of equal digest predict the same bits."""
-        design, scaling, noise = self.design, self.design.scaling, self.design.noise
-        facts = [design.kernel.spec(), design.bias, asdict(self.columns), *self._stated()]
-        arrays = [scaling.x_shift, scaling.x_scale, scaling.t_shift, scaling.t_scale, design.centres, design.which]
-        if design.functions is not None:
-            facts.append([design.functions.spec(), design.active.tolist()])
-        if noise is not None:
-            facts.append([noise.kernel.spec(), noise.shift])
-            arrays += [noise.centres, noise.weights]
-        found = hashlib.blake2b(json.dumps(facts, sort_keys=True, default=np.generic.item).encode(), digest_size=16)
-        for array in (*arrays, self.mean, self.root, self.alpha):
-            found.update(f"{array.shape} {array.dtype}".encode())
-            found.update(np.ascontiguousarray(array))
-        return found.hexdigest()
+        """Return a hash of all values but the log evidence: models of equal digest predict the same bits."""
+        codec = Codec((*DESIGN_CLASSES, Columns, type(self)))
+        tree, arrays = codec.encode(replace(self, log_evidence=0.0))
+        sums = [hashlib.blake2b(f"{a.shape} {a.dtype}".encode() + a.tobytes(), digest_size=16) for a in arrays]
+        text = re.sub(r'{"array": (\d+)}', lambda found: sums[int(found[1])].hexdigest(), json.dumps(tree))
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
     def n_vectors(self) -> int:

@@ -55,9 +55,6 @@ class ClassModel(FittedModel):
             columns=columns,
         )
 
-    def _stated(self) -> list[Any]:
-        return [self.likelihood, self.moderate]
-
     @property
     def classes(self) -> tuple[Any, ...]:
         """The labels (K,) in the order of their codes and of the columns of probabilities."""

@@ -9,26 +9,20 @@ from __future__ import annotations
 import os
 from typing import Any, TypeAlias
 
-from partirvm.core.left_out import Calibration
 from partirvm.core.link import LINKS
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
-from partirvm.kernels import KERNELS
-from partirvm.kernels.design import Design, LocalNoise
-from partirvm.kernels.functions import Basis, require_no_code
-from partirvm.model.base import FittedModel
+from partirvm.kernels.functions import require_no_code
+from partirvm.model.base import DESIGN_CLASSES, FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.options.values import VALUES
 from partirvm.quoting import quoted
 from partirvm.storage.codec import Codec
-from partirvm.types import Columns, Scaling
+from partirvm.types import Columns
 
 KIND = "partirvm-model"
 FORMAT = 11
-
-DESIGN_CLASSES = (*KERNELS.values(), Basis, Calibration, Design, LocalNoise, Scaling)
-"""The classes of a design and of the calibration of a fit."""
 
 CODEC = Codec((*DESIGN_CLASSES, *VALUES, Model, ClassModel, Columns, Termination))
 

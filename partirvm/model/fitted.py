@@ -8,7 +8,7 @@ of α and β, σ² is estimated from rows left out, and a factor makes the Gauss
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -78,10 +78,6 @@ class Model(FittedModel):
     def __getstate__(self) -> dict[str, Any]:
         """The fields: what is cached is computed again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def _stated(self) -> list[Any]:
-        calibration = None if self.calibration is None else asdict(self.calibration)
-        return [np.asarray(self.noise_variance).tolist(), self.n_rows, self.known_noise, self.known_alpha, calibration]
 
     @property
     def output_names(self) -> tuple[str, ...]:

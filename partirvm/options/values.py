@@ -20,35 +20,27 @@ from partirvm.options.table import TABLE
 Class = TypeVar("Class", bound=type)
 
 
-PLACE = "(The parameters are those of the fields.)"
-"""Line of a docstring in place of which ``documented`` puts the parameters."""
-
-
 def held(name: str, **more: Any) -> Any:
     """Return the field for the option of this name."""
     return field(default=TABLE[name].default, metadata={"option": name}, **more)
 
 
 def documented(kind: Class) -> Class:
-    """Add the fields that have a text, of an option or their own, to a docstring: at ``PLACE``, or before examples."""
+    """Add the fields that are options to a docstring, before its examples."""
     if kind.__doc__ is None:  # python -OO has no docstrings
         return kind
     text = list[str]()
     for each in fields(cast(Any, kind)):
-        own, option = each.metadata, TABLE.get(each.metadata.get("option", each.name))
-        if not own:
+        if "option" not in each.metadata:
             continue
-        words = option.check.words if option is not None and option.check.kind == "word" else ()
-        listed = own.get("kind") or (str(list(words)).replace("[", "{").replace("]", "}") if words else "")
-        meaning = f"{'' if option is None else option.meaning} {own.get('text', '')}".strip()
-        text += [f"{each.name} : {listed and f'{listed}, '}default={each.default!r}".replace("'", '"')]
-        text += textwrap.indent(textwrap.fill(meaning, 108, break_on_hyphens=False), "    ").splitlines()
-    whole = textwrap.dedent(" " * 4 + kind.__doc__)
-    if PLACE not in whole:
-        summary, mark, examples = whole.partition("Examples\n")
-        heading = ["Parameters", "----------", PLACE, ""] if text else []
-        whole = "\n".join([summary.rstrip(), "", *heading, mark + examples])
-    kind.__doc__ = whole.replace(PLACE, "\n".join(text))
+        option = TABLE[each.metadata["option"]]
+        words = option.check.words if option.check.kind == "word" else ()
+        listed = str(list(words)).replace("[", "{").replace("]", "}") + ", " if words else ""
+        text += [f"{each.name} : {listed}default={each.default!r}".replace("'", '"')]
+        text += textwrap.indent(textwrap.fill(option.meaning, 108, break_on_hyphens=False), "    ").splitlines()
+    summary, mark, examples = textwrap.dedent(" " * 4 + kind.__doc__).partition("Examples\n")
+    heading = ["Parameters", "----------", *text, ""] if text else []
+    kind.__doc__ = "\n".join([summary.rstrip(), "", *heading, mark + examples])
     return kind
 
 

@@ -1,4 +1,4 @@
-"""The history of a fit: its measures and their formats, its stages, and the table and lines of rounds.
+"""The history of a fit: its measures and their formats, and the table and lines of rounds.
 
 A regression entry has RMSE and NLPD, a classification entry log loss and error; those of the other kind are None. No
 view depends on the kind of target. Keys are fields of ``strategies.problem.Record``.
@@ -6,13 +6,12 @@ view depends on the kind of target. Keys are fields of ``strategies.problem.Reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from statistics import median
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from partirvm.quoting import counted, format_bytes, format_duration
 
-Entry = dict[str, Any]
+Entry = Mapping[str, Any]
 """Type of an entry of a fit's history, as recorded by the driver."""
 
 MISSING = "–"
@@ -100,14 +99,13 @@ ERROR = Measure("error", "error", "Error", "of rows in a wrong class", format_sh
 class Kind(NamedTuple):
     """Regression or classification: its main measure ``head`` and the second one ``beside``.
 
-    ``noise`` says whether there is a noise variance; ``steps`` are the iterations, ``evidence`` its unit.
+    ``noise`` says whether there is a noise variance; ``steps`` are the iterations.
     """
 
     head: Measure
     beside: Measure
     noise: bool
     steps: str
-    evidence: str
 
     @property
     def every(self) -> list[Quantity]:
@@ -136,10 +134,11 @@ class Kind(NamedTuple):
         return head.text(entry) + (f" ({'; '.join(notes)})" if notes else "")
 
 
-REGRESSION = Kind(RMSE, NLPD, noise=True, steps="iterations", evidence="nats")
-CLASSIFICATION = Kind(ERROR, LOG_LOSS, noise=False, steps="Newton passes", evidence="nats (Laplace)")
+REGRESSION = Kind(RMSE, NLPD, noise=True, steps="iterations")
+CLASSIFICATION = Kind(ERROR, LOG_LOSS, noise=False, steps="Newton passes")
 
-QUANTITIES = (*REGRESSION.every, *CLASSIFICATION.every)
+QUANTITIES = {quantity.key: quantity for kind in (REGRESSION, CLASSIFICATION) for quantity in kind.every}
+"""All quantities by key."""
 
 
 def leaves_model(entry: Entry) -> bool:
@@ -152,7 +151,7 @@ def last_model(history: Sequence[Entry]) -> Entry:
     return next(filter(leaves_model, reversed(history)), {})
 
 
-def kind_of(entry: Entry, plan: dict[str, Any] | None = None) -> Kind:
+def kind_of(entry: Entry, plan: Entry | None = None) -> Kind:
     """Return the kind of a history entry or of a job's progress; without errors in it, the kind of the plan."""
     for kind in (CLASSIFICATION, REGRESSION):
         if any(entry.get(quantity.key) is not None for quantity in kind.every):
@@ -222,44 +221,6 @@ def heuristic_line(entry: Entry) -> str:
     return f"sparseness: {entry['vectors']:,} of {rows} became vectors (ρ = {rho:.3f}) → {size}"
 
 
-class Stage(NamedTuple):
-    """A round, or all fits of a level of split-and-merge. ``x`` is its number among the rounds or levels."""
-
-    x: int
-    entries: list[Entry]
-
-    @property
-    def level(self) -> bool:
-        """True for a level of split-and-merge."""
-        return bool(self.entries[0]["kind"] == "part")
-
-    def total(self, name: str) -> int:
-        """Return the sum of candidates or vectors over the fits."""
-        return sum(entry[name] for entry in self.entries)
-
-    def median(self, name: str) -> float | None:
-        """Return the median of a value over the fits; None if no fit has it."""
-        values = [float(entry[name]) for entry in self.entries if entry.get(name) is not None]
-        return median(values) if values else None
-
-
-def stages(history: Iterable[Entry]) -> list[Stage]:
-    """Return the rounds and levels of a history in order. Fits of planning belong to none."""
-    found: list[Stage] = []
-    for entry in history:
-        if entry["kind"] in MEASURED:
-            continue
-        part, last = entry["kind"] == "part", found[-1] if found else None
-        if last is not None and part and last.level and last.x == entry["level"]:
-            last.entries.append(entry)
-            continue
-        x = entry["level"] if part else entry["number"]
-        if entry["kind"] == "final" and last is not None:  # the last fit comes after all rounds or levels
-            x = last.x + 1 if last.level else max(x, last.x + 1)
-        found.append(Stage(int(x), [entry]))
-    return found
-
-
 class Lines:
     """Converter of history entries to lines: one for each round, and one for a level when the next one begins."""
 
@@ -290,8 +251,8 @@ class Lines:
         """Return the line of a level that was not printed yet, at the end of a fit."""
         if not self._parts:
             return []
-        level, self._parts = Stage(self._parts[0]["level"], self._parts), []
-        began, self._level_began = self._level_began, level.entries[-1]["seconds"]
-        fits, took = counted(len(level.entries), "fit"), format_duration(self._level_began - began)
-        candidates, vectors = level.total("candidates"), level.total("vectors")
-        return [f"level {level.x}: {fits}, {candidates:,} candidates → {vectors:,} vectors, {took}"]
+        parts, self._parts = self._parts, []
+        began, self._level_began = self._level_began, parts[-1]["seconds"]
+        fits, took = counted(len(parts), "fit"), format_duration(self._level_began - began)
+        candidates, vectors = (sum(part[name] for part in parts) for name in ("candidates", "vectors"))
+        return [f"level {parts[0]['level']}: {fits}, {candidates:,} candidates → {vectors:,} vectors, {took}"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -14,40 +13,30 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from partirvm.errors import PartirvmError
 from partirvm.options import Request
 from partirvm.quoting import counted, format_bytes, format_duration, printable
 from partirvm.report.history import (
+    MEASURED,
     SIDES,
+    Entry,
     Kind,
     Quantity,
-    Stage,
     Table,
     columns,
-    format_error,
-    format_evidence,
     format_share,
-    heuristic_line,
     kind_of,
     last_model,
-    stages,
 )
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
-from partirvm.report.text import plan_line
+from partirvm.report.text import figure_rows, figures_of, parameter_text
 from partirvm.storage.folder import write_text
 from partirvm.types import OFF
 
 FEATURES = 6
 """Number of features of a direction that are named."""
-
-
-STYLES = {
-    "training": ("o-", OBSERVED),
-    "held-out": ("s--", CONTRAST),
-    "vectors": ("o-", "#357a5b"),
-    "evidence": ("o-", "#7451a8"),
-}
-"""Form and colour of lines by name."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +75,7 @@ def report_of(job: Any) -> Report:
     """Return the report of a job in any state. It imports and runs no code that the job names."""
     state, progress, parameters = job.state(), job.progress(), job.asked()
     facts: dict[str, Any] = {"relevance": None, "directions": [], "bases": [], "outputs": []}
-    damaged, data, validation = [], parameters.pop("data"), parameters.pop("validation")
+    damaged = []
     try:
         facts |= job.facts()
     except PartirvmError as error:
@@ -98,8 +87,6 @@ def report_of(job: Any) -> Report:
             "status_advice": state.status.advice,
             "advice": progress["advice"],
             "seconds": progress["seconds"],
-            "data": data,
-            "validation": validation,
             "parameters": parameters,
             "versions": state.request.get("versions"),
             **{name: getattr(state, name) for name in ("reason", "queued", "began", "ended", "plan", "history")},
@@ -109,45 +96,38 @@ def report_of(job: Any) -> Report:
     )
 
 
-def history_charts(found: Sequence[Stage], kind: Kind) -> list[Chart]:
-    """Return the charts of errors, vectors and evidence over rounds or levels; of a level its median."""
-    if not found:
-        return []
-    rows = found[0].entries[0]["rows"]
-    step = "level" if any(stage.level for stage in found) else "round"
+def history_charts(history: Sequence[Entry], kind: Kind) -> list[Chart]:
+    """Return the charts of errors, vectors and evidence over the fits; of evidence those of equally many rows."""
+    fits = [entry for entry in history if entry["kind"] not in MEASURED]
+    alike = [entry for entry in fits if entry["rows"] == fits[0]["rows"]]
     charts = []
     for measure in (kind.head, kind.beside):
-        errors = {str(side): _points(found, Quantity(side, measure).key) for side in SIDES}
-        charts += _lines(measure.title, measure.unit, errors, step)
-    vectors = [(float(stage.x), float(stage.total("vectors"))) for stage in found]
-    charts += _lines("Relevance vectors", "", {"vectors": vectors}, step)
-    evidence = _points([stage for stage in found if stage.entries[0]["rows"] == rows], "log_evidence")
-    return [*charts, *_lines("Log evidence", f"nats, over {rows:,} rows", {"evidence": evidence}, step)]
+        charts += _curves(measure.title, measure.unit, fits, {side: Quantity(side, measure).key for side in SIDES})
+    charts += _curves("Relevance vectors", "", fits, {"vectors": "vectors"})
+    evidence = f"nats, over {alike[0]['rows']:,} rows" if alike else ""
+    return [*charts, *_curves("Log evidence", evidence, alike, {"evidence": "log_evidence"})]
 
 
-def _points(found: Sequence[Stage], key: str) -> list[tuple[float, float]]:
-    """Return place and median of the stages that have a finite value."""
-    pairs = [(stage.x, stage.median(key)) for stage in found]
-    return [(x, value) for x, value in pairs if value is not None and math.isfinite(value)]
-
-
-def _lines(title: str, remark: str, lines: Mapping[str, list[tuple[float, float]]], step: str) -> list[Chart]:
-    """Return a chart of lines by a name of ``STYLES``; none if no line has two points."""
-    shown = {name: points for name, points in lines.items() if points}
+def _curves(title: str, remark: str, fits: Sequence[Entry], keys: Mapping[str, str]) -> list[Chart]:
+    """Return a chart of these values by name over the fits; none if no value has two finite points."""
+    lines: dict[str, tuple[Any, Any]] = {}
+    for name, key in keys.items():
+        values = np.array([entry.get(key) for entry in fits], dtype=np.float64)
+        there = np.flatnonzero(np.isfinite(values))
+        lines |= {name: (there + 1, values[there])} if len(there) else {}
 
     def paint(axis: Any) -> None:
-        axis.set_xlabel(step)
-        for name, points in shown.items():
-            form, colour = STYLES[name]
-            axis.plot(*zip(*points, strict=True), form, color=colour, linewidth=1.4, markersize=4, label=name)
-        values = [value for points in shown.values() for _, value in points]
-        if 0 < 20 * min(values) < max(values):
+        axis.set_xlabel("fit")
+        for (name, points), form, colour in zip(lines.items(), ("o-", "s--"), (OBSERVED, CONTRAST), strict=False):
+            axis.plot(*points, form, color=colour, linewidth=1.4, markersize=4, label=name)
+        values = np.concatenate([values for _, values in lines.values()])
+        if 0 < 20 * values.min() < values.max():
             axis.set_yscale("log")
-        if len(shown) > 1:
+        if len(lines) > 1:
             axis.legend()
 
-    drawn = any(len(points) > 1 for points in shown.values())
-    return [Chart(f"{title} over {step}s", remark, paint)] if drawn else []
+    drawn = any(len(values) > 1 for _, values in lines.values())
+    return [Chart(f"{title} over fits", remark, paint)] if drawn else []
 
 
 class Section(NamedTuple):
@@ -177,18 +157,16 @@ def _page(job: Any) -> str:
         [column.title for column in shown],
         [[column.cell(entry) for column in shown] for entry in job.history],
     )
-    peak = format_bytes(max((entry.get("peak_memory") or 0 for entry in job.history), default=0))
+    facts = {**figures_of(job.history, job.plan or {}), "seconds": job.seconds}
     sections = [
         Section("What is missing", job.damaged),
         Section("Worth knowing", (job.plan or {}).get("notes", ())),
-        Section("Curves", charts=history_charts(stages(job.history), kind)),
+        Section("Curves", charts=history_charts(job.history, kind)),
         *_predictions(job),
-        _features(job.relevance or {}),
-        _directions(job.directions),
-        _basis(job.bases),
+        *(Section(table.title, tables=[table]) for table in _model_tables(job)),
         Section("History", tables=[fits]),
-        Section("Plan", tables=_plan(job, peak)),
-        _parameters(job.parameters or {}),
+        Section("Plan", tables=_plan(job, facts)),
+        Section("Parameters", tables=[_parameters(job.parameters)]),
     ]
     sections = [section._replace(tables=[each for each in section.tables if each.rows]) for section in sections]
     times = [("queued", job.queued), ("began", job.began), ("ended", job.ended)]
@@ -196,30 +174,10 @@ def _page(job: Any) -> str:
         job=job,
         name=job.location.rstrip("/").rpartition("/")[2] or job.location,
         times=[(what, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))) for what, at in times if at is not None],
-        figures=_figures(job, kind, peak),
+        figures=[(name.capitalize(), text) for name, text in figure_rows(facts) if text],
         sections=[section for section in sections if any(section[1:])],
         encode=b64encode if find_spec("matplotlib") else None,
     )
-
-
-def _figures(job: Any, kind: Kind, peak: str) -> list[tuple[str, str, str]]:
-    """Return the main figures of the current model: name, value and note of each."""
-    last = last_model(job.history)
-    if not last:
-        return []
-    figures = [
-        ("Relevance vectors", f"{last['vectors']:,}", f"of {counted(job.plan['rows'], 'row')}" if job.plan else "")
-    ]
-    for rows in SIDES:
-        head, beside = Quantity(rows, kind.head), Quantity(rows, kind.beside)
-        more = f"; {kind.beside.name} {beside.text(last)}" if last.get(beside.key) is not None else ""
-        if last.get(head.key) is not None:
-            figures.append((f"{rows.capitalize()} error", head.text(last), kind.head.unit + more))
-    if kind.noise:
-        figures.append(("Noise", format_error(last.get("noise_sd")), "standard deviation"))
-    evidence = f"{kind.evidence}, over {counted(last['rows'], 'row')}"
-    figures.append(("Log evidence", format_evidence(last["log_evidence"]), evidence))
-    return [*figures, ("Time", format_duration(job.seconds or 0.0), f"peak memory {peak}")]
 
 
 def _predictions(job: Any) -> list[Section]:
@@ -240,77 +198,57 @@ def _predictions(job: Any) -> list[Section]:
     ]
 
 
-def _features(relevance: Mapping[str, float]) -> Section:
-    """Return the features by relevance; nothing if one width is for all features."""
-    values = [value for value in relevance.values() if value]
-    differ = bool(values) and min(values) < max(values) * (1 - 1e-6)
-    rows = [
-        (name, "switched off" if value < OFF else f"{value:.2g}")
-        for name, value in sorted(relevance.items(), key=lambda pair: -pair[1])
-        if differ
-    ]
-    header = ("feature", "gamma × variance, the largest = 1")
-    return Section("Features", tables=[Table("Relevance of the features", header, rows)])
+def _model_tables(job: Any) -> list[Table]:
+    """Return the features by relevance if they differ, the directions by share, and the basis functions by relevance.
 
-
-def _directions(directions: Sequence[Mapping[str, Any]]) -> Section:
-    """Return the directions of a kernel by their share of the squared distances, as sums of their main features."""
-    rows = []
-    for each in sorted(directions, key=lambda each: -each["share"]):
+    A direction is the sum of its main features; pruned basis functions are the last ones.
+    """
+    found = sorted((job.relevance or {}).items(), key=lambda pair: -pair[1])
+    values = [value for _, value in found if value]
+    differ = bool(values) and values[-1] < values[0] * (1 - 1e-6)
+    features = [(name, "switched off" if value < OFF else f"{value:.2g}") for name, value in found if differ]
+    directions = []
+    for each in sorted(job.directions, key=lambda each: -each["share"]):
         loadings = sorted(each["loadings"].items(), key=lambda pair: -abs(pair[1]))
         terms = " ".join(f"{value:+.2f} {name}" for name, value in loadings[:FEATURES])
-        rows.append((format_share(each["share"]), terms))
-    header = ("share of the squared distances", "combination of the standardised features")
-    return Section("Directions", tables=[Table("Directions of the kernel", header, rows)])
-
-
-def _basis(functions: Sequence[Mapping[str, Any]]) -> Section:
-    """Return the basis functions by relevance; the last ones are pruned."""
-    rows = [
+        directions.append((format_share(each["share"]), terms))
+    functions = [
         (
             each["name"],
             ", ".join(f"{weight:.3g}" for weight in each["weights"]),
             f"{each['relevance']:.3g}" if any(each["weights"]) else "pruned",
         )
-        for each in sorted(functions, key=lambda each: (not any(each["weights"]), -each["relevance"]))
+        for each in sorted(job.bases, key=lambda each: (not any(each["weights"]), -each["relevance"]))
     ]
-    header = ("function", "weights", "relevance, nats of evidence")
-    return Section("Basis", tables=[Table("Basis functions", header, rows)])
+    return [
+        Table("Features", ("feature", "gamma × variance, the largest = 1"), features),
+        Table(
+            "Directions",
+            ("share of the squared distances", "combination of the standardised features"),
+            directions,
+        ),
+        Table("Basis functions", ("function", "weights", "relevance, nats of evidence"), functions),
+    ]
 
 
-def _plan(job: Any, peak: str) -> list[Table]:
-    """Return the data and the course of the fit, and what was expected beside what was measured."""
-    plan, facts = job.plan, [("Data", job.data)]
-    facts += [("Held-out data", job.validation)] if job.validation else []
+def _plan(job: Any, facts: Mapping[str, Any]) -> list[Table]:
+    """Return the course of the fit, and what was expected beside what was measured."""
+    plan = job.plan
     if plan is None:
-        return [Table("Plan", (), [*facts, ("Plan", "none yet: the fit has not begun")])]
-    course, resources, *_ = plan_line(plan).splitlines()
-    measured = [f", by {heuristic_line(entry)}" for entry in job.history if "heuristic_size" in entry]
-    facts += [
-        ("Course", course),
-        ("Partition size", f"P = {plan['partition_size']:,}" + "".join(measured[:1])),
-        ("Selection", str(plan["selection"])),
-        ("Resources", resources),
-    ]
-    passes = sum(entry.get("passes", 0) for entry in job.history)
-    rows = [
-        ("Passes", f"{plan['passes']:,}", f"{passes:,}"),
+        return [Table("Plan", (), [("Plan", "none yet: the fit has not begun")])]
+    rows = [(line[:12].strip(), line[12:]) for line in plan["text"].splitlines()]
+    beside = [
+        ("Passes", f"{plan['passes']:,}", f"{facts['passes']:,}"),
         ("Time", format_duration(plan["seconds"]), format_duration(job.seconds or 0.0)),
-        ("Peak memory", format_bytes(plan["memory_peak"]), peak),
+        ("Peak memory", format_bytes(plan["memory_peak"]), format_bytes(facts["peak_memory"])),
     ]
-    beside = Table("Expected and measured", ("quantity", "expected", "measured, with planning"), rows)
-    return [Table("Plan", (), facts), beside]
+    header = ("quantity", "expected", "measured, with planning")
+    return [Table("Plan", (), rows), Table("Expected and measured", header, beside)]
 
 
-def _parameters(parameters: Mapping[str, Any]) -> Section:
+def _parameters(parameters: Mapping[str, Any]) -> Table:
     """Return all parameters, first those that differ from the defaults."""
     usual = json.loads(json.dumps(asdict(Request())))
-    rows = [(name, _value(value), _value(usual.get(name))) for name, value in parameters.items()]
+    rows = [(name, parameter_text(value), parameter_text(usual.get(name))) for name, value in parameters.items()]
     rows.sort(key=lambda row: row[1] == row[2])
-    return Section("Parameters", tables=[Table("All parameters", ("parameter", "value", "default"), rows)])
-
-
-def _value(parameter: Any) -> str:
-    if parameter is None:
-        return "none"
-    return ", ".join(map(str, parameter)) if isinstance(parameter, list) else str(parameter)
+    return Table("All parameters", ("parameter", "value", "default"), rows)

@@ -14,15 +14,14 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core import diagnostics
 from partirvm.core.diagnostics import PIT_BINS, STATED_LEVELS, ClassDiagnostics, NumberDiagnostics
 from partirvm.errors import FormatError, UsageError
 from partirvm.quoting import counted, printable
 from partirvm.report.history import Table, format_share
+from partirvm.types import Float
 
-Float = NDArray[np.float64]
 Diagnostics: TypeAlias = NumberDiagnostics | ClassDiagnostics
 
 INK, OBSERVED, CONTRAST = "#222222", "#2c66a8", "#bf4f2c"
@@ -123,34 +122,21 @@ def number_charts(found: NumberDiagnostics, target: str = "target") -> list[Char
     if not found.n or not (np.abs(found.sample.values) < 1e100).all():
         return []
     rows, total = len(found.sample.values), counted(found.n, "row")
+    low, high = np.quantile(found.sample.values[:, 2], [0.05, 0.95])
+    vary = high > 1.1 * low and rows >= FEWEST
     charts = [
-        Chart(
-            "Predictions",
-            total if rows == found.n else f"{rows:,} random rows of {found.n:,}",
-            partial(_predictions, found, target),
-        )
-    ]
-    if len(found.covered):
-        labels = "stated level", "rows inside the interval"
-        paint = partial(_shares, np.array(STATED_LEVELS), found.covered, found.n, labels)
-        charts.append(Chart("Coverage of intervals", f"{total}; below the line: too narrow", paint))
-    charts += [
-        Chart(
-            "Standardised residuals",
-            "95 % between the outer lines if right; bars: means of tenths",
-            partial(_residuals, found, target),
-        ),
-        Chart(
+        (True, "Predictions", total if rows == found.n else f"{rows:,} random rows of {found.n:,}", _predictions),
+        (len(found.covered) > 0, "Coverage of intervals", f"{total}; below the line: too narrow", _coverage),
+        (True, "Standardised residuals", "95 % between the outer lines if right; bars: means of tenths", _residuals),
+        (
+            True,
             "Position in the predicted distribution",
             "a hill: stated deviations are too large; a valley: too small",
-            partial(_transform, found),
+            _transform,
         ),
+        (vary, "Errors against stated deviations", "each point: a tenth of the rows", _deviations),
     ]
-    low, high = np.quantile(found.sample.values[:, 2], [0.05, 0.95])
-    if high > 1.1 * low and rows >= FEWEST:  # the stated deviations vary
-        paint = partial(_deviations, found, target)
-        charts.append(Chart("Errors against stated deviations", "each point: a tenth of the rows", paint))
-    return charts
+    return [Chart(title, remark, partial(paint, found, target)) for shown, title, remark, paint in charts if shown]
 
 
 def _tenths(order: Float, values: Float) -> tuple[Float, Float]:
@@ -168,6 +154,11 @@ def _predictions(found: NumberDiagnostics, target: str, axis: Any) -> None:
     _label(axis, f"predicted {target}", f"actual {target}", xlim=ends, ylim=ends)
 
 
+def _coverage(found: NumberDiagnostics, target: str, axis: Any) -> None:
+    labels = "stated level", "rows inside the interval"
+    _shares(np.array(STATED_LEVELS), found.covered, found.n, labels, axis)
+
+
 def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
     actual, predicted, std = found.sample.values.T
     z, ends = (actual - predicted) / std, span(predicted)
@@ -181,7 +172,7 @@ def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
     _label(axis, f"predicted {target}", "residual / stated deviation", xlim=ends, ylim=y)
 
 
-def _transform(found: NumberDiagnostics, axis: Any) -> None:
+def _transform(found: NumberDiagnostics, target: str, axis: Any) -> None:
     """Draw the histogram of the probability integral transform, with the band of chance."""
     bins = PIT_BINS if found.n >= 400 else PIT_BINS // 2
     heights = bins * found.pit.reshape(bins, -1).sum(axis=1) / found.n
@@ -257,12 +248,12 @@ def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> li
     """Return the charts of each target. ``names`` are those of the targets, or of the classes of a classification."""
     drawn = []
     for number, each in enumerate(found):
-        pairs = zip(each.largest.rows.tolist(), each.largest.values.tolist(), strict=True)
+        errors = [(f"{row:,}", *values) for row, values in zip(each.largest.rows, each.largest.values, strict=True)]
         if isinstance(each, ClassDiagnostics):
             labels = list(map(str, names)) or [f"class {code}" for code in range(len(each.rows))]
             rows = [
-                [f"{row:,}", labels[int(own)], labels[int(likeliest)], format_share(p), format_share(largest)]
-                for row, (own, likeliest, p, largest) in pairs
+                [row, labels[int(own)], labels[int(likeliest)], format_share(p), format_share(largest)]
+                for row, own, likeliest, p, largest in errors
             ]
             header = ("row", "true class", "predicted class", "probability of the true class", "of the predicted class")
             drawn.append(TargetCharts("", class_charts(each, names), Table("Largest errors", header, rows)))
@@ -270,8 +261,7 @@ def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> li
         name = names[number] if number < len(names) else "target" if len(found) == 1 else f"target {number}"
         own_name = name if len(found) > 1 else ""
         rows = [
-            [f"{row:,}", f"{t:.5g}", f"{mean:.5g}", f"{std:.5g}", f"{(t - mean) / std:.2f}"]
-            for row, (t, mean, std) in pairs
+            [row, f"{t:.5g}", f"{mean:.5g}", f"{std:.5g}", f"{(t - mean) / std:.2f}"] for row, t, mean, std in errors
         ]
         header = ("row", "actual", "predicted", "stated deviation", "error / deviation")
         table = Table("Largest errors" + (f": {own_name}" if own_name else ""), header, rows)

@@ -18,7 +18,6 @@ from partirvm.jobs.driver import Watcher
 from partirvm.process import peak_memory
 from partirvm.quoting import counted, format_bytes, format_duration, printable
 from partirvm.report.history import MEASURED, Lines, leaves_model
-from partirvm.report.text import plan_line
 
 TITLES = {
     "gram": "kernel products",
@@ -130,9 +129,8 @@ class Progress(Watcher):
 
     def on_plan(self, plan: Any) -> None:
         """Receive the plan of the fit before its start."""
-        planned = plan.to_json()
-        self.memory_limit = planned["memory_limit"]
-        self.note(plan_line(planned))
+        self.memory_limit = plan.machine.limit
+        self.note(str(plan))
         for callback in self.callbacks:
             callback.on_plan(plan)
 

@@ -11,11 +11,12 @@ from typing import Any
 from partirvm.core.termination import Termination
 from partirvm.jobs.state import JobState, Status
 from partirvm.options import Request
-from partirvm.quoting import counted, format_bytes, format_duration, printable
+from partirvm.quoting import counted, format_bytes, format_duration, named, printable
 from partirvm.report.history import (
     MISSING,
     QUANTITIES,
     SIDES,
+    Entry,
     Lines,
     Quantity,
     Table,
@@ -27,7 +28,7 @@ from partirvm.report.history import (
 from partirvm.strategies import schedule_of
 
 FORMS: dict[str, Callable[[Any], str]] = {
-    **{quantity.key: quantity.measure.figure for quantity in QUANTITIES},
+    **{key: quantity.measure.figure for key, quantity in QUANTITIES.items()},
     "noise_sd": format_error,
     "rho": format_error,
     "seconds": format_duration,
@@ -50,52 +51,46 @@ def facts_text(pairs: Sequence[tuple[str, str | None]]) -> str:
     return "\n".join(f"{name:<16}{text}" for name, text in pairs if text and text != MISSING)
 
 
-def plan_line(plan: dict[str, Any]) -> str:
-    """Return the plan of a fit, given as JSON, as two lines and one line for each note."""
-    threads = counted(plan["threads"], "thread")
-    if plan["workers"] > 1:
-        threads = f"{plan['workers']:,} workers of {threads}"
-    course, sample = schedule_of(plan["strategy"]).text(plan), plan.get("sample_rows")
-    if sample is not None:
-        grows = "that grows from" if plan["fit_rows"] == "growing" else "of"
-        course += f", likelihood of a sample {grows} {counted(sample, 'row')}"
-    size, outputs = f"{counted(plan['rows'], 'row')} × {counted(plan['features'], 'feature')}", plan.get("outputs")
-    if outputs:
-        size += f", {max(outputs, 2):,} classes, {counted(outputs, 'output')}"
-    return (
-        f"{size} in {counted(plan['tiles'], 'tile')}; {plan['strategy']}, {course}\n"
-        f"{threads}, about {format_bytes(plan['memory_peak'])} of {format_bytes(plan['memory_limit'])} "
-        f"memory, about {format_duration(plan['seconds'])}" + "".join(f"\nnote: {note}" for note in plan["notes"])
-    )
-
-
-def summary(facts: dict[str, Any]) -> str:
-    """Return the result of a fit as text, given ``job_facts`` and the ``target``."""
-    kind = kind_of(facts)
-    fits = counted(facts["fits"], "fit")
-    if schedule_of(facts["strategy"]).merges:
-        fits += f" on {counted(facts['rounds'], 'level')}"
-    units = f", in the units of {facts['target']!r}"
+def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """Return names and texts of the figures of a model, given ``figures_of``, the ``seconds``, and maybe a target."""
+    kind, vectors, units = kind_of(facts), facts["n_vectors"], ""
+    if vectors is None:
+        return []
+    if facts.get("target"):
+        units = f", in the units of {facts['target']!r}"
     if "targets" in facts:
         units = f", root mean square over {facts['target']}"
+    return [
+        ("vectors", f"{counted(vectors, 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
+        ("training error", kind.phrase(facts, "training", units)),
+        ("held-out error", kind.phrase(facts, "held-out")),
+        ("noise", _noise(facts) if kind.noise else None),
+        ("log evidence", formatted(facts, "log_evidence") + ("" if kind.noise else " (Laplace's)")),
+        ("passes", None if kind.noise else f"{facts['passes']:,} over the rows, in all fits"),
+    ]
+
+
+def summary(facts: Mapping[str, Any]) -> str:
+    """Return the result of a fit as text, or its state before the end, given ``job_facts`` and maybe the ``target``."""
+    fits, ended = counted(facts["fits"], "fit"), Status(facts["status"]).final
+    if facts["strategy"] and schedule_of(facts["strategy"]).merges and facts["rounds"]:
+        fits += f" on {counted(facts['rounds'], 'level')}"
     return facts_text(
         [
-            ("strategy", f"{facts['strategy']}, {fits}"),
-            ("vectors", f"{counted(facts['n_vectors'], 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
-            ("training error", kind.phrase(facts, "training", units)),
-            ("held-out error", kind.phrase(facts, "held-out")),
-            ("noise", _noise(facts) if kind.noise else None),
-            ("log evidence", formatted(facts, "log_evidence") + ("" if kind.noise else " (Laplace's)")),
-            ("passes", None if kind.noise else f"{facts['passes']:,} over the rows, in all fits"),
-            ("ended", facts["advice"]),
+            ("strategy", facts["strategy"] and f"{facts['strategy']}, {fits}"),
+            *figure_rows(facts),
+            ("ended" if ended else "advice", facts["advice"]),
             *(("check", remark) for remark in facts["remarks"] if remark not in facts["advice"]),
-            ("took", f"{formatted(facts, 'seconds')}, peak memory {formatted(facts, 'peak_memory')}"),
-            ("model", facts["job"]),
+            (
+                "took" if ended else "so far",
+                f"{formatted(facts, 'seconds')}, peak memory {formatted(facts, 'peak_memory')}",
+            ),
+            ("model", "none yet" if facts["n_vectors"] is None else facts["job"]),
         ]
     )
 
 
-def _noise(facts: dict[str, Any]) -> str:
+def _noise(facts: Mapping[str, Any]) -> str:
     if "targets" in facts:
         noises = ", ".join(f"{name} {format_error(each['noise_sd'])}" for name, each in facts["targets"].items())
         return f"{noises} (standard deviations)"
@@ -110,25 +105,11 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
-def status_text(progress: dict[str, Any]) -> str:
-    """Return the state of a job as text, given ``Job.progress()``."""
-    kind = kind_of(progress)
-    attempt = f", attempt {progress['attempt']}" if progress["attempt"] > 1 else ""
-    return facts_text(
-        [
-            ("job", progress["job"]),
-            ("status", f"{progress['status']} since {moment(progress['since'])}{attempt}"),
-            ("", progress["advice"]),
-            ("reason", progress["reason"]),
-            ("strategy", progress["strategy"]),
-            ("fits", f"{progress['fits']:,}" if progress["fits"] else "none is finished yet"),
-            ("vectors", formatted(progress, "vectors")),
-            *((f"{rows} error", kind.phrase(progress, rows)) for rows in SIDES),
-            ("log evidence", formatted(progress, "log_evidence")),
-            ("model", "usable" if progress["model"] else "none yet"),
-            ("took" if Status(progress["status"]).final else "so far", formatted(progress, "seconds")),
-        ]
-    )
+def status_text(facts: Mapping[str, Any]) -> str:
+    """Return the state of a job as text, given ``job_facts``."""
+    attempt = f", attempt {facts['attempt']}" if facts["attempt"] > 1 else ""
+    since = f"{facts['status']} since {moment(facts['since'])}{attempt}"
+    return facts_text([("job", facts["job"]), ("status", since), ("reason", facts["reason"])]) + "\n" + summary(facts)
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
@@ -141,7 +122,7 @@ def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
             rows.append([name, "unreadable", *[MISSING] * 7, job["error"]])
             continue
         first = kind_of(job).head
-        errors = [Quantity(rows, first).text(job) for rows in SIDES]
+        errors = [Quantity(side, first).text(job) for side in SIDES]
         measure = first.name if set(errors) != {MISSING} else MISSING
         fits, vectors, took = (formatted(job, key) for key in ("fits", "vectors", "seconds"))
         rows.append([name, job["status"], fits, vectors, measure, *errors, took, moment(job["since"]), job["reason"]])
@@ -167,7 +148,7 @@ def followed(states: Iterable[JobState], as_json: bool = False) -> Iterator[str]
             yield change
         if state.status is not Status.QUEUED and state.plan is not None and state.plan != plan:
             plan = state.plan
-            yield from plan_line(plan).splitlines()
+            yield from plan["text"].splitlines()
         for entry in new:
             yield from lines.of(entry)
         if changed and final:
@@ -175,37 +156,40 @@ def followed(states: Iterable[JobState], as_json: bool = False) -> Iterator[str]
             yield change
 
 
-def job_facts(job: Any) -> dict[str, Any]:
-    """Return the figures of a job's current model and its parameters as plain JSON; None where unknown.
+def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of the last saved model and of all fits, from a history and a plan; None where unknown.
 
-    ``parameters`` are all options of the job. ``train_…`` and ``held_out_…`` are in the units of the target. For
-    split-merge ``rounds`` is the number of levels, including the last merge. ``fits`` is the number of dense fits
-    except the heuristic fit, and ``passes`` is the total number of passes of all fits.
+    ``train_…`` and ``held_out_…`` are in the units of the target. For split-merge ``rounds`` is the number of levels,
+    including the last merge. ``passes`` is the total number of passes of all fits.
     """
-    state, progress = job.state(), job.progress()
-    history, plan, parameters = state.history, state.plan or {}, job.asked()
-    last, advice = last_model(history), progress["advice"]
-    if state.reason == Termination.CONVERGED.value and not schedule_of(plan["strategy"]).selects:
-        advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
-    levels = {entry["level"] for entry in history if entry["kind"] == "part"}
-    references = [entry["reference"] for entry in history if entry.get("reference")]
+    last, levels = last_model(history), {entry["level"] for entry in history if entry["kind"] == "part"}
     return {
-        "job": job.location,
-        "status": progress["status"],
-        "reason": state.reason,
-        "advice": advice,
-        "remarks": references[-1]["remarks"] if references else [],
-        "data": parameters.pop("data"),
         **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho")},
         "n_rows": plan.get("rows"),
         "n_vectors": last.get("vectors"),
         "rounds": len(levels) + (last.get("kind") == "final") if levels else last.get("number"),
-        "fits": progress["fits"],
-        **{quantity.key: last.get(quantity.key) for quantity in QUANTITIES},
-        **{key: last.get(key) for key in ("noise_sd", "noise_vectors", "log_evidence")},
+        **{key: last.get(key) for key in (*QUANTITIES, "noise_sd", "noise_vectors", "log_evidence")},
         "passes": sum(entry.get("passes", 0) for entry in history),
-        "seconds": progress["seconds"],
         "peak_memory": max((entry.get("peak_memory") or 0 for entry in history), default=0),
+    }
+
+
+def job_facts(job: Any) -> dict[str, Any]:
+    """Return the state, the figures and the parameters of a job as plain JSON (``figures_of``).
+
+    ``parameters`` are all options of the job. ``fits`` is the number of dense fits except the heuristic fit.
+    """
+    state, progress, parameters = job.state(), job.progress(), job.asked()
+    figures, advice = figures_of(state.history, state.plan or {}), progress["advice"]
+    if state.reason == Termination.CONVERGED.value and not schedule_of(figures["strategy"]).selects:
+        advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
+    references = [entry["reference"] for entry in state.history if entry.get("reference")]
+    return {
+        **{key: progress[key] for key in ("job", "status", "since", "attempt", "reason", "fits", "seconds")},
+        "advice": advice,
+        "remarks": references[-1]["remarks"] if references else [],
+        "data": parameters.pop("data"),
+        **figures,
         "parameters": parameters,
     }
 
@@ -216,21 +200,28 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
     Parameters follow that are not equal in all jobs; ``spell`` converts their names, for example to flags.
     """
     titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time"}
-    titles |= {quantity.key: quantity.label for quantity in QUANTITIES}
+    titles |= {key: quantity.label for key, quantity in QUANTITIES.items()}
+    beside = ("job", "since", "attempt", "reason", "advice", "remarks", "data", "parameters")
     rows = [
         [titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
         for key in jobs[0]
-        if key not in ("job", "reason", "advice", "remarks", "data", "parameters")
+        if key not in beside
     ]
     names = [name for name in asdict(Request()) if any(name in job["parameters"] for job in jobs)]
     asked = {spell(name): [job["parameters"].get(name) for job in jobs] for name in names}
     asked["data"] = [job["data"] for job in jobs]
-    rows += [[name, *map(_short, own)] for name, own in asked.items() if any(value != own[0] for value in own)]
+    rows += [
+        [name, *(named(parameter_text(value)) for value in own)]
+        for name, own in asked.items()
+        if any(value != own[0] for value in own)
+    ]
     header = ("", *(job["job"].rstrip("/").rpartition("/")[2] for job in jobs))
     shown = [row for row in rows if set(row[1:]) != {MISSING}]
     return printable(Table("", header, shown).text(), keep="\n")
 
 
-def _short(value: Any) -> str:
-    text = "none" if value is None else str(value)
-    return text if len(text) <= 40 else f"{text[:39]}…"
+def parameter_text(value: Any) -> str:
+    """Return the value of a parameter as text."""
+    if value is None:
+        return "none"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -29,10 +29,7 @@ from partirvm.process import return_freed_memory
 from partirvm.quoting import quoted
 from partirvm.resolve.kernel import resolve_basis, resolve_kernel
 from partirvm.strategies.problem import Codes, Problem, Stopped
-from partirvm.types import GRAIN, Scaling
-
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
+from partirvm.types import GRAIN, Float, Int, Scaling
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
 """Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""

@@ -6,7 +6,9 @@ user may change.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, fields, replace
+from timeit import repeat
 from typing import Any
 
 import numpy as np
@@ -25,12 +27,14 @@ from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
 from partirvm.options import Request, check
 from partirvm.options.constraints import Check
-from partirvm.planning.cost import Schedule
+from partirvm.planning.cost import Rates, Schedule
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, Plan, make_plan
+from partirvm.process import one_blas_thread
 from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns
-from partirvm.resolve.measuring import Measuring, calibrate
 from partirvm.resolve.new_problem import Interrupted, checked_data, new_problem
+from partirvm.resolve.partition_size import choose_partition_size
+from partirvm.resolve.small_fits import SmallFits
 from partirvm.strategies import schedule_of
 from partirvm.strategies.fit_rows import GROWING, automatic, first_sample, joined, rows_read
 from partirvm.strategies.problem import Options, Problem
@@ -55,7 +59,7 @@ class FitSpec:
 
     ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is the variance of the
     scaled inputs, ``constant`` (d,) marks constant features, and ``counted`` is the number of rows of positive weight.
-    ``measured`` are the history entries of kernel learning and of the heuristic's fit, ``notes`` those found before
+    ``entries`` are the history entries of kernel learning and of the heuristic's fit, ``notes`` those found before
     planning.
     """
 
@@ -66,7 +70,7 @@ class FitSpec:
     input_variance: NDArray[np.float64]
     constant: NDArray[np.bool_]
     counted: int
-    measured: tuple[dict[str, Any], ...] = ()
+    entries: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -127,32 +131,33 @@ def resolve(
     problem = new_problem(source, moments, codes, request, held_out=held_out is not None)
     shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
-    measuring, counted = Measuring(source, shape, machine, request, executor, interrupted), moments.targets.n
+    small_fits, counted = SmallFits(source, shape, machine, request, executor, interrupted), moments.targets.n
     notes: tuple[str, ...] = ()
     if learns(request) and not problem.target_variance:
         notes = ("no kernel was learned: the target is constant",)
     elif chooses(request) and counted < LEAST:
         notes = (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
     elif learns(request):
-        problem = measuring.learn(problem, all_rows=schedule.one_fit)
-    measured = request.partition_size == "auto" and not schedule.one_fit
-    size = measuring.partition_size(problem) if measured else request.partition_size
+        problem = small_fits.learn(problem, all_rows=schedule.one_fit)
+    sparseness, size = None, request.partition_size
+    if automatic_size := size == "auto" and not schedule.one_fit:
+        sparseness, size = choose_partition_size(small_fits, problem)
     resolved = _resolved(request, problem, schedule, shape.n_candidates if schedule.one_fit else int(size))
     read, rates = rows_read(resolved, shape, shuffled=problem.shuffled), calibrate(source, problem)
-    how = {"held_out": problem.held_out, "shrink_threads": executor.elastic, "shrink_partition": measured}
-    plan, notes = make_plan(shape, machine, rates, resolved, schedule, read, **how), notes + measuring.notes
-    plan, entries = replace(plan, notes=notes + plan.notes), measuring.entries
-    if measuring.sparseness is not None:
-        chosen = {"partition_size": plan.partition_size, "heuristic_size": measuring.sparseness.partition_size}
+    how = {"held_out": problem.held_out, "shrink_threads": executor.elastic, "shrink_partition": automatic_size}
+    plan, notes = make_plan(shape, machine, rates, resolved, schedule, read, **how), notes + small_fits.notes
+    plan, entries = replace(plan, notes=notes + plan.notes), small_fits.entries
+    if sparseness is not None:
+        chosen = {"partition_size": plan.partition_size, "heuristic_size": sparseness.partition_size}
         entries[-1] |= {**chosen, "notes": list(plan.notes)}
     plan = replace(
         plan,
-        sparseness=measuring.sparseness,
-        learned=measuring.learned,
+        sparseness=sparseness,
+        learned=small_fits.learned,
         learning_seconds=max((entry["seconds"] for entry in entries), default=0.0),
     )
     facts = _facts(source, problem, moments, weights)
-    return FitSpec(problem, _options(plan, measuring.centres), plan, **facts, measured=tuple(entries), notes=notes)
+    return FitSpec(problem, _options(plan, small_fits.centres), plan, **facts, entries=tuple(entries), notes=notes)
 
 
 def continued(
@@ -187,15 +192,15 @@ def continued(
     if new:
         size = spec.options.partition_size if old.schedule.has_rounds else before.n_rows * before.n_kernels
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
-        options, measured = _options(plan), tuple[dict[str, Any], ...]()
+        options, entries = _options(plan), tuple[dict[str, Any], ...]()
     else:
         plan = replace(plan, request=request, sparseness=old.sparseness, learned=old.learned)
         if machine.limit == old.machine.limit:
             kept = ("max_columns", "batch_elements", "learning_columns")
             plan = replace(plan, **{name: getattr(old, name) for name in kept})
-        options, measured = _options(plan, spec.options.centres), spec.measured
+        options, entries = _options(plan, spec.options.centres), spec.entries
     facts = _facts(source, before, moments, weights)
-    return FitSpec(problem, options, plan, **facts, measured=measured, notes=spec.notes)
+    return FitSpec(problem, options, plan, **facts, entries=entries, notes=spec.notes)
 
 
 def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) -> Request:
@@ -297,3 +302,20 @@ def resolve_fit_rows(
         fit_rows = automatic(schedule, n_rows, size, n_kernels, shuffled=shuffled)
     rows = request.sample_rows
     return fit_rows, min(first_sample(fit_rows, size) if rows == "auto" else int(rows), n_rows)
+
+
+def calibrate(source: Source, problem: Problem) -> Rates:
+    """Measure the rates of one thread on the first tile; without a kernel, leading columns are timed as elements."""
+    with one_blas_thread():
+        began = time.perf_counter()
+        tile = source.tile(0)
+        read = (time.perf_counter() - began) / len(tile.X)
+        X = tile.X[:256]
+        design = problem.empty.with_centres(X, np.arange(len(X)))
+        design = design if problem.n_kernels else design.take(slice(None), leading=problem.leading)
+        block, square = design.block(X), np.ones((256, 256))
+        element, product = (
+            min(repeat(work, number=1, repeat=3))  # other processes slow down the shortest time least
+            for work in (lambda: design.block(X, block), lambda: square @ square)
+        )
+    return Rates(read, element / block.size, 2 * 256**3 / product)

@@ -15,7 +15,8 @@ Classes and enums are looked up by name in the list of a ``Codec``: decoding run
     GROUP/000000, …     the bytes of the JSON and of all arrays, one after the other, in parts of ``PART`` bytes
     GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part, and ``about``
 
-``group.json`` is written last: without it a group is incomplete. Reading takes no more memory than the stored bytes.
+``group.json`` is written last: without it a group is incomplete. Reading takes no more memory than the stored bytes,
+and once more those of the largest array.
 """
 
 from __future__ import annotations
@@ -138,12 +139,9 @@ class Codec:
     def _instance(self, name: str, values: dict[str, Any]) -> Any:
         """Return an instance of a class with these fields, which have the types of their annotations."""
         kind = self._classes[name]
-        if differ := values.keys() ^ {each.name for each in fields(kind)}:
-            raise ValueError(f"{name} lacks or has the fields {', '.join(sorted(differ))}")
-        for field, hint in annotated(kind).items():
-            value = values.get(field)
-            if field in values and not has_type(value, hint):
-                raise ValueError(f"{name}.{field} is {type(value).__name__} {value!r:.40}, expected {hint}")
+        hints, names = annotated(kind), {each.name for each in fields(kind)}
+        if values.keys() != names or not all(has_type(values[field], hints[field]) for field in names):
+            raise ValueError(f"the fields of {name} are not those that this version writes")
         return kind(**values)
 
 
@@ -219,25 +217,20 @@ def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
 
 def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable[[int], Array]:
     """Return a function that returns the next bytes of a group, so many in all."""
-    names, rest, again = iter(enumerate(parts)), memoryview(b""), f"restore the file, or make the {what} again"
+    names, held, again = iter(enumerate(parts)), bytearray(), f"restore the file, or make the {what} again"
 
     def following(n_bytes: int) -> Array:
-        nonlocal rest
-        try:
-            flat, start = np.empty(n_bytes, np.uint8), 0
-        except MemoryError as error:
-            raise ValueError(f"the stated size is {n_bytes:,} bytes: {error}") from error
-        while start < n_bytes:
-            if not rest:
-                number, (size, right) = next(names, (len(parts), (0, "")))
-                place = f"{folder.location}: part {number:06d} of the {what}"
-                with reading(place, again, MissingDataError):
-                    rest = memoryview(folder.read(f"{number:06d}", min(size, PART) + 1))
-                if (len(rest), _hash(rest)) != (size, right):
-                    raise MissingDataError(f"{place} is damaged, its bytes differ from the written bytes: {again}")
-            piece, rest = rest[: n_bytes - start], rest[n_bytes - start :]
-            flat[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
-            start += len(piece)
+        while len(held) < n_bytes:
+            number, (size, right) = next(names, (len(parts), (0, "")))
+            place = f"{folder.location}: part {number:06d} of the {what}"
+            with reading(place, again, MissingDataError):
+                part = folder.read(f"{number:06d}", min(size, PART) + 1)
+            if (len(part), _hash(part)) != (size, right):
+                raise MissingDataError(f"{place} is damaged, its bytes differ from the written bytes: {again}")
+            held.extend(part)
+        flat = np.empty(n_bytes, np.uint8)
+        flat[:] = memoryview(held)[:n_bytes]
+        del held[:n_bytes]
         return flat
 
     return following

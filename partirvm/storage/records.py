@@ -114,24 +114,8 @@ def numbered(series: str, number: int, suffix: str = "") -> str:
 
 def require(value: dict[str, Any], schema: Schema, place: str) -> None:
     """Raise ``FormatError`` if a JSON object has not this schema."""
-    if wrong := _mismatch(value, schema):
-        raise FormatError(f"{place}: damaged, not as partirvm writes it: {wrong}: restore the file")
-
-
-def _mismatch(value: Any, schema: Schema) -> str:
-    """Return what is wrong; an empty text if nothing is."""
-    if not isinstance(value, dict):
-        return f"{value!r:.40} is not an object"
-    for name, hint in schema.items():
-        own = name.removesuffix("?")
-        if own not in value:
-            if own == name:
-                return f"{own} is missing"
-        elif isinstance(hint, dict) and (wrong := _mismatch(value[own], hint)):
-            return f"{own}: {wrong}"
-        elif not has_type(value[own], hint):
-            return f"{own} is {value[own]!r:.40}, expected {hint}"
-    return ""
+    if not has_type(value, schema):
+        raise FormatError(f"{place}: damaged, not as partirvm writes it: a field is missing or wrong: restore the file")
 
 
 PLAIN: dict[Any, tuple[type, ...]] = {bool: (bool, np.bool_), int: (int, np.integer), float: (int, float, np.number)}
@@ -145,7 +129,10 @@ def has_type(value: Any, hint: Any) -> bool:
     (True, False, False)
     """
     if isinstance(hint, dict):
-        return not _mismatch(value, hint)
+        named = ((name.removesuffix("?"), name.endswith("?"), own) for name, own in hint.items())
+        return isinstance(value, dict) and all(
+            has_type(value[name], own) if name in value else optional for name, optional, own in named
+        )
     origin, parts = get_origin(hint) or hint, get_args(hint)
     if origin in (Union, UnionType) or isinstance(hint, tuple):
         return any(has_type(value, part) for part in parts or hint)

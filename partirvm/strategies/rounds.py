@@ -101,9 +101,9 @@ class Rounds:
             return replace(state, reason=Termination.CONVERGED)
         limit, rows = self.room(state)[1], intermediate_rows(state.problem, state.options)
         if limit not in (None, Termination.VECTORS, Termination.MEMORY) and rows != GROWING:
-            state = yield from stages.measured(state, new, state.options.last_rows)
+            state = yield from stages.extended(state, new, state.options.last_rows)
             return (yield from self.last_fit(state, limit))
-        state = yield from stages.measured(state, new, rows)
+        state = yield from stages.extended(state, new, rows)
         return (yield from _round(state))
 
     def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
@@ -114,7 +114,7 @@ class Rounds:
             state = yield from enlarge(state, state.problem.n_rows)
         if state.seen != state.options.last_rows:
             leading = NONE if grew else state.problem.missing_leading(state.design)
-            state = yield from stages.measured(state, state.design.take(NONE, leading=leading), state.options.last_rows)
+            state = yield from stages.extended(state, state.design.take(NONE, leading=leading), state.options.last_rows)
         return (yield from self.last_fit(state, reason))
 
     def last_fit(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:

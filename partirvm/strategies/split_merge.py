@@ -39,8 +39,8 @@ class Part:
 class SplitMergeState:
     """The checkpoint before the last fit.
 
-    ``parts`` are the finished fits of this level, ``below`` those of the level below that are not merged yet, ``best``
-    the evidence per row (nats) of the last saved model.
+    ``parts`` are the finished fits of this level, ``below`` those of the level below that are not merged yet,
+    ``best_evidence`` the evidence per row (nats) of the last saved model.
     """
 
     problem: Problem
@@ -50,7 +50,7 @@ class SplitMergeState:
     below: tuple[Part, ...] = ()
     parts: tuple[Part, ...] = ()
     dropped: int = 0
-    best: float = -np.inf
+    best_evidence: float = -np.inf
     end: ClassVar[None] = None
 
     def squared(self, columns: int) -> int:
@@ -124,7 +124,7 @@ def _last(state: SplitMergeState) -> Steps[RoundsState]:
         design, start, joined = _joined(state)
     last = BasicRound().start(state.problem, state.options)
     last = replace(last, round=1, selection="order", candidates=len(design.labels), dropped=joined.dropped)
-    last = yield from stages.measured(last, design, last.options.last_rows, start)
+    last = yield from stages.extended(last, design, last.options.last_rows, start)
     last = yield from stages.solved(last, stages.final_rule(last.options), warm=start)
     last = yield from stages.settled(last)
     last = yield from stages.scored(last)
@@ -156,8 +156,8 @@ def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[An
         design, fit = done.design, done.fit
         line = stages.line_of(done, kind="part", level=state.level, fit_rows=options.fit_rows)
         evidence = fit.log_evidence / max(fit.n, 1)
-        lines.append(Save(design, fit, line, options.moderate) if evidence > state.best else Log(line))
-        state = replace(state, best=max(evidence, state.best))
+        lines.append(Save(design, fit, line, options.moderate) if evidence > state.best_evidence else Log(line))
+        state = replace(state, best_evidence=max(evidence, state.best_evidence))
         parts.append(Part(design, fit.losses()[fit.labels >= 0], problem.likelihood.warm(fit)))
     yield tuple(lines)
     return replace(state, parts=tuple(parts))
@@ -167,7 +167,7 @@ def _fit(state: SplitMergeState, number: int, design: Design, start: Any) -> Ste
     """Fit these columns and score the fit; an intermediate fit needs no residual pass for full precision."""
     facts: dict[str, Any] = {"dropped": state.dropped, "candidates": len(design.labels)}
     fit = stages.first_state(state.problem, state.options, round=number, **facts)
-    fit = yield from stages.measured(fit, design, state.options.fit_rows, start)
+    fit = yield from stages.extended(fit, design, state.options.fit_rows, start)
     rule = replace(stages.intermediate_rule(state.options, fit.candidates), guard=False)
     fit = yield from stages.solved(fit, rule, warm=start)
     return (yield from stages.scored(fit))

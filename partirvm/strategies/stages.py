@@ -1,6 +1,6 @@
 """The stages of a fit, from candidates to a line of history: generators that yield instructions.
 
-A *round* is ``measured``, ``solved``, ``scored`` and ``saved``. The last fit converges, uses all rows and has its noise
+A *round* is ``extended``, ``solved``, ``scored`` and ``saved``. The last fit converges, uses all rows and has its noise
 variance from a residual pass. Its noise may then depend on the inputs (``settled``). A run to which rows are appended
 keeps its noise factors, as it keeps its kernel.
 
@@ -56,7 +56,7 @@ class RoundsState:
 
     ``seen`` is the value of ``fit_rows`` for the statistics of the fit, empty before the first fit; ``learned`` the
     number of vectors when the kernel was last learned again. ``appended`` is true until the present columns are fitted
-    to appended rows. ``best`` is the state after the round with the lowest held-out error or log loss.
+    to appended rows. ``best_round`` is the state after the round with the lowest held-out error or log loss.
 
     The working set alone uses the rest. ``used`` are the rows that have been candidates (increasing), ``evidence`` is
     the highest so far, ``flat`` and ``slow`` count consecutive rounds. ``patient`` makes the next fit converge, since
@@ -78,7 +78,7 @@ class RoundsState:
     scores: AnyScores | None = None
     end: Termination | None = None
     appended: bool = False
-    best: RoundsState | None = None
+    best_round: RoundsState | None = None
     used: Int = field(default_factory=lambda: NONE)
     evidence: float = -np.inf
     flat: int = 0
@@ -110,7 +110,7 @@ def columns_of(design: Design, rows: Int) -> Steps[Design]:
     return design.with_centres(found.points, found.rows)
 
 
-def measured(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -> Steps[RoundsState]:
+def extended(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -> Steps[RoundsState]:
     """Request the statistics of the new columns, or of all if the rows change; ``warm`` is then the start, if given."""
     problem, fit, design = state.problem, state.fit, state.design.join(new)
     likelihood, rows = problem.likelihood, posterior_rows(problem, state.options, fit_rows)
@@ -163,7 +163,7 @@ def settled(state: RoundsState, noise: FittedNoise | None = None) -> Steps[Round
             return constant
         design = replace(constant.design, noise=noise.noise)
         state = replace(constant, design=design, seen="", candidates=constant.fit.n_vectors)
-        state = yield from measured(state, design.take(NONE, leading=NONE), state.options.last_rows)
+        state = yield from extended(state, design.take(NONE, leading=NONE), state.options.last_rows)
         state = yield from solved(state, final_rule(state.options))
         return (yield from settled(state, noise))
     except Stopped:
@@ -188,9 +188,9 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
     if not state.problem.held_out:
         return state
     (scores,) = yield (state.problem.likelihood.score(state.design, state.fit, state.options.moderate),)
-    state, best = replace(state, scores=scores), state.best
+    state, best = replace(state, scores=scores), state.best_round
     if best is None or best.scores is None or scores.loss < best.scores.loss * (1 - BETTER):
-        state = replace(state, best=replace(state, best=None, used=NONE))
+        state = replace(state, best_round=replace(state, best_round=None, used=NONE))
     return state
 
 
@@ -219,7 +219,7 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
 
     Only for fits from sums over rows: otherwise a comparison would take a whole fit over all rows.
     """
-    if not options.centres or not problem.likelihood.has_noise or problem.likelihood.measured_by:
+    if not options.centres or not problem.likelihood.has_noise or problem.likelihood.small_fits:
         return False
     rows = min(problem.n_rows, learning_rows(problem.empty.centres.shape[1]))
     maximum = min(int(SHARE * rows), options.learning_columns - 1)

@@ -111,14 +111,14 @@ class WorkingSetRounds(Rounds):
     def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Score a settled fit and save its model, or restore the best round if the fit is worse."""
         state = yield from stages.scored(state)
-        earlier = None if state.best is None or state.best.round == state.round else state.best.scores
+        earlier = None if state.best_round is None or state.best_round.round == state.round else state.best_round.scores
         if earlier and state.scores and state.scores.loss > earlier.loss * (1 + BETTER):
             return (yield from self.restore(state, reason))
         return (yield from stages.saved(state, "final", reason))
 
     def restore(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """End with the model of the best round, unchanged unless it used a sample: a further fit could be worse."""
-        best = state.best
+        best = state.best_round
         assert best is not None
         names = ("problem", "design", "fit", "seen", "round", "candidates", "reason")
         state = replace(state, **{name: getattr(best, name) for name in names})
@@ -157,6 +157,6 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
         return state, Termination.CONVERGED
     if slow >= SLOW_ROUNDS:
         return state, Termination.EFFORT
-    if state.best is not None and state.round - state.best.round >= PATIENCE:
+    if state.best_round is not None and state.round - state.best_round.round >= PATIENCE:
         return state, Termination.VALIDATION
     return state, None

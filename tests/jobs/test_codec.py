@@ -153,9 +153,9 @@ class Typed:
      ("table", {"a": [1.5]}), ("table", {1: [1]}), ("array", 3.0), ("colour", "RED"), ("leaf", None)],
 )  # fmt: skip
 def test_a_field_has_its_annotated_type(field, value):
-    """A value of another type is refused, and the field is named."""
+    """A value of another type is refused, and the class is named."""
     codec = Codec([Colour, Leaf, Typed])
     good = Typed(1, 0.5, ("a", "b"), (1, 2), {"a": [1]}, np.zeros(2), Colour.RED, Leaf(1))
     assert_same(good, codec.decode(*codec.encode(good)))
-    with pytest.raises(ValueError, match=rf"Typed\.{field} is {type(value).__name__}"):
+    with pytest.raises(ValueError, match="the fields of Typed are not those"):
         codec.decode(*codec.encode(replace(good, **{field: value})))

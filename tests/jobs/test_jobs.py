@@ -108,20 +108,20 @@ def test_an_abort_of_a_job_that_nobody_has_begun(data, tmp_path):
 def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, what):
     """In the fit that measures the partition size: nothing is planned or fitted any more, and a resume begins anew."""
     from partirvm.jobs import attempt, request
-    from partirvm.resolve import measuring
+    from partirvm.resolve import small_fits
 
     monkeypatch.setattr(attempt, "POLL_SECONDS", 0.0)
     request.create(data, str(tmp_path / "job"), Request(**{**vars(ASKED), "partition_size": "auto"}), None, False)
     job = open_job(tmp_path / "job")
 
-    sparseness = measuring.sparseness
+    sparseness = small_fits.sparseness
 
     def overheard(*arguments):
         job.store.request(what, 1, "too slow")
         return sparseness(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(measuring, "sparseness", overheard)
+        patched.setattr(small_fits, "sparseness", overheard)
         found = jobs.run_job(job.location)
     assert (found.model, found.plan, found.reason) == (None, None, Termination.ABORTED)
     end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]

@@ -18,8 +18,8 @@ from partirvm.learning import search as kernel_search
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
-from partirvm.resolve.measuring import Measuring
 from partirvm.resolve.resolve import resolve
+from partirvm.resolve.small_fits import SmallFits
 
 ASKED = Request(kernel="gaussian", gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
 NAMES = ("noise", "slope", "wave")
@@ -87,7 +87,7 @@ def test_little_memory_holds_the_centres(data):
     shape = DataShape(source.n_rows, source.n_features, 1, source.tile_rows, 1)
     machine = Machine(1, 0, 34 << 20)
     spec = resolve(source, replace(ASKED, gamma="scale"), executor)
-    learned = Measuring(source, shape, machine, ASKED, executor, lambda: None)
+    learned = SmallFits(source, shape, machine, ASKED, executor, lambda: None)
     learned.learn(spec.problem, all_rows=False)
     executor.close()
     assert learned.centres < 240

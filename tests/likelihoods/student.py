@@ -129,7 +129,7 @@ class StudentLikelihood(GaussianLikelihood):
 
     name: str = "student"
     words: tuple[str, ...] = ("student",)
-    measured_by: GaussianLikelihood | None = GAUSSIAN
+    small_fits: GaussianLikelihood | None = GAUSSIAN
 
     def measure(self, fit: HyperState, kept: Design, new: Design, rows: Any) -> tuple[Pass, ...]:
         """None: weights of rows change with the mean."""

@@ -95,4 +95,5 @@ def plan(strategy="working-set", **changes):
     facts |= {"fit_rows": "full", "sample_rows": None, "notes": [], "partition_size": 50, "partitions": 8, "rho": None}
     facts |= {"rounds": 9, "max_rounds": 9, "max_vectors": None, "max_columns": 900, "passes": 120, "threads": 2}
     facts |= {"workers": 1, "seconds": 80.0, "memory_limit": 512 << 20, "memory_peak": 300 << 20}
+    facts |= {"text": "data        400 rows × 2 features, 4 tiles of 100 rows\nwork        120 passes over the rows"}
     return {**facts, "strategy": strategy, **changes}

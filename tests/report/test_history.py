@@ -8,7 +8,7 @@ import histories
 import pytest
 from histories import round_of
 
-from partirvm.report.history import Lines, format_error, format_share, stages
+from partirvm.report.history import Lines, format_error, format_share
 
 
 def part(level, number, seconds, candidates=10, vectors=7):
@@ -58,20 +58,3 @@ def test_the_table_of_rounds_of_classes(held_out):
     expected = [format_share(last["train_error"]), *(values if held_out else [format_error(last["train_log_loss"])])]
     cells = re.split(" {2,}", rows[-1].strip())
     assert cells[: 4 + len(expected)] == ["last", "28", "14", *expected, "-112.3"]
-
-
-def test_stages_are_rounds_and_levels_in_order():
-    """The last fit comes after all others; a level has the median of its fits, and the sum of their vectors."""
-    measured = {"kind": "heuristic"}
-    history = [measured, part(0, 1, 1.0), part(0, 2, 2.0), part(1, 1, 3.0), round_of(1, 4.0, kind="final")]
-    history[1]["train_rmse"], history[2]["train_rmse"] = 1.0, 2.0
-    found = stages(history)
-    assert [(stage.x, stage.level, len(stage.entries)) for stage in found] == [
-        (0, True, 2),
-        (1, True, 1),
-        (2, False, 1),
-    ]
-    assert (found[0].median("train_rmse"), found[0].total("vectors")) == (1.5, 14)
-    rounds = stages([round_of(1), round_of(2), round_of(2, kind="final")])
-    assert [stage.x for stage in rounds] == [1, 2, 3]
-    assert [stage.x for stage in stages([round_of(1), round_of(2, kind="final")])] == [1, 2]

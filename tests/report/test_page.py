@@ -24,7 +24,7 @@ from partirvm.kernels import Categorical, Directions, Gaussian, Matern52, OnColu
 from partirvm.model.fitted import directions_json
 from partirvm.options import Request
 from partirvm.quoting import format_bytes, format_duration
-from partirvm.report.history import CLASSIFICATION, format_error, format_evidence, format_share, kind_of, stages
+from partirvm.report.history import CLASSIFICATION, MEASURED, format_error, format_evidence, format_share, kind_of
 from partirvm.report.page import FEATURES, Report, history_charts
 
 FITS = [("basic", False), ("split-merge", False), ("incremental", True), ("working-set", True)]
@@ -110,37 +110,40 @@ def test_every_number_is_there(fitted, strategy, held_out):
         job.advice,
         "queued 2026-08-01 16:00:00 UTC",
         "ended 2026-08-01 16:01:40 UTC",
-        f"Relevance vectors {last['vectors']:,} of 400 rows",
+        f"Vectors {last['vectors']:,} relevance vectors of 400 rows",
         format_error(last["train_rmse"]),
         format_error(math.sqrt(last["noise_variance"])),
         format_evidence(last["log_evidence"]),
-        f"Time {format_duration(99.0)}",
-        "peak memory " + format_bytes(max(entry["peak_memory"] for entry in job.history)),
+        f"{format_duration(plan['seconds'])} {format_duration(99.0)}",
+        f"{format_bytes(plan['memory_peak'])} {format_bytes(max(entry['peak_memory'] for entry in job.history))}",
         "400 rows × 2 features",
-        f"P = {plan['partition_size']}",
-        job.data,
+        " ".join(plan["text"].split()),
+        job.parameters["data"],
         "gamma 0.5",
         ", ".join(f"{part} {version}" for part, version in job.versions.items()),
         format_bytes(plan["memory_limit"]),
         f"Passes {plan['passes']} {sum(entry['passes'] for entry in job.history)}",
     ]
     if held_out:
-        figures += [format_error(last["held_out_rmse"]), "NLPD " + format_error(last["held_out_nlpd"]), job.validation]
+        figures += [
+            format_error(last["held_out_rmse"]),
+            "NLPD " + format_error(last["held_out_nlpd"]),
+            job.parameters["validation"],
+        ]
     else:
         assert "Held-out error" not in read.text
     for figure in figures:
         assert figure in read.text
-    rounds = [entry for entry in job.history if entry["kind"] in ("round", "final")]
-    levels = {entry["level"] for entry in job.history if entry["kind"] == "part"}
-    points = len(rounds) + len(levels)
-    charts = history_charts(stages(job.history), kind_of(last))
-    scored = sum(stage.median("held_out_nlpd") is not None for stage in stages(job.history))
+    done = [entry for entry in job.history if entry["kind"] not in MEASURED]
+    points = len(done)
+    charts = history_charts(job.history, kind_of(last))
+    scored = sum(entry["held_out_nlpd"] is not None for entry in done)
     assert len(charts) == (3 + (scored > 1) if points > 1 else 0)
-    step = "levels" if levels else "rounds"
-    assert (f"Error over {step}" in read.titles) == (points > 1)
+    assert ("Error over fits" in read.titles) == (points > 1)
     for chart in charts[:1]:
         lines = lines_of(chart)
-        assert len(lines["training"]) == points
+        assert lines["training"][:, 0].tolist() == list(range(1, points + 1))
+        assert lines["training"][:, 1].tolist() == [entry["train_rmse"] for entry in done]
         assert set(lines) == ({"training", "held-out"} if held_out else {"training"})
     fits = job.html.partition("<h2>History</h2>")[2].partition("</table>")[0]
     assert fits.count("<tr") == len(job.history) + 1
@@ -158,13 +161,12 @@ def test_any_state(unfinished):
 def test_hostile_text_stays_text(fitted):
     """Whatever a job is called and says: the page holds the text, and no element of it."""
     job = fitted("working-set")
-    plan = {**job.plan, "notes": [HOSTILE], "selection": HOSTILE}
-    texts = dict.fromkeys(("location", "status", "status_advice", "reason", "advice", "data"), HOSTILE)
+    plan = {**job.plan, "notes": [HOSTILE], "text": f"work        {HOSTILE}"}
+    texts = dict.fromkeys(("location", "status", "status_advice", "reason", "advice"), HOSTILE)
     hostile = changed(
         job,
         **texts,
-        validation=HOSTILE,
-        parameters={**job.parameters, "kernel": HOSTILE, HOSTILE: HOSTILE},
+        parameters={**job.parameters, "kernel": HOSTILE, "data": HOSTILE, HOSTILE: HOSTILE},
         versions={HOSTILE: HOSTILE},
         plan=plan,
         history=[{**entry, "termination": HOSTILE} for entry in job.history],
@@ -187,7 +189,7 @@ def test_values_that_are_no_numbers_are_left_out(fitted):
     history = [dict(entry) for entry in job.history]
     history[1].update(train_rmse=math.nan, held_out_rmse=math.inf, log_evidence=-math.inf)
     check(changed(job, history=history).html)
-    lines = lines_of(history_charts(stages(history), kind_of(history[0]))[0])
+    lines = lines_of(history_charts(history, kind_of(history[0]))[0])
     assert {len(line) for line in lines.values()} == {len(history) - 1}
 
 
@@ -201,18 +203,18 @@ def test_the_page_without_matplotlib_has_no_charts(fitted, monkeypatch):
 def test_parameters_that_differ_come_first(fitted):
     table = fitted("incremental").html.partition("<h2>Parameters</h2>")[2]
     names = re.findall(r'<th scope="row">(.*?)</th>', table)
-    assert names[:3] == ["gamma", "strategy", "partition_size"]
-    assert sorted(names) == sorted(asdict(Request()))
+    assert names[:5] == ["gamma", "strategy", "partition_size", "data", "validation"]
+    assert sorted(names) == sorted([*asdict(Request()), "data", "validation"])
 
 
 def job_of(strategy, *, held_out=True, **changes):
     """A job of three classes with a history of ``histories``."""
     plan, history = histories.plan(strategy, outputs=3), histories.history(strategy, held_out=held_out)
     parameters = json.loads(json.dumps(asdict(Request(gamma=0.5))))
-    facts = {"plan": plan, "history": history, "seconds": 99.0, "data": "flowers", "parameters": parameters}
+    facts = {"plan": plan, "history": history, "seconds": 99.0, "parameters": parameters}
     facts |= {"location": "jobs/flowers", "status": "done", "status_advice": "Its model is ready."}
     facts |= {"reason": "converged", "advice": "Nothing to do."}
-    facts |= dict.fromkeys(("validation", "versions", "relevance", "queued", "began", "ended"))
+    facts |= dict.fromkeys(("versions", "relevance", "queued", "began", "ended"))
     facts |= dict.fromkeys(("directions", "bases", "outputs", "damaged"), ())
     return Shown(facts | changes)
 
@@ -225,24 +227,23 @@ def test_the_page_of_classes(strategy, held_out):
     last = job.history[-1]
     assert not OF_NUMBERS.search(read.text.partition("Parameters")[0])
     figures = [
-        f"Training error {format_share(last['train_error'])} of rows in a wrong class; log loss "
-        + format_error(last["train_log_loss"]),
-        f"Log evidence {last['log_evidence']:.4g} nats (Laplace), over 400 rows",
-        "400 rows × 2 features, 3 classes, 3 outputs",
+        f"Training error {format_share(last['train_error'])} (log loss {format_error(last['train_log_loss'])})",
+        f"Log evidence {last['log_evidence']:.4g} (Laplace's)",
+        "data 400 rows × 2 features, 4 tiles of 100 rows work 120 passes over the rows",
         f"Passes 120 {sum(entry['passes'] for entry in job.history)}",
         "Newton passes",
     ]
     if held_out:
-        figures.append(f"Held-out error {format_share(last['held_out_error'])} of rows in a wrong class; log loss")
+        figures.append(f"Held-out error {format_share(last['held_out_error'])} (log loss ")
     else:
         assert "Held-out" not in read.text
     for figure in figures:
         assert figure in read.text
-    found = stages(job.history)
+    trained = len([entry for entry in job.history if entry["train_error"] is not None])
     scored = len([entry for entry in job.history if entry["held_out_error"] is not None])
-    for chart in history_charts(found, CLASSIFICATION)[:2]:
+    for chart in history_charts(job.history, CLASSIFICATION)[:2]:
         lines = {name: len(line) for name, line in lines_of(chart).items()}
-        assert lines == {"training": len(found)} | ({"held-out": scored} if held_out else {})
+        assert lines == {"training": trained} | ({"held-out": scored} if held_out else {})
 
 
 def with_every_part(kind):

@@ -28,10 +28,10 @@ class Screen(io.StringIO):
 class SomePlan:
     """What progress asks of a plan."""
 
-    max_rounds, strategy, rounds, batch_elements = None, "working-set", (), 0
+    machine = SimpleNamespace(limit=plan()["memory_limit"])
 
-    def to_json(self):
-        return plan(self.strategy, max_rounds=None)
+    def __str__(self):
+        return plan()["text"]
 
 
 ENTRY = round_of()
@@ -67,7 +67,7 @@ def test_plain_lines():
     with Progress(stream) as progress:
         play(progress)
     lines = stream.getvalue().splitlines()
-    assert [line.split()[0] for line in lines] == ["400", "2", "round", "1", "a"]
+    assert [line.split()[0] for line in lines] == ["data", "work", "round", "1", "a"]
     assert "\x1b" not in stream.getvalue()
 
 
@@ -110,19 +110,9 @@ def test_hearing_draws_nothing(monkeypatch):
     assert len(drawn) > before
 
 
-class Merging(SomePlan):
-    """Four partitions of 250 rows on two levels, then the last merge."""
-
-    strategy = "split-merge"
-    rounds = tuple(
-        SimpleNamespace(kept=1, candidates=250, passes=fits, fits=fits, pass_seconds=1.0, solve_seconds=1.0)
-        for fits in (4, 2, 1)
-    )
-
-
 def merge(progress: Progress) -> None:
     """A fit of split-merge with its partition size measured."""
-    progress.on_plan(Merging())
+    progress.on_plan(SomePlan())
     measured = {"kind": "heuristic", "rows": 45, "vectors": 5, "partition_size": 250, "heuristic_size": 9}
     progress.on_record({**ENTRY, **measured})
     for level, fits in enumerate((4, 2)):
@@ -171,7 +161,7 @@ def test_the_live_view_cuts_nothing(monkeypatch, columns):
     assert max(len(line) for line in text.splitlines()) <= columns
     for part in ("dense fits", "12 of 46 fits", "27 h 46 min", "50 candidates → 25 vectors"):
         assert part in text
-    assert f" of {format_bytes(SomePlan().to_json()['memory_limit'])}" in " ".join(text.split())
+    assert f" of {format_bytes(SomePlan.machine.limit)}" in " ".join(text.split())
     assert "level 0: 4 fits, 1,000 candidates" in screen.getvalue()
 
 

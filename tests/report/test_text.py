@@ -24,30 +24,21 @@ from partirvm.report.text import (
     followed,
     job_facts,
     jobs_table,
-    plan_line,
     status_text,
     summary,
 )
+from partirvm.strategies import schedule_of
 
 OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
 """What no text about classes may say."""
 
 
-def test_a_plan_in_two_lines():
-    assert plan_line(plan()) == (
-        "400 rows × 2 features in 4 tiles; working-set, 50 candidates per round, up to 9 rounds\n"
-        "2 threads, about 300 MiB of 512 MiB memory, about 1 min 20 s"
-    )
-    assert "until the evidence stops rising" in plan_line(plan(max_rounds=None))
-    assert "basic, all rows at once\n" in plan_line(plan(strategy="basic"))
-    assert "3 workers of 2 threads" in plan_line(plan(workers=3))
-    assert plan_line(plan(notes=["P held to 500", "two"])).splitlines()[2:] == ["note: P held to 500", "note: two"]
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"strategy": "incremental", "max_rounds": None}, "incremental, 8 partitions of 50 candidates in order"),
+        ({"strategy": "basic"}, "all rows at once"),
+        ({"max_rounds": None}, "50 candidates per round, until the evidence stops rising"),
+        ({"strategy": "incremental", "max_rounds": None}, "8 partitions of 50 candidates in order"),
         ({"strategy": "incremental"}, "8 partitions of 50 candidates in order, at most 9 of them"),
         (
             {"strategy": "split-merge", "rounds": 8, "max_rounds": None},
@@ -57,17 +48,14 @@ def test_a_plan_in_two_lines():
             {"strategy": "split-merge", "rounds": 2, "partitions": 2},
             "2 partitions of 50 candidates, merged on 1 level",
         ),
-        ({"strategy": "split-merge", "rounds": 1, "partitions": 1}, "split-merge, 1 partition of 50 candidates"),
-        (
-            {"outputs": 3},
-            "3 classes, 3 outputs in 4 tiles; working-set, 50 candidates per round, up to 9 rounds",
-        ),
-        ({"fit_rows": "sample", "sample_rows": 10_000}, "9 rounds, likelihood of a sample of 10,000 rows"),
+        ({"strategy": "split-merge", "rounds": 1, "partitions": 1}, "1 partition of 50 candidates"),
+        ({}, "50 candidates per round, up to 9 rounds"),
     ],
 )
 def test_the_course_of_every_strategy(changes, says):
-    """What becomes a candidate when, and which rows judge it where these are not all; first line, to its end."""
-    assert plan_line(plan(**changes)).splitlines()[0].endswith(says)
+    """What becomes a candidate when."""
+    made = plan(**changes)
+    assert schedule_of(made["strategy"]).text(made) == says
 
 
 HEURISTIC = {"kind": "heuristic", "number": 1, "level": None}
@@ -82,7 +70,8 @@ def facts_of(history, seconds=1.5, **plans):
     state = JobState(Status.DONE, reason="converged", plan=plan(**plans), history=tuple(history))
     fits = sum(entry["kind"] != "heuristic" for entry in history)
     progress = {"status": "done", "advice": Termination.CONVERGED.advice, "fits": fits, "seconds": seconds}
-    job = SimpleNamespace(location="jobs/run1", state=lambda: state, progress=lambda: progress)
+    progress |= {"job": "jobs/run1", "reason": "converged", "since": 0.0, "attempt": 2}
+    job = SimpleNamespace(state=lambda: state, progress=lambda: progress)
     job.asked = lambda: {"data": "d.zarr"}
     return job_facts(job)
 
@@ -126,6 +115,9 @@ def test_what_came_of_a_fit_of_classes():
     json.dumps(found)
     text = summary(found)
     assert not OF_NUMBERS.search(text)
+    state = status_text(found)
+    assert re.search(r"^job +jobs/run1\nstatus +done since .*, attempt 2\nreason +converged\nstrategy ", state)
+    assert state.endswith(text)
     lines = dict(re.split(" {2,}", line, maxsplit=1) for line in text.splitlines())
     assert lines["vectors"] == "14 relevance vectors of 400 rows"
     assert lines["training error"] == "9.5 % (log loss 0.1758)"
@@ -158,7 +150,7 @@ def test_histories_of_these_tests_are_as_drivers_write_them(folder):
 
 def test_jobs_of_both_kinds_in_one_table(folder):
     """Each line says what its errors are; a job without a fit has none, an unreadable one as many cells."""
-    classes, keys = open_job(str(folder / "classes")).progress(), [quantity.key for quantity in QUANTITIES]
+    classes, keys = open_job(str(folder / "classes")).progress(), list(QUANTITIES)
     numbers = {**classes, **dict.fromkeys(keys), "job": "a/numbers", "train_rmse": 0.5, "held_out_rmse": 0.25}
     waiting = {**classes, **dict.fromkeys(keys), "job": "a/waiting", "vectors": None}
     header, *rows = jobs_table([classes, numbers, waiting, {"job": "a/bad", "error": "damaged"}]).splitlines()
@@ -167,8 +159,6 @@ def test_jobs_of_both_kinds_in_one_table(folder):
     errors = [(one["measure"], one["training"], one["held-out"]) for one in cells]
     first = ("error", f"{100 * classes['train_error']:.3g} %", "–")
     assert errors == [first, ("RMSE", "0.5", "0.25"), ("–", "–", "–"), ("–", "–", "–")]
-    assert not OF_NUMBERS.search(status_text(classes))
-    assert "training error  0.5 (RMSE)\nheld-out error  0.25 (RMSE)\n" in status_text(numbers)
 
 
 def invoke(*arguments):
@@ -208,7 +198,9 @@ def test_followed_states_print_each_change_once():
     again = JobState(Status.RUNNING, reason="there", attempt=2, plan=plan(), history=rounds[:1])
     more = JobState(Status.RUNNING, reason="", attempt=2, plan=plan(), history=rounds)
     ended = JobState(Status.DONE, reason="rounds", attempt=2, plan=plan(), history=rounds)
-    begun, _, _, _, *shown = followed([first, first, again, more, ended])
+    begun, *planned = followed([first, first, again, more, ended])
+    assert planned[:2] == plan()["text"].splitlines()
+    shown = planned[3:]
     assert begun.endswith("running: here")
     assert [line.split()[0] for line in (shown[0], shown[1], shown[3])] == ["1", "2", "3"]
     assert [line.split()[-1] for line in (shown[2], shown[4])] == ["there", "rounds"]

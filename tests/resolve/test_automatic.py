@@ -8,7 +8,7 @@ from partirvm.core.termination import Termination
 from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.classes import SOFTMAX
 from partirvm.options import Request
-from partirvm.resolve.measuring import resolve_partition_size
+from partirvm.resolve.partition_size import resolve_partition_size
 from partirvm.resolve.resolve import resolve_fit_rows, schedule_for
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.problem import Record

@@ -186,7 +186,7 @@ def test_the_best_round_comes_back_with_its_kernel():
     design = state.design
     best = replace(state, round=1, seen="full", scores=scores_of(0.1))
     other = problem.with_kernel(Gaussian((2.0, 2.0, 2.0)))
-    later = replace(state, problem=other, design=replace(design, kernel=other.empty.kernel), best=best, round=3)
+    later = replace(state, problem=other, design=replace(design, kernel=other.empty.kernel), best_round=best, round=3)
     steps = WorkingSetRounds().ended(later, Termination.VALIDATION)
     next(steps)
     settling = steps.send((scores_of(9.0),))
