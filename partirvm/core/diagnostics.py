@@ -27,7 +27,7 @@ SAMPLE = 400
 """Number of rows in the sample of points."""
 
 MOST_CLASSES = 12
-"""Maximum number of classes that are counted separately. Of more classes the last ones are one class, their union."""
+"""Maximum number of classes that are counted separately. If there are more, the last ones form one class."""
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def moderated(f: Float, variance: Float) -> Float:
 def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Float]:
     """Return lower and upper probabilities (n, K) at the ends of the bands f ± ``half`` (n, C) of linear predictors.
 
-    Of more than two classes only f_k is at the end of its band for class k. Of f = 0 ± log 3 they are 1/4 and 3/4.
+    With more than two classes only f_k is at the end of its band for class k. For f = 0 ± log 3 they are 1/4 and 3/4.
     """
     C = f.shape[1]
     if C == 1:

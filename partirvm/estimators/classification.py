@@ -110,7 +110,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
 
         ``kind="decision"``: of the linear predictors, φᵀμ ± the normal quantile × (φᵀΣφ)^½ of the Laplace
         approximation before moderation, of the shape of ``decision_function``. ``kind="probability"``: of the classes,
-        (n, K). Of two classes these are the link of the former; of more, class k has its own predictor at the end of
+        (n, K). For two classes these are the link of the former; for more, class k has its own predictor at the end of
         its interval and the others at their means. Raises ``UsageError`` for another level or kind.
         """
         check_is_fitted(self)

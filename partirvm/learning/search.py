@@ -38,8 +38,8 @@ from partirvm.types import LEARNING_ROWS, Bool, Float
 CENTRES, MOST_CENTRES = 300, 500
 """Maximum number of centres in the first stage, and after growth: more lower the error by 1 % at most, but cost more.
 
-Of classes there are at most a quarter of the rows: with fewer centres small data sets lack detail, with more the
-evidence overfits. Of more than two classes there are at most 100, for time; the errors differ little.
+The centres of classes are at most a quarter of the rows: with fewer centres small data sets lack detail, with more the
+evidence overfits. More than two classes have at most 100, for time; the errors differ little.
 """
 
 AXES_SD = 0.3

@@ -72,7 +72,7 @@ def test_a_plan_without_a_fit(tmp_path):
     options = {"gamma": 0.3, "partition_size": 60, "max_rounds": 3, "noise": "constant", "random_state": 0}
     estimator = RVMRegressor(strategy=WorkingSet(selection="random"), **options)
     made = plan(estimator, data.url)
-    assert (made.shape.n_rows, made.partition_size, made.max_rounds) == (500, 60, 3)
+    assert (made.shape.n_rows, made.partition_size, made.request.max_rounds) == (500, 60, 3)
     assert "60 candidates per round, up to 3 rounds" in str(made)
     assert not hasattr(estimator, "model_")
     fitted = estimator.fit(data.url)

@@ -93,7 +93,7 @@ def test_a_watcher_hears_every_tile_iteration_and_fit(folder, tmp_path):
         validation=str(folder / "test.zarr"),
     )  # fmt: skip
     assert listener.plans == [found.plan]
-    assert {name for name, *_ in listener.tiles} == {"gram", "residual", "held-out"}
+    assert {name for name, *_ in listener.tiles} == {"gram", "error", "residual", "held-out"}
     assert all(0 <= done <= total for _, done, total, _ in listener.tiles)
     assert {rows for name, _, _, rows in listener.tiles if name == "gram"} == {600}
     assert len(listener.steps) == sum(entry["iterations"] for entry in listener.records)
@@ -143,13 +143,13 @@ def test_a_job_tells_how_its_partition_size_was_measured(folder, tmp_path):
     asked = Request(gamma=0.3, strategy="incremental")
     found = jobs.fit(str(folder / "train.zarr"), str(tmp_path / "job"), asked, watcher=listener)
     events = JobStore(str(tmp_path / "job")).events()
-    life = ["running", "plan", *["fit"] * len(found.history), "done"]
+    life = ["running", "checkpoint", "plan", "fit", *["fit", "checkpoint"] * (len(found.history) - 1), "done"]
     assert [event["event"] for event in events] == life
-    assert [event["kind"] for event in events[2:-1]] == [entry["kind"] for entry in listener.records]
+    assert [event["kind"] for event in events if "kind" in event] == [entry["kind"] for entry in listener.records]
     first = listener.records[0]
     assert (first["kind"], first["rows"]) == ("heuristic", 35)
-    assert first["partition_size"] == found.plan.partition_size == events[1]["partition_size"]
-    assert first["notes"] == events[1]["notes"]
+    assert first["partition_size"] == found.plan.partition_size == events[2]["partition_size"]
+    assert first["notes"] == events[2]["notes"]
     assert found.history == listener.records
     assert JobStore(str(tmp_path / "job")).model().n_vectors == found.history[-1]["vectors"]
 

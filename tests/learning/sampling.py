@@ -57,7 +57,7 @@ class Passes:
 
 
 @contextmanager
-def sample_of(X, y, w=None, rows=None, tile_rows=100, threads=1, room=0, passes=None, lines=None, best=None):
+def sample_of(X, y, w=None, rows=None, tile_rows=100, threads=1, room=0, passes=None, lines=None, on_best=None):
     """Some rows (all, if None) of a source in tiles of so many."""
     executor, seen = LocalExecutor(threads), passes or Passes()
     run = executor.run
@@ -71,9 +71,9 @@ def sample_of(X, y, w=None, rows=None, tile_rows=100, threads=1, room=0, passes=
             raise Stopped
 
     executor.run = watched
-    log, found = ([] if one is None else one for one in (lines, best))
+    log, found = ([] if one is None else one for one in (lines, on_best))
     source = ArraySource(X, y, w, tile_rows=tile_rows)
-    hooks = {"room": room, "log": log.append, "best": found.append}
+    hooks = {"room": room, "log": log.append, "on_best": found.append}
     with gathered(source, rows, executor, heard, Spent(), **hooks) as sample:
         yield sample
     executor.close()

@@ -36,7 +36,7 @@ def chosen(X, y, w=None, K=0, kernel=None, all_candidates=False, most=np.inf, to
     problem, lines, passes = problem_of(X, y, kernel or Gaussian(1 / X.shape[1]), K), [], Passes(most)
     learning, options = learning_options(len(X), classes=problem.n_classes > 0), Options(len(X), "random")
     heard = [] if told is None else told
-    with sample_of(X, y, w, passes=passes, lines=lines, best=heard) as sample:
+    with sample_of(X, y, w, passes=passes, lines=lines, on_best=heard) as sample:
         found = choose(sample, problem, learning, options, all_candidates=all_candidates)
     assert found.spec() == lines[-1].kernel
     assert heard[-1] == found

@@ -16,10 +16,10 @@ from partirvm.learning.process_search import left_out, search
 from partirvm.learning.search import learning_options
 
 
-def learned(X, y, kernel=None, *, metric="auto", family=False, columns=1000, most=np.inf, best=None, **options):
+def learned(X, y, kernel=None, *, metric="auto", family=False, columns=1000, most=np.inf, on_best=None, **options):
     """The last line of history of ``learn_regression`` for standard inputs."""
     lines, learning = [], learning_options(len(X), classes=False, metric=metric, **options)
-    with sample_of(X, y, lines=lines, best=best) as sample:
+    with sample_of(X, y, lines=lines, on_best=on_best) as sample:
         problem = problem_of(X, y, kernel)
         process_search.learn_regression(sample, problem, learning, 0, family=family, columns=columns)
     return lines[-1]
@@ -112,7 +112,7 @@ def test_a_stop_leaves_the_best_so_far():
         if best:
             raise Stopped
 
-    with sample_of(X, y, best=best) as sample:
+    with sample_of(X, y, on_best=best) as sample:
         watched = replace(sample, on_progress=stop)
         with pytest.raises(Stopped):
             process_search.learn_regression(watched, problem_of(X, y), learning, 0, family=False, columns=1000)
