@@ -17,7 +17,15 @@ from by_default import some
 from waiting import wait_for
 
 from partirvm import ingest, jobs, storage
-from partirvm.errors import DataError, ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
+from partirvm.errors import (
+    DataError,
+    ExistsError,
+    LeaseError,
+    LeaseLostError,
+    MissingDataError,
+    StorageError,
+    UsageError,
+)
 from partirvm.options import Request
 from partirvm.predict import prediction
 from partirvm.predict.output import write_output, written_labels
@@ -141,6 +149,15 @@ def test_an_output_that_appears_meanwhile_is_not_replaced(folder, tmp_path):
         predict(folder, out, progress=lambda done, total: out.write_text("another's"))
     assert out.read_text() == "another's"
     assert alone(out)
+
+
+def test_an_output_inside_an_input_is_refused(folder):
+    for given in ("job", "d.zarr/versions"):
+        with pytest.raises(UsageError, match="lies inside the input"):
+            predict(folder, folder / given / "out.csv")
+    store = open_folder("memory://a/")
+    assert open_folder("memory://a/b.csv").is_inside(store)
+    assert not any(open_folder(other).is_inside(store) for other in ("memory://ab/c.csv", "/a/b.csv"))
 
 
 def test_a_full_disk_is_named(folder, tmp_path, monkeypatch):
