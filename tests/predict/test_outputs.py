@@ -17,15 +17,7 @@ from by_default import some
 from waiting import wait_for
 
 from partirvm import ingest, jobs, storage
-from partirvm.errors import (
-    DataError,
-    ExistsError,
-    LeaseError,
-    LeaseLostError,
-    MissingDataError,
-    StorageError,
-    UsageError,
-)
+from partirvm.errors import DataError, ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
 from partirvm.options import Request
 from partirvm.predict import prediction
 from partirvm.predict.output import write_output, written_labels
@@ -153,7 +145,7 @@ def test_an_output_that_appears_meanwhile_is_not_replaced(folder, tmp_path):
 
 def test_an_output_inside_an_input_is_refused(folder):
     for given in ("job", "d.zarr/versions"):
-        with pytest.raises(UsageError, match="lies inside the input"):
+        with pytest.raises(ValueError, match="lies inside the input"):
             predict(folder, folder / given / "out.csv")
     store = open_folder("memory://a/")
     assert open_folder("memory://a/b.csv").is_inside(store)
