@@ -118,22 +118,6 @@ def best_gain(s, q):
     return max(0.0, float(np.max(0.5 * (np.log(alpha) - np.log(alpha + s) + q**2 / (alpha + s)))))
 
 
-def rvm(Phi, t, *, beta, noise_floor=1e-8, iterations=3000, w=None):
-    """A dense RVM: MacKay updates from α = s²/(q² − s) of each column alone, columns of α > 1e9·βφᵀφ set aside.
-
-    Returns the columns kept, their α, and β.
-    """
-    kept, sum_squares = np.arange(Phi.shape[1]), (Phi**2).sum(axis=0)
-    s, q = beta * sum_squares, beta * Phi.T @ t
-    alpha = np.where(q**2 > s, s**2 / np.maximum(q**2 - s, 1e-300), s)
-    for _ in range(iterations):
-        alpha, beta = updates(Phi[:, kept], t, alpha, beta, w=w)
-        beta = min(beta, 1 / (noise_floor * t.var()))
-        stays = alpha < 1e9 * beta * sum_squares[kept]
-        kept, alpha = kept[stays], alpha[stays]
-    return kept, alpha, beta
-
-
 def tree_sum(values):
     """Σ over tiles in the fixed tree: each node is left + right, or left alone where the right lies beyond the last."""
     while len(values) > 1:
@@ -216,12 +200,6 @@ def laplace_mackay(likelihood, alpha, mean, Sigma):
     if likelihood == "multinomial":
         return np.repeat((gamma.sum(axis=1) / (mean**2).sum(axis=1))[:, None], alpha.shape[1], axis=1)
     return gamma / mean**2
-
-
-def map_weights(Phi, t, alpha, beta):
-    """w of lowest β‖t − Φw‖² + Σ α w², by least squares of the stacked system: no normal equations."""
-    stacked = np.vstack([np.sqrt(beta) * Phi, np.diag(np.sqrt(alpha))])
-    return np.linalg.lstsq(stacked, np.concatenate([np.sqrt(beta) * t, np.zeros(len(alpha))]), rcond=None)[0]
 
 
 def contribution(alpha, s, q):

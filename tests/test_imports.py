@@ -273,16 +273,3 @@ def test_fits_to_arrays_and_predictions_need_no_tables_and_no_cluster(tmp_path, 
     loaded(ARRAYS_ALONE)
     of_scikit_learn = loaded("import sklearn.base, sklearn.metrics")
     assert not loaded(PREDICTIONS_ALONE) & WITHOUT - of_scikit_learn
-
-
-def test_the_command_line_starts_light():
-    """``partirvm --help`` needs click alone."""
-    assert not loaded("import partirvm.cli") & {
-        "sklearn",
-        "pandas",
-        "pyarrow",
-        "distributed",
-        "zarr",
-        "scipy",
-        "jinja2",
-    }

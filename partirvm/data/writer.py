@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -180,6 +181,8 @@ def publication(url: str, *, overwrite: bool = False, append: bool = False) -> I
 def claimed(url: str) -> Iterator[Lease]:
     """Hold the lease of a path or URL. Raises ``LeaseLostError`` in place of errors after another process took over."""
     place = open_folder(url.rstrip("/"))
+    if place.path is not None:
+        place = open_folder(os.path.abspath(place.path))  # noqa: PTH100 - resolve() would follow links
     folder = place.sibling(f".{place.name}.lease")
     folder.location = url  # for messages
     with storing(url), acquire(folder) as lease:

@@ -27,7 +27,7 @@ from partirvm.model import FAR, AnyModel, ClassModel, Model, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of
 from partirvm.quoting import listed_values, quoted
-from partirvm.storage import Folder, storing
+from partirvm.storage import Folder, open_folder, storing
 from partirvm.types import Float
 
 AnyScores = Scores | ClassScores
@@ -80,7 +80,7 @@ def predict(
 
     Raises ``DataError`` for other features, ``ChangedDataError`` for other DATA than those of the fit, ``LeaseError``
     if another process writes OUTPUT, ``ExistsError`` if it exists, unless ``overwrite`` is true and it is a file or a
-    prediction in Zarr, and ``UsageError`` for a wrong extension or level.
+    prediction in Zarr, and ``UsageError`` for a wrong extension or level, or an OUTPUT inside DATA or JOB.
     """
     store, source = JobStore(job), ZarrSource(data)
     model = store.model(allow_code=allow_code)
@@ -90,6 +90,9 @@ def predict(
     bands = () if interval is None else (model.interval(interval, model.interval_written),)
     names, far = model.value_names(interval=bool(bands)), 0
     place = check_output(output, overwrite=overwrite)
+    for given in filter(None, (job, data, augment)):
+        if place.is_inside(open_folder(given)):
+            raise UsageError(f"output {output!r} lies inside the input {given!r}: choose another path")
     with closing(executor_for(client)) as executor:
         if augment is None:
             tiles = TileValues((model.predictive.values, *bands))

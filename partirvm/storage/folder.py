@@ -167,6 +167,12 @@ class Folder:
         with self._reading(""):
             return bool(self._fs.isfile(self._root))
 
+    def is_inside(self, other: Folder) -> bool:
+        """Return True if this place is that of ``other``, or lies inside it. Links are followed."""
+        if self.path is None or other.path is None:
+            return f"{self.location}/".startswith(f"{other.location}/")
+        return self.path.resolve().is_relative_to(other.path.resolve())
+
     def remove(self, name: str = "", check: Callable[[], None] | None = None) -> None:
         """Remove an object, or a folder with its contents; no-op without it.
 

@@ -13,6 +13,9 @@ import numpy as np
 
 from partirvm.cli import main
 
+started: list[subprocess.Popen[Any]] = []
+"""Processes that end with the test that started them, however it ends."""
+
 NOISE = 0.1
 LONG = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "6", "--max-rounds", "500")
 """A fit that takes long enough to be aborted."""
@@ -74,9 +77,11 @@ def read_until(stream: Any, pattern: str) -> str:
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     """Start the command line in a process of its own."""
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "partirvm", *arguments],
         stdout=subprocess.PIPE,
         text=True,
         **{"stderr": subprocess.PIPE, "env": {**os.environ, "TERM": "xterm", "COLUMNS": "100"}, **options},
     )
+    started.append(process)
+    return process

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from commandline import Tour
+from commandline import Tour, started
 
 from partirvm.cli import main
 
@@ -15,6 +16,22 @@ from partirvm.cli import main
 @pytest.fixture(scope="session")
 def tour(tmp_path_factory: pytest.TempPathFactory) -> Tour:
     return Tour(tmp_path_factory.mktemp("tour"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """Hear Ctrl-C, which shells let their background jobs ignore, and processes that tests start with them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    yield
+    while started:
+        with started.pop() as process:
+            process.kill()
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from partirvm.jobs.state import Status
 
 CHAPTER = Path(__file__).parents[2] / "docs" / "guide" / "jobs.md"
 BIN = Path(sys.executable).parent
-ROUGH = ("--gamma", "20", "--partition-size", "60", "--selection", "random", "--memory-limit", "1GiB")
 
 
 def free_port() -> int:

@@ -11,8 +11,8 @@ import threading
 import time
 
 import pytest
-from commandline import LONG, read_until, start
-from waiting import wait_for
+from commandline import LONG, read_until, start, started
+from waiting import PATIENCE, wait_for
 
 from partirvm.cli import main
 from partirvm.cli.running import SIGNALS, Signals
@@ -51,16 +51,17 @@ def test_signals_inside_writes_to_stderr():
 
     command = [sys.executable, "-c", WRITER]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes, bufsize=0, env=buffered()) as process:
-        reader = threading.Thread(target=read)
-        reader.start()
-        assert process.stdout is not None
-        for _ in range(ROUNDS):
-            if process.stdout.readline():
-                process.send_signal(signal.SIGINT)
-        reader.join()
+    process = subprocess.Popen(command, **pipes, bufsize=0, env=buffered())
+    started.append(process)
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert process.stdout is not None
+    for _ in range(ROUNDS):
+        if process.stdout.readline():
+            process.send_signal(signal.SIGINT)
+    reader.join(PATIENCE)
     text = b"".join(said).decode()
-    assert process.returncode == 0, text
+    assert process.wait(PATIENCE) == 0, text
     assert "reentrant" not in text
     assert text.count("Ctrl-C again") == ROUNDS
 

@@ -17,11 +17,6 @@ from partirvm.jobs.state import Status as JobStatus
 from partirvm.options import Request
 
 
-def same_model(one, two) -> bool:
-    first, second = load_model(one), load_model(two)
-    return first.mean.tobytes() == second.mean.tobytes() and first.root.tobytes() == second.root.tobytes()
-
-
 @pytest.fixture(scope="module")
 def stopped_once(tour, tmp_path_factory):
     """A job that Ctrl-C ended after its second round."""
@@ -86,22 +81,12 @@ def test_wait_exits_with_how_it_ended(tour, stopped, cli):
     assert "was cancelled" in err
 
 
-@pytest.mark.slow
-def test_a_resumed_fit_shows_all_rounds_and_changes_no_bit(tour, stopped, cli, tmp_path):
+def test_a_resumed_fit_shows_all_rounds(stopped, cli):
     reached = len(open_job(stopped).state().history)
-    process = start("resume", stopped, "--max-rounds", str(reached + 2), "--json")
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    facts = json.loads(out)
-    assert (facts["fits"], facts["reason"]) == (reached + 2, "rounds")
-    rounds = [line.split()[0] for line in err.splitlines() if re.match(r" +(\d+|last) ", line)]
-    assert rounds[:2] == ["1", "2"]
-    assert rounds[-1] == "last"
-    status, *_ = cli(
-        "fit", tour.train, str(tmp_path / "whole"), *LONG[:-2], "--max-rounds", str(reached + 2), "--quiet"
-    )
-    assert status == 0
-    assert same_model(stopped, tmp_path / "whole")
+    status, _, err = cli("resume", stopped, "--max-rounds", str(reached + 2))
+    assert status == 0, err
+    rounds = re.findall(r"^ +(\d+|last) ", err, re.MULTILINE)
+    assert rounds == [*map(str, range(1, reached + 2)), "last"]
 
 
 @pytest.mark.parametrize(

@@ -38,29 +38,6 @@ def test_help_imports_next_to_nothing():
     assert len(found) < 150
 
 
-HEAVY = {"sklearn", "pandas", "pyarrow", "dask", "distributed", "rich", "matplotlib", "zarr", "scipy"}
-
-
-@pytest.mark.slow
-def test_verbs_load_only_what_they_use(tour, tmp_path):
-    """A fit has no room for libraries that it does not use."""
-    new = str(tmp_path / "new")
-    commands = [
-        ["plan", tour.train],
-        ["fit", tour.train, new, *SHORT],
-        ["evaluate", tour.job, tour.test],
-        ["predict", tour.job, tour.test, f"{new}.zarr"],
-    ]
-    code = (
-        "import json, sys\nfrom partirvm.cli import main\nstatus = [main(each) for each in json.loads(sys.argv[1])]\n"
-        f"print(sum(status), *sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)"
-    )
-    done = python(code, json.dumps(commands))
-    status, *loaded = done.stderr.splitlines()[-1].split()
-    assert status == "0", done.stderr
-    assert set(loaded) <= {"zarr", "scipy"}
-
-
 def test_piped_progress_is_plain_lines_on_stderr(tour, tmp_path):
     process = start("fit", tour.train, str(tmp_path / "job"), *SHORT, "--validation", tour.test, "--json")
     out, err = process.communicate(timeout=120)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from partirvm.data import ZarrSource, ingest
-from partirvm.data.writer import publication
+from partirvm.data.writer import claimed, publication
 from partirvm.data.zarr_source import open_data
 from partirvm.errors import (
     DataError,
@@ -268,6 +268,14 @@ def test_a_killed_ingest_leaves_no_data_and_the_next_one_cleans_up(tmp_path: Pat
     assert list(tmp_path.iterdir()) == [place]
     assert sorted(path.name.partition("-")[0] for path in place.iterdir()) == ["rows", "versions"]
     data.verify()
+
+
+def test_a_path_has_one_lease_however_it_is_spelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for spelled in (".", f"../{tmp_path.name}", f"file://{tmp_path}/"):
+        with claimed(str(tmp_path)), pytest.raises(LeaseError, match="in use"), claimed(spelled):
+            pass
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_writer_that_wakes_too_late_publishes_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from partirvm.kernels import NAMES, WITH_GAMMA
 from partirvm.model.files import save_model
 
 BASIC = {"strategy": "basic", "random_state": 0}
-SCALE = {"gamma": "scale", **BASIC}
 
 
 def rows(n=80):

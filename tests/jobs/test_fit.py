@@ -106,17 +106,6 @@ def test_a_watcher_hears_every_tile_iteration_and_fit(folder, tmp_path):
     assert sum(entry["passes"] for entry in found.history) == read + 1  # the last residuals and rows left out are one
 
 
-def test_an_abort_before_the_first_model_leaves_a_job_to_resume(folder, tmp_path):
-    """In the first round; the resumed fit is that which was never aborted."""
-    job, listener = str(tmp_path / "job"), Listener()
-    listener.aborted = lambda: bool(listener.plans)
-    found = jobs.fit(str(folder / "train.zarr"), job, PARAMETERS, watcher=listener)
-    assert found.model is None
-    assert jobs.open_job(job).status() is Status.ABORTED
-    assert jobs.open_job(job).resume().wait(60) is Status.DONE
-    assert jobs.open_job(job).model().digest() == JobStore(folder / "job").model().digest()
-
-
 def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):
     """A resume goes on from all parts: it ends with the bits of a fit that was never aborted."""
     listener, job = Listener(), str(tmp_path / "job")

@@ -15,7 +15,6 @@ from partirvm.jobs.request import create
 from partirvm.options import Request
 
 ASKED = Request(gamma=0.5)
-OPTIONS = {"gamma": 0.5, "partition_size": 30, "max_rounds": 3, "random_state": 0}
 
 
 def rows(n, seed, low=-2.0, high=2.0):

@@ -143,6 +143,15 @@ def test_an_output_that_appears_meanwhile_is_not_replaced(folder, tmp_path):
     assert alone(out)
 
 
+def test_an_output_inside_an_input_is_refused(folder):
+    for given in ("job", "d.zarr/versions"):
+        with pytest.raises(ValueError, match="lies inside the input"):
+            predict(folder, folder / given / "out.csv")
+    store = open_folder("memory://a/")
+    assert open_folder("memory://a/b.csv").is_inside(store)
+    assert not any(open_folder(other).is_inside(store) for other in ("memory://ab/c.csv", "/a/b.csv"))
+
+
 def test_a_full_disk_is_named(folder, tmp_path, monkeypatch):
     def full(path):
         raise OSError(errno.ENOSPC, "no space")

@@ -41,10 +41,6 @@ OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
         ({"strategy": "incremental", "max_rounds": None}, "8 partitions of 50 candidates in order"),
         ({"strategy": "incremental"}, "8 partitions of 50 candidates in order, at most 9 of them"),
         (
-            {"strategy": "split-merge", "rounds": 8, "max_rounds": None},
-            "8 partitions of 50 candidates, merged on 7 levels",
-        ),
-        (
             {"strategy": "split-merge", "rounds": 2, "partitions": 2},
             "2 partitions of 50 candidates, merged on 1 level",
         ),
@@ -180,15 +176,6 @@ def test_the_table_has_a_column_for_each_job_and_the_parameters_that_differ(fold
     found = job_facts(open_job(str(folder / "wide")))
     assert compare_text([found]).splitlines()[0].strip() == "wide"
     assert "gamma" in compare_text([found, {**found, "parameters": {**found["parameters"], "gamma": 3.0}}])
-
-
-def test_a_report_is_written_as_json(folder, tmp_path):
-    """The history of the events, line by line."""
-    invoke("report", folder / "wide", tmp_path / "r.json")
-    history = open_job(str(folder / "wide")).state().history
-    values = json.loads((tmp_path / "r.json").read_text())
-    assert values["history"] == json.loads(json.dumps(history))
-    assert values["status"] == "done"
 
 
 def test_followed_states_print_each_change_once():
