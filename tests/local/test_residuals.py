@@ -44,17 +44,11 @@ def test_neighbours_are_those_of_brute_force(levels, own):
     np.testing.assert_array_equal(nearest(cKDTree(points), points[:80], 9, np.arange(80) if own else None), expected)
 
 
-def test_few_rows_have_all_others_as_neighbours():
-    points = np.arange(3.0)[:, None]
-    np.testing.assert_array_equal(nearest(cKDTree(points), points, 60, np.arange(3)), [[1, 2], [0, 2], [1, 0]])
-
-
 def test_they_are_taken_where_rows_left_out_gain(fitted):
     """Errors of new rows fall to a third and more, intervals stay honest, and the history says what was measured."""
     X, y = rough(2000, seed=1)
     line, sparse = fitted.history_[-1]["residuals"], fitted.model_.sparse()
-    assert line["rmse_gain"] > 0.5
-    assert line["density_gain"] > 0.5
+    assert min(line["rmse_gain"], line["density_gain"]) > 0.5
     assert line["bytes"] > 0
     with_them, without = (np.sqrt(np.mean((y - model.predict(X)) ** 2)) for model in (fitted, sparse))
     assert with_them < 0.08
@@ -63,14 +57,6 @@ def test_they_are_taken_where_rows_left_out_gain(fitted):
     assert 0.925 < np.mean((lower < y) & (y < upper)) < 0.975
     assert sparse.residuals is None
     assert sparse.n_vectors == fitted.n_relevance_vectors_
-
-
-def test_they_are_left_out_where_nothing_is_left():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, size=(1500, 2))
-    model = RVMRegressor(**OPTIONS).fit(X, X[:, 0] + 0.3 * rng.standard_normal(1500))
-    assert model.model_.residuals is None
-    assert model.history_[-1]["residuals"]["bytes"] == 0
 
 
 def test_predictions_do_not_depend_on_the_other_rows(fitted, tmp_path):
@@ -131,9 +117,11 @@ def test_weights_divide_the_noise_of_a_row():
     assert np.mean(errors[0] ** 2) < 0.5 * np.mean(errors[1] ** 2)
 
 
-def test_a_kernel_without_distances_has_none():
-    X, y = rough(1200)
-    model = RVMRegressor(**{**OPTIONS, "gamma": "auto"}, kernel=Polynomial(0.5), residual="local").fit(X, y)
+@pytest.mark.parametrize("options", [{"gamma": 0.5}, {"kernel": Polynomial(0.5), "residual": "local"}])
+def test_they_are_left_out_where_nothing_is_left_and_without_distances(options):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(1500, 2))
+    model = RVMRegressor(**{**OPTIONS, "gamma": "auto", **options}).fit(X, X[:, 0] + 0.3 * rng.standard_normal(1500))
     assert model.model_.residuals is None
 
 
