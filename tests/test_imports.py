@@ -102,7 +102,6 @@ THIRD_PARTIES = {
     "resolve": {"numpy"},
     "learning": {"numpy"},
     "learning.exact_process": {"scipy"},
-    "learning.neighbours": {"scipy"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "sklearn"},

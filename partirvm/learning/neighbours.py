@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from partirvm.core.left_out import Calibration, quantiles
 from partirvm.data.source import Source
@@ -24,7 +23,7 @@ from partirvm.kernels.design import Design
 from partirvm.learning.sample import Spent, gathered
 from partirvm.local.kriging import CORRELATIONS, LEAST_SQUARE, LocalKernel, Neighbourhoods, learned, moments
 from partirvm.local.metric import Metric
-from partirvm.local.residuals import ROWS, LocalResiduals, hoods_of, nearest
+from partirvm.local.residuals import ROWS, LocalResiduals, hoods_of, nearest, tree_of
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted
 from partirvm.types import PANEL_ROWS, Float, Int
 
@@ -53,7 +52,7 @@ class Errors:
     noises: Float
     rows: Int
 
-    def panels(self, tree: cKDTree, own: Int, k: int) -> tuple[list[Neighbourhoods], list[Float]]:
+    def panels(self, tree: Any, own: Int, k: int) -> tuple[list[Neighbourhoods], list[Float]]:
         """Return the neighbourhoods and the errors of the rows at positions ``own`` (m,), ``ROWS`` together.
 
         No row is a neighbour of itself.
@@ -109,7 +108,7 @@ def _left_out(
 
 def _trial(asked: FitResiduals, errors: Errors, calibration: Calibration) -> tuple[LocalKernel, ResidualsFitted]:
     """Return a kernel that a few rows left out teach, and its gains over the fit alone, with the corrected ``rmse``."""
-    n, k, tree = len(errors.rows), min(asked.neighbours, TRIAL_NEIGHBOURS), cKDTree(errors.points)
+    n, k, tree = len(errors.rows), min(asked.neighbours, TRIAL_NEIGHBOURS), tree_of(errors.points)
     own = _evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS))
     found, density = learned(*errors.panels(tree, own, k), FAMILY)
     (expected, variances), order = asked.left_out.expected(), np.argsort(asked.left_out.rows)[own]
@@ -161,7 +160,7 @@ def _residuals(
 
     Returns the gain of the RMSE on the rows of the calibration, too.
     """
-    tree, n, k = cKDTree(errors.points), len(errors.rows), asked.neighbours
+    tree, n, k = tree_of(errors.points), len(errors.rows), asked.neighbours
     with ThreadPoolExecutor(threads) as pool:
         few = errors.panels(tree, _evenly(n, FAMILY_ROWS), -(-k // 2))
         tried = [learned(*few, family, replace(trial, family=family), pool.map) for family in CORRELATIONS]

@@ -25,7 +25,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 
 from partirvm.types import Float
 
@@ -233,6 +232,8 @@ def learned(
     that of L-BFGS-B, from ``start`` or from half of the mean square as signal and half as noise. ``noise_alone`` keeps
     all parameters but ω.
     """
+    from scipy.optimize import minimize
+
     n = sum(map(len, errors))
     square = max(sum(float(np.sum(some**2)) for some in errors) / n, LEAST_SQUARE)
     usual = max(float(np.median(np.concatenate([np.sqrt(panel.squares[:, -1]) for panel in panels]))), 1e-100)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from partirvm.core.left_out import Calibration
 from partirvm.local.kriging import LocalKernel, Neighbourhoods, moments, weights
@@ -52,8 +51,8 @@ class LocalResiduals:
         return sum(each.nbytes for each in (self.points, self.errors, self.log_factors, self.noises, self.rows))
 
     @cached_property
-    def _tree(self) -> cKDTree:
-        return cKDTree(self.points)
+    def _tree(self) -> Any:
+        return tree_of(self.points)
 
     def moments(self, points: Float, factor: Float | float, *, noisy: bool = True) -> tuple[Float, Float]:
         """Return mean and variance (n,) of the errors at ``points`` (n, d) in the kernel's coordinates.
@@ -94,7 +93,14 @@ def hoods_of(rows: Sequence[Float], near: Int, points: Float, log_factors: Float
     return Neighbourhoods.of(points, *(each[near] for each in rows), log_factors, noises)
 
 
-def nearest(tree: cKDTree, points: Float, k: int, own: Int | None = None) -> Int:
+def tree_of(points: Float) -> Any:
+    """Return the tree of points (N, r) for ``nearest``."""
+    from scipy.spatial import cKDTree  # its import takes megabytes
+
+    return cKDTree(points)
+
+
+def nearest(tree: Any, points: Float, k: int, own: Int | None = None) -> Int:
     """Return the positions (n, k) of the nearest rows of the tree to ``points`` (n, r), the nearest first.
 
     Of rows at equal distance the first one is nearer. ``own`` (n,) are positions that do not count, by default none; of
