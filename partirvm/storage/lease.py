@@ -42,21 +42,22 @@ BEAT = 3.0
 EXPIRY = 15.0
 """Seconds without heartbeat after which a holder on another machine counts as gone."""
 
-CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "space": str, "mark": int}
+CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "began": str, "space": str, "mark": int}
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process on a host; ``space`` is the boot and the container, "" if unknown."""
+    """A process on a host; ``began`` is its start time, "" if unknown, ``space`` the boot and the container."""
 
     host: str
     pid: int
+    began: str
     space: str
 
     @classmethod
     def this(cls) -> Process:
         """Return the current process."""
-        return cls(socket.gethostname(), os.getpid(), _space())
+        return cls(socket.gethostname(), os.getpid(), started(os.getpid()) or "", _space())
 
     @property
     def local(self) -> bool:
@@ -65,11 +66,25 @@ class Process:
 
     @property
     def dead(self) -> bool:
-        """True if the process has certainly ended: it ran on this machine, and its number is free (on Linux)."""
-        return self.local and bool(self.space) and not Path(f"/proc/{self.pid}").exists()
+        """True if the process has certainly ended: it ran on this machine, and its number is free or reused."""
+        now = started(self.pid) if self.local else ""
+        return now is None or bool(self.began and now and now != self.began)
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
+
+
+def started(pid: int) -> str | None:
+    """Return the start time of a process in Linux's ticks since the boot: None if it has ended, "" if unknown.
+
+    A killed process whose parent has not collected it counts as ended.
+    """
+    try:
+        # the name in parentheses may contain any text; after the last parenthesis: state, 18 fields, start time
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None if Path("/proc/self").exists() else ""
+    return None if fields[0] in "ZX" else fields[19]
 
 
 @cache
@@ -120,7 +135,7 @@ def holder(folder: Folder) -> Holder | None:
         with suppress(MissingDataError, FormatError, StorageError):  # a network disk replaces it meanwhile
             beat = read_json(folder, numbered("lease", epoch, ".beat"), {"beat": int, "time": TIME})
         over = folder.exists(numbered("lease", epoch, ".over"))
-        process = Process(claim["host"], claim["pid"], claim["space"])
+        process = Process(claim["host"], claim["pid"], claim["began"], claim["space"])
         return Holder(epoch, process, claim["time"], beat["beat"], beat["time"], over)
     return None
 

@@ -51,7 +51,7 @@ def clock(monkeypatch):
 
 
 def test_a_dead_process_frees_it_at_once(tmp_path, clock):
-    """Killed: nobody sleeps before taking it."""
+    """Killed, whether or not its parent has noticed, or its number was given to another: nobody sleeps."""
     store = JobStore.create(tmp_path / "job", {})
     with running(SLEEP, tmp_path / "job") as child:
         assert child.stdout.readline() == "holds 1\n"
@@ -59,11 +59,12 @@ def test_a_dead_process_frees_it_at_once(tmp_path, clock):
             store.acquire()
         assert store.holder().alive()
         child.send_signal(signal.SIGKILL)
-        child.wait()
-        assert store.holder().process.dead
+        wait_for(lambda: store.holder().process.dead)
         with store.acquire(patience=60) as mine:
             assert mine.epoch == 2
         assert clock.naps == 0
+        claim_of(open_folder(tmp_path / "job"), 3, clock.now, began="12345")
+        assert store.holder().gone
 
 
 @pytest.mark.parametrize("ahead", [0.0, 3600.0])
