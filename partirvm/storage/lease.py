@@ -67,7 +67,7 @@ class Process:
     @property
     def dead(self) -> bool:
         """True if the process has certainly ended: it ran on this machine, and its number is free or reused."""
-        now = started(self.pid) if self.local else ""
+        now = started(self.pid) if self.local and self.space else ""
         return now is None or bool(self.began and now and now != self.began)
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ from waiting import Clock, wait_for
 from partirvm.errors import LeaseError, LeaseLostError, StorageError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import Folder, lease, open_folder
-from partirvm.storage.lease import Process, holder
+from partirvm.storage.lease import Process, holder, started
 from partirvm.storage.records import to_json
 
 HOLD = """
@@ -203,7 +203,7 @@ def test_a_folder_that_begins_anew_is_another_ones(place, quick):
 def test_a_process_that_has_ended():
     """Its number is free; that of this process is not."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    seen = replace(Process.this(), pid=child.pid)
+    seen = replace(Process.this(), pid=child.pid, began=started(child.pid))
     assert not seen.dead
     child.kill()
     child.wait()
