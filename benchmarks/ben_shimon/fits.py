@@ -55,7 +55,7 @@ def warm_up() -> None:
 def fit_once(split: Split, competitor: Competitor, gamma: float, seed: int) -> Fit:
     """Run one fit, and return its cost and its scores."""
     options = {"gamma": gamma, "noise": "constant", **competitor.options}
-    estimator = RVMRegressor(random_state=seed, **grouped(options))
+    estimator = RVMRegressor(random_state=seed, residual="none", **grouped(options))
     with warnings.catch_warnings():
         # Warnings on duplicate rows and the heuristic's limits concern these data, and all competitors alike.
         warnings.simplefilter("ignore", PartirvmWarning)
