@@ -229,7 +229,7 @@ class Record:
     roots of mean squares.
 
     After kernel learning, ``iterations`` are evaluations of the evidence, and ``gain`` is the increase of the tied
-    evidence (``core.tied``) over the first kernel, in nats; between rounds, that over all rows, ``taken`` is true if
+    evidence (``core.tied``) over the first kernel, in nats; between rounds, that of the fit, ``taken`` is true if
     the new kernel replaced the old one, and other fields than ``rows`` and ``candidates`` describe the fit that the run
     continues with. ``diagnostics`` (``core.diagnostics``) are those of held-out rows, or of rows left out of a last fit
     of one numeric target. ``overconfidence`` is the mean squared leave-one-out error divided by the variance that the

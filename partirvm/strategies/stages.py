@@ -6,8 +6,8 @@ keeps its noise factors, as it keeps its kernel.
 
 Between rounds the kernel is *learned again* whenever the number of vectors has doubled since the last learning.
 ``LearnKernel`` searches for a better kernel at these vectors, on a sample of rows. One pass gives the statistics of the
-same columns under the new kernel, over all rows. It is taken if the evidence at the current α and β is higher; the next
-round updates α and β. The evidence over all rows therefore never falls.
+same columns under the new kernel, over the rows of the fit. It is taken if the evidence at the current α and β is
+higher; the next round updates α and β. The evidence over these rows therefore never falls.
 """
 
 from __future__ import annotations
@@ -285,7 +285,7 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     """Return whether a kernel that was learned from ``centres`` centres should be learned again at this fit's vectors.
 
-    Only for fits from sums over rows: otherwise a comparison would take a whole fit over all rows.
+    Only for fits from sums over rows: otherwise a comparison would take a whole fit.
     """
     if not options.centres or not problem.likelihood.has_noise or problem.likelihood.small_fits:
         return False
@@ -300,7 +300,7 @@ def learning_rows(n_features: int) -> int:
 
 
 def learned_again(state: RoundsState) -> Steps[RoundsState]:
-    """Learn the kernel at the vectors of the fit, and keep it if the evidence over all rows is larger."""
+    """Learn the kernel at the vectors of the fit, and keep it if the evidence over the rows of the fit is larger."""
     problem, options, old = state.problem, state.options, state.fit
     assert isinstance(old, HyperState)
     sample = replace(options, sample_rows=learning_rows(state.design.centres.shape[1]))
