@@ -33,7 +33,7 @@ TRIAL_SHARE, TRIAL_ROWS = 10, 500
 
 FAMILY_ROWS, LEARNING_ROWS, NOISE_ROWS, CALIBRATION_ROWS = 384, 1024, 8192, 1024
 """Maximum numbers of rows by which a family is chosen, that teach the kernel, that teach the noise alone, which rare
-large errors beside near copies decide, and that calibrate the intervals."""
+large errors beside near copies decide, and that calibrate. The first two are at most an eighth of the rows."""
 
 NATS, RMSE = 0.05, 0.05
 """Gains of which one suffices: of the mean log density of rows left out, and of their error."""
@@ -162,10 +162,12 @@ def _residuals(
     """
     tree, n, k = tree_of(errors.points), len(errors.rows), asked.neighbours
     with ThreadPoolExecutor(threads) as pool:
-        few = errors.panels(tree, _evenly(n, FAMILY_ROWS), -(-k // 2))
+        few = errors.panels(tree, _evenly(n, min(FAMILY_ROWS, n // 8)), -(-k // 2))
         tried = [learned(*few, family, replace(trial, family=family), pool.map) for family in CORRELATIONS]
         best = max(tried, key=lambda each: each[1])[0]
-        kernel = learned(*errors.panels(tree, _evenly(n, LEARNING_ROWS), k), best.family, best, pool.map)[0]
+        kernel = learned(*errors.panels(tree, _evenly(n, min(LEARNING_ROWS, n // 8)), k), best.family, best, pool.map)[
+            0
+        ]
         many = errors.panels(tree, _evenly(n, NOISE_ROWS), min(k, TRIAL_NEIGHBOURS))
         kernel = learned(*many, best.family, kernel, pool.map, noise_alone=True)[0]
         kernel = replace(kernel, inflation=trial.inflation)

@@ -83,7 +83,8 @@ from distributed import Client
 from partirvm import RVMRegressor, WorkingSet, submit
 client = Client(sys.argv[1])
 way = WorkingSet(selection="random")
-estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=6, strategy=way, noise="constant", random_state=0)
+how = {"noise": "constant", "residual": "none", "random_state": 0}
+estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=6, strategy=way, **how)
 job = submit(estimator, sys.argv[2], sys.argv[3], client=client)
 print("submitted", flush=True)
 time.sleep(600)
@@ -103,7 +104,7 @@ def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
     assert job.wait(timeout=120) is Status.DONE
     way = WorkingSet(selection="random")
     estimator = RVMRegressor(
-        gamma=20.0, partition_size=60, max_rounds=6, strategy=way, noise="constant", random_state=0
+        gamma=20.0, partition_size=60, max_rounds=6, strategy=way, noise="constant", residual="none", random_state=0
     )
     assert submit(estimator, data / "small.zarr", tmp_path / "whole").wait(timeout=120) is Status.DONE
     assert bits(tmp_path / "job") == bits(tmp_path / "whole")
@@ -116,7 +117,7 @@ def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.zarr").symlink_to(data / "small.zarr")
     with Client(scheduler, set_as_default=False) as client:
-        quick = {"partition_size": 60, "max_rounds": 1, "noise": "constant", "random_state": 0}
+        quick = {"partition_size": 60, "max_rounds": 1, "noise": "constant", "residual": "none"}
         estimator = RVMRegressor(gamma=20.0, client=client, **quick)
         first = submit(estimator, "small.zarr", "job", validation=data / "held-out.zarr")
         assert first.wait(timeout=120) is Status.DONE

@@ -15,9 +15,8 @@ from partirvm.planning.plan import Machine
 
 pytestmark = pytest.mark.bits
 
-PARAMETERS = Request(
-    gamma=0.3, partition_size=40, max_rounds=3, selection="error", strategy="working-set", noise="constant"
-)
+ASKED = {"selection": "error", "strategy": "working-set", "noise": "constant", "residual": "none"}
+PARAMETERS = Request(gamma=0.3, partition_size=40, max_rounds=3, **ASKED)
 
 
 def fitted_bits(model):
@@ -75,7 +74,7 @@ def test_fewer_threads_under_a_small_limit_change_no_bits(data, fit_reference, m
 def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three_workers):
     """RVMRegressor.fit with client=None, one worker and three; predictions too."""
     X, y, w = rows()
-    X, y, w = X[:6000], y[:6000], w[:6000]
+    X, y, w = X[:2400], y[:2400], w[:2400]
     found = []
     for client in (None, one_worker, three_workers):
         estimator = RVMRegressor(

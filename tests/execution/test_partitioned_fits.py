@@ -69,7 +69,8 @@ def left(fitted):
 def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy, likelihood):
     """Model and history, inline and on a cluster."""
     rounds = None if strategy == "split-merge" else 3
-    asked = Request(gamma=0.2, strategy=strategy, fit_rows=likelihood, sample_rows=1500, max_rounds=rounds)
+    some = {"fit_rows": likelihood, "sample_rows": 1500, "residual": "none"}
+    asked = Request(gamma=0.2, strategy=strategy, max_rounds=rounds, **some)
     asked = replace(asked, partition_size=150)
     here = jobs.fit(waves.url, str(tmp_path / "here"), asked)
     there = jobs.fit(waves.url, str(tmp_path / "there"), asked, client=three_workers)

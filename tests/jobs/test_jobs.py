@@ -25,7 +25,8 @@ from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 
-ASKED = Request(gamma=2.0, partition_size=30, max_rounds=3, selection="random", noise="constant", seed=4)
+WAY = {"selection": "random", "noise": "constant", "residual": "none"}
+ASKED = Request(gamma=2.0, partition_size=30, max_rounds=3, **WAY, seed=4)
 LONG = Request(**{**vars(ASKED), "gamma": 20.0, "max_rounds": 400, "effort": "thorough"})
 
 
@@ -48,9 +49,8 @@ def test_a_submitted_job_runs_by_itself(data, tmp_path, monkeypatch):
     """In a thread: queued, running, done; each transition with a time and a reason; relative places."""
     monkeypatch.chdir(tmp_path)
     place = os.path.relpath(data)
-    estimator = RVMRegressor(
-        gamma=2.0, partition_size=30, max_rounds=3, strategy=WorkingSet(selection="random"), random_state=4
-    )
+    how = {"partition_size": 30, "max_rounds": 3, "residual": "none", "random_state": 4}
+    estimator = RVMRegressor(gamma=2.0, strategy=WorkingSet(selection="random"), **how)
     job = submit(estimator, place, "job")
     monkeypatch.chdir("/")
     assert job.wait(timeout=120) is Status.DONE
@@ -140,7 +140,7 @@ def test_a_job_that_cannot_be_begun_keeps_nobody_waiting(data, tmp_path, monkeyp
 
     with monkeypatch.context() as patched:
         patched.setattr(JobStore, "acquire", full)
-        job = submit(RVMRegressor(gamma=2.0, partition_size=30, max_rounds=2), data, tmp_path / "job")
+        job = submit(RVMRegressor(gamma=2.0, partition_size=30, residual="none", max_rounds=2), data, tmp_path / "job")
         with pytest.raises(JobFailedError, match=r"job is queued and could not be started: no space left"):
             job.wait(timeout=120)
     assert job.status() is Status.QUEUED

@@ -24,9 +24,8 @@ from partirvm.predict.output import write_output, written_labels
 from partirvm.storage import open_folder
 from partirvm.storage.records import read_json, to_json
 
-PARAMETERS = Request(
-    gamma=0.3, partition_size=30, max_rounds=2, strategy="working-set", selection="error", noise="constant"
-)
+ASKED = {"strategy": "working-set", "selection": "error", "noise": "constant", "residual": "none"}
+PARAMETERS = Request(gamma=0.3, partition_size=30, max_rounds=2, **ASKED)
 TILES, TILE = 30, 40
 ENDINGS = (".zarr", ".parquet", ".csv")
 LABELS = ("=1+1", "+2", "-3", "@sum(a1)", 'a"b', "a,b", "two\nlines", "cr\rx", "", "NA", "01", "\ttab", " spaces ", "ü")
