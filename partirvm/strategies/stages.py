@@ -191,9 +191,10 @@ def with_residuals(state: RoundsState, left_out: LeftOut) -> Steps[RoundsState]:
 
 
 def corrected(state: RoundsState) -> Steps[float]:
-    """Return the RMSE of rows left out of a fit after local residuals, in the model's units; 0 without such."""
+    """Return the RMSE of rows left out of a fit after local residuals, in the model's units; 0 without such or room."""
     problem, options = state.problem, state.options
-    if options.residual == "none" or problem.n_rows < LEAST_ROWS or not problem.likelihood.has_noise:
+    room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < LEAST_ROWS
+    if options.residual == "none" or few or not room or not problem.likelihood.has_noise:
         return 0.0
     rows = posterior_rows(problem, options, state.seen)
     left_out = left_out_of(

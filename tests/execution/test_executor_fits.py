@@ -74,7 +74,7 @@ def test_fewer_threads_under_a_small_limit_change_no_bits(data, fit_reference, m
 def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three_workers):
     """RVMRegressor.fit with client=None, one worker and three; predictions too."""
     X, y, w = rows()
-    X, y, w = X[:2400], y[:2400], w[:2400]
+    X, y, w = X[:1200], y[:1200], w[:1200]
     found = []
     for client in (None, one_worker, three_workers):
         estimator = RVMRegressor(
