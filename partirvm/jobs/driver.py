@@ -200,8 +200,8 @@ class Driver:
             case DenseFit():
                 return tuple(self._solves(instructions))
             case FitResiduals():
-                check = lambda *progress: self._check()  # noqa: E731
-                return (fit_residuals(instructions[0], self.source, self.executor, check, self._spent),)
+                tell = self._telling(lambda *progress: None)
+                return (fit_residuals(instructions[0], self.source, self.executor, tell, self._spent),)
             case LearnKernel():
                 return (self._learn(instructions[0]),)
             case Gather():

@@ -95,15 +95,13 @@ def _left_out(
     asked: FitResiduals, metric: Metric, source: Source, executor: Executor, progress: Callable[..., None], spent: Spent
 ) -> Errors:
     """Return the errors of the rows left out."""
-    left_out, scaling = asked.left_out, asked.design.scaling
-    order = np.argsort(left_out.rows)
-    rows, u = left_out.rows[order], left_out.targets[order, 1]
+    rows, u = asked.left_out.rows, asked.left_out.targets[:, 1]
     with gathered(source, rows, executor, progress, spent) as sample:
         X = sample.rows.gather(rows).X
     factor = asked.design.noise_factor(X)
     logs = np.zeros(len(u)) + np.log(factor)
-    errors = left_out.expected()[0][order] / np.sqrt(u)
-    return Errors(metric(scaling.inputs(X)), errors, logs, 1.0 / (u * factor), rows)
+    errors = asked.left_out.expected()[0] / np.sqrt(u)
+    return Errors(metric(asked.design.scaling.inputs(X)), errors, logs, 1.0 / (u * factor), rows)
 
 
 def _trial(asked: FitResiduals, errors: Errors, calibration: Calibration) -> tuple[LocalKernel, ResidualsFitted]:
@@ -111,10 +109,10 @@ def _trial(asked: FitResiduals, errors: Errors, calibration: Calibration) -> tup
     n, k, tree = len(errors.rows), min(asked.neighbours, TRIAL_NEIGHBOURS), tree_of(errors.points)
     own = _evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS))
     found, density = learned(*errors.panels(tree, own, k), FAMILY)
-    (expected, variances), order = asked.left_out.expected(), np.argsort(asked.left_out.rows)[own]
+    expected, variances = asked.left_out.expected()
     square = max(float(np.mean(expected**2)), LEAST_SQUARE)
     inflation = max((float(np.mean(variances)) + calibration.noise_variance) / square, 1.0)
-    alone = calibration.scale**2 * (variances[order] + calibration.noise_variance)
+    alone = calibration.scale**2 * (variances[own] + calibration.noise_variance)
     alone *= np.exp(errors.log_factors[own]) * errors.noises[own]
     of_alone = -0.5 * float(np.mean(np.log(2 * np.pi * alone) + inflation * errors.errors[own] ** 2 / alone))
     before, after = _corrected(found, *errors.panels(tree, _evenly(n, CALIBRATION_ROWS), k))
@@ -165,9 +163,8 @@ def _residuals(
         few = errors.panels(tree, _evenly(n, min(FAMILY_ROWS, n // 8)), -(-k // 2))
         tried = [learned(*few, family, replace(trial, family=family), pool.map) for family in CORRELATIONS]
         best = max(tried, key=lambda each: each[1])[0]
-        kernel = learned(*errors.panels(tree, _evenly(n, min(LEARNING_ROWS, n // 8)), k), best.family, best, pool.map)[
-            0
-        ]
+        some = errors.panels(tree, _evenly(n, min(LEARNING_ROWS, n // 8)), k)
+        kernel = learned(*some, best.family, best, pool.map)[0]
         many = errors.panels(tree, _evenly(n, NOISE_ROWS), min(k, TRIAL_NEIGHBOURS))
         kernel = learned(*many, best.family, kernel, pool.map, noise_alone=True)[0]
         kernel = replace(kernel, inflation=trial.inflation)

@@ -124,9 +124,7 @@ class Neighbourhoods:
     def of(cls, points: Float, near: Float, *others: Float) -> Neighbourhoods:
         """Return those of rows at ``points`` (n, r) with neighbours at ``near`` (n, k, r), by sums of squares.
 
-        ``others`` are the other fields.
-
-        Squared distances from sums of products would lose the digits of near rows.
+        Sums of products would lose the digits of near rows. ``others`` are the other fields.
         """
         n, k, _ = near.shape
         squares, among = np.zeros((n, k)), np.zeros((n, k, k))
@@ -166,7 +164,7 @@ class _Conditional:
         solved = np.linalg.solve(whole, np.stack([self.errors, self.cross], axis=-1))
         self.weighted, self.weights = solved[..., 0], solved[..., 1]
         self.factor = np.exp(0.5 * kernel.exponent * rows.own_log_factors)
-        self.mean = _dot(self.cross, self.weighted)
+        self.mean = _dot(self.weights, self.errors)
         self.known = np.minimum(_dot(self.cross, self.weights), 1.0)
         self.spread = kernel.variance * (1.0 - self.known + self.nugget * rows.own_noises)
         self.excess = _dot(self.errors, self.weighted) / kernel.variance
@@ -222,15 +220,15 @@ def learned(
     errors: Sequence[Float],
     family: str,
     start: LocalKernel | None = None,
-    each: Callable[..., Iterable[Any]] = map,
+    map_panels: Callable[..., Iterable[Any]] = map,
     *,
     noise_alone: bool = False,
 ) -> tuple[LocalKernel, float]:
     """Return the kernel of a family with the largest mean log density of the errors of rows, and that density.
 
-    The rows are given in ``panels``, with the ``errors`` of each, which ``each`` maps, as ``map`` does. The search is
-    that of L-BFGS-B, from ``start`` or from half of the mean square as signal and half as noise. ``noise_alone`` keeps
-    all parameters but ω.
+    The rows are given in ``panels``, with the ``errors`` of each panel. ``map_panels`` is ``map``, or that of a pool of
+    threads. L-BFGS-B begins at ``start``, or at half of the mean square as signal and half as noise. ``noise_alone``
+    keeps all parameters but ω.
     """
     from scipy.optimize import minimize
 
@@ -243,7 +241,7 @@ def learned(
     bounds += [(0.0, STEEPEST), tuple(np.log(FREEDOMS))]
 
     def loss(logs: Float) -> tuple[float, Float]:
-        found = list(each(partial(log_density, LocalKernel.of(family, logs)), panels, errors))
+        found = list(map_panels(partial(log_density, LocalKernel.of(family, logs)), panels, errors))
         return -sum(value for value, _ in found) / n, -sum(slope for _, slope in found) / n
 
     begun_logs = np.clip(begun.logs, *np.transpose(bounds))

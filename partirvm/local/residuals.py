@@ -1,7 +1,7 @@
 """The training rows of a model with their errors: the exact search for the nearest ones, and what they predict.
 
-Distances are sums over coordinates in their order, and of rows at equal distance the one of smaller number is nearer:
-so the neighbours, and with them the bits of a prediction, do not depend on the other queries.
+Distances are sums over coordinates in their order, and of rows at equal distance the one that comes first is nearer: so
+the neighbours, and with them the bits of a prediction, do not depend on the other queries.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class LocalResiduals:
     """Errors (N,) of the rows of a fit at ``points`` (N, r) in the ``metric``, in the model's units.
 
     ``log_factors`` (N,) are logarithms of their noise factors, ``noises`` (N,) the inverses of their weights, and
-    ``rows`` (N,) their numbers, increasing. ``neighbours`` is k. ``calibration`` has the quantiles of rows left out.
+    ``rows`` (N,) their numbers before shuffling. ``neighbours`` is k. ``calibration`` has the quantiles of errors of
+    rows left out.
     """
 
     metric: Metric

@@ -103,17 +103,13 @@ def _noise(facts: Mapping[str, Any]) -> str:
 
 
 def _residuals(facts: Mapping[str, Any]) -> str | None:
-    """Return what the errors of nearest rows bring, or would bring."""
+    """Return what the errors of the nearest rows change, or would change."""
     if not (found := facts.get("residuals")):
         return None
-    rmse = f"the RMSE of rows left out by {found['rmse_gain']:.0%}"
-    density = f"their log density by {found['density_gain']:.2f} nats"
+    gains = f"RMSE of rows left out {-found['rmse_gain']:+.0%}, log density {found['density_gain']:+.2f} nats"
     if not found["bytes"]:
-        return f"none: errors of the nearest rows would lower {rmse} and raise {density}"
-    return (
-        f"errors of the nearest rows lower {rmse} and raise {density}, and take {format_bytes(found['bytes'])}; "
-        "residual='none' keeps the vectors alone"
-    )
+        return f"not used: {gains}"
+    return f"{gains}, {format_bytes(found['bytes'])}; residual='none' keeps the vectors alone"
 
 
 def moment(seconds: float) -> str:

@@ -191,14 +191,14 @@ def with_residuals(state: RoundsState, left_out: LeftOut) -> Steps[RoundsState]:
 
 
 def corrected(state: RoundsState) -> Steps[float]:
-    """Return the RMSE of rows left out of a fit after local residuals, in the model's units; 0 without such or room."""
+    """Return the RMSE of rows left out after local residuals, in the model's units; 0 if these do not gain or fit."""
     problem, options = state.problem, state.options
     room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < LEAST_ROWS
     if options.residual == "none" or few or not room or not problem.likelihood.has_noise:
         return 0.0
     rows = posterior_rows(problem, options, state.seen)
     left_out = left_out_of(
-        (yield problem.likelihood.settling(problem, state.design, state.fit, rows, whole=True, last=True))
+        (yield problem.likelihood.settling(problem, state.design, state.fit, rows, whole=True, last=True)[:1])
     )
     if left_out is None:
         return 0.0

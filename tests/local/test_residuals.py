@@ -85,7 +85,7 @@ def test_the_rows_behind_a_prediction(fitted):
     X, new = rough(3000)[0], rough(40, seed=4)[0]
     found = fitted.nearest_rows(new)
     corrections = fitted.predict(new) - fitted.model_.sparse().predict(new)
-    np.testing.assert_allclose((found["weights"] * found["errors"]).sum(axis=1), corrections, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose((found["weights"] * found["errors"]).sum(axis=1), corrections, rtol=1e-9, atol=1e-9)
     scale = np.sqrt(fitted.model_.design.kernel.gamma[0]) / X.std(axis=0)
     expected = np.sort(cdist(new * scale, X * scale), axis=1)[:, :60]
     np.testing.assert_allclose(found["distances"], expected, rtol=1e-9)
