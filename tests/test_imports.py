@@ -29,7 +29,7 @@ ARROWS = {
     "core": VALUES,
     "kernels": VALUES,
     # Errors of the rows of a fit, which a model keeps.
-    "local": VALUES | {"core", "kernels"},
+    "local": VALUES | {"storage", "core", "kernels"},
     "planning": VALUES,
     # A likelihood says what model its fits leave.
     "likelihoods": VALUES | {"core", "kernels", "model", "local"},
@@ -39,7 +39,7 @@ ARROWS = {
     # Passes and the machine are value types that live with those who decide on them.
     "execution": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.address"},
     # Small fits on a sample of rows, before a fit and between its rounds.
-    "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "execution", "local"},
+    "learning": VALUES | {"storage", "core", "kernels", "likelihoods", "strategies", "data", "execution", "local"},
     "resolve": VALUES
     | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "execution"}
     | {"learning"},

@@ -23,7 +23,7 @@ from partirvm.data.zarr_source import CODEC, FORMAT, GROUP, KIND, VERSIONS, Data
 from partirvm.errors import ExistsError, LeaseLostError
 from partirvm.storage import Folder, open_folder, storing
 from partirvm.storage.lease import Lease, acquire
-from partirvm.storage.records import checksum, listed_numbers, numbered, to_json
+from partirvm.storage.records import checksum, create_blosc, listed_numbers, numbered, to_json
 from partirvm.types import Float
 
 Progress = Callable[[str, int, int | None], None]  # the phase, "read" or "write", rows done, and the total
@@ -119,19 +119,13 @@ class Publication:
 
     def create_arrays(self, chunks: Mapping[str, tuple[int, ...]], n_rows: int) -> dict[str, Any]:
         """Create the empty arrays of the group with these chunks."""
-        import zarr
-        from zarr.codecs import BloscCodec, Crc32cCodec
-
         return {
-            name: zarr.create_array(
+            name: create_blosc(
                 self.folder.place(f"{self.name}/{name}"),
-                shape=(n_rows, *chunk[1:]),
-                dtype=dtype_of(name),
-                chunks=chunk,
-                compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()],
-                fill_value=-1 if name == "row" else np.nan,
-                config={"write_empty_chunks": True},
-                zarr_format=3,
+                (n_rows, *chunk[1:]),
+                chunk,
+                dtype_of(name),
+                -1 if name == "row" else np.nan,
             )
             for name, chunk in chunks.items()
         }

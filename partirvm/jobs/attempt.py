@@ -55,7 +55,7 @@ class JobJournal(MemoryJournal):
     """A journal that writes to the job's folder and also keeps the model and the history in memory."""
 
     def __init__(self, store: JobStore, history: list[Entry], spec: FitSpec) -> None:
-        super().__init__(history=history)
+        super().__init__(history=history, keep_cells=store.keep_cells)
         self._store, self._spec = store, spec
 
     def save(self, model: AnyModel) -> None:

@@ -20,6 +20,7 @@ from partirvm.execution import Executor
 from partirvm.execution.kernel_store import Blocks
 from partirvm.kernels.design import Design
 from partirvm.learning.neighbours import fit_residuals
+from partirvm.learning.residual_rows import Keep
 from partirvm.learning.sample import Entry as Entry
 from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
@@ -73,11 +74,15 @@ class Watcher:
 
 @dataclass
 class MemoryJournal:
-    """The journal of a run, in memory: the last model, the history and the ``last`` state from which it can resume."""
+    """The journal of a run, in memory: the last model, the history and the ``last`` state from which it can resume.
+
+    ``keep_cells`` makes a folder for rows of local residuals; None if there is no place for it.
+    """
 
     model: AnyModel | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     last: Any = None
+    keep_cells: Keep | None = None
 
     def save(self, model: AnyModel) -> None:
         """Keep this model."""
@@ -201,7 +206,8 @@ class Driver:
                 return tuple(self._solves(instructions))
             case FitResiduals():
                 tell = self._telling(lambda *progress: None)
-                return (fit_residuals(instructions[0], self.source, self.executor, tell, self._spent),)
+                how = self.executor, tell, self._spent, self._journal.keep_cells
+                return (fit_residuals(instructions[0], self.source, *how),)
             case LearnKernel():
                 return (self._learn(instructions[0]),)
             case Gather():

@@ -176,6 +176,23 @@ def checksum(block: NDArray[Any]) -> str:
     return f"{google_crc32c.value(words):08x}{int(words.sum(dtype=np.uint64)):016x}"
 
 
+def create_blosc(place: str, shape: Sequence[int], chunk: Sequence[int], dtype: str, fill: float = math.nan) -> Any:
+    """Create an empty Zarr array at a path or URL, with chunks for ``read_blosc``, and return it."""
+    import zarr
+    from zarr.codecs import BloscCodec, Crc32cCodec
+
+    return zarr.create_array(
+        place,
+        shape=tuple(shape),
+        dtype=dtype,
+        chunks=tuple(chunk),
+        compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()],
+        fill_value=fill,
+        config={"write_empty_chunks": True},
+        zarr_format=3,
+    )
+
+
 def read_blosc(folder: Folder, name: str, shape: Sequence[int], dtype: str) -> NDArray[Any]:
     """Read a chunk that Blosc compressed and CRC-32C protects. Raises ``ValueError`` if it is damaged."""
     import numcodecs.blosc

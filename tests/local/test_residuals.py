@@ -7,12 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from partirvm import Local, Polynomial, RVMRegressor, load_model, save_model
 from partirvm.errors import UsageError
-from partirvm.local.residuals import nearest
 
 
 def rough(n, seed=0):
@@ -30,18 +28,6 @@ OPTIONS = {"gamma": 0.5, "max_vectors": 20, "strategy": "working-set", "random_s
 def fitted():
     X, y = rough(3000)
     return RVMRegressor(**OPTIONS, residual="auto").fit(X, y)
-
-
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("levels", [2, 4, 1000])
-def test_neighbours_are_those_of_brute_force(levels, own):
-    """With ties and duplicates, of which the row of smaller number counts as nearer."""
-    points = np.random.default_rng(levels).integers(levels, size=(400, 3)).astype(float)
-    distances = cdist(points[:80], points, "sqeuclidean")
-    if own:
-        distances[np.arange(80), np.arange(80)] = np.inf
-    expected = np.lexsort((np.broadcast_to(np.arange(400), distances.shape), distances))[:, :9]
-    np.testing.assert_array_equal(nearest(cKDTree(points), points[:80], 9, np.arange(80) if own else None), expected)
 
 
 def test_they_are_taken_where_rows_left_out_gain(fitted):
@@ -133,7 +119,8 @@ def test_several_targets_are_refused():
 
 def test_a_file_with_arrays_that_do_not_belong_together_is_refused(fitted, tmp_path):
     residuals = fitted.model_.residuals
-    wrong = replace(fitted.model_, residuals=replace(residuals, errors=residuals.errors[1:]))
+    cells = replace(residuals.cells, records=residuals.cells.records[1:])
+    wrong = replace(fitted.model_, residuals=replace(residuals, cells=cells))
     save_model(wrong, tmp_path / "model")
     with pytest.raises(ValueError, match="residual"):
         load_model(tmp_path / "model")
