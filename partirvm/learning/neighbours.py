@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 
 import numpy as np
 
@@ -21,7 +22,15 @@ from partirvm.execution import Executor
 from partirvm.learning.residual_rows import Keep, cells_of, evenly, left_out_records
 from partirvm.learning.sample import Spent
 from partirvm.local.cells import COLUMNS, ERROR, LOG_FACTOR, NOISE, NUMBER, Cells
-from partirvm.local.kriging import CORRELATIONS, LEAST_SQUARE, LocalKernel, Neighbourhoods, learned, moments
+from partirvm.local.kriging import (
+    CORRELATIONS,
+    LEAST_SQUARE,
+    LocalKernel,
+    Neighbourhoods,
+    learned,
+    log_density,
+    moments,
+)
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted
@@ -34,6 +43,9 @@ TRIAL_SHARE, TRIAL_ROWS = 10, 500
 FAMILY_ROWS, LEARNING_ROWS, NOISE_ROWS, CALIBRATION_ROWS = 384, 1024, 8192, 1024
 """Maximum numbers of rows by which a family is chosen, that teach the kernel, that teach the noise alone, which rare
 large errors beside near copies decide, and that calibrate. The first two are at most an eighth of the rows."""
+
+QUIET = 1e-4
+"""Factor of the noise, and its inverse that of the variance, at the second start of a search."""
 
 NATS, RMSE = 0.05, 0.05
 """Gains of which one suffices: of the mean log density of rows left out, and of their error."""
@@ -116,6 +128,19 @@ def _corrected(kernel: LocalKernel, panels: Sequence[Neighbourhoods], errors: Se
     return max(before, LEAST_SQUARE), after
 
 
+def _starts(kernel: LocalKernel) -> tuple[LocalKernel, LocalKernel]:
+    """Return two starts of a search: with much noise, and nearly without, since interpolation may be another maximum."""
+    return kernel, replace(kernel, noise=QUIET * kernel.noise, variance=kernel.variance / QUIET)
+
+
+def _usual_density(
+    kernel: LocalKernel, panels: tuple[list[Neighbourhoods], list[Float]], pool: ThreadPoolExecutor
+) -> float:
+    """Return the median over panels of the mean log density of their errors, in which a few far errors do not count."""
+    found = pool.map(partial(log_density, kernel), *panels)
+    return float(np.median([value / len(errors) for (value, _), errors in zip(found, panels[1], strict=True)]))
+
+
 def _learned(
     cells: Cells, sample: Float, k: int, trial: LocalKernel, threads: int
 ) -> tuple[LocalKernel, Calibration, float]:
@@ -129,12 +154,12 @@ def _learned(
         for count in (min(FAMILY_ROWS, n // 8), min(LEARNING_ROWS, n // 8), CALIBRATION_ROWS)
     )
     with ThreadPoolExecutor(threads) as pool:
-        panels = _panels(cells, few, -(-k // 2))
-        tried = [learned(*panels, family, replace(trial, family=family), pool.map) for family in CORRELATIONS]
-        best = max(tried, key=lambda each: each[1])[0]
-        kernel = learned(*_panels(cells, some, k), best.family, best, pool.map)[0]
-        panels = _panels(cells, sample, min(k, TRIAL_NEIGHBOURS))
-        kernel = learned(*panels, best.family, kernel, pool.map, noise_alone=True)[0]
+        panels, many = _panels(cells, few, -(-k // 2)), _panels(cells, sample, min(k, TRIAL_NEIGHBOURS))
+        tried = [learned(*panels, family, each, pool.map)[0] for family in CORRELATIONS for each in _starts(trial)]
+        best = max(tried, key=lambda each: _usual_density(each, many, pool))
+        panels, best = _panels(cells, some, k), replace(best, noise=max(best.noise, trial.noise))
+        kernel = max((learned(*panels, best.family, each, pool.map) for each in _starts(best)), key=itemgetter(1))[0]
+        kernel = learned(*many, best.family, kernel, pool.map, noise_alone=True)[0]
         kernel = replace(kernel, inflation=trial.inflation)
         panels = _panels(cells, all_few, k)
         mean, variance = map(np.concatenate, zip(*pool.map(partial(moments, kernel), panels[0]), strict=True))
