@@ -22,7 +22,7 @@ from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
-from partirvm.likelihoods.passes import LogisticScorePass, ScorePass
+from partirvm.likelihoods.passes import ScorePass
 from partirvm.model import FAR, AnyModel, ClassModel, Model, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of
@@ -208,13 +208,12 @@ def evaluate(
 
 def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> AnyScores:
     """Scores of a model on all rows of a source, by one pass. Raises ``DataError`` for other targets or classes."""
+    codes = None
     if isinstance(model, ClassModel):
         codes = class_codes(source, model.classes)
-        work: Any = LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
     else:
         _require_number_targets(model, source)
-        work = ScorePass.of(model)
-    scores: AnyScores = executor.run([work], source, progress)[0]
+    scores: AnyScores = executor.run([ScorePass.of(model, codes)], source, progress)[0]
     return scores
 
 

@@ -27,7 +27,7 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit, survivors
 from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
-from partirvm.likelihoods.passes import GramPass
+from partirvm.likelihoods.passes import GramPass, ScorePass
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import (
     FitResiduals,
@@ -42,7 +42,7 @@ from partirvm.strategies.problem import (
     Steps,
     Stopped,
 )
-from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, Int
+from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, Columns, Int
 
 AnyScores: TypeAlias = Scores | ClassScores
 
@@ -254,8 +254,11 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
     """Score the fit on held-out rows, if there are any, and keep the best state."""
     if not state.problem.held_out:
         return state
-    work: Any = state.problem.likelihood.score(state.design, state.fit, state.options.moderate)
-    (scores,) = yield (work if state.local.residuals is None else replace(work, residuals=state.local.residuals),)
+    columns = Columns(tuple(f"x{j}" for j in range(state.design.centres.shape[1])))
+    model: Any = state.problem.likelihood.model(state.design, state.fit, columns, state.options.moderate)
+    if state.local.residuals is not None:
+        model = replace(model, residuals=state.local.residuals)
+    (scores,) = yield (ScorePass.of(model),)
     state, best = replace(state, scores=scores), state.best_round
     if best is None or best.scores is None or scores.loss < best.scores.loss * (1 - BETTER):
         state = replace(state, best_round=replace(state, best_round=None, used=NONE))
