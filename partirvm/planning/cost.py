@@ -96,9 +96,9 @@ def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, thre
 
     A fit of classes takes several passes. Columns are pruned: an average pass is assumed to have 3/4 of them.
     """
-    rate, outputs, columns, count = work.rates.product, work.shape.n_outputs, kept + new, fits
+    columns: float = kept + new
+    rate, outputs, readings, count = work.rates.product, work.shape.n_outputs, 1, fits
     products, solve = 2.0 * kept * new + new**2, ITERATIONS * (columns**3 + SQUARES * columns**2)
-    readings = 1
     if work.shape.classes:
         columns, readings, count, threads = 0.75 * columns, NEWTON_PASSES, NEWTON_PASSES * fits, 1
         products, solve = outputs * columns**2, 2 * NEWTON_PASSES * outputs * columns**3
