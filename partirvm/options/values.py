@@ -35,8 +35,7 @@ def document(kind: Any) -> None:
         text += [f"{name} : {listed}default={option.default!r}".replace("'", '"')]
         text += textwrap.indent(textwrap.fill(option.meaning, 108, break_on_hyphens=False), "    ").splitlines()
     summary, mark, examples = textwrap.dedent(" " * 4 + kind.__doc__).partition("Examples\n")
-    heading = ["Parameters", "----------", *text, ""] if text else []
-    kind.__doc__ = "\n".join([summary.rstrip(), "", *heading, mark + examples])
+    kind.__doc__ = "\n".join([summary.rstrip(), "", "Parameters", "----------", *text, "", mark + examples])
 
 
 def options_of(kind: Any) -> dict[str, str]:
