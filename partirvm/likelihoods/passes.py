@@ -246,8 +246,7 @@ class GainPass(Pass):
 class LogisticScorePass(Pass):
     """Pass over the held-out rows for scores of a classification: a ``core.scores.ClassScores``.
 
-    With ``moderate`` the linear predictors are first moderated by variances from ``roots`` (C, M, M). ``codes`` (K',)
-    are the codes of the fit for those of the data, if they differ.
+    With ``moderate`` the linear predictors are first moderated by variances from ``roots`` (C, M, M).
     """
 
     name: ClassVar[str] = "held-out"
@@ -257,7 +256,6 @@ class LogisticScorePass(Pass):
     roots: Float
     likelihood: str
     moderate: bool
-    codes: tuple[int, ...] | None = None
 
     def of_panel(self, panel: Panel, block: Float) -> ClassScores:
         f = block @ self.mean
@@ -265,7 +263,5 @@ class LogisticScorePass(Pass):
             variance = np.column_stack([quadratic_forms(block, root) for root in self.roots])
             f = moderated(f, variance)
         codes = panel.t[:, 0].astype(np.int64)
-        if self.codes is not None:
-            codes = np.array(self.codes)[codes]
         ranked = f[:, 0] if f.shape[1] == 1 else None
         return ClassScores.of(codes, probabilities(self.likelihood, f), ranked, int(panel.rows[0]))
