@@ -18,7 +18,7 @@ import numpy as np
 
 from partirvm.core.moments import Moments, refuse_masked
 from partirvm.errors import ChangedDataError, DataError
-from partirvm.quoting import listed_values, quoted
+from partirvm.quoting import quoted
 from partirvm.storage.records import checksum
 from partirvm.types import Columns, Float, Int
 
@@ -256,27 +256,6 @@ def check_dtype(name: str, dtype: Any) -> None:
             f"{name} holds text, dates or objects ({dtype}), but real numbers are needed: convert the "
             "values, or ingest the table with its text columns named as categorical (`--categorical`)."
         )
-
-
-def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | None:
-    """Return the model's code of each class of a source, or None if all codes are equal to the source's codes.
-
-    Raises ``DataError`` if the target of the source is not a class, or not among the ``classes`` of the model.
-    """
-    found = source.columns.classes
-    if found is None:
-        raise DataError(
-            f"{source}: the model is a classifier for {listed_values(classes)}, but the target of the data is numeric: "
-            "ingest the data with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
-        )
-    unknown = [label for label in found if label not in classes]
-    if unknown:
-        raise DataError(
-            f"{source}: the classes {listed_values(unknown)} of the data are not in the training data, whose "
-            f"classes are {listed_values(classes)}. Leave such rows out, or train on rows of all classes"
-        )
-    codes = {label: code for code, label in enumerate(classes)}
-    return None if found == tuple(classes) else tuple(codes[label] for label in found)
 
 
 def check_range(moments: Moments, columns: Columns) -> None:

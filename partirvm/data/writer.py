@@ -257,20 +257,17 @@ def _write_tile(
 
 def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
     """Divide blocks of any length into separate arrays of ``rows`` rows; the last array may be shorter."""
-    n_held = 0
-    for block in filter(len, blocks):
-        start = 0
-        while start < len(block):
-            if n_held == 0:
-                run = np.empty((rows, block.shape[1]))
-            part = block[start : start + rows - n_held]
-            run[n_held : n_held + len(part)] = part
-            start, n_held = start + len(part), (n_held + len(part)) % rows
-            if n_held == 0:
-                yield run
-        del block, part  # free the memory before the next block is read
-    if n_held:
-        yield run[:n_held]
+    pieces, n_held = list[Float](), 0
+    for block in blocks:
+        while len(block):
+            pieces.append(block[: rows - n_held].copy())
+            block, n_held = block[rows - n_held :], n_held + len(pieces[-1])
+            if n_held == rows:
+                yield np.concatenate(pieces)
+                pieces, n_held = [], 0
+        del block  # free the memory before the next block is read
+    if pieces:
+        yield np.concatenate(pieces)
 
 
 def row_hashes(rows: Float) -> NDArray[np.uint64]:

@@ -223,7 +223,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         sample_weight : array-like (N,), optional
             Precision weights of a regression: a row's noise variance is σ²/weight, so that known relative noise r is
             the weight 1/r². Of a classification a row of weight 2 counts as two. A row of zero weight is absent.
-        validation : pair (X, y) or DATA, optional
+        validation : (X, y), (X, y, sample_weight) or DATA, optional
             Held-out rows: their error or log loss goes into ``history_`` and ends the fit when it stops falling.
 
         Raises

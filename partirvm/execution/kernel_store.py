@@ -205,10 +205,8 @@ def _written(values: Float, folder: Path) -> Path:
 
     if not folder.is_dir():  # Zarr would create it, even after the end of the fit
         raise FileNotFoundError(folder)
-    place, crc, size = folder / f"block-{uuid.uuid4().hex}", Crc32cCodec(), values.shape
-    config: Any = {"write_empty_chunks": True}
-    array = zarr.create_array(str(place), shape=size, chunks=size, dtype="f8", compressors=[crc], config=config)
-    array[:] = values
+    place, how = folder / f"block-{uuid.uuid4().hex}", {"write_empty_chunks": True}
+    zarr.create_array(str(place), data=values, chunks=values.shape, compressors=[Crc32cCodec()], config=how)  # type: ignore[arg-type]
     return place
 
 

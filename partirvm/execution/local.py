@@ -13,14 +13,7 @@ from partirvm.core.statistics import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.execution.kernel_store import Blocks, forget
-from partirvm.execution.tasks import (
-    Progress,
-    SeveralStatistics,
-    grouped,
-    solution,
-    tile_statistics,
-    ungrouped,
-)
+from partirvm.execution.tasks import Progress, SeveralStatistics, grouped, solution, tile_statistics, ungrouped
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
 from partirvm.process import available_memory, one_blas_thread, resident_memory

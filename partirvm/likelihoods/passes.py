@@ -132,21 +132,18 @@ class ScorePass(Pass):
     """Pass over the held-out rows for scores in the target's units: a ``core.scores.Scores``, or ``ClassScores``.
 
     ``stated`` is the model with the stated uncertainty, ``multiples`` are half widths of its intervals at
-    ``STATED_LEVELS`` in standard deviations. ``codes`` (K',) are the model's codes of classes for those of the data, if
-    they differ.
+    ``STATED_LEVELS`` in standard deviations.
     """
 
     name: ClassVar[str] = "held-out"
     held_out: ClassVar[bool] = True
     stated: AnyModel
     multiples: tuple[float, ...] = ()
-    codes: tuple[int, ...] | None = None
 
     @classmethod
-    def of(cls, model: AnyModel, codes: tuple[int, ...] | None = None) -> Self:
+    def of(cls, model: AnyModel) -> Self:
         """Return the pass that scores a model by what it states."""
-        multiples = model.multiples(STATED_LEVELS) if isinstance(model, Model) else ()
-        return cls(model.predictive, multiples, codes)
+        return cls(model.predictive, model.multiples(STATED_LEVELS) if isinstance(model, Model) else ())
 
     def of_panel(self, panel: Panel) -> Scores | ClassScores:
         if isinstance(self.stated, Model):
@@ -154,11 +151,8 @@ class ScorePass(Pass):
             assert variance is not None
             return Scores.of(panel.t, mean, variance, panel.rows, self.multiples)
         f, _ = self.stated.predictors(panel.X)
-        codes = panel.t[:, 0].astype(np.int64)
-        if self.codes is not None:
-            codes = np.array(self.codes)[codes]
         ranked = f[:, 0] if f.shape[1] == 1 else None
-        return ClassScores.of(codes, probabilities(self.stated.likelihood, f), ranked, int(panel.rows[0]))
+        return ClassScores.of(panel.t[:, 0], probabilities(self.stated.likelihood, f), ranked, int(panel.rows[0]))
 
 
 @dataclass(frozen=True)

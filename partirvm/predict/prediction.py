@@ -16,7 +16,7 @@ import numpy as np
 
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.data import ZarrSource, require_target
-from partirvm.data.source import Source, class_codes
+from partirvm.data.source import Source
 from partirvm.data.writer import ExternalSorter, claimed
 from partirvm.errors import DataError, DataWarning, UsageError
 from partirvm.execution import executor_for
@@ -187,9 +187,9 @@ def evaluate(
     targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets`` has those of each by
     its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row,
     nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
-    ``core.scores.ClassScores``. Classes may be in another order in DATA than in the model. ``augment`` and
-    ``allow_code`` are those of ``predict``. Raises ``DataError`` if DATA have no target, or not the same number of
-    targets in the same order, or other features, or classes that the model does not know, and as ``predict`` does.
+    ``core.scores.ClassScores``. ``augment`` and ``allow_code`` are those of ``predict``. Raises
+    ``DataError`` if DATA have no target, or not the same number of targets in the same order, or other features or
+    classes, and as ``predict`` does.
     """
     store, source = JobStore(job), ZarrSource(data)
     model = store.model(allow_code=allow_code)
@@ -208,12 +208,16 @@ def evaluate(
 
 def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> AnyScores:
     """Scores of a model on all rows of a source, by one pass. Raises ``DataError`` for other targets or classes."""
-    codes = None
     if isinstance(model, ClassModel):
-        codes = class_codes(source, model.classes)
+        if source.columns.classes != model.classes:
+            raise DataError(
+                f"{source}: the target of the data does not have the classes of the model, "
+                f"{listed_values(model.classes)}: ingest it with like= (`--like`) and the DATA that the model was "
+                "trained on"
+            )
     else:
         _require_number_targets(model, source)
-    scores: AnyScores = executor.run([ScorePass.of(model, codes)], source, progress)[0]
+    scores: AnyScores = executor.run([ScorePass.of(model)], source, progress)[0]
     return scores
 
 

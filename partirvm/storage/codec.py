@@ -161,10 +161,9 @@ def write_group(
 ) -> None:
     """Write the JSON and the arrays of an encoded value. Nothing is left after an error. Raises as ``Codec.write``."""
     folder, parts = open_folder(location), list[tuple[int, str]]()
-    orders = ["F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C" for array in arrays]
-    entries = [(array.dtype.str, array.shape, order) for array, order in zip(arrays, orders, strict=True)]
+    entries = [(array.dtype.str, array.shape, "F" if array.flags.fnc else "C") for array in arrays]
     text = json.dumps({**tree, "arrays": entries}, separators=(",", ":")).encode()
-    flat = ((array.T if order == "F" else array).reshape(-1) for array, order in zip(arrays, orders, strict=True))
+    flat = (array.ravel("F" if array.flags.fnc else "C") for array in arrays)
     with storing(location):
         if not folder.empty():
             raise ExistsError(f"{location} exists already and is never overwritten: choose another name")
@@ -184,10 +183,7 @@ def write_group(
 def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], list[Array]]:
     """Return the JSON and the arrays that ``write_group`` wrote. Raises as ``Codec.read`` does."""
     folder, what = open_folder(location), kind.removeprefix("partirvm-")
-    try:
-        head = read_json(folder, HEAD)
-    except MissingDataError as error:
-        raise MissingDataError(f"{location}: no {what} here, or it is incomplete: {HEAD} is missing") from error
+    head = read_json(folder, HEAD, missing=f"no {what} here, or it is incomplete: ")
     if head.get("kind") != kind:
         raise FormatError(f"{location}: this is not a partirvm {what} (kind {head.get('kind')!r:.40})")
     require_format(head.get("format"), version, location, what)
@@ -198,7 +194,7 @@ def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], 
         for name, shape, order in tree.pop("arrays"):
             dtype = plain(name)
             flat = following(math.prod(shape) * dtype.itemsize).view(dtype)
-            arrays.append(flat.reshape(shape[::-1]).T if order == "F" else flat.reshape(shape))
+            arrays.append(flat.reshape(shape, order=order))
         return tree, arrays
 
 
