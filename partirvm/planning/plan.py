@@ -145,16 +145,11 @@ class Plan:
         dense = format_duration(sum(cost.solve_seconds for cost in self.rounds))
         used = {"process": machine.base, "pass": self.bytes.passing, "dense fit": self.bytes.solving}
         parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items())
-        candidates = f"none: there is no kernel, {shape.n_leading:,} columns at once"
-        if shape.n_kernels:
-            candidates = self.schedule.text(plan)
-        if shape.n_kernels > 1:
-            candidates += f"; a row has {shape.n_kernels} candidates, one for each kernel"
         lines = {
             "data": f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
             f"{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows",
             "strategy": f"{self.schedule.name}, likelihood {plan['fit_rows']}{rows}{selection}",
-            "candidates": candidates,
+            "candidates": self.schedule.text(plan),
             "heuristic": None if self.rho is None else f"ρ = {self.rho:.3f} of random rows became vectors",
             "columns": f"at most {self.max_columns:,} fit in memory",
             "work": f"{self.passes:,} passes over the rows, {shape.tile_rows:,} rows per task, "
@@ -215,7 +210,7 @@ def make_plan(
     rows, stop = joining or shape.n_rows, request.stop_fraction
     work = Work(shape, read, rates, threads * machine.workers)
     costs = schedule.costs(work, candidates, stop, request.max_rounds, rows)
-    columns = min(max(cost.kept + cost.candidates for cost in costs), most)
+    columns = min(max(cost.columns for cost in costs), most)
     step, elements = step_bytes(shape, columns - candidates, candidates, threads, **how), 0
     if schedule.merges:  # the parallel fits get half of the bytes that a step of one of them leaves
         spare = machine.budget - step_bytes(shape, shape.n_leading, candidates, threads, **how).peak
