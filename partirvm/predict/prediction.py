@@ -22,7 +22,7 @@ from partirvm.errors import DataWarning, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
-from partirvm.likelihoods.passes import LogisticScorePass, ScorePass
+from partirvm.likelihoods.passes import ScorePass
 from partirvm.model import FAR, AnyModel, ClassModel, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of
@@ -188,11 +188,6 @@ def evaluate(
 
 def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> AnyScores:
     """Scores of a model on all rows of a source, by one pass. Raises ``DataError`` as ``require_like`` does."""
-    if isinstance(model, ClassModel):
-        require_like(source, model.columns, 1)
-        work: Any = LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate)
-    else:
-        require_like(source, model.columns, model.n_targets)
-        work = ScorePass.of(model)
-    scores: AnyScores = executor.run([work], source, progress)[0]
+    require_like(source, model.columns, 1 if isinstance(model, ClassModel) else model.n_targets)
+    scores: AnyScores = executor.run([ScorePass.of(model)], source, progress)[0]
     return scores
