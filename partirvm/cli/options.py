@@ -87,6 +87,7 @@ DURATION = Text("TIME", partial(parse_duration, what="the value"))
 NAMES = Text("A,B,…", lambda text: tuple(name.strip() for name in text.split(",")))
 
 READ: dict[str, Callable[[str], Any]] = {
+    "gamma": lambda text: tuple(map(number, text.split(","))) if "," in text else number(text),
     "basis": lambda text: text if "," not in text else NAMES.read(text),
     "fixed_alpha": partial(pairs, "NAME=ALPHA", "bias=1e-6"),
     "class_weight": lambda text: text if text == "balanced" else pairs("LABEL=WEIGHT", "spam=5,ham=1", text),

@@ -18,7 +18,7 @@ import numpy as np
 
 from partirvm.core.moments import Moments, refuse_masked
 from partirvm.errors import ChangedDataError, DataError
-from partirvm.quoting import listed_values, quoted
+from partirvm.quoting import quoted
 from partirvm.storage.records import checksum
 from partirvm.types import Columns, Float, Int
 
@@ -118,7 +118,7 @@ class Source:
         return np.arange(start, min(start + self.tile_rows, self.n_rows), dtype=np.int64)
 
     def part(self, tiles: Sequence[int]) -> Source:
-        """Return a picklable source from which another process can read the given tiles, with the same numbers."""
+        """Return a picklable source from which another process reads these tiles alone, with the same numbers."""
         return self
 
     def gather(self, rows: Sequence[int] | Int) -> Tile:
@@ -247,6 +247,29 @@ def require_target(source: Source) -> None:
         )
 
 
+def require_like(source: Source, columns: Columns, n_targets: int = 0) -> None:
+    """Raise ``DataError`` unless the data have the features and categories of the training data, whose are ``columns``.
+
+    With ``n_targets`` they also need these targets and classes: so many, and of the same names if several have names.
+    """
+    other = source.columns
+    pairs: list[tuple[str, Any, Any]] = [
+        ("features", other.features, columns.features),
+        ("categories", other.categories, columns.categories),
+    ]
+    if n_targets:
+        require_target(source)
+        named = other.targets and columns.targets
+        targets = (other.targets, columns.targets) if named else (source.n_targets, n_targets)
+        pairs += [("targets", *targets), ("classes", other.classes, columns.classes)]
+    for what, found, wanted in pairs:
+        if found != wanted:
+            raise DataError(
+                f"{source}: the {what} of the data are {found!r:.200}, those of the training data {wanted!r:.200}: "
+                "ingest the data with the training DATA as like= (`--like`)"
+            )
+
+
 def check_dtype(name: str, dtype: Any) -> None:
     """Raise ``DataError`` for complex numbers, text, dates and objects; real numbers and booleans are accepted."""
     if getattr(dtype, "kind", "O") == "c":
@@ -256,27 +279,6 @@ def check_dtype(name: str, dtype: Any) -> None:
             f"{name} holds text, dates or objects ({dtype}), but real numbers are needed: convert the "
             "values, or ingest the table with its text columns named as categorical (`--categorical`)."
         )
-
-
-def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | None:
-    """Return the model's code of each class of a source, or None if all codes are equal to the source's codes.
-
-    Raises ``DataError`` if the target of the source is not a class, or not among the ``classes`` of the model.
-    """
-    found = source.columns.classes
-    if found is None:
-        raise DataError(
-            f"{source}: the model is a classifier for {listed_values(classes)}, but the target of the data is numeric: "
-            "ingest the data with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
-        )
-    unknown = [label for label in found if label not in classes]
-    if unknown:
-        raise DataError(
-            f"{source}: the classes {listed_values(unknown)} of the data are not in the training data, whose "
-            f"classes are {listed_values(classes)}. Leave such rows out, or train on rows of all classes"
-        )
-    codes = {label: code for code, label in enumerate(classes)}
-    return None if found == tuple(classes) else tuple(codes[label] for label in found)
 
 
 def check_range(moments: Moments, columns: Columns) -> None:

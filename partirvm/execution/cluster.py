@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmError, UsageError
 from partirvm.execution.local import POLL
 from partirvm.execution.tasks import PACKAGES
-from partirvm.storage.address import allow_protocols, allowed_protocols
+from partirvm.storage.address import allow_protocols, allowed
 
 R = TypeVar("R")
 
@@ -217,7 +217,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
 
     cluster = Cluster(client)
     with cluster.reaching():
-        future = client.submit(_drive, allowed_protocols(), function, args, options, key=key, pure=False)
+        future = client.submit(_drive, tuple(allowed), function, args, options, key=key, pure=False)
         fire_and_forget(future)  # type: ignore[no-untyped-call,unused-ignore]
     cluster.call(accepted(), ANSWER)
 

@@ -21,7 +21,7 @@ from partirvm.errors import PartirvmError
 from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster
 from partirvm.execution.kernel_store import Blocks, Keeping, forget
 from partirvm.execution.local import POLL, SHARE, usable_cores
-from partirvm.execution.tasks import PassGroup, Progress, grouped, map_tile, run_solve, run_tiles, ungrouped
+from partirvm.execution.tasks import PassGroup, Progress, grouped, on_worker, run_tiles, solution, ungrouped
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
 from partirvm.process import resident_memory
@@ -114,7 +114,7 @@ class DaskExecutor:
         """
 
         def begin(solve: DenseFit) -> Any:
-            return self._submit("dense-fit", run_solve, *self._send([solve], "columns"))
+            return self._submit("dense-fit", solution, *self._send([solve], "columns"))
 
         return list(self._each(begin, solves, progress, []))
 
@@ -132,7 +132,7 @@ class DaskExecutor:
             if not sent:
                 sent.extend(self._send([function], "model"))
             parts, _ = self._parts(source, [number])
-            return self._submit(getattr(function, "name", "tile"), map_tile, sent[0], parts, number)
+            return self._submit(getattr(function, "name", "tile"), sent[0], parts[0], number)
 
         with closing(self._each(begin, tiles, progress, sent)) as results:
             yield from zip(tiles, results, strict=True)
@@ -219,10 +219,10 @@ class DaskExecutor:
             raise CancelledError(str(error)) from error
         return list(futures.values())
 
-    def _submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Submit a task. Dask's dashboard shows tasks by ``name``."""
+    def _submit(self, name: str, function: Any, *arguments: Any) -> Any:
+        """Submit a task; functions and arguments may be futures. Dask's dashboard shows tasks by ``name``."""
         with self._cluster.reaching():
-            return self._client.submit(function, *arguments, key=_key(name), pure=False)
+            return self._client.submit(on_worker, function, *arguments, key=_key(name), pure=False)
 
     def _finished(self, waiting: Collection[Any]) -> set[Any]:
         """Return the tasks that ended within ``POLL`` s. Raises ``CancelledError`` for lost data, or their error."""

@@ -258,7 +258,7 @@ class Driver:
         self._last = record
         entry = line(record, spent, self._began, saved=saved)
         if self.blocks is not None:
-            fetched, self.blocks.fetched = self.blocks.fetched, Counter(failures=self.blocks.fetched["failures"])
+            fetched, self.blocks.fetched = self.blocks.fetched, Counter()
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched["evaluated"], fetched["kept"]
         entry |= self.for_readers(entry)
         self._journal.record(entry)

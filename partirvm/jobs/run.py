@@ -117,7 +117,7 @@ def _faults_of_data(spec: FitSpec, columns: Columns) -> Faults:
     if not spec.problem.target_variance:
         yield DataWarning, f"the target {quoted(columns.target)} is constant: the model is its mean"
     constant = np.flatnonzero(spec.constant)
-    if len(constant) and spec.counted > 1:
+    if len(constant):
         names = listed(columns.features[column] for column in constant)
         yield DataWarning, f"constant features are ignored: {names}"
 

@@ -105,10 +105,7 @@ class JobStore:
 
     def spec(self, schema: Schema = LEAST) -> dict[str, Any]:
         """Return the request. Raises ``MissingDataError`` without a job, ``FormatError`` if it is damaged."""
-        try:
-            spec = read_json(self.folder, SPEC_NAME)
-        except MissingDataError as error:
-            raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
+        spec = read_json(self.folder, SPEC_NAME, missing="no job here: ")
         require_format(spec.get("format"), FORMAT, self.location, "job")
         require(spec, schema, f"{self.location}/{SPEC_NAME}")
         return spec

@@ -272,8 +272,5 @@ class Likelihood(Protocol):
     def gain_pass(self, design: Design, fit: Any, pool: Design, rows: Int | None) -> Pass:
         """Return the pass whose statistic ``Fit.gains`` needs."""
 
-    def score(self, design: Design, fit: Any, moderate: bool) -> Pass:
-        """Return the pass over held-out rows that scores a fit in the target's units; its statistic has a ``loss``."""
-
     def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:
         """Return fields of a line of history (``strategies.problem.Record``): evidence, noise, errors."""

@@ -23,7 +23,7 @@ from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, Draw, Likelihood, Pass, PassFit, Start, positions, survivors
-from partirvm.likelihoods.passes import ErrorPass, GainPass, LogisticPass, LogisticScorePass
+from partirvm.likelihoods.passes import ErrorPass, GainPass, LogisticPass
 from partirvm.model import ClassModel
 from partirvm.types import Columns, Float, Int
 
@@ -74,9 +74,6 @@ class ClassLikelihood(Likelihood):
 
     def gain_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
         return GainPass(design, fit.weights, fit.likelihood, pool, rows=rows)
-
-    def score(self, design: Design, fit: LaplaceState, moderate: bool) -> LogisticScorePass:
-        return LogisticScorePass(design, fit.mean, fit.roots(), fit.likelihood, moderate)
 
     def record(self, problem: Any, fit: LaplaceState, scores: Any) -> dict[str, Any]:
         """Return evidence, log loss and the fraction of wrongly classified rows; there is no noise variance."""

@@ -23,7 +23,7 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, noise_precision
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Begin, DenseFit, Draw, Likelihood, OnStep, Pass, Rows, Start, positions
-from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
+from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass
 from partirvm.model import Model
 from partirvm.types import LEFT_OUT_ROWS, Columns, Float, Int
 
@@ -143,9 +143,6 @@ class GaussianLikelihood(Likelihood):
     def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> Pass:
         """Return a pass for products of the pool's columns with the fit's columns, and of each with itself."""
         return GramPass(design, pool, fit.statistics.offset, diagonal=True, rows=rows)
-
-    def score(self, design: Design, fit: HyperState, moderate: bool) -> ScorePass:
-        return ScorePass.of(Model.from_fit(design, fit, Columns(())))
 
     def record(self, problem: Any, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
         """Return fields of the history in the units of the target."""

@@ -52,12 +52,12 @@ FOLDS = 4
 
 @dataclass(frozen=True)
 class FittedNoise:
-    """Result of ``NoiseFit``: ``noise`` is None if constant noise was as good.
+    """Result of ``NoiseFit``.
 
     ``factors`` (n,) are ratios of the noise factor of ``rows`` (n,) to that of a fit without them (``LeftOut.scaled``).
     """
 
-    noise: LocalNoise | None
+    noise: LocalNoise
     rows: Int
     factors: Float
 
@@ -66,7 +66,8 @@ class FittedNoise:
 class NoiseFit(DenseFit):
     """Fit of a log variance to errors of rows left out; ``design`` is that of the mean.
 
-    ``points`` (n, d) are raw inputs. Without ``always``, constant noise remains unless local noise is clearly better.
+    ``points`` (n, d) are raw inputs. The result is None if constant noise is as good, or without ``always`` unless
+    local noise is clearly better.
     """
 
     design: Design
@@ -75,16 +76,14 @@ class NoiseFit(DenseFit):
     always: bool
     candidates: int = NOISE_CENTRES
 
-    def run(self, on_step: OnStep) -> tuple[FittedNoise, Termination]:
+    def run(self, on_step: OnStep) -> tuple[FittedNoise | None, Termination]:
         errors, variances = self.left_out.expected()
         squares, rows = errors**2, self.left_out.rows
         points = self.design.scaling.inputs(self.points)
-        constant = FittedNoise(None, rows, np.ones(len(rows))), Termination.CONVERGED
         kernels = kernels_for(self.design, points)
-        if not squares.any() or not kernels:
-            return constant
-        if not self.always and not _depends(kernels, points, squares, variances):
-            return constant
+        hopeless = not squares.any() or not kernels
+        if hopeless or not (self.always or _depends(kernels, points, squares, variances)):
+            return None, Termination.CONVERGED
         centres = points[_evenly(len(points), min(NOISE_CENTRES, len(points) // 4))]
         fits = []
         for number, kernel in enumerate(kernels):
@@ -99,7 +98,7 @@ class NoiseFit(DenseFit):
         gains = 0.5 * (np.log(all_rows) + squares / all_rows - np.log(row) - squares / row)
         kept, clear = found.weights != 0, gains.mean() > CLEAR * gains.std() / np.sqrt(len(gains))
         if not kept.any() or not (self.always or clear):
-            return constant
+            return None, Termination.CONVERGED
         logs = block @ found.weights
         shift = float(np.log(np.mean(np.exp(logs))))
         noise = LocalNoise(kernel, centres[kept], found.weights[kept], shift)

@@ -94,20 +94,17 @@ class Work:
 def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
     """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel.
 
-    A classification fit takes several passes. Columns are pruned: an average pass is assumed to have 3/4 of them.
+    A fit of classes takes several passes. Columns are pruned: an average pass is assumed to have 3/4 of them.
     """
-    passes = fits if rows >= work.shape.n_rows else 0
+    columns: float = kept + new
+    rate, outputs, readings, count = work.rates.product, work.shape.n_outputs, 1, fits
+    products, solve = 2.0 * kept * new + new**2, ITERATIONS * (columns**3 + SQUARES * columns**2)
     if work.shape.classes:
-        outputs, columns, count = work.shape.n_outputs, 0.75 * (kept + new), NEWTON_PASSES * fits
-        flops = count * rows * outputs * columns**2
-        seconds = work.pass_seconds(NEWTON_PASSES * rows, count * rows * columns, flops)
-        solve = fits * (2 * NEWTON_PASSES * outputs * columns**3 / work.rates.product + OVERHEAD)
-        return RoundCost(kept, new, NEWTON_PASSES * passes, seconds, solve)
-    flops = fits * rows * (2.0 * kept * new + new**2)
-    seconds = work.pass_seconds(rows, fits * rows * (kept + new), flops)
-    iteration = ((kept + new) ** 3 + SQUARES * (kept + new) ** 2) / work.rates.product
-    solve = fits * (ITERATIONS * iteration + OVERHEAD) / min(threads, fits)
-    return RoundCost(kept, new, passes, seconds, solve)
+        columns, readings, count, threads = 0.75 * columns, NEWTON_PASSES, NEWTON_PASSES * fits, 1
+        products, solve = outputs * columns**2, 2 * NEWTON_PASSES * outputs * columns**3
+    seconds = work.pass_seconds(readings * rows, count * rows * columns, count * rows * products)
+    passes = count if rows >= work.shape.n_rows else 0
+    return RoundCost(kept, new, passes, seconds, fits * (solve / rate + OVERHEAD) / min(threads, fits))
 
 
 def fit_cost(work: Work, kept: int, candidates: int, **how: int) -> RoundCost:

@@ -7,18 +7,9 @@ from typing import Any
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
+from partirvm.planning import memory
 from partirvm.planning.cost import Rates, RoundCost, RowsRead, Schedule, Work, n_partitions
-from partirvm.planning.memory import (
-    ALLOWANCE,
-    FLOAT,
-    DataShape,
-    StepBytes,
-    batch_elements,
-    kept_bytes,
-    max_columns_within,
-    sample_bytes,
-    step_bytes,
-)
+from partirvm.planning.memory import ALLOWANCE, FLOAT, DataShape, StepBytes, step_bytes
 from partirvm.quoting import counted, format_bytes, format_duration, html_table
 from partirvm.types import LEARNING_ROWS
 
@@ -96,7 +87,7 @@ class Plan:
     threads: int
     bytes: StepBytes
     rounds: tuple[RoundCost, ...]
-    kernel_store: KernelStore
+    kernel_store: KernelStore = KernelStore("none", 0)
     batch_elements: int = 0
     held_out: bool = False
     sparseness: Sparseness | None = None
@@ -128,7 +119,7 @@ class Plan:
     def room(self, columns: int) -> int:
         """Return the bytes that a process may use for kernel blocks while the fit has ``columns`` columns."""
         how = {"pool": self.read.pool, "held_out": self.held_out, "elements": self.batch_elements}
-        return kept_bytes(self.shape, columns, self.threads, self.machine.budget, **how)
+        return memory.kept_bytes(self.shape, columns, self.threads, self.machine.budget, **how)
 
     def to_json(self) -> dict[str, Any]:
         """Convert the plan to plain JSON."""
@@ -247,15 +238,13 @@ def make_plan(
     if schedule.merges:  # the parallel fits get half of the bytes that a step of one of them leaves
         spare = machine.budget - step_bytes(shape, shape.n_leading, candidates, threads, **how).peak
         fits = n_partitions(rows, candidates, shape.n_kernels)
-        elements = batch_elements(shape, candidates, threads, spare // 2, fits)
+        elements = memory.batch_elements(shape, candidates, threads, spare // 2, fits)
         batch = step_bytes(shape, shape.n_leading, candidates, threads, **how, elements=elements)
         step = max(step, batch, key=lambda each: each.peak)
     # the slopes of a kernel block take as much memory as the block itself, and the sample of rows is in memory too
-    spare = machine.budget - sample_bytes(shape, LEARNING_ROWS)
-    learning = max_columns_within(shape, 1, threads, spare, held_out=held_out, whole=True) // 2
-    beside = {"pool": read.pool, "held_out": held_out, "elements": elements}
-    free = kept_bytes(shape, columns, threads, machine.budget, **beside)
-    return Plan(
+    spare = machine.budget - memory.sample_bytes(shape, LEARNING_ROWS)
+    learning = memory.max_columns_within(shape, 1, threads, spare, held_out=held_out, whole=True) // 2
+    plan = Plan(
         request=replace(request, partition_size=candidates),
         shape=shape,
         machine=machine,
@@ -267,12 +256,12 @@ def make_plan(
         threads=threads,
         bytes=step,
         rounds=tuple(costs),
-        kernel_store=kernel_store(request, shape, machine, columns, free),
         batch_elements=elements,
         held_out=held_out,
         notes=notes,
         joining=joining,
     )
+    return replace(plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns)))
 
 
 def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_threads: bool = True) -> tuple[int, int]:
@@ -287,7 +276,7 @@ def _fitting(
 ) -> tuple[int, int]:
     """Return the largest number of threads for which ``least`` columns fit, and how many fit with these threads."""
     for threads in range(machine.threads, least_threads - 1, -1):
-        columns = max_columns_within(shape, candidates, threads, machine.budget, **how)
+        columns = memory.max_columns_within(shape, candidates, threads, machine.budget, **how)
         if columns >= least:
             break
     return threads, columns

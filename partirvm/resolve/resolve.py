@@ -33,7 +33,6 @@ from partirvm.planning.plan import Machine, Plan, make_plan
 from partirvm.process import one_blas_thread
 from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns
 from partirvm.resolve.new_problem import Interrupted, checked_data, new_problem
-from partirvm.resolve.partition_size import choose_partition_size
 from partirvm.resolve.small_fits import SmallFits
 from partirvm.strategies import schedule_of
 from partirvm.strategies.fit_rows import GROWING, automatic, first_sample, joined, rows_read
@@ -61,7 +60,7 @@ class FitSpec:
     """The specification of a fit that is ready to run.
 
     ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is the variance of the
-    scaled inputs, ``constant`` (d,) marks constant features, and ``counted`` is the number of rows of positive weight.
+    scaled inputs, and ``constant`` (d,) marks features that are constant in several rows of positive weight.
     ``entries`` are the history entries of kernel learning and of the heuristic's fit, ``notes`` those found before
     planning.
     """
@@ -72,7 +71,6 @@ class FitSpec:
     class_weights: NDArray[np.float64] | None
     input_variance: NDArray[np.float64]
     constant: NDArray[np.bool_]
-    counted: int
     entries: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -144,7 +142,7 @@ def resolve(
         problem = small_fits.learn(problem, all_rows=schedule.one_fit)
     sparseness, size = None, request.partition_size
     if automatic_size := size == "auto" and not schedule.one_fit:
-        sparseness, size = choose_partition_size(small_fits, problem)
+        sparseness, size = small_fits.partition_size(problem)
     resolved = _resolved(request, problem, schedule, shape.n_candidates if schedule.one_fit else int(size))
     read, rates = rows_read(resolved, shape, shuffled=problem.shuffled), calibrate(source, problem)
     how = {"held_out": problem.held_out, "shrink_threads": executor.elastic, "shrink_partition": automatic_size}
@@ -226,8 +224,7 @@ def _facts(source: Source, problem: Problem, moments: Moments, weights: Float | 
     return {
         "class_weights": weights,
         "input_variance": input_variance(source.columns, moments, problem.empty.scaling),
-        "constant": moments.inputs.constant,
-        "counted": moments.targets.n,
+        "constant": moments.inputs.constant & (moments.targets.n > 1),
     }
 
 

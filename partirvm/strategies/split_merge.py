@@ -125,10 +125,7 @@ def _last(state: SplitMergeState) -> Steps[RoundsState]:
     last = BasicRound().start(state.problem, state.options)
     last = replace(last, round=1, selection="order", candidates=len(design.labels), dropped=joined.dropped)
     last = yield from stages.extended(last, design, last.options.last_rows, start)
-    last = yield from stages.solved(last, stages.final_rule(last.options), warm=start)
-    last = yield from stages.settled(last)
-    last = yield from stages.scored(last)
-    return (yield from stages.saved(last, "final", Termination.CONVERGED))
+    return (yield from BasicRound().last_fit(last, Termination.CONVERGED, start))
 
 
 def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:

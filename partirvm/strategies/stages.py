@@ -27,7 +27,7 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Begin, Fit, survivors
 from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
-from partirvm.likelihoods.passes import GramPass
+from partirvm.likelihoods.passes import ScorePass
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import (
     FitResiduals,
@@ -42,7 +42,7 @@ from partirvm.strategies.problem import (
     Steps,
     Stopped,
 )
-from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, Int
+from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, Columns, Int
 
 AnyScores: TypeAlias = Scores | ClassScores
 
@@ -226,7 +226,7 @@ def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tu
         return constant, left_out
     try:
         noise = yield from fitted_noise(constant, left_out)
-        if noise is None or noise.noise is None:
+        if noise is None:
             return constant, left_out
         design = replace(constant.design, noise=noise.noise)
         state = replace(constant, design=design, seen="", candidates=constant.fit.n_vectors)
@@ -246,16 +246,19 @@ def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | N
         return None
     (inputs,) = yield (Gather(sample.rows),)
     (end,) = yield (NoiseFit(state.design, inputs.points, sample, state.options.noise == LOCAL),)
-    assert isinstance(end.fit, FittedNoise)
-    return end.fit
+    found: FittedNoise | None = end.fit
+    return found
 
 
 def scored(state: RoundsState) -> Steps[RoundsState]:
     """Score the fit on held-out rows, if there are any, and keep the best state."""
     if not state.problem.held_out:
         return state
-    work: Any = state.problem.likelihood.score(state.design, state.fit, state.options.moderate)
-    (scores,) = yield (work if state.local.residuals is None else replace(work, residuals=state.local.residuals),)
+    columns = Columns(tuple(f"x{j}" for j in range(state.design.centres.shape[1])))
+    model: Any = state.problem.likelihood.model(state.design, state.fit, columns, state.options.moderate)
+    if state.local.residuals is not None:
+        model = replace(model, residuals=state.local.residuals)
+    (scores,) = yield (ScorePass.of(model),)
     state, best = replace(state, scores=scores), state.best_round
     if best is None or best.scores is None or scores.loss < best.scores.loss * (1 - BETTER):
         state = replace(state, best_round=replace(state, best_round=None, used=NONE))
@@ -310,13 +313,12 @@ def learned_again(state: RoundsState) -> Steps[RoundsState]:
     facts = {"candidates": old.n_vectors, "fit_rows": state.seen, "kernel": found.kernel.spec()}
     state, gain, taken = replace(state, learned=old.n_vectors), 0.0, False
     if found.better:
-        problem, design = problem.with_kernel(found.kernel), replace(state.design, kernel=found.kernel)
-        nothing = np.zeros((0, len(problem.empty.scaling.t_shift)))
-        (block,) = yield (GramPass(problem.empty, design, nothing, rows=posterior_rows(problem, options, state.seen)),)
-        fit = problem.likelihood.join(problem, old, problem.empty, design, block)
-        gain = fit.log_evidence - old.log_evidence
-        if taken := gain > options.tol * fit.n:
-            state = yield from scored(replace(state, problem=problem, design=design, fit=fit))
+        design = replace(state.design, kernel=found.kernel)
+        moved = replace(state, problem=problem.with_kernel(found.kernel), design=design, seen="")
+        moved = yield from extended(moved, design.take(NONE, leading=NONE), state.seen)
+        gain = moved.fit.log_evidence - old.log_evidence
+        if taken := gain > options.tol * moved.fit.n:
+            state = yield from scored(moved)
     line = line_of(state, kind="kernel", gain=gain, taken=taken, **facts)
     line = replace(line, rows=found.rows, iterations=found.evaluations)
     yield (Save(state.design, state.fit, line, options.moderate) if taken else Log(line),)

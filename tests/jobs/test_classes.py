@@ -11,12 +11,12 @@ import pytest
 import zarr
 from reference import saved
 
-from partirvm import ingest, predict
+from partirvm import ingest
 from partirvm.cli import main
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.model import ClassModel
-from partirvm.types import Columns, Scaling
+from partirvm.types import Scaling
 
 TYPES = {
     "text": ("blue", "n/a", "réd"),
@@ -37,10 +37,10 @@ def table(classes, seed=0):
     return rng.normal(size=(N, 2)) + codes[:, None], np.array(classes)[codes]
 
 
-def model_of(data, classes=None, **changes):
+def model_of(data, **changes):
     """A model of any numbers for the columns of DATA."""
     rng = np.random.default_rng(3)
-    classes = data.columns.classes if classes is None else classes
+    classes = data.columns.classes
     outputs = 1 if len(classes) == 2 else len(classes)
     scaling = Scaling(np.zeros(2), np.ones(2), np.zeros(1), np.ones(1))
     design = Design(Gaussian((0.3, 0.3)), scaling, rng.normal(size=(4, 2)), np.arange(4), True)
@@ -53,7 +53,7 @@ def model_of(data, classes=None, **changes):
         moderate=True,
         log_evidence=-1.0,
         n_rows=N,
-        columns=Columns(data.columns.features, data.columns.target, {}, tuple(classes)),
+        columns=data.columns,
     )
     return replace(model, **changes)
 
@@ -95,16 +95,3 @@ def test_every_row_has_its_label_and_probabilities(tmp_path, kind, ending):
     expected = model.predict(X).tolist()
     assert found["label"] == expected
     assert {type(label) for label in found["label"]} == {type(label) for label in expected}
-
-
-def test_classes_in_another_order_are_mapped(tmp_path):
-    """A model whose codes are others than those of the DATA, and DATA that lack a class of the model."""
-    made(tmp_path, "text")
-    data = ingest(table(("blue", "réd"), seed=1), tmp_path / "fewer.zarr", classes=True)
-    model = model_of(data, ("réd", "n/a", "blue"))
-    saved(tmp_path / "other", model)
-    X, y = table(("blue", "réd"), seed=1)
-    found = predict.evaluate(str(tmp_path / "other"), str(tmp_path / "fewer.zarr"))
-    assert found["accuracy"] == pytest.approx(np.mean(model.predict(X) == y))
-    own = model.predict_proba(X)[np.arange(N), np.where(y == "réd", 0, 2)]
-    assert found["log_loss"] == pytest.approx(-np.log(own).mean())
