@@ -176,8 +176,8 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     """Run ``work`` with progress, end it on Ctrl-C, print its result, and return the exit status.
 
     ``work`` takes a watcher, and returns what ``jobs.fit`` returns, or None if another process has finished the job.
-    The first Ctrl-C aborts the fit, the second one stops the process, and a new job without a plan is removed. Without
-    a usable model the exit status is 4, and a message states the reason.
+    The first Ctrl-C aborts the fit, the second one stops the process. Without a usable model the exit status is 4, and
+    a message states the reason.
     """
     from partirvm.model.fitted import basis_functions_json, targets_json
     from partirvm.report.progress import progress_for

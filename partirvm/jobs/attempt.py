@@ -22,7 +22,6 @@ from partirvm.errors import (
     ClusterError,
     LeaseError,
     MissingDataError,
-    PartirvmError,
     StorageError,
 )
 from partirvm.execution import executor_for
@@ -111,24 +110,14 @@ def fit(
 ) -> Outcome | None:
     """Fit DATA in this process and store model and history in JOB, as ``submit`` and ``run_job`` together.
 
-    Checks that read no rows run before JOB is changed. With ``overwrite`` an old JOB is removed when the new fit, but
-    for kernel learning, is planned. A new JOB is removed again after an error before its plan, as of a fit that needs
-    more memory than allowed. Raises as ``resolve.resolve.resolve`` does, and ``ExistsError`` if JOB exists. If the
-    watcher aborts the fit, it ends with the last saved model, or without one; JOB can be resumed.
+    The fit is planned first, but for kernel learning: what is refused, as a fit that needs more memory than allowed,
+    makes no JOB, and leaves the old one of ``overwrite``. Raises as ``resolve.resolve.resolve`` does, and
+    ``ExistsError`` if JOB exists. If the watcher aborts the fit, it ends with the last saved model, or without one; JOB
+    can be resumed.
     """
-    if overwrite and JobStore(job).exists():
-        _plan(parameters, data, validation, client, lambda: Termination.TIME)  # what is refused leaves the old job
+    _plan(parameters, data, validation, client, lambda: Termination.TIME)
     requests.create(data, job, parameters, validation, overwrite)
-    try:
-        return run_job(job, attempt=1, allow_code=True, client=client, watcher=watcher)
-    except LeaseError:  # another process has the job
-        raise
-    except BaseException:
-        store = JobStore(job)
-        with suppress(PartirvmError), store.acquire():
-            if store.folded().plan is None:
-                store.folder.remove()
-        raise
+    return run_job(job, attempt=1, allow_code=True, client=client, watcher=watcher)
 
 
 def run_job(

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
-from partirvm.core.termination import Termination
 from partirvm.data import ZarrSource
 from partirvm.data.source import Fingerprint
 from partirvm.errors import ChangedDataError, DoneError, MissingDataError, UsageError
@@ -30,15 +29,6 @@ from partirvm.strategies.working_set import LEAST_GAIN
 
 Place: TypeAlias = str | os.PathLike[str] | None
 Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
-ENDED_BY = {
-    Termination.ROUNDS.value: "max_rounds",
-    Termination.VECTORS.value: "max_vectors",
-    Termination.EFFORT.value: "effort",
-    Termination.TIME.value: "time_limit",
-    Termination.MEMORY.value: "memory_limit",
-}
-"""Reasons of an end after which a finished job can be resumed, each with the option that caused the end."""
 
 
 def request_of(asked: Any, client: Any) -> tuple[Request, Any]:
@@ -155,7 +145,8 @@ def _resumed(location: str, state: JobState, request: dict[str, Any], changed: d
     """Return the event of a resume. A finished job needs a larger limit, or more time or memory (``DoneError``)."""
     before, after = parameters_of(request), check_parameters(parameters_of(request, **changed))
     if state.status is Status.DONE:
-        option = ENDED_BY.get(state.reason)
+        # the reason of an end by a limit is a word of the limit's name
+        option = next((name for name in LIMITS if state.reason in name.split("_")), None)
         if option is None:
             raise DoneError(f"{location} is done ({state.reason}), and a resume would change nothing")
         limits = [getattr(each, option) for each in (before, after)]
