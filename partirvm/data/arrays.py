@@ -132,10 +132,8 @@ class ArraySource(Source):
 
             fetch = optimize if self._client is None else partial(computed, client=self._client)
             rows |= zip(lazy, fetch(*lazy.values()), strict=True)
-        if not rows:
-            return self
-        fingerprint, part = self.fingerprint(), copy(self)
-        part._fingerprint, part._permutation = fingerprint, None
+        part = copy(self)
+        part._permutation = None
         part._arrays = {**self._arrays, **rows}
         part._first = {**self._first, **dict.fromkeys(rows, start)}
         return part
@@ -201,9 +199,7 @@ class ClassWeighted(Source):
 
     def part(self, tiles: Sequence[int]) -> ClassWeighted:
         """Return a part of the source with the same class weights."""
-        part = ClassWeighted(self._source.part(tiles), self._class_weights)
-        part._fingerprint = self.fingerprint()
-        return part
+        return ClassWeighted(self._source.part(tiles), self._class_weights)
 
 
 def client_of(*collections: Any) -> Any:

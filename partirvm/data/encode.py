@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -242,6 +243,11 @@ class Encoder:
                 f"{self._column(column)} has {n:,} labels so far, more than every process can read: omit the column, "
                 "replace its texts by short codes, or ingest a numeric target without --classes."
             )
+        if column in self.roles.targets and (unseen := self.levels[column].unseen):
+            raise DataError(
+                f"{self._column(column)} holds classes that the DATA of `--like` or `--append` do not have: "
+                f"{listed_values(list(unseen))}. Leave these rows out, or ingest all rows as new DATA."
+            )
         return codes
 
     def _numbers(self, column: str, values: Any) -> Float:
@@ -256,29 +262,22 @@ class Encoder:
             raise text_column(self._name, column, f"{quoted(first)} of the type {named(values.type)}")
         return numbers(values if kind.is_float64(values.type) else values.cast(pa.float64(), safe=False))
 
-    def check(self) -> None:
-        """Raise ``DataError`` for classes that a fit does not accept."""
-        self._final = {column: levels.final() for column, levels in self.levels.items()}
-        if not self.roles.classes:
-            return
-        target = self.roles.targets[0]
-        if unseen := self.levels[target].unseen:
-            raise DataError(
-                f"{self._column(target)} holds classes that the DATA of `--like` or `--append` do not have: "
-                f"{listed_values(list(unseen))}. Leave these rows out, or ingest all rows as new DATA."
-            )
+    @cached_property
+    def final(self) -> dict[str, tuple[tuple[Any, ...], Float]]:
+        """The labels of each column and their final codes (``Levels.final``), after the last batch."""
+        return {column: levels.final() for column, levels in self.levels.items()}
 
     def finished(self, records: Float, first: int) -> Float:
         """Replace provisional codes by final codes, and add ``first`` to the numbers of the rows, in place."""
         for place, column in enumerate(self.roles.wanted, 2):
-            if column in self._final:
-                records[:, place] = self._final[column][1][records[:, place].astype(np.int64)]
+            if column in self.final:
+                records[:, place] = self.final[column][1][records[:, place].astype(np.int64)]
         records[:, 1] += first
         return records
 
     def columns(self) -> Columns:
         """Return names, categories and classes; without a target, the target and classes of ``like``."""
-        final = {column: labels for column, (labels, _) in self._final.items()}
+        final = {column: labels for column, (labels, _) in self.final.items()}
         if not self.roles.targets:
             assert self._like is not None
             return replace(self._like, features=self.roles.features, categories=final)

@@ -158,7 +158,6 @@ def ingest(
                     raise MemoryLimitError(f"{table.name}: reading took more than memory_limit: {MORE}.")
                 report("read", encoder.n_rows, table.n_rows)
             check_row_count(encoder.n_rows, 2 if roles.targets and old is None else 1, table.name)
-            encoder.check()
             if old is None:
                 tile_rows = tile_rows or tile_rows_for(encoder.n_rows, tile_width)
                 seed, weighted = None if shuffle is None else int(shuffle), roles.weights is not None

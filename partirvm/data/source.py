@@ -118,7 +118,7 @@ class Source:
         return np.arange(start, min(start + self.tile_rows, self.n_rows), dtype=np.int64)
 
     def part(self, tiles: Sequence[int]) -> Source:
-        """Return a picklable source from which another process can read the given tiles, with the same numbers."""
+        """Return a picklable source from which another process reads these tiles alone, with the same numbers."""
         return self
 
     def gather(self, rows: Sequence[int] | Int) -> Tile:
@@ -245,6 +245,29 @@ def require_target(source: Source) -> None:
             f"{source}: the data have no target, and can be used only for prediction: ingest them from a source that "
             f"has the target {quoted(source.columns.target)}."
         )
+
+
+def require_like(source: Source, columns: Columns, n_targets: int = 0) -> None:
+    """Raise ``DataError`` unless the data have the features and categories of the training data, whose are ``columns``.
+
+    With ``n_targets`` they also need these targets and classes: so many, and of the same names if several have names.
+    """
+    other = source.columns
+    pairs: list[tuple[str, Any, Any]] = [
+        ("features", other.features, columns.features),
+        ("categories", other.categories, columns.categories),
+    ]
+    if n_targets:
+        require_target(source)
+        named = other.targets and columns.targets
+        targets = (other.targets, columns.targets) if named else (source.n_targets, n_targets)
+        pairs += [("targets", *targets), ("classes", other.classes, columns.classes)]
+    for what, found, wanted in pairs:
+        if found != wanted:
+            raise DataError(
+                f"{source}: the {what} of the data are {found!r:.200}, those of the training data {wanted!r:.200}: "
+                "ingest the data with the training DATA as like= (`--like`)"
+            )
 
 
 def check_dtype(name: str, dtype: Any) -> None:

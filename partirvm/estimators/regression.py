@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import ArraySource, as_source, shuffled_rows
+from partirvm.data.source import require_like
 from partirvm.errors import DataError, UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import (
@@ -31,7 +32,6 @@ from partirvm.options import Request
 from partirvm.options.constraints import Estimate, NoiseForm, Reference, Residual
 from partirvm.options.table import TABLE
 from partirvm.options.values import Local, Noise
-from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import Augmenting, require_augmentable
 from partirvm.resolve.resolve import LIMITS, FitSpec
 from partirvm.types import Float
@@ -234,8 +234,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             source = as_source(rows_of(self, X, model.columns.categories), columns=model.columns)
         else:
             source = as_source(X)
-        for each in (training, source):
-            check_features(model, each)
+        require_like(training, model.columns, model.n_targets)
+        require_like(source, model.columns)
         with closing(executor_for(self.client)) as executor:
             augmenting = Augmenting.of(model, training, executor)
             found = np.concatenate([records for records, *_ in augmenting.pieces(source)])

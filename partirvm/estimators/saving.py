@@ -68,10 +68,9 @@ def save_model(model: Saved, location: str | os.PathLike[str]) -> None:
     if isinstance(model, FittedModel):
         write_model(model, location)
         return
-    if not isinstance(model, RelevanceVectorMachine):
-        raise UsageError(f"save_model was given a {type(model).__name__}: it takes a fitted estimator or a model")
     check_is_fitted(model)
-    write_model(model.model_, location, estimator=_values(model))
+    values = _values(model)
+    write_model(model.model_, location, estimator=values)
 
 
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 from partirvm.core.statistics import TreeSum
@@ -84,11 +85,7 @@ class LocalExecutor:
             if left.is_set():
                 raise CancelledError("the result of this fit is not needed any more")
 
-        share = self.threads // max(len(solves), 1)
-
-        def run(solve: DenseFit) -> Solved:
-            return solution(solve, check, threads=share)
-
+        run = partial(solution, on_step=check, threads=self.threads // max(len(solves), 1))
         try:
             # start all fits: the pool limits the number of running fits, and no thread is idle
             return list(self._each(run, solves, progress, ahead=len(solves)))

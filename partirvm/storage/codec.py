@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields
 from enum import Enum
-from functools import cache
 from itertools import chain
 from typing import Any, TypeAlias, get_type_hints
 
@@ -139,13 +138,10 @@ class Codec:
     def _instance(self, name: str, values: dict[str, Any]) -> Any:
         """Return an instance of a class with these fields, which have the types of their annotations."""
         kind = self._classes[name]
-        hints, names = annotated(kind), {each.name for each in fields(kind)}
+        hints, names = get_type_hints(kind), {each.name for each in fields(kind)}
         if values.keys() != names or not all(has_type(values[field], hints[field]) for field in names):
             raise ValueError(f"the fields of {name} are not those that this version writes")
         return kind(**values)
-
-
-annotated = cache(get_type_hints)
 
 
 def plain(dtype: str) -> np.dtype[Any]:

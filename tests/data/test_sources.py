@@ -151,7 +151,6 @@ def test_a_part_reads_the_same_tiles_in_another_process(case: Case, tiles: list[
     part = pickle.loads(pickle.dumps(case.source.part(tiles)))
     assert (part.n_rows, part.n_tiles, part.tile_rows, part.n_targets) == (N, 7, TILE, case.targets)
     assert part.columns == case.source.columns
-    assert part.fingerprint() == case.source.fingerprint()
     for number in tiles:
         assert_same_tile(part.tile(number), case.source.tile(number))
     gathered = [number * TILE + 1 for number in tiles]
