@@ -13,9 +13,8 @@ import pytest
 from histories import plan, round_of
 
 from partirvm.core.updates import StepInfo
-from partirvm.jobs.driver import Watcher
 from partirvm.quoting import format_bytes
-from partirvm.report.progress import Progress, progress_for
+from partirvm.report.progress import Progress
 
 
 class Screen(io.StringIO):
@@ -48,18 +47,6 @@ def play(progress: Progress) -> None:
     progress.on_rows("write", 1000, 1000)
     progress.on_tile("predict", 4, 4)
     progress.note("a word in between")
-
-
-@pytest.mark.parametrize("kind", ["quiet", "plain", "live"])
-def test_every_progress_hears_everything(kind, monkeypatch):
-    """The stream decides whether the state is drawn."""
-    monkeypatch.setenv("TERM", "xterm")
-    progress = progress_for(Screen() if kind != "plain" else io.StringIO(), quiet=kind == "quiet")
-    assert (progress.stream is None) == (kind == "quiet")
-    with progress as inside:
-        assert inside is progress
-        play(progress)
-        assert isinstance(progress, Watcher)
 
 
 def test_plain_lines():
