@@ -24,7 +24,7 @@ from partirvm.model.base import DESIGN_CLASSES
 from partirvm.options import Request
 from partirvm.planning.cost import RoundCost, RowsRead, Schedule
 from partirvm.planning.memory import DataShape, StepBytes
-from partirvm.planning.plan import KernelStore, Machine, Plan, Sparseness
+from partirvm.planning.plan import KernelStore, Machine, Plan
 from partirvm.resolve.resolve import FitSpec
 from partirvm.storage import reading
 from partirvm.storage.codec import Codec
@@ -47,7 +47,7 @@ KIND, FORMAT = "partirvm-checkpoint", 15
 FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock, Posterior, Scores, Start)
 STATES = (Checkpoint, Part, ResidualsFitted, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
-PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, RowsRead, Schedule, Sparseness, StepBytes)
+PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, RowsRead, Schedule, StepBytes)
 
 
 def codec() -> Codec:

@@ -140,20 +140,19 @@ def resolve(
         notes = (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
     elif learns(request):
         problem = small_fits.learn(problem, all_rows=schedule.one_fit)
-    sparseness, size = None, request.partition_size
+    rho, size = None, request.partition_size
     if automatic_size := size == "auto" and not schedule.one_fit:
-        sparseness, size = small_fits.partition_size(problem)
+        rho, size = small_fits.partition_size(problem)
     resolved = _resolved(request, problem, schedule, shape.n_candidates if schedule.one_fit else int(size))
     read, rates = rows_read(resolved, shape, shuffled=problem.shuffled), calibrate(source, problem)
     how = {"held_out": problem.held_out, "shrink_threads": executor.elastic, "shrink_partition": automatic_size}
     plan, notes = make_plan(shape, machine, rates, resolved, schedule, read, **how), notes + small_fits.notes
     plan, entries = replace(plan, notes=notes + plan.notes), small_fits.entries
-    if sparseness is not None:
-        chosen = {"partition_size": plan.partition_size, "heuristic_size": sparseness.partition_size}
-        entries[-1] |= {**chosen, "notes": list(plan.notes)}
+    if rho is not None:
+        entries[-1] |= {"partition_size": plan.partition_size, "notes": list(plan.notes)}
     plan = replace(
         plan,
-        sparseness=sparseness,
+        rho=rho,
         learned=small_fits.learned,
         learning_seconds=max((entry["seconds"] for entry in entries), default=0.0),
     )
@@ -195,7 +194,7 @@ def continued(
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
         options, entries = _options(plan), tuple[dict[str, Any], ...]()
     else:
-        plan = replace(plan, request=request, sparseness=old.sparseness, learned=old.learned)
+        plan = replace(plan, request=request, rho=old.rho, learned=old.learned)
         if machine.limit == old.machine.limit:
             kept = ("max_columns", "batch_elements", "learning_columns")
             plan = replace(plan, **{name: getattr(old, name) for name in kept})
