@@ -148,4 +148,3 @@ def test_class_weights_of_rows_are_rows_of_the_same_weights(tmp_path, asked, wei
         np.testing.assert_array_equal(found.tile(number).X, X[rows])
     np.testing.assert_allclose(found.gather([150, 3]).weights, (weights * each[codes])[[150, 3]])
     assert found.moments is None
-    assert found.fingerprint().hashes != source.fingerprint().hashes
