@@ -240,16 +240,14 @@ def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         ctx.exit()
 
 
-def require_detachable(detach: bool, scheduler: str | None, verify: bool = False) -> None:
-    """Raise ``click.UsageError`` for ``--detach`` without a cluster, or with ``--verify``."""
-    message = (
-        "--detach needs --scheduler ADDRESS: without a cluster the fit would stop when this command exits. Run it "
-        "in the background of your shell instead (nohup, tmux, systemd-run)."
-    )
-    if scheduler is not None:
-        message = "--verify reads all of DATA in this process before the fit; it cannot be combined with --detach."
-    if detach and (scheduler is None or verify):
-        raise click.UsageError(message, click.get_current_context())
+def require_detachable(detach: bool, scheduler: str | None) -> None:
+    """Raise ``click.UsageError`` for ``--detach`` without a cluster."""
+    if detach and scheduler is None:
+        raise click.UsageError(
+            "--detach needs --scheduler ADDRESS: without a cluster the fit would stop when this command exits. Run it "
+            "in the background of your shell instead (nohup, tmux, systemd-run).",
+            click.get_current_context(),
+        )
 
 
 def parameters(options: dict[str, Any]) -> Request:

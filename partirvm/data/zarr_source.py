@@ -35,7 +35,7 @@ from partirvm.core.moments import ColumnMoments, Moments
 from partirvm.data.source import Fingerprint, Source, hash_of, hash_tile
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
 from partirvm.storage import Folder, open_folder, reading
-from partirvm.storage.address import allow_protocols, protocol_of
+from partirvm.storage.address import absolute, allow_protocols, protocol_of
 from partirvm.storage.codec import Codec
 from partirvm.storage.records import checksum, digest, listed_numbers, numbered, read_blosc, read_json
 from partirvm.types import Columns, Int
@@ -230,7 +230,7 @@ class ZarrSource(Source):
             self.original_rows(number)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None, "_fingerprint": None}
+        return {**self.__dict__, "url": absolute(self.url), "_opened": None, "_fingerprint": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -22,7 +22,7 @@ from partirvm.data.source import Source, require_like
 from partirvm.errors import UsageError
 from partirvm.estimators.inputs import Labels, data_errors, in_memory, rows_of, source_of, training_source
 from partirvm.execution import executor_for
-from partirvm.jobs.driver import MemoryJournal
+from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
 from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
@@ -269,8 +269,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
                 spec = continued(before[0], source, parameters, executor)
                 checkpoint = with_new_rows(before[1], spec)
             display.on_plan(spec.plan)
-            how: dict[str, Any] = {"held_out": held_out, "checkpoint": checkpoint, "elapsed": timer.seconds}
-            outcome = run(spec, source, executor, log, watcher=display, interrupted=interrupted, **how)
+            driver = Driver(executor, source, held_out, display, interrupted, elapsed=timer.seconds)
+            outcome = run(driver, spec, log, checkpoint)
         for callback in display.callbacks:
             callback.on_end(outcome.reason)
         assert log.model is not None

@@ -13,21 +13,21 @@ from typing import Any, get_type_hints
 
 from partirvm.core.termination import Termination
 from partirvm.errors import JobFailedError, LeaseError, UsageError
-from partirvm.execution.cluster import address_of
 from partirvm.jobs.attempt import run_job
 from partirvm.jobs.checkpoint import Checkpoint
-from partirvm.jobs.request import Place, Places, absolute, create, request_of, requeue
+from partirvm.jobs.request import Place, Places, create, request_of, requeue
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.model.fitted import basis_functions_json, directions_json, relevances
 from partirvm.quoting import html_table
 from partirvm.storage import open_folder
+from partirvm.storage.address import absolute
 from partirvm.storage.records import MOST, TIME, require
 from partirvm.strategies.problem import Record
 
 POLL_SECONDS = 0.5  # seconds between two polls of a waiting caller
-GRACE = 25.0  # seconds without a driver, more than a lease lives, after which a job on a cluster counts as ended
+GRACE = 30.0  # seconds after the last sign of life of a lost driver in which its cluster may start another one
 
 
 COUNTS = "rows features tiles passes rounds threads workers memory_limit memory_peak seconds"
@@ -76,8 +76,7 @@ def submit(
     """
     asked, client = request_of(estimator, client)
     made = Job(absolute(job))
-    address = "" if client is None else address_of(client)
-    return made._start(create(data, made.location, asked, validation, overwrite, address), True, client)
+    return made._start(create(data, made.location, asked, validation, overwrite), True, client)
 
 
 def open_job(job: str | os.PathLike[str]) -> Job:
@@ -165,7 +164,7 @@ class Job:
 
         Raises ``TimeoutError`` after ``timeout`` seconds, ``JobFailedError`` if its thread ended before the job began.
         """
-        end, last, gone = time.monotonic() + (float("inf") if timeout is None else timeout), None, None
+        end, last = time.monotonic() + (float("inf") if timeout is None else timeout), None
         while True:
             ended = self._thread is not None and not self._thread.is_alive()
             state = self.state()
@@ -175,13 +174,15 @@ class Job:
                 why = self._error or "its thread has ended"
                 raise JobFailedError(f"{self.location} is queued and could not be started: {why}; resume the job")
             last, now = state, time.monotonic()
-            lost = state.status is Status.INTERRUPTED and state.ended is None and bool(state.cluster)
-            gone = (gone or now) if lost else None
-            if state.status.final and (gone is None or now - gone > GRACE):
+            if state.status.final and not (state.ended is None and self._lately_held()):
                 return
             if now >= end:
                 raise TimeoutError(f"{self.location} is still {state.status} after {timeout:g} s")
             time.sleep(min(POLL_SECONDS, end - now))
+
+    def _lately_held(self) -> bool:
+        holder = self.store.holder()
+        return holder is not None and time.time() - holder.last_beat < GRACE
 
     def wait(self, timeout: float | None = None) -> Status:
         """Wait until no process runs the job and return its status. Raises as ``follow`` does."""
@@ -204,7 +205,6 @@ class Job:
         validation: Place = None,
         allow_code: bool = False,
         allow_data: Places = (),
-        grown: bool = False,
         **changed: Any,
     ) -> Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
@@ -212,14 +212,13 @@ class Job:
         ``data`` and ``validation`` are new places of moved DATA. ``changed`` holds new limits: ``max_rounds``,
         ``max_vectors``, ``effort``, ``time_limit`` (from the resume on) and ``memory_limit``. ``allow_code`` permits a
         named function as kernel or basis, ``allow_data`` names DATA in another store (host, bucket, or this machine)
-        than the job that it may read. ``grown`` resumes as ``update`` does.
+        than the job that it may read.
 
         The job is not changed if an error is raised: ``UsageError`` for other changes or without a permission,
         ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.
         """
-        how = {"allow_code": allow_code, "allow_data": allow_data, "grown": grown}
-        state = self.requeue(client=client, data=data, validation=validation, **how, **changed)
-        return self._start(state, allow_code, client)
+        how = {"allow_code": allow_code, "allow_data": allow_data, **changed}
+        return self._start(self.requeue(data=data, validation=validation, **how), allow_code, client)
 
     def update(self, **how: Any) -> Job:
         """Update with rows appended to the DATA; ``how`` is described in ``resume``, its one limit is ``max_rounds``.
@@ -231,9 +230,9 @@ class Job:
         """
         return self.resume(grown=True, **how)
 
-    def requeue(self, *, client: Any = None, **how: Any) -> JobState:
+    def requeue(self, **how: Any) -> JobState:
         """Queue the job again and return its state; ``run_job`` then runs it. Takes and raises what ``resume`` does."""
-        return requeue(self.location, cluster="" if client is None else address_of(client), **how)
+        return requeue(self.location, **how)
 
     def _start(self, state: JobState, allow_code: bool, client: Any) -> Job:
         """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""

@@ -46,12 +46,12 @@ SPEC_NAME, EVENTS = "spec.json", "events"
 
 FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": list[str], "about": str, "moments": str}
 
-LEAST: Schema = {"time": TIME, "parameters?": {}, "cluster?": str}
+LEAST: Schema = {"time": TIME, "parameters?": {}}
 
 SPEC: Schema = LEAST | {"data": str, "validation": str | None, "parameters": {"kernel": Any, "basis": Any}}
 SPEC |= {"versions": dict[str, str], "fingerprint": FINGERPRINT, "validation_fingerprint": (FINGERPRINT, None)}
 
-EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason?": str, "cluster?": str}
+EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason?": str}
 EVENT |= {"model?": str, "checkpoint?": str, "fingerprint?": FINGERPRINT, "rounds?": int | None}
 EVENT |= {"history?": int, "seconds?": float | None, "changes?": {}, "data?": str, "validation?": str | None}
 

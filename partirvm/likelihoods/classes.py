@@ -18,7 +18,7 @@ import numpy as np
 
 from partirvm.core.laplace import LaplaceState, init, settled
 from partirvm.core.link import LINKS, LogisticBlock
-from partirvm.core.newton import SETTLED, NewtonSearch, begin, enter, receive, settle
+from partirvm.core.newton import SETTLED, NewtonSearch, begin, centred, enter, receive, settle
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
@@ -132,7 +132,7 @@ class Newton(PassFit):
         if self.search is not None:
             design, weights = survivors(self.design, self.search.trial), self.search.trial.weights
         elif self.chosen is not None:
-            design, weights = survivors(self.design, self.chosen), _centred(self.chosen.mean)
+            design, weights = survivors(self.design, self.chosen), centred(self.chosen.mean)
         return LogisticPass(design, self._first()[2] if weights is None else weights, self.likelihood, rows=self.rows)
 
     @property
@@ -185,12 +185,6 @@ def next_point(values: dict[int, float]) -> tuple[float, bool]:
     return best + (0.5 * (left - right) / bend if bend < 0 else 0.0), True
 
 
-def _centred(weights: Float) -> Float:
-    """Return weights (M, C) whose sum over outputs is zero; the softmax is the same."""
-    found: Float = weights - weights.mean(axis=1, keepdims=True)
-    return found
-
-
 def _joint(chosen: LaplaceState, block: LogisticBlock, prior: Prior) -> LaplaceState:
     """Return the first softmax fit of the chosen columns; α of each kind is the geometric mean of all finite α.
 
@@ -200,7 +194,7 @@ def _joint(chosen: LaplaceState, block: LogisticBlock, prior: Prior) -> LaplaceS
     for kind in (leading, ~leading):
         found = chosen.alpha[kind]
         alpha[kind] = np.exp(np.log(found[np.isfinite(found)]).mean()) if kind.any() else 1.0
-    first = init(SOFTMAX.name, chosen.labels, alpha, _centred(chosen.mean), block, Prior(fixed=prior.fixed))
+    first = init(SOFTMAX.name, chosen.labels, alpha, centred(chosen.mean), block, Prior(fixed=prior.fixed))
     return replace(first, iteration=chosen.iteration + 1)
 
 

@@ -87,12 +87,12 @@ class NoiseFit(DenseFit):
         centres = points[_evenly(len(points), min(NOISE_CENTRES, len(points) // 4))]
         fits = []
         for number, kernel in enumerate(kernels):
-            found = fit(_block(kernel, points, centres), squares, variances)
+            found = fit(kernel.values(points, centres), squares, variances)
             on_step(StepInfo(number + 1, int((found.weights != 0).sum()), 0, found.log_evidence, np.nan, found.level))
             fits.append(found)
         best = int(np.argmax([each.log_evidence for each in fits]))
         kernel, found = kernels[best], fits[best]
-        block = _block(kernel, points, centres)
+        block = kernel.values(points, centres)
         by_row = cross_fitted(block, squares, variances)
         row, all_rows = variances + by_row, variances + found.level
         gains = 0.5 * (np.log(all_rows) + squares / all_rows - np.log(row) - squares / row)
@@ -129,14 +129,8 @@ def kernels_for(design: Design, points: Float) -> list[Kernel]:
 def _depends(kernels: list[Kernel], points: Float, squares: Float, variances: Float) -> bool:
     """Return whether the errors are unlikely for constant noise."""
     centres = points[_evenly(len(points), min(TESTED, len(points) // 8))]
-    columns = [_block(kernels[number], points, centres) for number in sorted({1, len(kernels) - 2})]
+    columns = [kernels[number].values(points, centres) for number in sorted({1, len(kernels) - 2})]
     return any(dependence(block, squares, variances) < DEPENDENT / len(columns) for block in columns)
-
-
-def _block(kernel: Kernel, points: Float, centres: Float) -> Float:
-    block = np.empty((len(centres), len(points))).T
-    kernel.prepare(centres)(points, block)
-    return block
 
 
 def _evenly(n: int, count: int) -> Int:

@@ -40,24 +40,6 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Sparseness:
-    """The result of the heuristic: a basic RVM of ``rows`` random rows kept ``vectors``; the derived partition size."""
-
-    rows: int
-    vectors: int
-    partition_size: int
-
-    @property
-    def rho(self) -> float:
-        """Fraction ρ of rows that became vectors."""
-        return self.vectors / self.rows
-
-    def __str__(self) -> str:
-        share = f"{self.vectors:,} of {self.rows:,} random rows became vectors"
-        return f"P = {self.partition_size:,} by sparseness: {share} (ρ = {self.rho:.3f})"
-
-
-@dataclass(frozen=True)
 class KernelStore:
     """Where kernel blocks are kept ("memory", "zarr" or "none"), and the bytes of all blocks of a process."""
 
@@ -74,10 +56,10 @@ class Plan:
     """The plan of a fit.
 
     ``request`` has no option "auto" that affects the model; its partition size is that of a job when it began.
-    ``notes`` list
-    what was capped, and why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the time that kernel
-    learning and the heuristic have taken. ``joining`` is the number of rows that have yet to become candidates (None
-    for all rows). ``learning_columns`` is the maximum number of columns for kernel learning between rounds.
+    ``notes`` list what was capped, and why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the
+    time that kernel learning and the heuristic have taken, whose fit to random rows kept the fraction ``rho`` as
+    vectors. ``joining`` is the number of rows that have yet to become candidates (None for all rows).
+    ``learning_columns`` is the maximum number of columns for kernel learning between rounds.
     """
 
     request: Request
@@ -94,7 +76,7 @@ class Plan:
     kernel_store: KernelStore = KernelStore("none", 0)
     batch_elements: int = 0
     held_out: bool = False
-    sparseness: Sparseness | None = None
+    rho: float | None = None
     notes: tuple[str, ...] = ()
     learned: str | None = None
     learning_seconds: float = 0.0
@@ -129,7 +111,7 @@ class Plan:
         """Convert the plan to plain JSON."""
         own = ("partition_size", "partitions", "passes", "threads", "max_columns")
         asked = ("strategy", "fit_rows", "selection", "max_rounds", "max_vectors")
-        shape, heuristic, store = self.shape, self.sparseness, self.kernel_store
+        shape, store = self.shape, self.kernel_store
         return {
             "rows": shape.n_rows,
             "features": shape.n_features,
@@ -138,7 +120,7 @@ class Plan:
             **{name: getattr(self, name) for name in own},
             **{name: getattr(self.request, name) for name in asked},
             "sample_rows": int(self.request.sample_rows) if self.read.sampled else None,
-            "rho": None if heuristic is None else round(heuristic.rho, 4),
+            "rho": None if self.rho is None else round(self.rho, 4),
             "rounds": len(self.rounds),
             "workers": self.machine.workers,
             **({"outputs": shape.n_outputs} if shape.classes else {}),
@@ -167,17 +149,12 @@ class Plan:
         dense = format_duration(sum(cost.solve_seconds for cost in self.rounds))
         used = {"process": machine.base, "pass": self.bytes.passing, "dense fit": self.bytes.solving}
         parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items())
-        candidates = f"none: there is no kernel, {shape.n_leading:,} columns at once"
-        if shape.n_kernels:
-            candidates = self.schedule.text(plan)
-        if shape.n_kernels > 1:
-            candidates += f"; a row has {shape.n_kernels} candidates, one for each kernel"
         lines = {
             "data": f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
             f"{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows",
             "strategy": f"{self.schedule.name}, likelihood {plan['fit_rows']}{rows}{selection}",
-            "candidates": candidates,
-            "heuristic": self.sparseness,
+            "candidates": self.schedule.text(plan),
+            "heuristic": None if self.rho is None else f"ρ = {self.rho:.3f} of random rows became vectors",
             "columns": f"at most {self.max_columns:,} fit in memory",
             "work": f"{self.passes:,} passes over the rows, {shape.tile_rows:,} rows per task, "
             f"{workers}{counted(self.threads, 'thread')}",
@@ -238,7 +215,7 @@ def make_plan(
     rows, stop = joining or shape.n_rows, request.stop_fraction
     work = Work(shape, read, rates, threads * machine.workers)
     costs = schedule.costs(work, candidates, stop, request.max_rounds, rows)
-    columns = min(max(cost.kept + cost.candidates for cost in costs), most)
+    columns = min(max(cost.columns for cost in costs), most)
     step, elements = step_bytes(shape, columns - candidates, candidates, threads, **how), 0
     if schedule.merges:  # the parallel fits get half of the bytes that a step of one of them leaves
         spare = machine.budget - step_bytes(shape, shape.n_leading, candidates, threads, **how).peak

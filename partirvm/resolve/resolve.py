@@ -140,17 +140,16 @@ def resolve(
         notes = (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
     elif learns(request):
         problem = small_fits.learn(problem, all_rows=schedule.one_fit)
-    sparseness, size = None, request.partition_size
+    rho, size = None, request.partition_size
     if automatic_size := size == "auto" and not schedule.one_fit:
-        sparseness, size = small_fits.partition_size(problem)
+        rho, size = small_fits.partition_size(problem)
     resolved = _resolved(request, problem, schedule, shape.n_candidates if schedule.one_fit else int(size))
     entries, notes = small_fits.entries, notes + small_fits.notes
     seconds = max((entry["seconds"] for entry in entries), default=0.0)
-    found = {"sparseness": sparseness, "learned": small_fits.learned, "learning_seconds": seconds, "notes": notes}
+    found = {"rho": rho, "learned": small_fits.learned, "learning_seconds": seconds, "notes": notes}
     plan = _planned(source, problem, resolved, shape, machine, shrink_partition=automatic_size, **found)
-    if sparseness is not None:
-        chosen = {"partition_size": plan.partition_size, "heuristic_size": sparseness.partition_size}
-        entries[-1] |= {**chosen, "notes": list(plan.notes)}
+    if rho is not None:
+        entries[-1] |= {"partition_size": plan.partition_size, "notes": list(plan.notes)}
     facts = _facts(source, problem, moments, weights)
     return FitSpec(problem, _options(plan, small_fits.centres), plan, **facts, entries=tuple(entries), notes=notes)
 
@@ -186,7 +185,7 @@ def continued(
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
         options, entries = _options(plan), tuple[dict[str, Any], ...]()
     else:
-        plan = replace(plan, request=request, sparseness=old.sparseness, learned=old.learned)
+        plan = replace(plan, request=request, rho=old.rho, learned=old.learned)
         if machine.limit == old.machine.limit:
             kept = ("max_columns", "batch_elements", "learning_columns")
             plan = replace(plan, **{name: getattr(old, name) for name in kept})

@@ -21,7 +21,7 @@ from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
-from partirvm.planning.plan import Machine, Sparseness, affordable
+from partirvm.planning.plan import Machine, affordable
 from partirvm.resolve.kernel import chooses
 from partirvm.resolve.new_problem import Interrupted
 from partirvm.strategies.fit_rows import posterior_rows
@@ -113,8 +113,8 @@ class SmallFits:
             return replace(problem.with_kernel(kernel_from_spec(last["kernel"])), left_out_square=square)
         return problem.with_kernel(self._best_kernel)
 
-    def partition_size(self, problem: Problem) -> tuple[Sparseness | None, int]:
-        """Measure the sparseness of the problem, and return it and the partition size.
+    def partition_size(self, problem: Problem) -> tuple[float | None, int]:
+        """Measure the sparseness ρ of the problem, and return it and the partition size.
 
         If the target is constant or the time limit is over, these are None and the minimum.
         """
@@ -126,10 +126,11 @@ class SmallFits:
             with _in_time(), self._sample(small, rows) as sample:
                 record = sparseness(sample, small, self.request.tol)
                 self._log(record)
-                found, size = partition_size(n_rows, d, record, self.centres)
-                if found.rho > DENSE:
+                rho = record.vectors / record.rows
+                self.entries[-1]["heuristic_size"], size = partition_size(n_rows, d, rho, self.centres)
+                if rho > DENSE:
                     self.notes += ("nearly every row became a vector: the kernel is probably too narrow (lower gamma)",)
-                return found, size
+                return rho, size
         return None, min(AUTO_PARTITION[0], self.shape.n_candidates)
 
     def _sample(self, problem: Problem, rows: int, room: int = 0) -> AbstractContextManager[SampledRows]:
@@ -169,8 +170,8 @@ def _in_time() -> Iterator[None]:
             raise
 
 
-def partition_size(n_rows: int, d: int, fit: Record, centres: int = 0) -> tuple[Sparseness, int]:
-    """Return the sparseness by a basic fit, and ``partition_size="auto"`` within its bounds.
+def partition_size(n_rows: int, d: int, rho: float, centres: int = 0) -> tuple[int, int]:
+    """Return the heuristic, and ``partition_size="auto"``, which has bounds.
 
     The heuristic is ⌈f·√(N·d)⌉ with f = 0.2 for ρ ≤ 0.25, 0.6 for 0.25 < ρ ≤ 0.75, and 1 for larger ρ, the fraction of
     rows that a basic RVM on √(N·d) random rows keeps as vectors (Ben-Shimon & Shmilovici 2006, §3.1; the paper prints
@@ -178,6 +179,6 @@ def partition_size(n_rows: int, d: int, fit: Record, centres: int = 0) -> tuple[
     learned kernels are wide, so the heuristic finds few vectors, and rounds of so few candidates would end the fit too
     early.
     """
-    rho, (least, most) = fit.vectors / fit.rows, AUTO_PARTITION
+    least, most = AUTO_PARTITION
     heuristic = math.ceil((0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0) * math.sqrt(n_rows * d))
-    return Sparseness(fit.rows, fit.vectors, heuristic), min(max(heuristic, least, centres), most, n_rows)
+    return heuristic, min(max(heuristic, least, centres), most, n_rows)

@@ -40,6 +40,12 @@ def allow_protocols(*names: str) -> None:
     allowed.update(names)
 
 
+def absolute(place: str | os.PathLike[str]) -> str:
+    """Return an absolute path, which is valid in every working folder. A URL is returned unchanged."""
+    place = os.fspath(place)
+    return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - keeps symbolic links of the user
+
+
 def protocol_of(place: str) -> str:
     """Return the protocol of an address as fsspec reads it: ``file`` for a path. Raises ``UsageError`` for a chain."""
     if "::" in place:

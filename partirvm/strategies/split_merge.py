@@ -151,7 +151,7 @@ def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[An
     lines = list[Instruction]()
     for done in (yield from side_by_side(fits)):
         design, fit = done.design, done.fit
-        line = stages.line_of(done, kind="part", level=state.level, fit_rows=options.fit_rows)
+        line = stages.line_of(done, kind="part", level=state.level)
         evidence = fit.log_evidence / max(fit.n, 1)
         lines.append(Save(design, fit, line, options.moderate) if evidence > state.best_evidence else Log(line))
         state = replace(state, best_evidence=max(evidence, state.best_evidence))

@@ -170,17 +170,10 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
 
 
 def settled(state: RoundsState) -> Steps[RoundsState]:
-    """Settle the noise of a last fit, and then its local residuals."""
+    """Settle the noise of a last fit, and then request its local residuals; of few rows only if they are asked for."""
     state, left_out = yield from with_noise(state)
-    if left_out is None or state.options.residual == "none":
-        return state
-    return (yield from with_residuals(state, left_out))
-
-
-def with_residuals(state: RoundsState, left_out: LeftOut) -> Steps[RoundsState]:
-    """Request local residuals of a last fit; of few rows only if they are asked for."""
-    always = state.options.residual == LOCAL
-    if not always and state.problem.n_rows < LEAST_ROWS:
+    always, few = state.options.residual == LOCAL, state.problem.n_rows < LEAST_ROWS
+    if left_out is None or state.options.residual == "none" or (few and not always):
         return state
     try:
         (found,) = yield (_residuals_of(state, left_out, always=always),)
@@ -267,23 +260,21 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
 
 def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Steps[RoundsState]:
     """Save the model with a line of history; ``end`` is the reason if the run ends here."""
-    noise = state.design.noise
     kind = "early" if kind == "final" and state.options.last_rows != "full" else kind
-    facts: dict[str, Any] = {"fit_rows": state.seen or state.options.last_rows}
-    facts |= {"residuals": None if state.local == NO_RESIDUALS else state.local.facts()}
-    line = line_of(state, kind=kind, noise_vectors=None if noise is None else len(noise.weights), **facts)
-    yield (Save(state.design, state.fit, line, state.options.moderate, state.local.residuals),)
+    yield (Save(state.design, state.fit, line_of(state, kind=kind), state.options.moderate, state.local.residuals),)
     return replace(state, end=state.reason if end is Termination.CONVERGED else end)
 
 
 def line_of(state: RoundsState, **facts: Any) -> Record:
-    """Return the line of history of a state; ``facts`` are further fields of ``Record``."""
-    problem, fit, scores = state.problem, state.fit, state.scores
+    """Return the line of history of a state; ``facts`` are further fields of ``Record``, or other values of them."""
+    problem, fit, scores, noise = state.problem, state.fit, state.scores, state.design.noise
     found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
-    facts["diagnostics"] = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
-    counts = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
-    given = {"number": state.round, "termination": state.reason, **counts, **facts}
-    return Record(**problem.likelihood.record(problem, fit, scores), **given)
+    given = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
+    given |= {"number": state.round, "termination": state.reason, "fit_rows": state.seen or state.options.last_rows}
+    given["residuals"] = None if state.local == NO_RESIDUALS else state.local.facts()
+    given["noise_vectors"] = None if noise is None else len(noise.weights)
+    given["diagnostics"] = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
+    return Record(**{**problem.likelihood.record(problem, fit, scores), **given, **facts})
 
 
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
@@ -310,7 +301,7 @@ def learned_again(state: RoundsState) -> Steps[RoundsState]:
     sample = replace(options, sample_rows=learning_rows(state.design.centres.shape[1]))
     rows = posterior_rows(problem, sample, "sample")
     (found,) = yield (LearnKernel(state.design, old, rows),)
-    facts = {"candidates": old.n_vectors, "fit_rows": state.seen, "kernel": found.kernel.spec()}
+    facts = {"candidates": old.n_vectors, "rows": found.rows, "iterations": found.evaluations}
     state, gain, taken = replace(state, learned=old.n_vectors), 0.0, False
     if found.better:
         design = replace(state.design, kernel=found.kernel)
@@ -319,7 +310,6 @@ def learned_again(state: RoundsState) -> Steps[RoundsState]:
         gain = moved.fit.log_evidence - old.log_evidence
         if taken := gain > options.tol * moved.fit.n:
             state = yield from scored(moved)
-    line = line_of(state, kind="kernel", gain=gain, taken=taken, **facts)
-    line = replace(line, rows=found.rows, iterations=found.evaluations)
+    line = line_of(state, kind="kernel", kernel=found.kernel.spec(), gain=gain, taken=taken, **facts)
     yield (Save(state.design, state.fit, line, options.moderate) if taken else Log(line),)
     return state

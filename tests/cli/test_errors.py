@@ -37,10 +37,6 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("fit", "{train}", "{new}", "--kernel", "laplace"),
         r"kernel is 'laplace'; known: auto, gaussian",
     ),
-    "detached and verified": (
-        ("fit", "{train}", "{new}", "--detach", "--scheduler", "tcp://x:1", "--verify"),
-        r"cannot be combined with --detach",
-    ),
     "two orders": (
         ("ingest", "good.csv", "{new}", "--target", "y", "--shuffle", "1", "--no-shuffle"),
         r"exclude each other.*partirvm ingest --help",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from partirvm.core.termination import Termination
 from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.classes import SOFTMAX
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve_fit_rows, schedule_for
 from partirvm.resolve.small_fits import partition_size
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.problem import Record
 
 
 @pytest.mark.parametrize(
@@ -38,10 +36,6 @@ def test_a_likelihood_that_was_asked_for():
     assert resolve_fit_rows(asked, STRATEGIES["basic"].schedule, 1000, 1000) == ("full", 77)
 
 
-def measured(rows, vectors):
-    return Record("heuristic", 1, rows, rows, vectors, 30, Termination.CONVERGED, 0.0, "random", noise_variance=1.0)
-
-
 @pytest.mark.parametrize(
     ("n", "d", "vectors", "size", "heuristic"),
     [
@@ -56,9 +50,7 @@ def measured(rows, vectors):
 )
 def test_the_partition_size_of_the_heuristic(n, d, vectors, size, heuristic):
     """⌈f·√(N·d)⌉ with f = 0.2, 0.6, 1 by ρ = vectors/222, between 32 and 1,000 and at most N."""
-    sparseness, found = partition_size(n, d, measured(222, vectors))
-    assert (sparseness.rows, sparseness.vectors, sparseness.partition_size) == (222, vectors, heuristic)
-    assert found == size
+    assert partition_size(n, d, vectors / 222) == (heuristic, size)
 
 
 def test_few_rows_are_one_basic_fit():
