@@ -153,7 +153,7 @@ def ingest(
 
 
 @partirvm.command(cls=GroupedCommand)
-@takes("data", options.fit_options, "--json")
+@takes("data", options.fit_options, "--json", "--help-all")
 def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool, **choices: Any) -> None:
     """Show what a fit of DATA would do, without fitting.
 
@@ -173,7 +173,7 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
 @takes(
     *("data", "job", options.fit_options),
     click.option("--verify", is_flag=True, help="First read all of DATA and compare it with its checksums."),
-    *("--detach", "--overwrite", "--quiet", "--json"),
+    *("--detach", "--overwrite", "--quiet", "--json", "--help-all"),
 )
 def fit(
     data: str, job: str, validation: str | None, scheduler: str | None, detach: bool, verify: bool, **choices: Any

@@ -179,7 +179,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     The first Ctrl-C aborts the fit, the second one stops the process. Without a usable model the exit status is 4, and
     a message states the reason.
     """
-    from partirvm.model.fitted import basis_functions_json, targets_json
+    from partirvm.model.fitted import targets_json
     from partirvm.report.progress import progress_for
 
     opened = jobs.Job(job)
@@ -200,8 +200,6 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     if fitted.model is None:
         raise JobFailedError(f"{job} ended before it had a model. Continue with: partirvm resume {job}")
     facts = {"target": fitted.model.columns.target, **targets_json(fitted.model)}
-    if bases := basis_functions_json(fitted.model):
-        facts["basis"] = bases
     following = [f"partirvm evaluate {job} TEST.zarr", f"partirvm predict {job} NEW.zarr predictions.csv"]
     aborted = fitted.reason.value == "aborted"
     return show_status(opened, as_json, *following, *[f"partirvm resume {job}"] * aborted, **facts)

@@ -17,17 +17,13 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import Moments, refuse_masked
-from partirvm.errors import ChangedDataError, DataError
+from partirvm.errors import DataError
 from partirvm.quoting import quoted
 from partirvm.storage.records import checksum
 from partirvm.types import Columns, Float, Int
 
 TILE_BYTES = 1 << 20
 """Approximate number of bytes of the inputs of a tile, for data with many rows."""
-
-FINGERPRINT_TILES = 16
-"""Number of tiles that are hashed if ingest did not record hashes."""
-
 
 FARTHEST, HEAVIEST = 1e60, 1e100
 """Value or standard deviation, and mean weight, beyond which powers leave float64."""
@@ -65,21 +61,6 @@ def concatenated(tiles: Sequence[Tile]) -> Tile:
     return Tile(0, 0, X, t, np.concatenate(weights) if weights else None)
 
 
-@dataclass(frozen=True)
-class Fingerprint:
-    """The identity of data: the shape, and one short hash per tile of the raw bytes of X, t and weights.
-
-    ``hashes`` may contain only the first tiles. For DATA, ``about`` is a hash of the attributes that do not change when
-    rows are appended (names, categories, classes), and ``moments`` one of the moments.
-    """
-
-    n_rows: int
-    n_features: int
-    hashes: tuple[str, ...]
-    about: str = ""
-    moments: str = ""
-
-
 class Source:
     """A set of rows that is read tile by tile. Reading is thread-safe. A source on disk is small when pickled.
 
@@ -94,7 +75,6 @@ class Source:
     shuffled: bool = False
     moments: Moments | None = None
     weighted: bool = False
-    _fingerprint: Fingerprint | None = None
 
     @property
     def n_tiles(self) -> int:
@@ -132,26 +112,6 @@ class Source:
         places = np.split(wanted[order] % self.tile_rows, firsts[1:])
         pieces = [self.tile(k).take(some, 0) for k, some in zip(numbers.tolist(), places, strict=False)]
         return concatenated(pieces or [self.tile(0).take(slice(0), 0)]).take(np.argsort(order), 0)
-
-    def fingerprint(self) -> Fingerprint:
-        """Return the shape and the hashes of the first ``FINGERPRINT_TILES`` tiles, computed once."""
-        if self._fingerprint is None:
-            hashes = tuple(hash_tile(self.tile(number)) for number in range(min(self.n_tiles, FINGERPRINT_TILES)))
-            self._fingerprint = Fingerprint(self.n_rows, self.n_features, hashes)
-        return self._fingerprint
-
-    def check(self, expected: Fingerprint) -> None:
-        """Raise ``ChangedDataError`` unless shape, attributes and common hashes are those of an earlier fingerprint."""
-        now = self.fingerprint()
-        pairs = [*zip(now.hashes, expected.hashes, strict=False), (now.about, expected.about)]
-        pairs += [(now.moments, expected.moments)]
-        found = "names, categories, classes, moments, the tile size or values have changed"
-        if (now.n_rows, now.n_features) != (expected.n_rows, expected.n_features):
-            shapes = f"{now.n_rows:,} rows × {now.n_features} features, but had {expected.n_rows:,} × "
-            found = f"the data have {shapes}{expected.n_features} before"
-        elif all(each == before for each, before in pairs if each and before):
-            return
-        raise ChangedDataError(f"{self}: {found}. Pass the same data again, or start a new fit.")
 
     def _span(self, number: int) -> tuple[int, int]:
         """Return the number of the first row of a tile, and the number of the first row after the tile."""

@@ -40,8 +40,6 @@ class DaskExecutor:
     or a worker has other package versions.
     """
 
-    elastic = False
-
     def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
         self._client, self._cluster = client, Cluster(client, patience)
         self._sent: WeakKeyDictionary[Source, tuple[int, dict[int, Any]]] = WeakKeyDictionary()
@@ -59,7 +57,7 @@ class DaskExecutor:
         base = max(resident_memory(), *(worker["metrics"].get("memory", 0) for worker in workers))
         memory = min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0)
         threads = max(worker["nthreads"] for worker in workers)
-        return Machine(threads, base, limit or int(SHARE * memory) or 8 << 30, workers=len(workers))
+        return Machine(threads, base, limit or int(SHARE * memory) or 8 << 30, len(workers), least_threads=threads)
 
     def use(self, threads: int) -> None:
         """Do nothing: the workers determine the number of threads."""

@@ -34,8 +34,6 @@ class LocalExecutor:
     At most one finished tile per thread waits for its addition, so memory is bounded.
     """
 
-    elastic = True
-
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or usable_cores()
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="partirvm")

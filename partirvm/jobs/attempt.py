@@ -139,19 +139,23 @@ def run_job(
     the original DATA are restored. Other exceptions are those of ``fit``; the job then records ``failed``.
     """
     store = JobStore(job)
-
-    def due() -> bool:
-        state = store.folded()
-        return Status.RUNNING in TRANSITIONS[state.status] and attempt in (None, state.attempt)
-
-    if not due():
+    if not _due(store, attempt):
         return None
     with store.acquire(patience=patience):
-        return run_attempt(store, client, watcher or Watcher(), allow_code) if due() else None
+        return run_attempt(store, attempt, allow_code, client, watcher or Watcher())
 
 
-def run_attempt(store: JobStore, client: Any, watcher: Watcher, allow_code: bool) -> Outcome:
-    """Run the current attempt at a job whose lease the caller holds, as ``run_job``."""
+def _due(store: JobStore, attempt: int | None) -> bool:
+    state = store.folded()
+    return Status.RUNNING in TRANSITIONS[state.status] and attempt in (None, state.attempt)
+
+
+def run_attempt(
+    store: JobStore, attempt: int | None, allow_code: bool, client: Any, watcher: Watcher
+) -> Outcome | None:
+    """Run an attempt at a job whose lease the caller holds, as ``run_job``."""
+    if not _due(store, attempt):
+        return None
     asked = store.asked().request
     requests.require_code_allowed(store.location, asked, allow_code)
     with _ending(store):

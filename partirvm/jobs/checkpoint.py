@@ -7,7 +7,7 @@ their bits may depend on how they were computed.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.link import LogisticBlock
@@ -29,10 +29,8 @@ from partirvm.resolve.resolve import FitSpec
 from partirvm.storage import reading
 from partirvm.storage.codec import Codec
 from partirvm.strategies.problem import AppendedBatch, Options, Problem, ResidualsFitted
-from partirvm.strategies.split_merge import Part, SplitMergeState
+from partirvm.strategies.split_merge import Part, SplitMergeState, State
 from partirvm.strategies.stages import RoundsState
-
-State: TypeAlias = RoundsState | SplitMergeState
 
 
 @dataclass(frozen=True)

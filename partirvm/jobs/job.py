@@ -9,12 +9,14 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, get_type_hints
 
 from partirvm.core.termination import Termination
-from partirvm.errors import JobFailedError, LeaseError, UsageError
-from partirvm.jobs.attempt import run_job
+from partirvm.errors import LeaseError, UsageError
+from partirvm.jobs.attempt import TAKE_OVER_SECONDS, run_attempt, run_job
 from partirvm.jobs.checkpoint import Checkpoint
+from partirvm.jobs.driver import Watcher
 from partirvm.jobs.request import Place, Places, create, request_of, requeue
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
@@ -104,9 +106,6 @@ class Job:
     def __init__(self, location: str) -> None:
         self.store = JobStore(location)
         self.location = self.store.location
-        self._thread: threading.Thread | None = None
-        self._error: Exception | None = None
-        self._attempt = 0
 
     def __repr__(self) -> str:
         return f"Job({self.location!r})"
@@ -162,17 +161,13 @@ class Job:
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
         """Yield the state now and after each change, until no process runs the job.
 
-        Raises ``TimeoutError`` after ``timeout`` seconds, ``JobFailedError`` if its thread ended before the job began.
+        Raises ``TimeoutError`` after ``timeout`` seconds.
         """
         end, last = time.monotonic() + (float("inf") if timeout is None else timeout), None
         while True:
-            ended = self._thread is not None and not self._thread.is_alive()
             state = self.state()
             if state != last:
                 yield state
-            if ended and state.status is Status.QUEUED and state.attempt == self._attempt:
-                why = self._error or "its thread has ended"
-                raise JobFailedError(f"{self.location} is queued and could not be started: {why}; resume the job")
             last, now = state, time.monotonic()
             if state.status.final and not (state.ended is None and self._lately_held()):
                 return
@@ -236,23 +231,21 @@ class Job:
 
     def _start(self, state: JobState, allow_code: bool, client: Any) -> Job:
         """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
-        place, how = absolute(self.location), {"attempt": state.attempt, "allow_code": allow_code}
-        self._thread, self._error, self._attempt = None, None, state.attempt
+        place = absolute(self.location)
         if client is not None:
             from partirvm.execution.cluster import start
 
             key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
-            start(client, key, run_job, place, **how)
+            start(client, key, run_job, place, attempt=state.attempt, allow_code=allow_code)
             return self
+        store = JobStore(place)
+        lease = store.acquire(patience=TAKE_OVER_SECONDS)
 
         def run() -> None:
-            try:
-                run_job(place, **how)  # type: ignore[arg-type]
-            except Exception as error:  # recorded in the job, except before the attempt has the lease
-                self._error = error
+            with lease, suppress(Exception):  # recorded in the job
+                run_attempt(store, state.attempt, allow_code, None, Watcher())
 
-        self._thread = threading.Thread(target=run, name=f"partirvm {place}", daemon=True)
-        self._thread.start()
+        threading.Thread(target=run, name=f"partirvm {place}", daemon=True).start()
         return self
 
     def model(self, *, allow_code: bool = False) -> AnyModel:

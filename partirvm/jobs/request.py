@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from partirvm.data import ZarrSource
-from partirvm.data.source import Fingerprint
 from partirvm.errors import ChangedDataError, DoneError, MissingDataError, UsageError
 from partirvm.execution.tasks import package_versions
 from partirvm.jobs.checkpoint import resumes
@@ -91,13 +89,9 @@ def open_unchanged(place: str, began: dict[str, Any]) -> ZarrSource:
 
 def difference(source: ZarrSource, began: dict[str, Any]) -> str:
     """Return a text on the difference between data and the fingerprint ``began``; empty if they are equal."""
-    then, now = _fingerprint(began), source.fingerprint()
-    rows = f"{then.n_rows:,} rows at the start, {now.n_rows:,} now; "
-    return "" if now == then else rows + "values, names, categories, classes, moments or tile size differ"
-
-
-def _fingerprint(found: dict[str, Any]) -> Fingerprint:
-    return Fingerprint(**{**found, "hashes": tuple(found["hashes"])})
+    now = source.fingerprint()
+    rows = f"{began['n_rows']:,} rows at the start, {now['n_rows']:,} now; "
+    return "" if now == began else rows + "values, names, categories, classes, moments or tile size differ"
 
 
 def create(data: str | os.PathLike[str], job: str, parameters: Request, validation: Place, overwrite: bool) -> JobState:
@@ -108,8 +102,8 @@ def create(data: str | os.PathLike[str], job: str, parameters: Request, validati
     spec = {
         "data": absolute(source.url),
         "validation": None if held_out is None else absolute(held_out.url),
-        "fingerprint": asdict(source.fingerprint()),
-        "validation_fingerprint": None if held_out is None else asdict(held_out.fingerprint()),
+        "fingerprint": source.fingerprint(),
+        "validation_fingerprint": None if held_out is None else held_out.fingerprint(),
         "parameters": portable(parameters),
         "versions": package_versions(),
     }
@@ -160,14 +154,14 @@ def _resumed(location: str, state: JobState, request: dict[str, Any], changed: d
 def _grown(store: JobStore, request: dict[str, Any], allow_code: bool, changed: dict[str, Any]) -> dict[str, Any]:
     """Return the event of an update."""
     source, began = ZarrSource(request["data"]), request["fingerprint"]
-    if not source.has_grown(_fingerprint(began)):
+    if not source.has_grown(began):
         what = difference(source, began) or "it is the same"
         raise UsageError(
             f"{source.url} has no rows that were appended since the last fit of the job ({what}): append rows first "
             "(`ingest --append`), restore changed rows, or start a new job"
         )
     last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allow_code)
-    if last is None or not is_growable(last.state) or not last.spec.problem.target_variance:
+    if last is None or not is_growable(last.state, last.spec):
         raise UsageError(
             f"{store.location} cannot be updated: it has no fit that new rows could join (no round is finished, "
             "split-merge ended before its last merge, or the target is constant): start a new job"
@@ -178,5 +172,4 @@ def _grown(store: JobStore, request: dict[str, Any], allow_code: bool, changed: 
     if last.spec.in_order:
         changes["strategy"] = IncrementalRounds.schedule.name
     check_parameters(parameters_of(request, **changes))
-    fingerprint = asdict(source.fingerprint())
-    return {"reason": "updated", "changes": changes, "fingerprint": fingerprint, "rounds": rounds}
+    return {"reason": "updated", "changes": changes, "fingerprint": source.fingerprint(), "rounds": rounds}

@@ -22,12 +22,16 @@ STORE_FRACTION = 0.25
 
 @dataclass(frozen=True)
 class Machine:
-    """The processes that run tasks: threads, bytes before the fit, and memory limit in bytes, each per process."""
+    """The processes that run tasks: threads, bytes before the fit, and memory limit in bytes, each per process.
+
+    A fit may use fewer threads if memory is short, but not fewer than ``least_threads``.
+    """
 
     threads: int
     base: int
     limit: int
     workers: int = 1
+    least_threads: int = 1
 
     @property
     def budget(self) -> int:
@@ -172,37 +176,38 @@ def make_plan(
     read: RowsRead,
     *,
     held_out: bool = False,
-    shrink_threads: bool = True,
     shrink_partition: bool = False,
     joining: int | None = None,
+    notes: tuple[str, ...] = (),
+    **facts: Any,
 ) -> Plan:
     """Compute threads, columns and kept kernel blocks from memory; estimate passes, seconds and peak memory.
 
     ``request`` is resolved. ``joining`` is the number of rows that are split into partitions, by default all rows.
-    ``shrink_threads`` and ``shrink_partition`` permit fewer threads and candidates if memory is short. Raises
-    ``MemoryLimitError`` if one round needs more than the limit.
+    ``shrink_partition`` permits fewer candidates if memory is short. ``notes`` precede those of the plan, and ``facts``
+    are further fields of it. Raises ``MemoryLimitError`` if one round needs more than the limit.
     """
     whole = not schedule.has_rounds or read.sampled or shape.classes
     how: dict[str, Any] = {"pool": read.pool, "held_out": held_out, "whole": whole}
-    least_threads, asked = 1 if shrink_threads else machine.threads, int(request.partition_size)
+    asked = int(request.partition_size)
     candidates = schedule.candidates(asked, request.max_vectors, shape.n_candidates)
     cause = "max_vectors"
     while True:
         # new candidates, as many kept ones, and the leading columns
         least = min(2 * candidates, shape.n_candidates) + shape.n_leading
-        threads, most = _fitting(shape, machine, candidates, least, least_threads, how)
+        threads, most = _fitting(shape, machine, candidates, least, how)
         if most >= least or not shrink_partition or candidates <= LEAST_PARTITION:
             break
         candidates, cause = max(candidates // 2, LEAST_PARTITION), "the memory limit"
     if not most:
-        need = step_bytes(shape, shape.n_leading, candidates, least_threads, pool=read.pool, held_out=held_out).peak
+        fewest = machine.least_threads
+        need = step_bytes(shape, shape.n_leading, candidates, fewest, pool=read.pool, held_out=held_out).peak
         less = "choose another strategy than 'basic'" if schedule.one_fit else "lower partition_size"
         raise MemoryLimitError(
             f"one round of {candidates + shape.n_leading:,} columns over tiles of {shape.tile_rows:,} rows needs "
             f"{format_bytes(machine.base + ALLOWANCE + need)} per process (including {format_bytes(machine.base)} "
             f"before the fit), but the memory limit is {format_bytes(machine.limit)}: raise memory_limit or {less}"
         )
-    notes: tuple[str, ...] = ()
     if candidates < min(asked, shape.n_candidates):
         notes += (f"partition size lowered to {candidates} because of {cause}",)
     if threads < machine.threads:
@@ -237,22 +242,20 @@ def make_plan(
         held_out=held_out,
         notes=notes,
         joining=joining,
+        **facts,
     )
     return replace(plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns)))
 
 
-def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_threads: bool = True) -> tuple[int, int]:
+def affordable(shape: DataShape, machine: Machine, candidates: int) -> tuple[int, int]:
     """Return threads and candidates, at least 2, for which one fit of all candidates stays within the memory limit."""
-    least_threads, least = 1 if shrink_threads else machine.threads, candidates + shape.n_leading
-    threads, columns = _fitting(shape, machine, 1, least, least_threads, {"whole": True})
+    threads, columns = _fitting(shape, machine, 1, candidates + shape.n_leading, {"whole": True})
     return threads, min(candidates, max(columns - shape.n_leading, 2))
 
 
-def _fitting(
-    shape: DataShape, machine: Machine, candidates: int, least: int, least_threads: int, how: dict[str, Any]
-) -> tuple[int, int]:
+def _fitting(shape: DataShape, machine: Machine, candidates: int, least: int, how: dict[str, Any]) -> tuple[int, int]:
     """Return the largest number of threads for which ``least`` columns fit, and how many fit with these threads."""
-    for threads in range(machine.threads, least_threads - 1, -1):
+    for threads in range(machine.threads, machine.least_threads - 1, -1):
         columns = memory.max_columns_within(shape, candidates, threads, machine.budget, **how)
         if columns >= least:
             break

@@ -187,7 +187,6 @@ class Progress(Watcher):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._show(*self._lines.rest())
         if self._live is not None:
             self._live.stop()
 

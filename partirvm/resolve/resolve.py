@@ -144,18 +144,12 @@ def resolve(
     if automatic_size := size == "auto" and not schedule.one_fit:
         rho, size = small_fits.partition_size(problem)
     resolved = _resolved(request, problem, schedule, shape.n_candidates if schedule.one_fit else int(size))
-    read, rates = rows_read(resolved, shape, shuffled=problem.shuffled), calibrate(source, problem)
-    how = {"held_out": problem.held_out, "shrink_threads": executor.elastic, "shrink_partition": automatic_size}
-    plan, notes = make_plan(shape, machine, rates, resolved, schedule, read, **how), notes + small_fits.notes
-    plan, entries = replace(plan, notes=notes + plan.notes), small_fits.entries
+    entries, notes = small_fits.entries, notes + small_fits.notes
+    seconds = max((entry["seconds"] for entry in entries), default=0.0)
+    found = {"rho": rho, "learned": small_fits.learned, "learning_seconds": seconds, "notes": notes}
+    plan = _planned(source, problem, resolved, shape, machine, shrink_partition=automatic_size, **found)
     if rho is not None:
         entries[-1] |= {"partition_size": plan.partition_size, "notes": list(plan.notes)}
-    plan = replace(
-        plan,
-        rho=rho,
-        learned=small_fits.learned,
-        learning_seconds=max((entry["seconds"] for entry in entries), default=0.0),
-    )
     facts = _facts(source, problem, moments, weights)
     return FitSpec(problem, _options(plan, small_fits.centres), plan, **facts, entries=tuple(entries), notes=notes)
 
@@ -184,11 +178,8 @@ def continued(
     if new:
         request = _with_new_rows(request, spec, asked, new)
     shape, machine = _shape(source, problem, request), machine_for(asked, executor, source)
-    read, rates = rows_read(request, shape, shuffled=problem.shuffled), calibrate(source, problem)
-    how = {"held_out": problem.held_out, "shrink_threads": executor.elastic}
     joining = (new if spec.in_order else None) if new else old.joining
-    plan = make_plan(shape, machine, rates, request, schedule_of(request.strategy), read, joining=joining, **how)
-    plan = replace(plan, notes=spec.notes + plan.notes)
+    plan = _planned(source, problem, request, shape, machine, joining=joining, notes=spec.notes)
     if new:
         size = spec.options.partition_size if old.schedule.has_rounds else before.n_rows * before.n_kernels
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
@@ -201,6 +192,15 @@ def continued(
         options, entries = _options(plan, spec.options.centres), spec.entries
     facts = _facts(source, before, moments, weights)
     return FitSpec(problem, options, plan, **facts, entries=entries, notes=spec.notes)
+
+
+def _planned(
+    source: Source, problem: Problem, request: Request, shape: DataShape, machine: Machine, **how: Any
+) -> Plan:
+    """Plan the fit of a resolved request; ``how`` are further arguments of ``make_plan``."""
+    read, rates = rows_read(request, shape, shuffled=problem.shuffled), calibrate(source, problem)
+    schedule = schedule_of(request.strategy)
+    return make_plan(shape, machine, rates, request, schedule, read, held_out=problem.held_out, **how)
 
 
 def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) -> Request:

@@ -155,7 +155,7 @@ class SmallFits:
     def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
         """Return the columns that fit in memory with a sample, and bytes left for kernel blocks; set the threads."""
         machine = replace(self.machine, base=self.machine.base + sample_bytes(self.shape, rows))
-        threads, most = affordable(self.shape, machine, columns, shrink_threads=self.executor.elastic)
+        threads, most = affordable(self.shape, machine, columns)
         self.executor.use(threads)
         return most, kept_bytes(self.shape, most, threads, machine.budget)
 

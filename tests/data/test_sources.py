@@ -15,7 +15,6 @@ import zarr
 
 from partirvm.data import ArraySource, Source, ingest
 from partirvm.data.arrays import ClassWeighted
-from partirvm.errors import ChangedDataError
 
 N, D, TILE = 107, 3, 16
 
@@ -167,28 +166,6 @@ def test_parts_are_small(tmp_path: Path) -> None:
     chunked = ArraySource(chunks, chunks[:, 0], tile_rows=2000)
     assert len(pickle.dumps(chunked.part([3]))) < 2 * 2000 * 5 * 8 + 20_000
     assert len(pickle.dumps(CASES["data"](tmp_path).source)) < 2000
-
-
-def twin(case: Case, X: np.ndarray) -> ArraySource:
-    """The same targets and weights in memory, beside X."""
-    y, weights = arrays()[1][case.order], arrays()[2][case.order]
-    t = [None, y, np.column_stack([y, -y])][case.targets]
-    return ArraySource(X, t, weights if case.weighted else None, tile_rows=TILE)
-
-
-def test_the_fingerprint_is_the_same_wherever_the_rows_are(case: Case) -> None:
-    """Any other value, and another shape, give another one."""
-    X = arrays()[0][case.order]
-    expected = twin(case, X).fingerprint()
-    assert case.source.fingerprint().hashes == expected.hashes
-    case.source.check(expected)
-    case.source.check(expected)
-    X[20, 1] += 1e-9
-    with pytest.raises(ChangedDataError, match="values have changed"):
-        case.source.check(twin(case, X).fingerprint())
-    fewer = ArraySource(X[1:], tile_rows=TILE)
-    with pytest.raises(ChangedDataError, match="106 rows × 3"):
-        fewer.check(case.source.fingerprint())
 
 
 def test_large_chunks_are_computed_once_per_pass() -> None:

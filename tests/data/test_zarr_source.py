@@ -93,7 +93,6 @@ def test_values_changed_in_place(folder: Path) -> None:
     array = zarr.open_array(str(place), mode="r+")
     array[40, 1] = 1e6
     data = ZarrSource(folder)
-    data.check(data.fingerprint())
     with pytest.raises(ChangedDataError, match="chunk 2 of the array 'X'"):
         data.verify()
 
@@ -103,8 +102,7 @@ def test_data_ingested_anew_are_other_data(folder: Path) -> None:
     known, sent = old.fingerprint(), pickle.dumps(old)
     number = np.arange(100.0)
     ingest((np.column_stack([number, number]), number), folder, tile_rows=16, overwrite=True)
-    with pytest.raises(ChangedDataError, match="values have changed"):
-        ZarrSource(folder).check(known)
+    assert ZarrSource(folder).fingerprint() != known
     with pytest.raises(ChangedDataError, match="replaced while they were in use"):
         pickle.loads(sent).tile(0)
 
