@@ -14,7 +14,7 @@ import numpy as np
 from partirvm.core.sampling import Purpose, random_order, stream
 from partirvm.kernels.design import NONE, Design
 from partirvm.options import Request
-from partirvm.planning.cost import RowsRead, Schedule
+from partirvm.planning.cost import RowsRead, Schedule, n_partitions
 from partirvm.planning.memory import DataShape
 from partirvm.strategies.problem import AppendedBatch, Codes, Options, Problem
 from partirvm.types import Bool, Int
@@ -93,7 +93,7 @@ def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | N
 
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
     """Return the problem with the additional rows of ``now`` as a batch; ``options`` are those of the previous fit."""
-    count = partition_count(now.n_rows - before.n_rows, before.rows_of(partition_size))
+    count = n_partitions(now.n_rows - before.n_rows, partition_size, before.n_kernels)
     batches = (*batches_of(before, options), AppendedBatch(now.n_rows, count, shuffled=False))
     return replace(
         before, n_rows=now.n_rows, codes=now.codes, shuffled=now.shuffled, batches=batches, left_out_square=0.0
@@ -104,13 +104,8 @@ def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
     """Return the original rows and each append as batches; without an append, one batch of all rows."""
     if problem.batches:
         return problem.batches
-    count = partition_count(problem.n_rows, problem.rows_of(options.partition_size))
+    count = n_partitions(problem.n_rows, options.partition_size, problem.n_kernels)
     return (AppendedBatch(problem.n_rows, count, problem.shuffled),)
-
-
-def partition_count(n_rows: int, partition_size: int) -> int:
-    """Return ⌈N/P⌉, the number of partitions of N rows, P rows each."""
-    return -(-n_rows // partition_size)
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:
