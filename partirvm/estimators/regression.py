@@ -232,7 +232,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             source = as_source(rows_of(self, X, model.columns.categories), columns=model.columns)
         else:
             source = as_source(X)
-        require_like(training, model.columns, model.n_targets)
         require_like(source, model.columns)
         with closing(executor_for(self.client)) as executor:
             augmenting = Augmenting.of(model, training, executor)

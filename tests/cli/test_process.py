@@ -6,16 +6,14 @@ import json
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import Tour, measured, read_until, start
+from commandline import Tour, measured, start
 
-from partirvm import open_job
 from partirvm.data import ingest
 
 SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3")
@@ -85,18 +83,6 @@ print(resident_memory() - before)
 """
     kept = python(code, "fixed").stdout.strip()
     assert kept == "other" or int(kept) < 10 << 20
-
-
-def test_a_fit_aborted_before_any_model_can_be_resumed(tour, tmp_path):
-    job = tmp_path / "job"
-    process = start("fit", tour.train, str(job), "--gamma", "5", "--partition-size", "3000", "--max-rounds", "1")
-    read_until(process.stderr, "^kernel ")  # the last line of the plan
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 4
-    assert f"ended before it had a model. Continue with: partirvm resume {job}" in err
-    assert "Traceback" not in err
-    assert open_job(job).status().value == "aborted"
 
 
 CRASH = """
