@@ -14,7 +14,7 @@ import numpy as np
 from partirvm.core.sampling import Purpose, random_order, stream
 from partirvm.kernels.design import NONE, Design
 from partirvm.options import Request
-from partirvm.planning.cost import RowsRead, Schedule, n_partitions
+from partirvm.planning.cost import RowsRead, n_partitions
 from partirvm.planning.memory import DataShape
 from partirvm.strategies.problem import AppendedBatch, Codes, Options, Problem
 from partirvm.types import Bool, Int
@@ -44,32 +44,6 @@ def rows_read(request: Request, shape: DataShape, *, shuffled: bool) -> RowsRead
     if request.fit_rows == "full":
         return RowsRead(n_rows, searched=searched, pool=pool)
     return RowsRead(int(request.sample_rows), True, ROWS_PER_COLUMN * (request.fit_rows == GROWING), searched, pool)
-
-
-def first_sample(fit_rows: str, partition_size: int) -> int:
-    """Return the default size of a sample, or the first size of a growing one."""
-    return (ROWS_PER_COLUMN if fit_rows == GROWING else 20) * partition_size
-
-
-def automatic(
-    schedule: Schedule,
-    n_rows: int,
-    partition_size: int,
-    n_kernels: int = 1,
-    new_rows: int = 0,
-    *,
-    shuffled: bool = False,
-) -> str:
-    """Return the meaning of ``fit_rows="auto"``: ``full`` if all rows are affordable, otherwise a sample.
-
-    The working set uses ``growing`` if the data are ``shuffled`` and have more than four times the rows of the first
-    sample. In other strategies all rows take about 2·K·N²·P flops, or 2·K·N·n·P if only n = ``new_rows`` have to join
-    (K = ``n_kernels``); up to 2e12 are affordable. The result is the same on every machine.
-    """
-    if schedule.selects:
-        return GROWING if shuffled and 4 * ROWS_PER_COLUMN * partition_size < n_rows else "full"
-    flops = 2.0 * n_kernels * n_rows * (new_rows or n_rows) * partition_size
-    return "full" if not schedule.whole_partitions or flops <= 2e12 else "sample"
 
 
 def intermediate_rows(problem: Problem, options: Options) -> str:
