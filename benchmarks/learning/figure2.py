@@ -119,7 +119,7 @@ def figure(joint: JointLaplace, weight: Float, mpg: Float, path: Path) -> None:
     axis.plot(grid[:, 0], mean, color="#3b6ea8", lw=1.8, label="mean")
     axis.plot(weight[:TRAIN, 0], mpg[:TRAIN], ".", color="#555555", ms=4, label="train")
     axis.plot(weight[TRAIN:, 0], mpg[TRAIN:], ".", color="#c8553d", ms=5, label="test")
-    at = joint.design.centres
+    at = joint.model.design.centres
     label = f"{len(at)} relevance vectors"
     axis.plot(at[:, 0], joint.predict(at)[0], "o", ms=10, mfc="none", mec=sheets.INK, mew=1.4, label=label)
     axis.axvline((weight[TRAIN - 1, 0] + weight[TRAIN, 0]) / 2, color=sheets.INK, lw=0.8, ls=":")

@@ -49,12 +49,12 @@ SPEC_NAME, EVENTS = "spec.json", "events"
 
 FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": list[str], "about": str, "moments": str}
 
-LEAST: Schema = {"time": TIME, "parameters?": {}, "cluster?": str}
+LEAST: Schema = {"time": TIME, "parameters?": {}}
 
 SPEC: Schema = LEAST | {"data": str, "validation": str | None, "parameters": {"kernel": Any, "basis": Any}}
 SPEC |= {"versions": dict[str, str], "fingerprint": FINGERPRINT, "validation_fingerprint": (FINGERPRINT, None)}
 
-EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason?": str, "cluster?": str}
+EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason?": str}
 EVENT |= {"model?": str, "checkpoint?": str, "fingerprint?": FINGERPRINT, "rounds?": int | None}
 EVENT |= {"history?": int, "seconds?": float | None, "changes?": {}, "data?": str, "validation?": str | None}
 
@@ -108,10 +108,7 @@ class JobStore:
 
     def spec(self, schema: Schema = LEAST) -> dict[str, Any]:
         """Return the request. Raises ``MissingDataError`` without a job, ``FormatError`` if it is damaged."""
-        try:
-            spec = read_json(self.folder, SPEC_NAME)
-        except MissingDataError as error:
-            raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
+        spec = read_json(self.folder, SPEC_NAME, missing="no job here: ")
         require_format(spec.get("format"), FORMAT, self.location, "job")
         require(spec, schema, f"{self.location}/{SPEC_NAME}")
         return spec

@@ -129,7 +129,7 @@ def _corrected(kernel: LocalKernel, panels: Sequence[Neighbourhoods], errors: Se
 
 
 def _starts(kernel: LocalKernel) -> tuple[LocalKernel, LocalKernel]:
-    """Return two starts of a search: with much noise, and nearly without, since interpolation may be another maximum."""
+    """Return two starts of a search, with much noise and with little, since interpolation may be another maximum."""
     return kernel, replace(kernel, noise=QUIET * kernel.noise, variance=kernel.variance / QUIET)
 
 

@@ -47,17 +47,18 @@ BLOSC_RATIO = 255
 Schema: TypeAlias = dict[str, Any]
 
 
-def read_json(folder: Folder, name: str, schema: Schema | None = None) -> dict[str, Any]:
+def read_json(folder: Folder, name: str, schema: Schema | None = None, missing: str = "") -> dict[str, Any]:
     """Read at most ``HEAD`` bytes, and verify the JSON object of this schema that ``to_json`` wrote for this name.
 
-    Raises ``MissingDataError`` if it does not exist, ``FormatError`` if it is damaged, moved or of another schema.
+    Raises ``MissingDataError`` if it does not exist, with a text that begins with ``missing``, and ``FormatError`` if
+    it is damaged, moved or of another schema.
     """
     place = f"{folder.location}/{name}"
     try:
         with reading(place):
             data = folder.read(name, HEAD)
     except MissingDataError as error:
-        raise MissingDataError(f"{folder.location}: {name} is missing") from error
+        raise MissingDataError(f"{folder.location}: {missing}{name} is missing") from error
     try:
         value = json.loads(data)
         whole = value.pop("check") == digest(value)
