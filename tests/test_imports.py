@@ -44,7 +44,19 @@ ARROWS = {
     | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "execution"}
     | {"learning"},
     "jobs": VALUES
-    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "execution", "learning"}
+    | {
+        "storage",
+        "core",
+        "kernels",
+        "data",
+        "model",
+        "planning",
+        "likelihoods",
+        "strategies",
+        "execution",
+        "learning",
+        "local",
+    }
     | {"resolve"},
     "predict": VALUES
     | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "execution", "learning"}
@@ -81,7 +93,7 @@ THIRD_PARTIES = {
     "process": {"scipy", "threadpoolctl"},
     "options": set(),
     "storage": {"fsspec"},
-    "storage.records": {"numpy", "numcodecs", "google_crc32c"},
+    "storage.records": {"numpy", "numcodecs", "google_crc32c", "zarr"},
     "storage.codec": {"numpy"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},

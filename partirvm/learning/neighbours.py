@@ -19,8 +19,8 @@ import numpy as np
 from partirvm.core.left_out import Calibration, quantiles
 from partirvm.data.source import Source
 from partirvm.execution import Executor
-from partirvm.learning.residual_rows import Keep, cells_of, evenly, left_out_records
-from partirvm.learning.sample import Spent
+from partirvm.learning.residual_rows import Keep, cells_of
+from partirvm.learning.sample import Spent, gathered
 from partirvm.local.cells import COLUMNS, ERROR, LOG_FACTOR, NOISE, NUMBER, Cells
 from partirvm.local.kriging import (
     CORRELATIONS,
@@ -34,7 +34,7 @@ from partirvm.local.kriging import (
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted
-from partirvm.types import Float
+from partirvm.types import Float, Int
 
 FLOAT = 8  # Bytes of a number
 TRIAL_SHARE, TRIAL_ROWS = 10, 500
@@ -85,11 +85,31 @@ def fit_residuals(
         return replace(gains, rmse=0.0, lacking=FLOAT * width * source.n_rows)
     cells, sample = Cells.of(records), records[evenly(len(records), NOISE_ROWS)]
     if source.n_rows > left_out:
-        how = spent, None if in_memory else keep, records[:, :-COLUMNS], NOISE_ROWS
+        how = spent, None if in_memory else keep, records[:, :-COLUMNS], evenly(source.n_rows, NOISE_ROWS)
         cells, sample = cells_of(asked, metric, source, executor, progress, *how)
     kernel, calibration, rmse_gain = _learned(cells, sample, asked.neighbours, trial, executor.threads)
     k = min(asked.neighbours, cells.n_rows - 1)
     return ResidualsFitted(LocalResiduals(metric, kernel, k, cells, calibration), rmse_gain, gains.density_gain)
+
+
+def left_out_records(
+    asked: FitResiduals, metric: Metric, source: Source, executor: Executor, progress: Callable[..., None], spent: Spent
+) -> Float:
+    """Return the records (n, width) of the rows left out, with their errors."""
+    rows, u = asked.left_out.rows, asked.left_out.targets[:, 1]
+    with gathered(source, rows, executor, progress, spent) as sample:
+        X = sample.rows.gather(rows).X
+    factor = np.ones(len(u)) * asked.design.noise_factor(X)
+    errors = asked.left_out.expected()[0] / np.sqrt(u)
+    points = metric(asked.design.scaling.inputs(X))
+    return np.column_stack([points, errors, np.log(factor), 1.0 / (u * factor), numbers_of(source, rows)])
+
+
+def numbers_of(source: Source, rows: Int) -> Int:
+    """Return the numbers before shuffling of some rows (n,), increasing."""
+    tiles = rows // source.tile_rows
+    parts = [source.original_rows(tile)[rows[tiles == tile] - tile * source.tile_rows] for tile in np.unique(tiles)]
+    return np.concatenate(parts)
 
 
 def _panels(cells: Cells, own: Float, k: int) -> tuple[list[Neighbourhoods], list[Float]]:
@@ -168,3 +188,9 @@ def _learned(
     top, levels = quantiles(np.abs(rest) * np.sqrt(kernel.inflation / variance))
     gain = 1.0 - float(np.sqrt(np.mean(rest**2) / max(float(np.mean(before**2)), LEAST_SQUARE)))
     return kernel, Calibration(n, kernel.noise, 1.0, top, levels), gain
+
+
+def evenly(n: int, count: int) -> Int:
+    """Return at most ``count`` numbers below n, evenly spaced."""
+    count = min(n, count)
+    return np.arange(count, dtype=np.int64) * n // max(count, 1)

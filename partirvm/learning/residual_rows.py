@@ -1,4 +1,4 @@
-"""The records of local residuals: of the rows left out, or of all rows from one pass, which one sort makes cells."""
+"""The records of local residuals of all rows, from one pass over the rows and one sort into cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from partirvm.data.source import Source
 from partirvm.data.writer import ExternalSorter, runs_of
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
-from partirvm.learning.sample import Spent, gathered
+from partirvm.learning.sample import Spent
 from partirvm.local.cells import COLUMNS, Cells, Leaves, rows_of_cell
 from partirvm.local.metric import Metric
 from partirvm.storage import open_folder
@@ -28,26 +28,6 @@ LEAVES = 16
 """Number of leaves per cell, by which rows are sorted."""
 
 
-def left_out_records(
-    asked: FitResiduals, metric: Metric, source: Source, executor: Executor, progress: Callable[..., None], spent: Spent
-) -> Float:
-    """Return the records (n, width) of the rows left out, with their errors."""
-    rows, u = asked.left_out.rows, asked.left_out.targets[:, 1]
-    with gathered(source, rows, executor, progress, spent) as sample:
-        X = sample.rows.gather(rows).X
-    factor = np.ones(len(u)) * asked.design.noise_factor(X)
-    errors = asked.left_out.expected()[0] / np.sqrt(u)
-    points = metric(asked.design.scaling.inputs(X))
-    return np.column_stack([points, errors, np.log(factor), 1.0 / (u * factor), numbers_of(source, rows)])
-
-
-def numbers_of(source: Source, rows: Int) -> Int:
-    """Return the numbers before shuffling of some rows (n,), increasing."""
-    tiles = rows // source.tile_rows
-    parts = [source.original_rows(tile)[rows[tiles == tile] - tile * source.tile_rows] for tile in np.unique(tiles)]
-    return np.concatenate(parts)
-
-
 def cells_of(
     asked: FitResiduals,
     metric: Metric,
@@ -57,13 +37,13 @@ def cells_of(
     spent: Spent,
     keep: Keep | None,
     points: Float,
-    count: int,
+    wanted: Int,
 ) -> tuple[Cells, Float]:
-    """Return the cells of all rows of positive weight, from one pass, and the records of ``count`` of these rows.
+    """Return the cells of all rows of positive weight, from one pass, and the records of the ``wanted`` ones.
 
     ``points`` (m, r) are those of some rows. ``keep`` makes a folder for the records; without it they stay in memory.
     """
-    task = partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric, evenly(source.n_rows, count))
+    task = partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric, wanted)
     sample, width, n = list[Float](), metric.width + COLUMNS, source.n_rows
     leaves, began = Leaves.of(points, LEAVES * (n // rows_of_cell(width))), time.perf_counter()
 
@@ -112,9 +92,3 @@ def records_of_tile(
         )
         found[start : start + len(some)] = np.column_stack([*parts, 1.0 / weights[some], numbers[some]])
     return found, found[np.isin(tile.start + there, wanted)]
-
-
-def evenly(n: int, count: int) -> Int:
-    """Return at most ``count`` numbers below n, evenly spaced."""
-    count = min(n, count)
-    return np.arange(count, dtype=np.int64) * n // max(count, 1)
