@@ -65,10 +65,12 @@ EXCEPTIONS = {
     "cli.running": {"execution.cluster.connect"},
     "estimators.saving": {
         "kernels.functions.require_no_code",
+        "storage.reading",
         "storage.records.require",
     },
     # A handle shows its page; the import is inside the method.
     "jobs.job": {"report.page.report_of"},
+    "report.plots": {"storage.reading"},
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
 

@@ -236,8 +236,9 @@ def lengths_of(frame: Any) -> list[int]:
 def by_position(name: str, values: Any) -> Any:
     """Return targets, labels or weights as an array that is sliced by position: of NumPy, or as it is of Zarr or Dask.
 
-    Raises ``DataError`` for masked values.
+    Raises ``DataError`` for masked values, and ``MissingDataError`` for missing chunks of Zarr arrays.
     """
+    refuse_missing_chunks(name, values)
     if hasattr(values, "to_dask_array"):
         extended = values.ndim == 1 and not isinstance(values.dtype, np.dtype)  # text and categories of pandas' own
         return (values.astype(object) if extended else values).to_dask_array(lengths=lengths_of(values))

@@ -128,13 +128,10 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
     for role, given, names in (("y", y, targets), ("the weights", weights, ("weights",))):
         if given is not None:
             values = by_position(role, given)
-            refuse_missing_chunks(role, values)
             check_beside(role, values, n_rows or 0)
             parts.append((values, names))
     columns = tuple(column for _, names in parts for column in names)
-    coded = [
-        column for column, dtype in zip(own, X.dtypes if frame else (), strict=False) if hasattr(dtype, "categories")
-    ]
+    coded = tuple(str(name) for name, dtype in X.dtypes.items() if hasattr(dtype, "categories")) if frame else ()
 
     def batches(wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         for blocks in _blocks([values for values, _ in parts], rows_per_batch(batch_bytes, len(columns))):
@@ -145,7 +142,7 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
                 if column in wanted
             }
 
-    return Reader(name, columns, batches, n_rows, targets, None if weights is None else "weights", tuple(coded))
+    return Reader(name, columns, batches, n_rows, targets, None if weights is None else "weights", coded)
 
 
 def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:

@@ -17,7 +17,7 @@ import numpy as np
 from partirvm.data.labels import plain_label
 from partirvm.data.tables import Batch, Reader, numbers, text_column
 from partirvm.errors import DataError, UsageError
-from partirvm.quoting import listed, listed_values, named, quoted
+from partirvm.quoting import listed, named, quoted
 from partirvm.types import Columns, Float, label_bytes
 
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
@@ -117,15 +117,14 @@ def _check_roles(roles: Roles, table: Reader) -> None:
 class Levels:
     """The labels of a column, with provisional codes in the order of occurrence and sorted codes at the end.
 
-    ``known`` labels keep their codes from the start, and any other label has the code ``len(known)``. Labels of an
-    ``untyped`` source (CSV) are converted to numbers if every label is a number.
+    ``known`` labels keep their codes from the start. Any other label has the code ``len(known)``, or is refused if the
+    labels are ``classes``. Labels of an ``untyped`` source (CSV) are converted to numbers if every label is a number.
     """
 
-    def __init__(self, where: str, known: Sequence[Any] | None = None, *, untyped: bool = False) -> None:
-        self._where, self._untyped, self._known = where, untyped, known
+    def __init__(self, where: str, known: Sequence[Any] | None, untyped: bool, classes: bool) -> None:
+        self._where, self._known, self._untyped, self._classes = where, known, untyped, classes
         self.found: dict[Any, int] = {level: code for code, level in enumerate(known or ())}
         self._numeric = known is not None and not any(isinstance(level, str) for level in known)
-        self.unseen: dict[Any, None] = {}
         self.nbytes = 0
 
     def codes(self, values: Any) -> Float:
@@ -151,8 +150,11 @@ class Levels:
             return self.found.setdefault(label, len(self.found))
         if label not in self.found and self._numeric and isinstance(label, str):
             label = _number(label)
-        if label not in self.found and len(self.unseen) < 10:
-            self.unseen[label] = None
+        if label not in self.found and self._classes:
+            raise DataError(
+                f"{self._where} holds the class {quoted(label)}, which the DATA of `--like` or `--append` do not have: "
+                "leave such rows out, or ingest all rows as new DATA"
+            )
         return self.found.get(label, len(self._known))
 
     def final(self) -> tuple[tuple[Any, ...], Float]:
@@ -190,7 +192,7 @@ class Encoder:
         if like is not None and roles.classes:
             known[roles.targets[0]] = like.classes
         self.levels = {
-            column: Levels(self._column(column), known.get(column), untyped=table.untyped)
+            column: Levels(self._column(column), known.get(column), table.untyped, column in roles.targets)
             for column in (*roles.categorical, *(roles.targets if roles.classes else ()))
         }
 
@@ -242,11 +244,6 @@ class Encoder:
             raise DataError(
                 f"{self._column(column)} has {n:,} labels so far, more than every process can read: omit the column, "
                 "replace its texts by short codes, or ingest a numeric target without --classes."
-            )
-        if column in self.roles.targets and (unseen := self.levels[column].unseen):
-            raise DataError(
-                f"{self._column(column)} holds classes that the DATA of `--like` or `--append` do not have: "
-                f"{listed_values(list(unseen))}. Leave these rows out, or ingest all rows as new DATA."
             )
         return codes
 

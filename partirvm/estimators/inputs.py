@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from partirvm.data import as_source, require_target
+from partirvm.data import as_source
 from partirvm.data.arrays import by_position
 from partirvm.data.labels import coded, label_values, plain_labels
 from partirvm.data.source import Source, default_names, numeric_array
@@ -124,7 +124,6 @@ def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: in
     else:
         y, labels = (y, None) if y is None else estimator._coded(y)
         source = as_source(X, y, sample_weight, seed=seed)
-        require_target(source)
         if source.n_targets != 1 and labels is not None:
             raise UsageError(f"y has {source.n_targets} columns: one class of each row at a time")
         estimator.n_features_in_ = source.n_features

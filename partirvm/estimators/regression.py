@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import ArraySource, as_source, shuffled_rows
 from partirvm.data.source import require_like
-from partirvm.errors import DataError, UsageError
+from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import (
     TrainingRows,
@@ -134,12 +134,10 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
 
     def _continued(self, stream: Stream, asked: Request) -> Request:
         """Return the request of the next call: that of the first call, with the limits that are asked for now."""
-        if not is_growable(stream.checkpoint):
-            raise UsageError("partial_fit cannot continue: split-merge ended before its last merge; fit all rows again")
-        if not stream.spec.problem.target_variance:
-            raise DataError(
-                "the target of the first rows was constant, so that the target of new rows cannot be scaled: call fit "
-                "with rows whose targets vary"
+        if not is_growable(stream.checkpoint, stream.spec):
+            raise UsageError(
+                "partial_fit cannot continue: split-merge ended before its last merge, or the target of the first rows "
+                "was constant; fit all rows again"
             )
         for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
             before, now = getattr(stream.request, name), getattr(asked, name)
@@ -234,7 +232,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             source = as_source(rows_of(self, X, model.columns.categories), columns=model.columns)
         else:
             source = as_source(X)
-        require_like(training, model.columns, model.n_targets)
         require_like(source, model.columns)
         with closing(executor_for(self.client)) as executor:
             augmenting = Augmenting.of(model, training, executor)

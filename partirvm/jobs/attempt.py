@@ -35,7 +35,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.resolve.new_problem import Interrupted, check_aborted
+from partirvm.resolve.new_problem import Interrupted
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
 from partirvm.resolve.small_fits import Timer
 from partirvm.storage.lease import Process
@@ -169,7 +169,6 @@ def run_attempt(
             interrupted = timer.after(poll)
             how = source, request, executor, held_out, interrupted
             try:
-                check_aborted(interrupted)
                 journal.spec = spec = resolve(*how) if restored is None else continued(restored.spec, *how)
             except Stopped:
                 return _end(journal, state.attempt, Outcome(Termination.ABORTED, None, before + timer.seconds))

@@ -60,7 +60,7 @@ class Watcher:
     def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
         """Called when a pass has finished ``done`` of ``total`` tiles; ``rows`` is the number of rows of the pass."""
 
-    def on_step(self, info: StepInfo, candidates: int) -> None:
+    def on_step(self, info: StepInfo) -> None:
         """Called after each iteration of a dense fit."""
 
     def on_solves(self, done: int, total: int) -> None:
@@ -244,15 +244,14 @@ class Driver:
             blocks = self._passes([searches[k].next_pass for k in active])
             for k, block in zip(active, blocks, strict=True):
                 searches[k] = searches[k].advance(block, self._check)
-                self._telling(self.watcher.on_step)(searches[k].info, tasks[k].candidates)
+                self._telling(self.watcher.on_step)(searches[k].info)
         return tuple(Solved(search.fit, search.reason) for search in searches if search.reason is not None)
 
     def _solves(self, solves: Sequence[DenseFit]) -> list[Solved]:
         """Run dense fits, several in parallel. A single one is watched at each step."""
         if len(solves) > 1:
             return self.executor.solve(solves, self._telling(self.watcher.on_solves))
-        (solve,), tell = solves, self._telling(self.watcher.on_step)
-        return [Solved(*solve.run(lambda info: tell(info, solve.candidates)))]
+        return [Solved(*solves[0].run(self._telling(self.watcher.on_step)))]
 
     def _record(self, record: Record, spent: dict[str, float], *, saved: bool) -> None:
         self._last = record

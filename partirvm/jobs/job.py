@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 from partirvm.core.termination import Termination
 from partirvm.errors import LeaseError, UsageError
+from partirvm.execution.cluster import address_of, start
 from partirvm.jobs.attempt import TAKE_OVER_SECONDS, run_attempt, run_job
 from partirvm.jobs.checkpoint import Checkpoint
 from partirvm.jobs.driver import Watcher
@@ -77,6 +78,8 @@ def submit(
     >>> folder.cleanup()
     """
     asked, client = request_of(estimator, client)
+    if client is not None:
+        address_of(client)  # a closed client changes no folder
     made = Job(absolute(job))
     return made._start(create(data, made.location, asked, validation, overwrite), True, client)
 
@@ -212,6 +215,8 @@ class Job:
         The job is not changed if an error is raised: ``UsageError`` for other changes or without a permission,
         ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.
         """
+        if client is not None:
+            address_of(client)
         how = {"allow_code": allow_code, "allow_data": allow_data, **changed}
         return self._start(self.requeue(data=data, validation=validation, **how), allow_code, client)
 
@@ -233,8 +238,6 @@ class Job:
         """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
         place = absolute(self.location)
         if client is not None:
-            from partirvm.execution.cluster import start
-
             key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
             start(client, key, run_job, place, attempt=state.attempt, allow_code=allow_code)
             return self

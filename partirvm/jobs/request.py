@@ -161,7 +161,7 @@ def _grown(store: JobStore, request: dict[str, Any], allow_code: bool, changed: 
             "(`ingest --append`), restore changed rows, or start a new job"
         )
     last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allow_code)
-    if last is None or not is_growable(last.state) or not last.spec.problem.target_variance:
+    if last is None or not is_growable(last.state, last.spec):
         raise UsageError(
             f"{store.location} cannot be updated: it has no fit that new rows could join (no round is finished, "
             "split-merge ended before its last merge, or the target is constant): start a new job"

@@ -80,9 +80,9 @@ def run(
     return outcome
 
 
-def is_growable(state: Any) -> bool:
-    """Return True if new rows can join the fit of this state of a strategy, as all but split-merge's own."""
-    return isinstance(state, RoundsState)
+def is_growable(state: Any, spec: FitSpec) -> bool:
+    """Return True if new rows can join the fit: its target varies, and its state is not that of split-merge's own."""
+    return isinstance(state, RoundsState) and bool(spec.problem.target_variance)
 
 
 def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:

@@ -22,7 +22,7 @@ from partirvm.core.newton import SETTLED, NewtonSearch, begin, centred, enter, r
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Begin, Draw, Likelihood, Pass, PassFit, Start, positions, survivors
+from partirvm.likelihoods.base import Draw, Likelihood, Pass, PassFit, Start, positions, survivors
 from partirvm.likelihoods.passes import ErrorPass, GainPass, LogisticPass
 from partirvm.model import ClassModel
 from partirvm.types import Columns, Float, Int
@@ -63,10 +63,12 @@ class ClassLikelihood(Likelihood):
     def warm(self, fit: LaplaceState) -> Start:
         return Start(fit.labels, fit.alpha, weights=fit.mean)
 
-    def fit(self, problem: Any, options: Any, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
-        rule, start = replace(begin.rule, max_iterations=options.max_passes, guard=False), begin.warm or self.warm(fit)
+    def fit(
+        self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, rows: Int | None, warm: Start | None
+    ) -> PassFit:
+        rule = replace(rule, max_iterations=options.max_passes, guard=False)
         pooled = self.name == "pooled" and rule.thin
-        return Newton(design, self.link, start, rule, begin.candidates, begin.rows, problem.prior, pooled)
+        return Newton(design, self.link, warm or self.warm(fit), rule, rows, problem.prior, pooled)
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows whose class has the smallest probability."""
@@ -103,7 +105,6 @@ class Newton(PassFit):
     likelihood: str
     start: Start
     rule: StopRule
-    candidates: int
     rows: Int | None = None
     prior: Prior = FLAT
     pooled: bool = False

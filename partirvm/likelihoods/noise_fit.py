@@ -74,7 +74,6 @@ class NoiseFit(DenseFit):
     points: Float
     left_out: LeftOut
     always: bool
-    candidates: int = NOISE_CENTRES
 
     def run(self, on_step: OnStep) -> tuple[FittedNoise | None, Termination]:
         errors, variances = self.left_out.expected()

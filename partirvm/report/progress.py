@@ -88,7 +88,7 @@ class Progress(Watcher):
         self._live: Any = None
         self.began = self._printed = time.monotonic()
         self.phase, self.done, self.total, self.unit = "starting", 0, 0, "tile"
-        self.fit: tuple[int, int] | None = None
+        self.vectors: int | None = None
         self.memory_limit: int | None = None
 
     @property
@@ -102,8 +102,8 @@ class Progress(Watcher):
     def facts(self) -> str:
         """Elapsed time, vectors and peak memory."""
         parts = [format_duration(time.monotonic() - self.began)]
-        if self.fit is not None:
-            parts.append(f"{self.fit[0]:,} candidates → {self.fit[1]:,} vectors")
+        if self.vectors is not None:
+            parts.append(counted(self.vectors, "vector"))
         limit = "" if self.memory_limit is None else f" of {format_bytes(self.memory_limit)}"
         return " · ".join([*parts, f"peak memory {format_bytes(peak_memory())}{limit}"])
 
@@ -135,9 +135,9 @@ class Progress(Watcher):
         for callback in self.callbacks:
             callback.on_pass(name, done, total)
 
-    def on_step(self, info: StepInfo, candidates: int) -> None:
+    def on_step(self, info: StepInfo) -> None:
         """Receive an iteration of a dense fit. In classification each iteration needs a pass, which is the phase."""
-        self.fit = candidates, info.n_vectors
+        self.vectors = info.n_vectors
         if not math.isnan(info.noise_variance):
             self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, "")
 
@@ -146,7 +146,7 @@ class Progress(Watcher):
 
     def on_record(self, entry: dict[str, Any]) -> None:
         if entry["kind"] not in MEASURED:
-            self.fit = entry["candidates"], entry["vectors"]
+            self.vectors = entry["vectors"]
         self._show(*self._lines.of(entry))
         for callback in self.callbacks if leaves_model(entry) else ():
             self.ended |= callback.on_round(entry) is True
@@ -187,7 +187,6 @@ class Progress(Watcher):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._show(*self._lines.rest())
         if self._live is not None:
             self._live.stop()
 

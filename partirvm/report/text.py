@@ -158,7 +158,6 @@ def followed(states: Iterable[JobState], as_json: bool = False) -> Iterator[str]
         for entry in new:
             yield from lines.of(entry)
         if changed and final:
-            yield from lines.rest()
             yield change
 
 

@@ -35,7 +35,7 @@ from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, inpu
 from partirvm.resolve.new_problem import Interrupted, checked_data, new_problem
 from partirvm.resolve.small_fits import SmallFits
 from partirvm.strategies import schedule_of
-from partirvm.strategies.fit_rows import GROWING, automatic, first_sample, joined, rows_read
+from partirvm.strategies.fit_rows import GROWING, ROWS_PER_COLUMN, joined, rows_read
 from partirvm.strategies.problem import Options, Problem
 from partirvm.types import Float
 
@@ -210,12 +210,9 @@ def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) ->
     if spec.in_order:
         size, schedule = size if schedule.has_rounds else min(size, new * K), schedule_of("incremental")
         request = replace(request, strategy=schedule.name, selection="order", partition_size=size)
-        if asked.fit_rows == "auto":
-            fit_rows = automatic(schedule, n_rows, size, K, new)
-    if fit_rows == request.fit_rows:
-        return request
-    _, sample = resolve_fit_rows(replace(asked, fit_rows=fit_rows), schedule, n_rows, size)
-    return replace(request, fit_rows=fit_rows, sample_rows=sample)
+        fit_rows = "auto" if asked.fit_rows == "auto" else fit_rows
+    fit_rows, sample = resolve_fit_rows(replace(asked, fit_rows=fit_rows), schedule, n_rows, size, K, new)
+    return request if fit_rows == request.fit_rows else replace(request, fit_rows=fit_rows, sample_rows=sample)
 
 
 def _facts(source: Source, problem: Problem, moments: Moments, weights: Float | None) -> dict[str, Any]:
@@ -294,14 +291,25 @@ def schedule_for(request: Request, n_rows: int, likelihood: Likelihood, outputs:
 
 
 def resolve_fit_rows(
-    request: Request, schedule: Schedule, n_rows: int, size: int, n_kernels: int = 1, *, shuffled: bool = False
+    request: Request, schedule: Schedule, n_rows: int, size: int, K: int = 1, new: int = 0, *, shuffled: bool = False
 ) -> tuple[str, int]:
-    """Resolve ``fit_rows`` and the number of rows of a sample; a single fit uses all rows."""
-    fit_rows = "full" if schedule.one_fit else request.fit_rows
-    if fit_rows == "auto":
-        fit_rows = automatic(schedule, n_rows, size, n_kernels, shuffled=shuffled)
-    rows = request.sample_rows
-    return fit_rows, min(first_sample(fit_rows, size) if rows == "auto" else int(rows), n_rows)
+    """Resolve ``fit_rows`` and the number of rows of a sample, which a growing one begins with.
+
+    A single fit uses all rows. The working set uses ``growing`` if the data are ``shuffled`` and have more than four
+    times the rows of the first sample. In other strategies all rows take about 2·K·N²·P flops, or 2·K·N·n·P if only n =
+    ``new`` rows have to join; more than 2e12 are not affordable. The result is the same on every machine.
+    """
+    fit_rows, sample = request.fit_rows, request.sample_rows
+    if schedule.one_fit:
+        fit_rows = "full"
+    elif fit_rows == "auto" and schedule.selects:
+        fit_rows = GROWING if shuffled and 4 * ROWS_PER_COLUMN * size < n_rows else "full"
+    elif fit_rows == "auto":
+        affordable = 2.0 * K * n_rows * (new or n_rows) * size <= 2e12
+        fit_rows = "full" if affordable or not schedule.whole_partitions else "sample"
+    if sample == "auto":
+        sample = (ROWS_PER_COLUMN if fit_rows == GROWING else 20) * size
+    return fit_rows, min(int(sample), n_rows)
 
 
 def calibrate(source: Source, problem: Problem) -> Rates:

@@ -74,9 +74,8 @@ class Codec:
         Raises ``MissingDataError`` if the group is missing, incomplete or damaged, and ``FormatError`` for another kind
         or version.
         """
-        tree, arrays = read_group(location, kind, version)
         with reading(f"{location}: the {kind.removeprefix('partirvm-')}", ADVICE):
-            return self.decode(tree, arrays)
+            return self.decode(*read_group(location, kind, version))
 
     def encode(self, value: Any) -> tuple[dict[str, Any], list[Array]]:
         """Return the JSON, without the entries of arrays, and the arrays. Raises ``TypeError`` as ``write`` does."""
@@ -177,7 +176,7 @@ def write_group(
 
 
 def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], list[Array]]:
-    """Return the JSON and the arrays that ``write_group`` wrote. Raises as ``Codec.read`` does."""
+    """Return the JSON and the arrays that ``write_group`` wrote. Raises as ``Codec.read``, or an error of a decoder."""
     folder, what = open_folder(location), kind.removeprefix("partirvm-")
     head = read_json(folder, HEAD, missing=f"no {what} here, or it is incomplete: ")
     if head.get("kind") != kind:
@@ -185,13 +184,12 @@ def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], 
     require_format(head.get("format"), version, location, what)
     require(head, HEAD_FIELDS, f"{location}/{HEAD}")
     following = _reader(folder, head["parts"], what)
-    with reading(f"{location}: the {what}", ADVICE):
-        tree, arrays = json.loads(following(head["json"]).tobytes()), list[Array]()
-        for name, shape, order in tree.pop("arrays"):
-            dtype = plain(name)
-            flat = following(math.prod(shape) * dtype.itemsize).view(dtype)
-            arrays.append(flat.reshape(shape, order=order))
-        return tree, arrays
+    tree, arrays = json.loads(following(head["json"]).tobytes()), list[Array]()
+    for name, shape, order in tree.pop("arrays"):
+        dtype = plain(name)
+        flat = following(math.prod(shape) * dtype.itemsize).view(dtype)
+        arrays.append(flat.reshape(shape, order=order))
+    return tree, arrays
 
 
 def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:

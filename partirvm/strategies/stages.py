@@ -24,7 +24,7 @@ from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import Begin, Fit, survivors
+from partirvm.likelihoods.base import Fit, survivors
 from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import ScorePass
@@ -145,13 +145,12 @@ def extended(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
-    """Request a fit (``Begin``); if its statistics lost digits, it goes on with those of the residual target."""
+    """Request a fit; if its statistics lost digits, it goes on with those of the residual target."""
     problem, options = state.problem, state.options
     rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
     for rebases in count():
         rule = replace(rule, guard=False) if rebases >= REBASES else rule
-        begin = Begin(rule, state.candidates, rows, warm)
-        (end,) = yield (likelihood.fit(problem, options, state.design, state.fit, begin),)
+        (end,) = yield (likelihood.fit(problem, options, state.design, state.fit, rule, rows, warm),)
         state = replace(state, design=survivors(state.design, end.fit), fit=end.fit, reason=end.reason)
         del end  # its posterior is as large as the fit that goes on
         if state.reason is not Termination.CANCELLED:

@@ -77,7 +77,7 @@ CASES: dict[str, Callable[[Path], Case]] = {
     ),
     "data": lambda folder: ingested(folder, X, Y, WEIGHTS),
     "data in order": lambda folder: ingested(folder, X, Y, order=ORDER),
-    "data without targets": lambda folder: ingested(folder, X, None, WEIGHTS, like=ArraySource(X).columns),
+    "data without targets": lambda folder: ingested(folder, X, None, WEIGHTS, like=ArraySource(X)),
     "zarr": foreign_zarr,
     "zarr, large chunks": lambda folder: foreign_zarr(folder, chunk=50),
     "dask": lambda folder: dask_arrays(),

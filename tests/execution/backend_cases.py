@@ -187,7 +187,7 @@ def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
     r = t - Phi @ offset
     gram = GramStatistics(np.arange(M), Phi.T @ Phi, Phi.T @ r, (r**2).sum(axis=0), offset, rows)
     start = HyperState(gram, np.full(M, 0.1), 5.0, target_variance=float(t.var()))
-    return Solve(start, StopRule(tol, steps, vectors, guard=False), M)
+    return Solve(start, StopRule(tol, steps, vectors, guard=False))
 
 
 def long_fit(seed, steps):
@@ -198,7 +198,7 @@ def long_fit(seed, steps):
     gram = GramStatistics(np.arange(400), Phi.T @ Phi, Phi.T @ t, (t**2).sum(axis=0), np.zeros((400, 1)), len(t))
     # no change of the evidence is below a tolerance that is not a number
     return Solve(
-        HyperState(gram, np.ones(400), 5.0, target_variance=float(t.var())), StopRule(np.nan, steps, guard=False), 400
+        HyperState(gram, np.ones(400), 5.0, target_variance=float(t.var())), StopRule(np.nan, steps, guard=False)
     )
 
 

@@ -56,7 +56,7 @@ class After(Watcher):
     def on_tiles(self, name, done, total, rows):
         self.tiles += self.over
 
-    def on_step(self, info, candidates):
+    def on_step(self, info):
         self.steps += self.over
 
 

@@ -51,7 +51,6 @@ class StudentFit(PassFit):
     design: Design
     current: HyperState
     rule: StopRule
-    candidates: int
     rows: Any
     passes: int = 0
 
@@ -88,12 +87,12 @@ class StudentLikelihood(GaussianLikelihood):
     def join(self, problem, fit, *args, **about):
         return fit
 
-    def fit(self, problem, options, design, fit, begin):
+    def fit(self, problem, options, design, fit, rule, rows, warm):
         M = design.n_columns
         nothing = GramBlock(np.zeros((0, M)), np.zeros((M, M)), np.zeros((M, 1)), np.zeros(1), 0, 0.0)
         statistics = GramStatistics.of(design.all_labels, nothing)
         first = fit.restarted(statistics, np.full(M, 1 / fit.target_variance), fit.beta)
-        return StudentFit(design, first, begin.rule, begin.candidates, begin.rows)
+        return StudentFit(design, first, rule, rows)
 
     def settling(self, *args, **about):
         return ()

@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from partirvm import Local, Polynomial, RVMRegressor, load_model, save_model
+from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.errors import UsageError
 from partirvm.local.residuals import nearest
 
@@ -57,6 +58,15 @@ def test_they_are_taken_where_rows_left_out_gain(fitted):
     assert 0.925 < np.mean((lower < y) & (y < upper)) < 0.975
     assert sparse.residuals is None
     assert sparse.n_vectors == fitted.n_relevance_vectors_
+
+
+def test_held_out_rows_are_scored_by_what_the_model_states():
+    """The history counts the rows inside the intervals that ``predict_interval`` gives."""
+    X, y = rough(300, seed=1)
+    model = RVMRegressor(**OPTIONS, residual="local").fit(*rough(1200), validation=(X, y))
+    bands = (model.predict_interval(X, level) for level in STATED_LEVELS)
+    covered = [np.sum((lower <= y) & (y <= upper)) for lower, upper in bands]
+    assert model.history_[-1]["diagnostics"][0]["covered"] == covered
 
 
 def test_predictions_do_not_depend_on_the_other_rows(fitted, tmp_path):

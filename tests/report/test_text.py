@@ -27,31 +27,9 @@ from partirvm.report.text import (
     status_text,
     summary,
 )
-from partirvm.strategies import schedule_of
 
 OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
 """What no text about classes may say."""
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"strategy": "basic"}, "all rows at once"),
-        ({"max_rounds": None}, "50 candidates per round, until the evidence stops rising"),
-        ({"strategy": "incremental", "max_rounds": None}, "8 partitions of 50 candidates in order"),
-        ({"strategy": "incremental"}, "8 partitions of 50 candidates in order, at most 9 of them"),
-        (
-            {"strategy": "split-merge", "rounds": 2, "partitions": 2},
-            "2 partitions of 50 candidates, merged on 1 level",
-        ),
-        ({"strategy": "split-merge", "rounds": 1, "partitions": 1}, "1 partition of 50 candidates"),
-        ({}, "50 candidates per round, up to 9 rounds"),
-    ],
-)
-def test_the_course_of_every_strategy(changes, says):
-    """What becomes a candidate when."""
-    made = plan(**changes)
-    assert schedule_of(made["strategy"]).text(made) == says
 
 
 HEURISTIC = {"kind": "heuristic", "number": 1, "level": None}

@@ -29,6 +29,12 @@ def test_the_likelihood_that_is_affordable(strategy, n, size, expected):
     assert resolve_fit_rows(Request(), STRATEGIES[strategy].schedule, n, size) == (expected, min(20 * size, n))
 
 
+@pytest.mark.parametrize(("new", "expected"), [(0, "sample"), (1_000, "full"), (100_000, "sample")])
+def test_few_new_rows_can_afford_all_rows(new, expected):
+    """2·N·n·P flops of n new rows, where N²·P are too many."""
+    assert resolve_fit_rows(Request(), STRATEGIES["incremental"].schedule, 1_000_000, 500, new=new)[0] == expected
+
+
 def test_a_likelihood_that_was_asked_for():
     """Stays, with no more rows than there are; the only fit of basic uses all rows."""
     asked = Request(fit_rows="sample", sample_rows=77)

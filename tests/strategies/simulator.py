@@ -132,7 +132,7 @@ class Simulator:
             case Gather(rows):
                 rows = rows if self.w is None else rows[self.w[rows] > 0]
                 return Gathered(rows, self.X[rows])
-            case Solve(fit, rule, _, solver):
+            case Solve(fit, rule, solver):
                 return Solved(*solvers.SOLVERS[solver](fit, rule))
             case Save() | Log():
                 return None
