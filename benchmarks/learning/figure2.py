@@ -19,7 +19,6 @@ DIR contains auto.npz with ``X`` (392, d), ``y``, and ``columns``, the names of 
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from typing import Any
@@ -130,9 +129,7 @@ def figure(joint: JointLaplace, weight: Float, mpg: Float, path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the fits, and write the table and the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of auto.npz")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
+    parser = measure.command_line(__doc__)
     options = parser.parse_args(arguments)
     weight, mpg = load(options.data)
     fits = [fit(weight, mpg, name, kernel) for name, kernel in KERNELS.items()]
