@@ -13,6 +13,7 @@ from typing import Any
 
 from partirvm.options import constraints as words
 from partirvm.options.constraints import POSITIVE, SWITCH, Check, Option, one_of, option
+from partirvm.types import MOST_NEIGHBOURS
 
 COUNT, NUMBER_OR_AUTO = Check("whole", least=1, optional=True), Check("whole", least=1, words=("auto",))
 
@@ -187,7 +188,9 @@ class Request:
         one_of(words.Residual),
     )
     neighbours: int = of_noise(
-        60, "Number of nearest training rows whose errors correct a prediction.", Check("whole", least=2)
+        60,
+        "Number of nearest training rows whose errors correct a prediction.",
+        Check("whole", least=2, below=MOST_NEIGHBOURS + 1),
     )
     reference: str = of_noise(
         "auto",
