@@ -17,7 +17,6 @@ Bool = NDArray[np.bool_]
 
 LEARNING_ROWS = 8000  # at most so many rows teach a kernel: more hardly change it
 LEARNING_FEATURES = 50  # with more features, a kernel is learned again from so many fewer rows that their product stays
-MOST_NEIGHBOURS = 1000  # rows whose errors correct a prediction at most: each prediction solves a system of this size
 LEFT_OUT_ROWS = 50_000  # rows that are left out of a fit at most, to estimate its uncertainty
 NOISE_CENTRES = 64  # centres at most of a noise variance that depends on the inputs; at least four rows for each
 PANEL_ROWS = 2048  # rows whose design block is held at once; another number changes the rounding of a pass

@@ -19,12 +19,13 @@ from partirvm.local.kriging import CORRELATIONS
 from partirvm.model.base import DESIGN_CLASSES, FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
+from partirvm.options.constraints import MOST_NEIGHBOURS
 from partirvm.options.values import VALUES
 from partirvm.quoting import quoted
 from partirvm.storage import open_folder
 from partirvm.storage.address import store_of
 from partirvm.storage.codec import Codec
-from partirvm.types import MOST_NEIGHBOURS, Columns
+from partirvm.types import Columns
 
 KIND = "partirvm-model"
 FORMAT = 13

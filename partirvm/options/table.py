@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any
 
 from partirvm.options import constraints as words
-from partirvm.options.constraints import POSITIVE, SWITCH, Check, Option, one_of, option
-from partirvm.types import MOST_NEIGHBOURS
+from partirvm.options.constraints import MOST_NEIGHBOURS, POSITIVE, SWITCH, Check, Option, one_of, option
 
 COUNT, NUMBER_OR_AUTO = Check("whole", least=1, optional=True), Check("whole", least=1, words=("auto",))
 

@@ -24,8 +24,8 @@ from partirvm.local import cells
 from partirvm.local.cells import rows_of_cell
 from partirvm.local.metric import Metric
 from partirvm.model.files import CODEC, FORMAT, KIND
+from partirvm.options.constraints import MOST_NEIGHBOURS
 from partirvm.predict import evaluate, predict
-from partirvm.types import MOST_NEIGHBOURS
 
 NEW = rows(200, 1)[0]
 
