@@ -20,7 +20,7 @@ SMALL = [
 SHORT, LONG = 780 * 2_750_000, 8 << 30
 """Memory limits without room for the records of all rows, and with room."""
 
-ASKED = {"gamma": 0.5, "strategy": "working-set", "partition_size": 20, "max_rounds": 2, "reference": "none"}
+ASKED = {"gamma": 0.5, "strategy": "working-set", "partition_size": 20, "max_rounds": 2, "neighbours": 10}
 
 
 def rows(n, seed=0):
@@ -31,9 +31,9 @@ def rows(n, seed=0):
     return X, y + 0.05 * rng.standard_normal(n)
 
 
-def request(memory=SHORT, **others):
+def request(memory=SHORT, residual="local"):
     """A fit of a second."""
-    return Request(**{**ASKED, "residual": "local", "neighbours": 10, "memory_limit": memory, **others})
+    return Request(**ASKED, memory_limit=memory, residual=residual)
 
 
 def make_data(folder):
