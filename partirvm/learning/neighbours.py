@@ -8,14 +8,16 @@ from one pass (``residual_rows``), and the kernel is learned again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
+from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration, quantiles
 from partirvm.data.source import Source
 from partirvm.execution import Executor
@@ -64,7 +66,8 @@ def fit_residuals(
 ) -> ResidualsFitted:
     """Decide by rows left out whether a fit has local residuals, and make them; None without a metric or room.
 
-    ``keep`` writes the rows to disk if there is no room for them in memory.
+    ``keep`` writes the rows to disk if there is no room for them in memory. ``progress`` is also called before each
+    evaluation of a search; an exception from it ends the work.
     """
     metric = Metric.of(asked.design, source.columns)
     calibration = asked.left_out.calibration(float(asked.fit.beta), float(asked.fit.target_variance))
@@ -76,7 +79,7 @@ def fit_residuals(
     if not fewer:
         return ResidualsFitted()
     records = left_out_records(asked, metric, source, executor, progress, spent)
-    trial, gains = _trial(asked, records, calibration)
+    trial, gains = _trial(asked, records, calibration, progress)
     if not (asked.always or max(gains.rmse_gain / RMSE, gains.density_gain / NATS) >= 1.0):
         return replace(gains, rmse=0.0)
     if asked.trial:
@@ -87,9 +90,9 @@ def fit_residuals(
     if source.n_rows > left_out:
         how = spent, None if in_memory else keep, records[:, :-COLUMNS], evenly(source.n_rows, NOISE_ROWS)
         cells, sample = cells_of(asked, metric, source, executor, progress, *how)
-    kernel, calibration, rmse_gain = _learned(cells, sample, asked.neighbours, trial, executor.threads)
+    kernel = _learned(cells, sample, asked.neighbours, trial, executor.threads, progress)
     k = min(asked.neighbours, cells.n_rows - 1)
-    return ResidualsFitted(LocalResiduals(metric, kernel, k, cells, calibration), rmse_gain, gains.density_gain)
+    return _judged(asked, records, LocalResiduals(metric, kernel, k, cells, calibration), gains, executor.threads)
 
 
 def left_out_records(
@@ -125,11 +128,23 @@ def _panels(cells: Cells, own: Float, k: int) -> tuple[list[Neighbourhoods], lis
     return found, errors
 
 
-def _trial(asked: FitResiduals, records: Float, calibration: Calibration) -> tuple[LocalKernel, ResidualsFitted]:
+def _hearing(progress: Callable[..., None], apply: Callable[..., Iterable[Any]] = map) -> Callable[..., Iterable[Any]]:
+    """Return a function like ``map``, or that of a pool, which first calls ``progress``."""
+
+    def heard(*work: Any) -> Iterable[Any]:
+        progress()
+        return apply(*work)
+
+    return heard
+
+
+def _trial(
+    asked: FitResiduals, records: Float, calibration: Calibration, progress: Callable[..., None]
+) -> tuple[LocalKernel, ResidualsFitted]:
     """Return a kernel that a few rows left out teach, and its gains over the fit alone, with the corrected ``rmse``."""
     n, k, cells = len(records), min(asked.neighbours, TRIAL_NEIGHBOURS), Cells.of(records)
     own = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS))
-    found, density = learned(*_panels(cells, records[own], k), FAMILY)
+    found, density = learned(*_panels(cells, records[own], k), FAMILY, None, _hearing(progress))
     expected, variances = asked.left_out.expected()
     square = max(float(np.mean(expected**2)), LEAST_SQUARE)
     inflation = max((float(np.mean(variances)) + calibration.noise_variance) / square, 1.0)
@@ -162,32 +177,44 @@ def _usual_density(
 
 
 def _learned(
-    cells: Cells, sample: Float, k: int, trial: LocalKernel, threads: int
-) -> tuple[LocalKernel, Calibration, float]:
-    """Learn the kernel with the neighbours among all rows, after a choice of its family, and calibrate it.
+    cells: Cells, sample: Float, k: int, trial: LocalKernel, threads: int, progress: Callable[..., None]
+) -> LocalKernel:
+    """Learn the kernel with the neighbours among all rows, after a choice of its family.
 
-    The rows of the ``sample`` (m, width) teach it. Returns the gain of the RMSE on those of the calibration, too.
+    The rows of the ``sample`` (m, width) teach it.
     """
     n = cells.n_rows
-    few, some, all_few = (
-        sample[evenly(len(sample), count)]
-        for count in (min(FAMILY_ROWS, n // 8), min(LEARNING_ROWS, n // 8), CALIBRATION_ROWS)
-    )
+    few, some = (sample[evenly(len(sample), min(count, n // 8))] for count in (FAMILY_ROWS, LEARNING_ROWS))
     with ThreadPoolExecutor(threads) as pool:
         panels, many = _panels(cells, few, -(-k // 2)), _panels(cells, sample, min(k, TRIAL_NEIGHBOURS))
-        tried = [learned(*panels, family, each, pool.map)[0] for family in CORRELATIONS for each in _starts(trial)]
+        apply = _hearing(progress, pool.map)
+        tried = [learned(*panels, family, each, apply)[0] for family in CORRELATIONS for each in _starts(trial)]
         best = max(tried, key=lambda each: _usual_density(each, many, pool))
         panels, best = _panels(cells, some, k), replace(best, noise=max(best.noise, trial.noise))
-        kernel = max((learned(*panels, best.family, each, pool.map) for each in _starts(best)), key=itemgetter(1))[0]
-        kernel = learned(*many, best.family, kernel, pool.map, noise_alone=True)[0]
-        kernel = replace(kernel, inflation=trial.inflation)
-        panels = _panels(cells, all_few, k)
-        mean, variance = map(np.concatenate, zip(*pool.map(partial(moments, kernel), panels[0]), strict=True))
-    before = np.concatenate(panels[1])
+        kernel = max((learned(*panels, best.family, each, apply) for each in _starts(best)), key=itemgetter(1))[0]
+        kernel = learned(*many, best.family, kernel, apply, noise_alone=True)[0]
+    return replace(kernel, inflation=trial.inflation)
+
+
+def _judged(
+    asked: FitResiduals, records: Float, found: LocalResiduals, gains: ResidualsFitted, threads: int
+) -> ResidualsFitted:
+    """Calibrate local residuals by some rows left out, each without itself, and return them with their gains."""
+    some, scaling, kernel = evenly(len(records), CALIBRATION_ROWS), asked.design.scaling, found.kernel
+    panels, errors = _panels(found.cells, records[some], found.neighbours)
+    with ThreadPoolExecutor(threads) as pool:
+        mean, variance = map(np.concatenate, zip(*pool.map(partial(moments, kernel), panels), strict=True))
+    before, target = np.concatenate(errors), asked.left_out.targets[some, 0]
     rest = before - mean
     top, levels = quantiles(np.abs(rest) * np.sqrt(kernel.inflation / variance))
-    gain = 1.0 - float(np.sqrt(np.mean(rest**2) / max(float(np.mean(before**2)), LEAST_SQUARE)))
-    return kernel, Calibration(n, kernel.noise, 1.0, top, levels), gain
+    calibration = Calibration(found.cells.n_rows, kernel.noise, 1.0, top, levels)
+    square = float(np.mean(rest**2))
+    gain = 1.0 - float(np.sqrt(square / max(float(np.mean(before**2)), LEAST_SQUARE)))
+    # without coverage: these rows calibrate the intervals
+    shown = NumberDiagnostics.of(target, target - rest, np.sqrt(variance), asked.left_out.rows[some], ())
+    shown = shown.scaled(scaling.t_shift[0], scaling.t_scale[0])
+    found = replace(found, calibration=calibration)
+    return ResidualsFitted(found, gain, gains.density_gain, float(np.sqrt(square)), diagnostics=shown)
 
 
 def evenly(n: int, count: int) -> Int:
