@@ -23,7 +23,7 @@ from partirvm.data.source import Source
 from partirvm.execution import Executor
 from partirvm.learning.residual_rows import Keep, cells_of
 from partirvm.learning.sample import Spent, gathered
-from partirvm.local.cells import COLUMNS, ERROR, LOG_FACTOR, NOISE, NUMBER, Cells
+from partirvm.local.cells import COLUMNS, ERROR, LOG_FACTOR, NOISE, NUMBER, ROWS, Cells
 from partirvm.local.kriging import (
     CORRELATIONS,
     LEAST_SQUARE,
@@ -32,6 +32,7 @@ from partirvm.local.kriging import (
     learned,
     log_density,
     moments,
+    start_of,
 )
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
@@ -52,8 +53,8 @@ QUIET = 1e-4
 NATS, RMSE = 0.05, 0.05
 """Gains of which one suffices: of the mean log density of rows left out, and of their error."""
 
-FAMILY, TRIAL_NEIGHBOURS, LEAST_LEFT_OUT = "matern32", 20, 20
-"""Correlation and greatest k of the trial, and the minimum number of rows left out."""
+TRIAL_NEIGHBOURS, LEAST_LEFT_OUT = 20, 20
+"""Greatest k of the trial, and the minimum number of rows left out."""
 
 
 def fit_residuals(
@@ -90,9 +91,11 @@ def fit_residuals(
     if source.n_rows > left_out:
         how = spent, None if in_memory else keep, records[:, :-COLUMNS], evenly(source.n_rows, NOISE_ROWS)
         cells, sample = cells_of(asked, metric, source, executor, progress, *how)
-    kernel = _learned(cells, sample, asked.neighbours, trial, executor.threads, progress)
-    k = min(asked.neighbours, cells.n_rows - 1)
-    return _judged(asked, records, LocalResiduals(metric, kernel, k, cells, calibration), gains, executor.threads)
+    some = evenly(len(records), CALIBRATION_ROWS)
+    k = asked.neighbours
+    kernel, *corrected = _learned(cells, records[some], sample, k, trial, executor.threads, progress)
+    found = LocalResiduals(metric, kernel, min(k, cells.n_rows - 1), cells, calibration)
+    return replace(_judged(asked, some, records[some, ERROR], found, *corrected), density_gain=gains.density_gain)
 
 
 def left_out_records(
@@ -115,17 +118,17 @@ def numbers_of(source: Source, rows: Int) -> Int:
     return np.concatenate(parts)
 
 
-def _panels(cells: Cells, own: Float, k: int) -> tuple[list[Neighbourhoods], list[Float]]:
-    """Return the neighbourhoods and the errors of rows with these records (m, width), some together.
+def _near(cells: Cells, own: Float, k: int) -> Float:
+    """Return the records (m, k, width) of the neighbours of rows with these records, none its own neighbour."""
+    found = cells.neighbours(own[:, :-COLUMNS], k, own[:, NUMBER])
+    return np.concatenate([near for _, near in found])
 
-    No row is a neighbour of itself.
-    """
-    points, found = own[:, :-COLUMNS], list[Neighbourhoods]()
-    errors = list[Float]()
-    for some, near in cells.neighbours(points, k, own[:, NUMBER]):
-        found.append(hoods_of(near, points[some], own[some, LOG_FACTOR], own[some, NOISE]))
-        errors.append(own[some, ERROR])
-    return found, errors
+
+def _panels(own: Float, near: Float) -> tuple[list[Neighbourhoods], list[Float]]:
+    """Return neighbourhoods and errors of rows by their records and those of their neighbours, ``ROWS`` together."""
+    parts = [slice(start, start + ROWS) for start in range(0, len(own), ROWS)]
+    found = [hoods_of(near[some], own[some, :-COLUMNS], own[some, LOG_FACTOR], own[some, NOISE]) for some in parts]
+    return found, [own[some, ERROR] for some in parts]
 
 
 def _hearing(progress: Callable[..., None], apply: Callable[..., Iterable[Any]] = map) -> Callable[..., Iterable[Any]]:
@@ -144,14 +147,16 @@ def _trial(
     """Return a kernel that a few rows left out teach, and its gains over the fit alone, with the corrected ``rmse``."""
     n, k, cells = len(records), min(asked.neighbours, TRIAL_NEIGHBOURS), Cells.of(records)
     own = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS))
-    found, density = learned(*_panels(cells, records[own], k), FAMILY, None, _hearing(progress))
+    panels = _panels(records[own], _near(cells, records[own], k))
+    found, density = learned(*panels, start_of(*panels), _hearing(progress))
     expected, variances = asked.left_out.expected()
     square = max(float(np.mean(expected**2)), LEAST_SQUARE)
     inflation = max((float(np.mean(variances)) + calibration.noise_variance) / square, 1.0)
     alone = calibration.scale**2 * (variances[own] + calibration.noise_variance)
     alone *= np.exp(records[own, LOG_FACTOR]) * records[own, NOISE]
     of_alone = -0.5 * float(np.mean(np.log(2 * np.pi * alone) + inflation * records[own, ERROR] ** 2 / alone))
-    before, after = _corrected(found, *_panels(cells, records[evenly(n, CALIBRATION_ROWS)], k))
+    own = evenly(n, CALIBRATION_ROWS)
+    before, after = _corrected(found, *_panels(records[own], _near(cells, records[own], k)))
     gain = density - 0.5 * float(np.log(inflation)) - of_alone
     return replace(found, inflation=inflation), ResidualsFitted(None, 1.0 - after / before, gain, after)
 
@@ -177,44 +182,47 @@ def _usual_density(
 
 
 def _learned(
-    cells: Cells, sample: Float, k: int, trial: LocalKernel, threads: int, progress: Callable[..., None]
-) -> LocalKernel:
+    cells: Cells, some: Float, sample: Float, k: int, trial: LocalKernel, threads: int, progress: Callable[..., None]
+) -> tuple[LocalKernel, Float, Float]:
     """Learn the kernel with the neighbours among all rows, after a choice of its family.
 
-    The rows of the ``sample`` (m, width) teach it.
+    Rows left out, with the records ``some`` (m, width), teach it, and the rows of the ``sample`` its noise. Returns
+    mean and variance (m,) of the errors of the former, too.
     """
-    n = cells.n_rows
-    few, some = (sample[evenly(len(sample), min(count, n // 8))] for count in (FAMILY_ROWS, LEARNING_ROWS))
+    n, near = cells.n_rows, _near(cells, some, k)
+    many = _panels(sample, _near(cells, sample, min(k, TRIAL_NEIGHBOURS)))
+    few, teachers = (evenly(len(some), min(count, n // 8)) for count in (FAMILY_ROWS, LEARNING_ROWS))
     with ThreadPoolExecutor(threads) as pool:
-        panels, many = _panels(cells, few, -(-k // 2)), _panels(cells, sample, min(k, TRIAL_NEIGHBOURS))
-        apply = _hearing(progress, pool.map)
-        tried = [learned(*panels, family, each, apply)[0] for family in CORRELATIONS for each in _starts(trial)]
+        panels, apply = _panels(some[few], near[few, : -(-k // 2)]), _hearing(progress, pool.map)
+        firsts = [each for first in (trial, start_of(*panels)) for each in _starts(first)]
+        starts = [replace(each, family=family) for family in CORRELATIONS for each in firsts]
+        tried = [learned(*panels, each, apply)[0] for each in starts]
         best = max(tried, key=lambda each: _usual_density(each, many, pool))
-        panels, best = _panels(cells, some, k), replace(best, noise=max(best.noise, trial.noise))
-        kernel = max((learned(*panels, best.family, each, apply) for each in _starts(best)), key=itemgetter(1))[0]
-        kernel = learned(*many, best.family, kernel, apply, noise_alone=True)[0]
-    return replace(kernel, inflation=trial.inflation)
+        panels, best = _panels(some[teachers], near[teachers]), replace(best, noise=max(best.noise, trial.noise))
+        kernel = max((learned(*panels, each, apply) for each in _starts(best)), key=itemgetter(1))[0]
+        kernel = learned(*many, kernel, apply, noise_alone=True)[0]
+        kernel, panels = replace(kernel, inflation=trial.inflation), _panels(some, near)
+        mean, variance = map(np.concatenate, zip(*pool.map(partial(moments, kernel), panels[0]), strict=True))
+    return kernel, mean, variance
 
 
 def _judged(
-    asked: FitResiduals, records: Float, found: LocalResiduals, gains: ResidualsFitted, threads: int
+    asked: FitResiduals, some: Int, before: Float, found: LocalResiduals, mean: Float, variance: Float
 ) -> ResidualsFitted:
-    """Calibrate local residuals by some rows left out, each without itself, and return them with their gains."""
-    some, scaling, kernel = evenly(len(records), CALIBRATION_ROWS), asked.design.scaling, found.kernel
-    panels, errors = _panels(found.cells, records[some], found.neighbours)
-    with ThreadPoolExecutor(threads) as pool:
-        mean, variance = map(np.concatenate, zip(*pool.map(partial(moments, kernel), panels), strict=True))
-    before, target = np.concatenate(errors), asked.left_out.targets[some, 0]
-    rest = before - mean
-    top, levels = quantiles(np.abs(rest) * np.sqrt(kernel.inflation / variance))
-    calibration = Calibration(found.cells.n_rows, kernel.noise, 1.0, top, levels)
+    """Calibrate local residuals by ``some`` (m,) of the rows left out, and return them with the gain of the RMSE.
+
+    ``before`` (m,) are the errors of these rows, ``mean`` and ``variance`` (m,) what the other rows predict of them.
+    """
+    rest, target, scaling = before - mean, asked.left_out.targets[some, 0], asked.design.scaling
+    top, levels = quantiles(np.abs(rest) * np.sqrt(found.kernel.inflation / variance))
+    calibration = Calibration(found.cells.n_rows, found.kernel.noise, 1.0, top, levels)
     square = float(np.mean(rest**2))
     gain = 1.0 - float(np.sqrt(square / max(float(np.mean(before**2)), LEAST_SQUARE)))
     # without coverage: these rows calibrate the intervals
     shown = NumberDiagnostics.of(target, target - rest, np.sqrt(variance), asked.left_out.rows[some], ())
     shown = shown.scaled(scaling.t_shift[0], scaling.t_scale[0])
     found = replace(found, calibration=calibration)
-    return ResidualsFitted(found, gain, gains.density_gain, float(np.sqrt(square)), diagnostics=shown)
+    return ResidualsFitted(found, gain, rmse=float(np.sqrt(square)), diagnostics=shown)
 
 
 def evenly(n: int, count: int) -> Int:
