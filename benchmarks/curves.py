@@ -15,7 +15,6 @@ RMSE is that of held-out rows, in units of the sd of the training target. Standa
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import sheets
 from benchmarks.datasets import load
-from benchmarks.measure import apart, say, write
+from benchmarks.measure import apart, command_line, say, write
 
 Float = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -123,14 +123,9 @@ def measure(folder: str, name: str, method: str, size: int) -> dict[str, Any]:
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw a panel per set: all fits, and the smallest error of each method so far."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     sets = list(dict.fromkeys(row["data"] for row in rows))
-    figure, axes = plt.subplots(1, len(sets), figsize=(4.6 * len(sets), 3.8), squeeze=False, layout="constrained")
-    for panel, name in zip(axes[0], sets, strict=True):
+    figure, panels = sheets.sheet(len(sets), "Test error over the seconds of a fit", columns=len(sets))
+    for panel, name in zip(panels, sets, strict=True):
         for method in SIZES:
             some = sorted(
                 (row["seconds"], row["rmse"]) for row in rows if (row["data"], row["method"]) == (name, method)
@@ -143,18 +138,15 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         panel.set(xscale="log", xlabel="seconds of the fit", ylabel="test RMSE ÷ sd(y)", title=name)
         panel.xaxis.set_major_formatter("{x:g}")
         panel.xaxis.set_minor_formatter("")
-        panel.grid(alpha=0.3, which="both")
-    axes[0][0].legend(frameon=False)
-    figure.savefig(path, dpi=150)
+    panels[0].legend(frameon=False)
+    sheets.save(figure, path)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark; write the table and the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder with the sets as .npz files")
+    parser = command_line(__doc__)
     parser.add_argument("--set", nargs="+", default=["kin40k", "protein", "nyc_green_taxi"], metavar="NAME")
     parser.add_argument("--method", nargs="+", default=list(SIZES), choices=list(SIZES))
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []
     for name in options.set:

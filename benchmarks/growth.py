@@ -10,7 +10,6 @@ process with a memory limit of 512 MiB. ``ingest`` is the seconds to write DATA,
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -19,7 +18,8 @@ from typing import Any
 import numpy as np
 
 import partirvm
-from benchmarks.measure import apart, say, write
+from benchmarks import sheets
+from benchmarks.measure import apart, command_line, say, write
 from benchmarks.working_set import bare_pass
 from partirvm import jobs, predict
 from partirvm.data import ZarrSource
@@ -79,29 +79,21 @@ def measure(rows: int, vectors: int) -> dict[str, Any]:
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw the seconds of fits and bare passes over the number of rows."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    most = max(row["vectors"] for row in rows)
+    figure, (axes,) = sheets.sheet(1, f"at most {most:,} vectors, two cores", panel=(6, 3.6))
     for key, label in (("fit", "fit"), ("bare", "one bare pass"), ("ingest", "ingest")):
         axes.loglog([row["rows"] for row in rows], [row[key] for row in rows], "o-", label=label)
-    axes.set_xlabel("rows")
-    axes.set_ylabel("seconds")
-    axes.set_title(f"at most {max(row['vectors'] for row in rows):,} vectors, two cores")
-    axes.grid(alpha=0.3)
+    axes.set(xlabel="rows", ylabel="seconds")
     axes.legend()
-    figure.savefig(path, dpi=120)
+    sheets.save(figure, path)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark, write the table and the plot."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__, data=False)
     default = [100_000, 300_000, 1_000_000, 3_000_000, 10_000_000]
     parser.add_argument("--rows", type=int, nargs="+", default=default, metavar="N")
     parser.add_argument("--vectors", type=int, default=400, metavar="M", help="most vectors (default: 400)")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     rows = []
     for count in options.rows:

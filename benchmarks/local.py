@@ -10,7 +10,6 @@ NAME.npz (``benchmarks/datasets.py``).
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +43,10 @@ def fit(folder: str, name: str, method: str, seed: int) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run all fits; write the table after each line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser = measure.command_line(__doc__)
     parser.add_argument("--sets", nargs="+", default=SETS, metavar="NAME", help="data sets")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS, metavar="NAME", help="methods")
     parser.add_argument("--splits", type=int, default=3, help="number of splits (default: 3)")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options, table = parser.parse_args(arguments), list[dict[str, Any]]()
     for name in options.sets:
         for method in options.methods:

@@ -17,7 +17,6 @@ the files NAME.npz of DIR (``benchmarks/datasets.py``); of small sets 70 % of th
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from pathlib import Path
@@ -107,12 +106,10 @@ def line(fits: list[dict[str, Any]], **names: Any) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run all fits; write the table after each line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser = measure.command_line(__doc__)
     parser.add_argument("--sets", nargs="+", default=SETS, metavar="NAME", help="data sets (default: 13)")
     parser.add_argument("--rows", type=int, default=4000, help="maximum number of training rows (default: 4000)")
     parser.add_argument("--splits", type=int, default=3, help="number of splits (default: 3)")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     table = []
     for name in options.sets:

@@ -23,7 +23,6 @@ NAME:ROWS are fitted with so many rows.
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable
@@ -132,13 +131,11 @@ def line(fits: list[dict[str, Any]], **names: Any) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run all fits; write the table after each line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser = measure.command_line(__doc__)
     parser.add_argument("--sets", nargs="+", default=SETS, metavar="NAME", help=f"data sets (default: {len(SETS)})")
     parser.add_argument("--methods", nargs="+", default=BY_DEFAULT, choices=METHODS, metavar="NAME", help="methods")
     parser.add_argument("--rows", type=int, default=8000, help="maximum number of training rows (default: 8000)")
     parser.add_argument("--splits", type=int, default=3, help="number of splits (default: 3)")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     table = []
     for named in options.sets:

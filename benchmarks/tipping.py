@@ -15,7 +15,6 @@ DIR contains ripley_synth.npz and pendigits.npz; without them their rows are lef
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable
@@ -26,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.family.data import sinc, uniform_noise
-from benchmarks.measure import say, write
+from benchmarks.measure import command_line, say, write
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import PartirvmWarning
 from partirvm.literature.classical import classical
@@ -158,10 +157,8 @@ def softmax(folder: str) -> list[Row]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the experiments and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser = command_line(__doc__)
     parser.add_argument("--draws", type=int, default=100, help="number of draws of noise and of rows (default: 100)")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", PartirvmWarning)
     rows = [*regressions(options.draws), *ripley(options.data, min(options.draws, 20))]

@@ -14,7 +14,6 @@ constant noise. The case ``generated`` has 10⁷ rows.
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import tempfile
@@ -34,7 +33,7 @@ from threadpoolctl import threadpool_limits
 
 import partirvm
 from benchmarks.datasets import Split, load
-from benchmarks.measure import apart, say, write
+from benchmarks.measure import apart, command_line, say, write
 from partirvm import jobs, predict
 from partirvm.data import ZarrSource
 from partirvm.execution.local import usable_cores
@@ -226,8 +225,7 @@ def measure(
 
 def main() -> None:
     """Run the requested cases and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="folder of the .npz files, see benchmarks/datasets.py")
+    parser = command_line(__doc__)
     default = [name for name in CASES if name != "generated"]
     parser.add_argument(
         "--case", choices=CASES, nargs="+", default=default, help="data sets (default: the public ones)"
@@ -240,7 +238,6 @@ def main() -> None:
     parser.add_argument(
         "--repeats", type=int, default=3, help="number of runs of each fit; the table has the median (default: 3)"
     )
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args()
     name, ways = "working_set", [Way()]
     if options.selections:

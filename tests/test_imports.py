@@ -29,7 +29,7 @@ ARROWS = {
     "core": VALUES,
     "kernels": VALUES,
     # Errors of the rows of a fit, which a model keeps.
-    "local": VALUES | {"core", "kernels"},
+    "local": VALUES | {"storage", "core", "kernels"},
     "planning": VALUES,
     # A likelihood says what model its fits leave.
     "likelihoods": VALUES | {"core", "kernels", "model", "local"},
@@ -39,12 +39,24 @@ ARROWS = {
     # Passes and the machine are value types that live with those who decide on them.
     "execution": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.address"},
     # Small fits on a sample of rows, before a fit and between its rounds.
-    "learning": VALUES | {"core", "kernels", "likelihoods", "strategies", "data", "execution", "local"},
+    "learning": VALUES | {"storage", "core", "kernels", "likelihoods", "strategies", "data", "execution", "local"},
     "resolve": VALUES
     | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "execution"}
     | {"learning"},
     "jobs": VALUES
-    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "execution", "learning"}
+    | {
+        "storage",
+        "core",
+        "kernels",
+        "data",
+        "model",
+        "planning",
+        "likelihoods",
+        "strategies",
+        "execution",
+        "learning",
+        "local",
+    }
     | {"resolve"},
     "predict": VALUES
     | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "execution", "learning"}
@@ -65,10 +77,12 @@ EXCEPTIONS = {
     "cli.running": {"execution.cluster.connect"},
     "estimators.saving": {
         "kernels.functions.require_no_code",
+        "storage.reading",
         "storage.records.require",
     },
     # A handle shows its page; the import is inside the method.
     "jobs.job": {"report.page.report_of"},
+    "report.plots": {"storage.reading"},
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
 
@@ -79,7 +93,7 @@ THIRD_PARTIES = {
     "process": {"scipy", "threadpoolctl"},
     "options": set(),
     "storage": {"fsspec"},
-    "storage.records": {"numpy", "numcodecs", "google_crc32c"},
+    "storage.records": {"numpy", "numcodecs", "google_crc32c", "zarr"},
     "storage.codec": {"numpy"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},

@@ -221,7 +221,13 @@ def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
     if not state.link.coupled:
         return replace(state, weights=state.weights + part * (state.mean - state.weights))
     weights = state.weights + part * _newton_step(state, pairs)
-    return replace(state, weights=weights - weights.mean(axis=1, keepdims=True) if state.link.shared_alpha else weights)
+    return replace(state, weights=centred(weights) if state.link.shared_alpha else weights)
+
+
+def centred(weights: Float) -> Float:
+    """Return weights (M, C) whose sum over outputs is zero; the softmax is the same."""
+    found: Float = weights - weights.mean(axis=1, keepdims=True)
+    return found
 
 
 def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:

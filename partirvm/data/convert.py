@@ -9,15 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import refuse_masked
-from partirvm.data.arrays import ArraySource, client_of, computed, known_sizes, refuse_missing_chunks, shuffled_rows
+from partirvm.data.arrays import (
+    ArraySource,
+    by_position,
+    client_of,
+    computed,
+    known_sizes,
+    lengths_of,
+    refuse_missing_chunks,
+    shuffled_rows,
+)
 from partirvm.data.source import Source, check_beside, check_dtype, check_shapes, default_names, numeric_array
 from partirvm.data.tables import Batch, Reader, file_table, opened, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.quoting import listed, quoted
 from partirvm.storage import open_filesystem
-from partirvm.types import Columns, is_frame, module_of, pandas_column, pandas_frame
+from partirvm.types import Columns, is_frame, pandas_column, pandas_frame
 
 
 def as_source(
@@ -61,7 +69,7 @@ def _numbers(name: str, values: Any) -> Any:
         return numeric_array(name, values)
     for column, dtype in values.dtypes.items() if values.ndim == 2 else [(name, values.dtype)]:
         check_dtype(f"the column {quoted(str(column))} of the data frame" if name == "X" else name, dtype)
-    return values.astype(np.float64).to_dask_array(_lengths(values))
+    return values.astype(np.float64).to_dask_array(lengths_of(values))
 
 
 def open_table(source: Any, room: int | None = None) -> Reader:
@@ -114,19 +122,16 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
     if len(own) != X.shape[1]:
         raise DataError(f"{name}: X has {X.shape[1]} columns, but `columns` has {len(own)} names.")
     lazy, targets = frame and hasattr(X, "npartitions"), () if y is None else _target_names(y)
-    n_rows = None if lazy and y is None and weights is None else sum(_lengths(X)) if lazy else int(X.shape[0])
+    n_rows = None if lazy and y is None and weights is None else sum(lengths_of(X)) if lazy else int(X.shape[0])
     refuse_missing_chunks("X", X)
     parts = [(X, own)]
     for role, given, names in (("y", y, targets), ("the weights", weights, ("weights",))):
         if given is not None:
-            values = _positional(given)
-            refuse_missing_chunks(role, values)
+            values = by_position(role, given)
             check_beside(role, values, n_rows or 0)
             parts.append((values, names))
     columns = tuple(column for _, names in parts for column in names)
-    coded = [
-        column for column, dtype in zip(own, X.dtypes if frame else (), strict=False) if hasattr(dtype, "categories")
-    ]
+    coded = tuple(str(name) for name, dtype in X.dtypes.items() if hasattr(dtype, "categories")) if frame else ()
 
     def batches(wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         for blocks in _blocks([values for values, _ in parts], rows_per_batch(batch_bytes, len(columns))):
@@ -137,7 +142,7 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
                 if column in wanted
             }
 
-    return Reader(name, columns, batches, n_rows, targets, None if weights is None else "weights", tuple(coded))
+    return Reader(name, columns, batches, n_rows, targets, None if weights is None else "weights", coded)
 
 
 def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:
@@ -178,25 +183,9 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _lengths(frame: Any) -> list[int]:
-    """Return the number of rows of each partition of a Dask frame or series."""
-    (lengths,) = computed(frame.map_partitions(len), client=client_of(frame))
-    return [int(n) for n in lengths]
-
-
 def _target_names(y: Any) -> tuple[str, ...]:
     """Return the names of the targets: those in a series or data frame y, otherwise y, or y0, y1, …."""
     if hasattr(y, "to_frame") or is_frame(y):
         return tuple(str(name or "y") for name in (y.columns if is_frame(y) else [y.name]))
     shape = y.shape if hasattr(y, "shape") else np.shape(y)
     return ("y",) if len(shape) == 1 or shape[1] == 1 else tuple(f"y{k}" for k in range(shape[1]))
-
-
-def _positional(values: Any) -> Any:
-    """Convert numbers or labels to values that are sliced by position."""
-    if hasattr(values, "to_dask_array"):
-        return values.to_dask_array(lengths=_lengths(values))
-    refuse_masked(values, "y")
-    if module_of(values) == "pandas":
-        return values
-    return known_sizes(values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,13 @@ from partirvm.data.zarr_source import CODEC, FORMAT, GROUP, KIND, VERSIONS, Data
 from partirvm.errors import ExistsError, LeaseLostError
 from partirvm.storage import Folder, open_folder, storing
 from partirvm.storage.lease import Lease, acquire
-from partirvm.storage.records import checksum, listed_numbers, numbered, to_json
+from partirvm.storage.records import checksum, create_blosc, listed_numbers, numbered, to_json
 from partirvm.types import Float
 
 Progress = Callable[[str, int, int | None], None]  # the phase, "read" or "write", rows done, and the total
 
 BUCKETS = 128
-"""Number of key ranges of equal width; each is an open file, of which some systems allow 256."""
+"""Number of key ranges of equal width, each a file."""
 
 
 class ExternalSorter:
@@ -44,7 +44,6 @@ class ExternalSorter:
         folder.mkdir(parents=True)
         self.n_records = 0
         self._folder, self._width, self._high = folder, width, high
-        self._files: dict[int, BinaryIO] = {}
 
     def add(self, records: Float) -> None:
         """Add records (n, width)."""
@@ -55,17 +54,15 @@ class ExternalSorter:
         ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS))
         for bucket, rows in enumerate(np.split(order, ends[:-1])):
             if len(rows):
-                if bucket not in self._files:
-                    self._files[bucket] = (self._folder / f"{bucket}").open("wb")
-                self._files[bucket].write(np.ascontiguousarray(records[rows]).data)
+                with (self._folder / f"{bucket}").open("ab") as file:
+                    file.write(np.ascontiguousarray(records[rows]).data)
 
     def blocks(self, memory: int = 64 << 20) -> Iterator[Float]:
         """Yield all records in order of their keys, as blocks (rows, width); call this once.
 
         ``memory`` is the maximum number of bytes that are sorted at once. The peak memory is twice this number.
         """
-        self._close()
-        for bucket, path in sorted((bucket, Path(file.name)) for bucket, file in self._files.items()):
+        for path in sorted(self._folder.iterdir(), key=lambda path: int(path.name)):
             size = path.stat().st_size
             if self._high is None:
                 yield from self._batches(path)
@@ -74,7 +71,7 @@ class ExternalSorter:
                 yield records[np.argsort(records[:, 0], kind="stable")]
                 del records
             else:
-                finer = ExternalSorter(self._folder / f"{bucket}-finer", self._width, high=self._high / BUCKETS)
+                finer = ExternalSorter(self._folder / f"{path.name}-finer", self._width, high=self._high / BUCKETS)
                 with finer:
                     for batch in self._batches(path):
                         finer.add(batch)
@@ -85,12 +82,7 @@ class ExternalSorter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _close(self) -> None:
-        for file in self._files.values():
-            file.close()
 
     def _batches(self, path: Path, size: int = 2 << 20) -> Iterator[Float]:
         rows = max(size // (8 * self._width), 1)
@@ -119,19 +111,13 @@ class Publication:
 
     def create_arrays(self, chunks: Mapping[str, tuple[int, ...]], n_rows: int) -> dict[str, Any]:
         """Create the empty arrays of the group with these chunks."""
-        import zarr
-        from zarr.codecs import BloscCodec, Crc32cCodec
-
         return {
-            name: zarr.create_array(
+            name: create_blosc(
                 self.folder.place(f"{self.name}/{name}"),
-                shape=(n_rows, *chunk[1:]),
-                dtype=dtype_of(name),
-                chunks=chunk,
-                compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()],
-                fill_value=-1 if name == "row" else np.nan,
-                config={"write_empty_chunks": True},
-                zarr_format=3,
+                (n_rows, *chunk[1:]),
+                chunk,
+                dtype_of(name),
+                -1 if name == "row" else np.nan,
             )
             for name, chunk in chunks.items()
         }
@@ -257,20 +243,17 @@ def _write_tile(
 
 def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
     """Divide blocks of any length into separate arrays of ``rows`` rows; the last array may be shorter."""
-    n_held = 0
-    for block in filter(len, blocks):
-        start = 0
-        while start < len(block):
-            if n_held == 0:
-                run = np.empty((rows, block.shape[1]))
-            part = block[start : start + rows - n_held]
-            run[n_held : n_held + len(part)] = part
-            start, n_held = start + len(part), (n_held + len(part)) % rows
-            if n_held == 0:
-                yield run
-        del block, part  # free the memory before the next block is read
-    if n_held:
-        yield run[:n_held]
+    pieces, n_held = list[Float](), 0
+    for block in blocks:
+        while len(block):
+            pieces.append(block[: rows - n_held].copy())
+            block, n_held = block[rows - n_held :], n_held + len(pieces[-1])
+            if n_held == rows:
+                yield np.concatenate(pieces)
+                pieces, n_held = [], 0
+        del block  # free the memory before the next block is read
+    if pieces:
+        yield np.concatenate(pieces)
 
 
 def row_hashes(rows: Float) -> NDArray[np.uint64]:

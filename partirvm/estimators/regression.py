@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -13,7 +13,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import ArraySource, as_source, shuffled_rows
-from partirvm.errors import DataError, UsageError
+from partirvm.data.source import require_like
+from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import (
     TrainingRows,
@@ -31,10 +32,9 @@ from partirvm.options import Request
 from partirvm.options.constraints import Estimate, NoiseForm, Reference, Residual
 from partirvm.options.table import TABLE
 from partirvm.options.values import Local, Noise
-from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import Augmenting, require_augmentable
 from partirvm.resolve.resolve import LIMITS, FitSpec
-from partirvm.types import Columns, Float
+from partirvm.types import Float
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ class Stream:
     """The state kept between two calls of ``partial_fit``: the rows of each call, and the fit of all of them."""
 
     calls: tuple[TrainingRows, ...]
-    columns: Columns
     request: Request
     spec: FitSpec
     checkpoint: Any
@@ -121,27 +120,24 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
                 "partial_fit cannot continue the last fit: fit keeps no rows, and a file holds none. Call partial_fit "
                 "of an estimator that is not fitted, with these rows first"
             )
-        asked, journal = self.parameters(), MemoryJournal()
+        request, journal = self.parameters(), MemoryJournal()
         if stream is None:
-            rows = training_rows(self, X, y, sample_weight)
-            calls: tuple[TrainingRows, ...] = (rows,)
-            columns, request, before = rows.columns or ArraySource(rows.X).columns, asked, None
+            calls: tuple[TrainingRows, ...] = (training_rows(self, X, y, sample_weight),)
+            before = None
         else:
-            request, columns, before = self._continued(stream, asked), stream.columns, (stream.spec, stream.checkpoint)
-            calls = (*stream.calls, training_rows(self, X, y, sample_weight, columns.categories))
-        spec = self._fit(_source_of_calls(calls, columns, request.seed), None, request, journal, before)
+            request, before = self._continued(stream, request), (stream.spec, stream.checkpoint)
+            calls = (*stream.calls, training_rows(self, X, y, sample_weight, stream.calls[0].columns.categories))
+        spec = self._fit(_source_of_calls(calls, request.seed), None, request, journal, before)
         # a fit that has ended without a checkpoint cannot be continued
-        self._stream = None if journal.last is None else Stream(calls, columns, request, spec, journal.last)
+        self._stream = None if journal.last is None else Stream(calls, request, spec, journal.last)
         return self
 
     def _continued(self, stream: Stream, asked: Request) -> Request:
         """Return the request of the next call: that of the first call, with the limits that are asked for now."""
-        if not is_growable(stream.checkpoint):
-            raise UsageError("partial_fit cannot continue: split-merge ended before its last merge; fit all rows again")
-        if not stream.spec.problem.target_variance:
-            raise DataError(
-                "the target of the first rows was constant, so that the target of new rows cannot be scaled: call fit "
-                "with rows whose targets vary"
+        if not is_growable(stream.checkpoint, stream.spec):
+            raise UsageError(
+                "partial_fit cannot continue: split-merge ended before its last merge, or the target of the first rows "
+                "was constant; fit all rows again"
             )
         for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
             before, now = getattr(stream.request, name), getattr(asked, name)
@@ -236,8 +232,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             source = as_source(rows_of(self, X, model.columns.categories), columns=model.columns)
         else:
             source = as_source(X)
-        for each in (training, source):
-            check_features(model, each)
+        require_like(source, model.columns)
         with closing(executor_for(self.client)) as executor:
             augmenting = Augmenting.of(model, training, executor)
             found = np.concatenate([records for records, *_ in augmenting.pieces(source)])
@@ -261,9 +256,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         self.noise_variance_ = model.noise_variance
 
 
-def _source_of_calls(calls: Iterable[TrainingRows], columns: Columns, seed: int) -> ArraySource:
+def _source_of_calls(calls: Sequence[TrainingRows], seed: int) -> ArraySource:
     """Return the rows of all calls of ``partial_fit``, those of each call shuffled among themselves."""
-    calls = list(calls)
     sizes, weights = [len(call.X) for call in calls], None
     if any(call.weights is not None for call in calls):
         weights = np.concatenate([np.ones(len(call.X)) if call.weights is None else call.weights for call in calls])
@@ -271,4 +265,4 @@ def _source_of_calls(calls: Iterable[TrainingRows], columns: Columns, seed: int)
     order = np.concatenate([start + shuffled_rows(n, seed) for start, n in zip(starts, sizes, strict=True)])
     with data_errors():  # of calls with other numbers of targets
         X, y = (np.concatenate([getattr(call, name) for call in calls]) for name in ("X", "y"))
-    return ArraySource(X, y, weights, permutation=order, columns=columns)
+    return ArraySource(X, y, weights, permutation=order, columns=calls[0].columns)

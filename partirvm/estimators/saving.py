@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from partirvm.errors import FormatError, PartirvmError, UsageError
+from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
@@ -24,6 +24,7 @@ from partirvm.model.files import load_saved
 from partirvm.model.input_rows import plain_labels
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.resolve import check_parameters
+from partirvm.storage import reading
 from partirvm.storage.records import require
 
 VALUE_OF = {
@@ -68,10 +69,9 @@ def save_model(model: Saved, location: str | os.PathLike[str]) -> None:
     if isinstance(model, FittedModel):
         write_model(model, location)
         return
-    if not isinstance(model, RelevanceVectorMachine):
-        raise UsageError(f"save_model was given a {type(model).__name__}: it takes a fitted estimator or a model")
     check_is_fitted(model)
-    write_model(model.model_, location, estimator=_values(model))
+    values = _values(model)
+    write_model(model.model_, location, estimator=values)
 
 
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
@@ -109,12 +109,8 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
     model, saved = load_saved(location, allow_code=allow_code)
     if saved is None:
         return model
-    try:
+    with reading(f"{location}: the estimator", "save it again with this version of partirvm"):
         return _estimator(model, saved, location, allow_code)
-    except PartirvmError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"{location}: the estimator cannot be read: {error}") from error
 
 
 def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
@@ -138,8 +134,6 @@ def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
 def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: bool) -> RVMRegressor | RVMClassifier:
     """Return the fitted estimator; the parameters name the functions of its next fit, the model may use others."""
     require(saved, VALUE_OF, location)
-    if saved["class"] not in CLASSES:
-        raise FormatError(f"{location}: the estimator {saved['class']!r} is unknown to this version of partirvm")
     parameters, attributes = saved["parameters"], saved["attributes"]
     if not allow_code:
         require_no_code((parameters["kernel"], parameters["basis"]), location)

@@ -7,20 +7,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 from partirvm.core.statistics import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.execution.kernel_store import Blocks, forget
-from partirvm.execution.tasks import (
-    Progress,
-    SeveralStatistics,
-    grouped,
-    solution,
-    tile_statistics,
-    ungrouped,
-)
+from partirvm.execution.tasks import Progress, SeveralStatistics, grouped, solution, tile_statistics, ungrouped
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
 from partirvm.process import available_memory, one_blas_thread, resident_memory
@@ -39,8 +33,6 @@ class LocalExecutor:
 
     At most one finished tile per thread waits for its addition, so memory is bounded.
     """
-
-    elastic = True
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or usable_cores()
@@ -91,11 +83,7 @@ class LocalExecutor:
             if left.is_set():
                 raise CancelledError("the result of this fit is not needed any more")
 
-        share = self.threads // max(len(solves), 1)
-
-        def run(solve: DenseFit) -> Solved:
-            return solution(solve, check, threads=share)
-
+        run = partial(solution, on_step=check, threads=self.threads // max(len(solves), 1))
         try:
             # start all fits: the pool limits the number of running fits, and no thread is idle
             return list(self._each(run, solves, progress, ahead=len(solves)))

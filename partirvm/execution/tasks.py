@@ -138,14 +138,8 @@ def tile_statistics(
 
 def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solved:
     """Run a dense fit to its end, on so many threads; ``on_step`` is called at each step, and may raise to stop."""
-    with one_blas_thread(), on_threads(threads):
+    with on_threads(threads):
         return Solved(*solve.run(on_step))
-
-
-def run_solve(solve: DenseFit) -> Solved:
-    """Run a dense fit on a worker."""
-    return_freed_memory()
-    return solution(solve)
 
 
 def run_tiles(
@@ -155,20 +149,18 @@ def run_tiles(
     keeping: Keeping | None = None,
 ) -> SeveralStatistics:
     """Return the node of an aligned run of tiles. Each tile is given by its number and the index of its part."""
-    return_freed_memory()
     total = TreeSum(len(tiles))
-    with one_blas_thread():
-        for position, (number, part) in enumerate(tiles):
-            total.add(position, tile_statistics(passes, parts[part], number, keeping))
+    for position, (number, part) in enumerate(tiles):
+        total.add(position, tile_statistics(passes, parts[part], number, keeping))
     found: SeveralStatistics = total.result()
     return found
 
 
-def map_tile(function: Callable[[Source, int], Any], parts: Sequence[Source], number: int) -> Any:
-    """Apply ``function`` to one tile on a worker; ``parts`` has one element."""
+def on_worker(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the function of a task on a worker, with one BLAS thread."""
     return_freed_memory()
     with one_blas_thread():
-        return function(parts[0], number)
+        return function(*arguments)
 
 
 PACKAGES = ("numpy", "scipy", "zarr", "partirvm")

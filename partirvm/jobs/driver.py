@@ -18,12 +18,12 @@ from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.execution import Executor
 from partirvm.execution.kernel_store import Blocks
-from partirvm.kernels.design import Design
 from partirvm.learning.neighbours import fit_residuals
+from partirvm.learning.residual_rows import Keep
 from partirvm.learning.sample import Entry as Entry
 from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
-from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit, Solved
+from partirvm.likelihoods.base import DenseFit, Pass, PassFit, Solved
 from partirvm.model import AnyModel
 from partirvm.process import one_blas_thread
 from partirvm.strategies import AnyStrategy
@@ -61,7 +61,7 @@ class Watcher:
     def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
         """Called when a pass has finished ``done`` of ``total`` tiles; ``rows`` is the number of rows of the pass."""
 
-    def on_step(self, info: StepInfo, candidates: int) -> None:
+    def on_step(self, info: StepInfo) -> None:
         """Called after each iteration of a dense fit."""
 
     def on_solves(self, done: int, total: int) -> None:
@@ -73,11 +73,15 @@ class Watcher:
 
 @dataclass
 class MemoryJournal:
-    """The journal of a run, in memory: the last model, the history and the ``last`` state from which it can resume."""
+    """The journal of a run, in memory: the last model, the history and the ``last`` state from which it can resume.
+
+    ``keep_cells`` makes a folder for rows of local residuals; None if there is no place for it.
+    """
 
     model: AnyModel | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     last: Any = None
+    keep_cells: Keep | None = None
 
     def save(self, model: AnyModel) -> None:
         """Keep this model."""
@@ -115,8 +119,9 @@ class Driver:
     """Runs one strategy on one source.
 
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
-    the last saved model. If time is up before a model is saved, a small fit (``strategies.rounds``) makes a model.
-    ``for_readers`` returns fields of a line of history for its readers; ``kept`` has design and fit of the last model.
+    the last saved model; ``usable`` tells that there is one before the run. If time is up before a model is saved, a
+    small fit (``strategies.rounds``) makes a model. ``elapsed`` are the seconds of earlier attempts. ``for_readers``
+    returns fields of a line of history for its readers.
     """
 
     executor: Executor
@@ -124,29 +129,18 @@ class Driver:
     held_out: Source | None = None
     watcher: Watcher = field(default_factory=Watcher)
     interrupted: Callable[[], Termination | None] = lambda: None
+    usable: bool = False
+    elapsed: float = 0.0
     blocks: Blocks | None = None
     for_readers: Callable[[Entry], Entry] = lambda entry: {}
-    kept: tuple[Design, Fit] | None = field(default=None, init=False)
 
     def run(
-        self,
-        strategy: AnyStrategy,
-        problem: Problem,
-        options: Options,
-        journal: MemoryJournal,
-        *,
-        resume: Any = None,
-        usable: bool = False,
-        elapsed: float = 0.0,
+        self, strategy: AnyStrategy, problem: Problem, options: Options, journal: MemoryJournal, resume: Any = None
     ) -> Outcome:
-        """Run the strategy to its end, from the state ``resume`` on; afterwards the journal holds the model.
-
-        ``usable`` tells that there is a model already, ``elapsed`` are the seconds of earlier attempts.
-        """
-        self._journal, self._began = journal, time.perf_counter() - elapsed
-        self._spent, self._likelihood, self._usable = Spent(), problem.likelihood, usable
+        """Run the strategy to its end, from the state ``resume`` on; afterwards the journal holds the model."""
+        self._journal, self._began, self._usable = journal, time.perf_counter() - self.elapsed, self.usable
+        self._spent, self._likelihood = Spent(), problem.likelihood
         self._last: Record | None = None
-        self.kept = None
         with one_blas_thread(), on_threads(self.executor.threads):
             outcome = self._run(strategy, strategy.start(problem, options) if resume is None else resume)
             if outcome.reason is not Termination.TIME or self._usable:
@@ -201,7 +195,8 @@ class Driver:
                 return tuple(self._solves(instructions))
             case FitResiduals():
                 tell = self._telling(lambda *progress: None)
-                return (fit_residuals(instructions[0], self.source, self.executor, tell, self._spent),)
+                how = self.executor, tell, self._spent, self._journal.keep_cells
+                return (fit_residuals(instructions[0], self.source, *how),)
             case LearnKernel():
                 return (self._learn(instructions[0]),)
             case Gather():
@@ -214,7 +209,6 @@ class Driver:
         """Save the models and write the lines of history."""
         for number, each in enumerate(instructions):
             if isinstance(each, Save):
-                self.kept = each.design, each.fit
                 # the model chooses its own origin, as it does when it is loaded, so that both predict the same bits
                 design = replace(each.design, origin=None)
                 model: Any = self._likelihood.model(design, each.fit, self.source.columns, each.moderate)
@@ -256,21 +250,20 @@ class Driver:
             blocks = self._passes([searches[k].next_pass for k in active])
             for k, block in zip(active, blocks, strict=True):
                 searches[k] = searches[k].advance(block, self._check)
-                self._telling(self.watcher.on_step)(searches[k].info, tasks[k].candidates)
+                self._telling(self.watcher.on_step)(searches[k].info)
         return tuple(Solved(search.fit, search.reason) for search in searches if search.reason is not None)
 
     def _solves(self, solves: Sequence[DenseFit]) -> list[Solved]:
         """Run dense fits, several in parallel. A single one is watched at each step."""
         if len(solves) > 1:
             return self.executor.solve(solves, self._telling(self.watcher.on_solves))
-        (solve,), tell = solves, self._telling(self.watcher.on_step)
-        return [Solved(*solve.run(lambda info: tell(info, solve.candidates)))]
+        return [Solved(*solves[0].run(self._telling(self.watcher.on_step)))]
 
     def _record(self, record: Record, spent: dict[str, float], *, saved: bool) -> None:
         self._last = record
         entry = line(record, spent, self._began, saved=saved)
         if self.blocks is not None:
-            fetched, self.blocks.fetched = self.blocks.fetched, Counter(failures=self.blocks.fetched["failures"])
+            fetched, self.blocks.fetched = self.blocks.fetched, Counter()
             entry["kernel_evaluated"], entry["kernel_kept"] = fetched["evaluated"], fetched["kept"]
         entry |= self.for_readers(entry)
         self._journal.record(entry)

@@ -9,25 +9,28 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, get_type_hints
 
 from partirvm.core.termination import Termination
-from partirvm.errors import JobFailedError, LeaseError, UsageError
-from partirvm.execution.cluster import address_of
-from partirvm.jobs.attempt import run_job
+from partirvm.errors import LeaseError, UsageError
+from partirvm.execution.cluster import address_of, start
+from partirvm.jobs.attempt import TAKE_OVER_SECONDS, run_attempt, run_job
 from partirvm.jobs.checkpoint import Checkpoint
-from partirvm.jobs.request import Place, Places, absolute, create, request_of, requeue
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.request import Place, Places, create, request_of, requeue
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.model.fitted import basis_functions_json, directions_json, relevances
 from partirvm.quoting import html_table
 from partirvm.storage import open_folder
+from partirvm.storage.address import absolute
 from partirvm.storage.records import MOST, TIME, require
 from partirvm.strategies.problem import Record
 
 POLL_SECONDS = 0.5  # seconds between two polls of a waiting caller
-GRACE = 25.0  # seconds without a driver, more than a lease lives, after which a job on a cluster counts as ended
+GRACE = 30.0  # seconds after the last sign of life of a lost driver in which its cluster may start another one
 
 
 COUNTS = "rows features tiles passes rounds threads workers memory_limit memory_peak seconds"
@@ -75,9 +78,10 @@ def submit(
     >>> folder.cleanup()
     """
     asked, client = request_of(estimator, client)
+    if client is not None:
+        address_of(client)  # a closed client changes no folder
     made = Job(absolute(job))
-    address = "" if client is None else address_of(client)
-    return made._start(create(data, made.location, asked, validation, overwrite, address), True, client)
+    return made._start(create(data, made.location, asked, validation, overwrite), True, client)
 
 
 def open_job(job: str | os.PathLike[str]) -> Job:
@@ -105,9 +109,6 @@ class Job:
     def __init__(self, location: str) -> None:
         self.store = JobStore(location)
         self.location = self.store.location
-        self._thread: threading.Thread | None = None
-        self._error: Exception | None = None
-        self._attempt = 0
 
     def __repr__(self) -> str:
         return f"Job({self.location!r})"
@@ -163,25 +164,23 @@ class Job:
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
         """Yield the state now and after each change, until no process runs the job.
 
-        Raises ``TimeoutError`` after ``timeout`` seconds, ``JobFailedError`` if its thread ended before the job began.
+        Raises ``TimeoutError`` after ``timeout`` seconds.
         """
-        end, last, gone = time.monotonic() + (float("inf") if timeout is None else timeout), None, None
+        end, last = time.monotonic() + (float("inf") if timeout is None else timeout), None
         while True:
-            ended = self._thread is not None and not self._thread.is_alive()
             state = self.state()
             if state != last:
                 yield state
-            if ended and state.status is Status.QUEUED and state.attempt == self._attempt:
-                why = self._error or "its thread has ended"
-                raise JobFailedError(f"{self.location} is queued and could not be started: {why}; resume the job")
             last, now = state, time.monotonic()
-            lost = state.status is Status.INTERRUPTED and state.ended is None and bool(state.cluster)
-            gone = (gone or now) if lost else None
-            if state.status.final and (gone is None or now - gone > GRACE):
+            if state.status.final and not (state.ended is None and self._lately_held()):
                 return
             if now >= end:
                 raise TimeoutError(f"{self.location} is still {state.status} after {timeout:g} s")
             time.sleep(min(POLL_SECONDS, end - now))
+
+    def _lately_held(self) -> bool:
+        holder = self.store.holder()
+        return holder is not None and time.time() - holder.last_beat < GRACE
 
     def wait(self, timeout: float | None = None) -> Status:
         """Wait until no process runs the job and return its status. Raises as ``follow`` does."""
@@ -204,7 +203,6 @@ class Job:
         validation: Place = None,
         allow_code: bool = False,
         allow_data: Places = (),
-        grown: bool = False,
         **changed: Any,
     ) -> Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
@@ -212,14 +210,15 @@ class Job:
         ``data`` and ``validation`` are new places of moved DATA. ``changed`` holds new limits: ``max_rounds``,
         ``max_vectors``, ``effort``, ``time_limit`` (from the resume on) and ``memory_limit``. ``allow_code`` permits a
         named function as kernel or basis, ``allow_data`` names DATA in another store (host, bucket, or this machine)
-        than the job that it may read. ``grown`` resumes as ``update`` does.
+        than the job that it may read.
 
         The job is not changed if an error is raised: ``UsageError`` for other changes or without a permission,
         ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.
         """
-        how = {"allow_code": allow_code, "allow_data": allow_data, "grown": grown}
-        state = self.requeue(client=client, data=data, validation=validation, **how, **changed)
-        return self._start(state, allow_code, client)
+        if client is not None:
+            address_of(client)
+        how = {"allow_code": allow_code, "allow_data": allow_data, **changed}
+        return self._start(self.requeue(data=data, validation=validation, **how), allow_code, client)
 
     def update(self, **how: Any) -> Job:
         """Update with rows appended to the DATA; ``how`` is described in ``resume``, its one limit is ``max_rounds``.
@@ -231,29 +230,25 @@ class Job:
         """
         return self.resume(grown=True, **how)
 
-    def requeue(self, *, client: Any = None, **how: Any) -> JobState:
+    def requeue(self, **how: Any) -> JobState:
         """Queue the job again and return its state; ``run_job`` then runs it. Takes and raises what ``resume`` does."""
-        return requeue(self.location, cluster="" if client is None else address_of(client), **how)
+        return requeue(self.location, **how)
 
     def _start(self, state: JobState, allow_code: bool, client: Any) -> Job:
         """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
-        place, how = absolute(self.location), {"attempt": state.attempt, "allow_code": allow_code}
-        self._thread, self._error, self._attempt = None, None, state.attempt
+        place = absolute(self.location)
         if client is not None:
-            from partirvm.execution.cluster import start
-
             key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
-            start(client, key, run_job, place, **how)
+            start(client, key, run_job, place, attempt=state.attempt, allow_code=allow_code)
             return self
+        store = JobStore(place)
+        lease = store.acquire(patience=TAKE_OVER_SECONDS)
 
         def run() -> None:
-            try:
-                run_job(place, **how)  # type: ignore[arg-type]
-            except Exception as error:  # recorded in the job, except before the attempt has the lease
-                self._error = error
+            with lease, suppress(Exception):  # recorded in the job
+                run_attempt(store, state.attempt, allow_code, None, Watcher())
 
-        self._thread = threading.Thread(target=run, name=f"partirvm {place}", daemon=True)
-        self._thread.start()
+        threading.Thread(target=run, name=f"partirvm {place}", daemon=True).start()
         return self
 
     def model(self, *, allow_code: bool = False) -> AnyModel:

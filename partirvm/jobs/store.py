@@ -5,6 +5,7 @@
     JOB/models/000002-000007/         a model, named by the epoch of its writer and a number (storage.codec); the one
                                       that the last event names is the current one
     JOB/checkpoints/…                 checkpoints of the fit, as above (jobs.checkpoint)
+    JOB/cells/…                       rows of local residuals of a model that memory cannot hold (local.cells)
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
 
@@ -17,6 +18,7 @@ claim makes void what the old driver writes. Others may still read the previous 
 from __future__ import annotations
 
 import os
+import posixpath
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -28,6 +30,7 @@ from typing import Any, Self, cast
 from partirvm.errors import ExistsError, FormatError, LeaseError, MissingDataError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.state import JobState, Status, fold, observed
+from partirvm.local.cells import Cells
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import lease as leases
 from partirvm.storage import open_folder, storing
@@ -38,7 +41,7 @@ from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json,
 
 FORMAT = 11
 READS = 5  # maximum number of reads of a model
-KEPT = {"model": 2, "checkpoint": 3}  # numbers kept: an earlier checkpoint than a final one must be there
+KEPT = {"model": 2, "checkpoint": 3, "cell": 2}  # numbers kept: an earlier checkpoint than a final one must be there
 REQUESTS = ("cancel", "abort")  # what any process may request of a running job, the strongest first
 SPEC_NAME, EVENTS = "spec.json", "events"
 
@@ -46,12 +49,12 @@ SPEC_NAME, EVENTS = "spec.json", "events"
 
 FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": list[str], "about": str, "moments": str}
 
-LEAST: Schema = {"time": TIME, "parameters?": {}, "cluster?": str}
+LEAST: Schema = {"time": TIME, "parameters?": {}}
 
 SPEC: Schema = LEAST | {"data": str, "validation": str | None, "parameters": {"kernel": Any, "basis": Any}}
 SPEC |= {"versions": dict[str, str], "fingerprint": FINGERPRINT, "validation_fingerprint": (FINGERPRINT, None)}
 
-EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason?": str, "cluster?": str}
+EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason?": str}
 EVENT |= {"model?": str, "checkpoint?": str, "fingerprint?": FINGERPRINT, "rounds?": int | None}
 EVENT |= {"history?": int, "seconds?": float | None, "changes?": {}, "data?": str, "validation?": str | None}
 
@@ -105,10 +108,7 @@ class JobStore:
 
     def spec(self, schema: Schema = LEAST) -> dict[str, Any]:
         """Return the request. Raises ``MissingDataError`` without a job, ``FormatError`` if it is damaged."""
-        try:
-            spec = read_json(self.folder, SPEC_NAME)
-        except MissingDataError as error:
-            raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
+        spec = read_json(self.folder, SPEC_NAME, missing="no job here: ")
         require_format(spec.get("format"), FORMAT, self.location, "job")
         require(spec, schema, f"{self.location}/{SPEC_NAME}")
         return spec
@@ -208,23 +208,28 @@ class JobStore:
         """Write this model, which is the current one as soon as the next event is recorded."""
         self._write("model", partial(save_model, model))
 
+    def keep_cells(self, write: Callable[[str], Cells]) -> Cells:
+        """Call a function that writes rows of local residuals to a new folder, which the next event names."""
+        return cast(Cells, self._write("cell", lambda place, about: write(place)))
+
     def checkpoint(self, value: Any) -> None:
         """Store this checkpoint as the one to resume from."""
         self._write("checkpoint", partial(save_checkpoint, value))
         self.record({"event": "checkpoint"})
 
-    def _write(self, kind: str, write: Callable[[str, dict[str, Any]], object]) -> None:
-        """Write a group. After an error nothing is left of it."""
+    def _write(self, kind: str, write: Callable[[str, dict[str, Any]], object]) -> object:
+        """Write a group and return what the function returns. After an error nothing is left of it."""
         lease = self._held()
         self._numbers[kind] += 1
         name = f"{kind}s/{lease.epoch:06d}-{self._numbers[kind]:06d}"
         place = self.folder.place(name)
         with storing(place):
             try:
-                write(place, {"name": name, "token": lease.token})
+                found = write(place, {"name": name, "token": lease.token})
             finally:
                 lease.check()  # an error may come from a new holder, which removes unfinished groups
         self._saved[kind] = name
+        return found
 
     def _tidy(self, kind: str, newest: str) -> None:
         """Remove all older groups than the last ones that events name."""
@@ -260,7 +265,8 @@ class JobStore:
             if not (found := self._naming("model")):
                 break
             try:
-                return cast(AnyModel, self._read("model", found[-1], load_model, allow_code))
+                model = cast(AnyModel, self._read("model", found[-1], load_model, allow_code))
+                return model.with_cells_at(self.folder.place(f"cells/{posixpath.basename(model.cells_place)}"))
             except MissingDataError:  # a driver may remove a model while it is read
                 if not left:
                     raise

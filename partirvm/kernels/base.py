@@ -60,9 +60,13 @@ class Kernel:
         """Return k(x, x) of each point (n, d), shape (n,)."""
         found = np.ones(len(points))
         for some in () if self.local else runs(len(points)):
-            block = np.empty((some.stop - some.start,) * 2)
-            self.prepare(points[some])(points[some], block)
-            found[some] = np.diagonal(block)
+            found[some] = np.diagonal(self.values(points[some], points[some]))
+        return found
+
+    def values(self, points: Float, centres: Float, origin: Float | None = None) -> Float:
+        """Return k(x, z) of points (n, d) and centres (m, d), (n, m), stored column by column."""
+        found = np.empty((len(centres), len(points))).T
+        self.prepare(centres, origin)(points, found)
         return found
 
     def spec(self) -> dict[str, Any]:

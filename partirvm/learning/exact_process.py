@@ -212,8 +212,7 @@ def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:
     """
     root = 1 / np.sqrt(rows.inverse[:, None])
     centres = rows.X[:: -(-len(rows.X) // 60)]  # enough for ten waves of one input
-    design = np.empty((len(rows.X), len(centres)), order="F")
-    kernel.prepare(centres, rows.problem.empty.origin)(rows.X, design)
+    design = kernel.values(rows.X, centres, rows.problem.empty.origin)
     leading = np.linalg.qr(root * rows.columns)[0]
     design, t = (root * each - leading @ (leading.T @ (root * each)) for each in (design, rows.t))
     s, axes = np.linalg.eigh(design.T @ design)

@@ -22,8 +22,8 @@ from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatisti
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, noise_precision
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Begin, DenseFit, Draw, Likelihood, OnStep, Pass, Rows, Start, positions
-from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
+from partirvm.likelihoods.base import DenseFit, Draw, Likelihood, OnStep, Pass, Rows, Start, positions
+from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass
 from partirvm.model import Model
 from partirvm.types import LEFT_OUT_ROWS, Columns, Float, Int
 
@@ -42,7 +42,6 @@ class Solve(DenseFit):
 
     start: HyperState
     rule: StopRule
-    candidates: int
     solver: str = "fixed-point"
 
     def run(self, on_step: OnStep) -> tuple[HyperState, Termination]:
@@ -93,8 +92,8 @@ class GaussianLikelihood(Likelihood):
         begun = fit.restarted(ordered.take(np.arange(len(warm.labels))), warm.alpha, warm.beta)
         return _enter(begun, ordered, labels)
 
-    def fit(self, problem: Any, options: Any, design: Design, fit: HyperState, begin: Begin) -> Solve:
-        return Solve(fit, begin.rule, begin.candidates, options.solver)
+    def fit(self, problem: Any, options: Any, design: Design, fit: HyperState, rule: StopRule, *others: Any) -> Solve:
+        return Solve(fit, rule, options.solver)
 
     def settling(
         self, problem: Any, design: Design, fit: HyperState, rows: Int | None, *, whole: bool, last: bool
@@ -143,9 +142,6 @@ class GaussianLikelihood(Likelihood):
     def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> Pass:
         """Return a pass for products of the pool's columns with the fit's columns, and of each with itself."""
         return GramPass(design, pool, fit.statistics.offset, diagonal=True, rows=rows)
-
-    def score(self, design: Design, fit: HyperState, moderate: bool) -> ScorePass:
-        return ScorePass.of(Model.from_fit(design, fit, Columns(())))
 
     def record(self, problem: Any, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
         """Return fields of the history in the units of the target."""

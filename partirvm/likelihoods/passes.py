@@ -13,17 +13,15 @@ from typing import ClassVar, Self
 import numpy as np
 
 from partirvm.core import tied
-from partirvm.core.diagnostics import NORMAL_MULTIPLES, STATED_LEVELS
+from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.left_out import LeftOut
-from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, moderated, probabilities, targets
-from partirvm.core.predictive import quadratic_forms
+from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, probabilities, targets
 from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.statistics import GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.likelihoods.base import Draw, Panel, Pass, eligible
-from partirvm.local.residuals import LocalResiduals
-from partirvm.model import Model
+from partirvm.model import AnyModel, Model
 from partirvm.types import Float, Int
 
 FLOOR = 0.3
@@ -131,43 +129,30 @@ class LeaveOneOutPass(Pass):
 
 @dataclass(frozen=True)
 class ScorePass(Pass):
-    """Pass over the held-out rows for scores of T targets in their units: a ``core.scores.Scores``.
+    """Pass over the held-out rows for scores in the target's units: a ``core.scores.Scores``, or ``ClassScores``.
 
-    ``mean`` is (M,), ``root`` (M, M) and ``noise_variance`` a scalar; for T targets (M, T), (T, M, M) and (T,).
-    ``multiples`` are half widths of intervals at ``STATED_LEVELS`` in standard deviations.
+    ``stated`` is the model with the stated uncertainty, ``multiples`` are half widths of its intervals at
+    ``STATED_LEVELS`` in standard deviations.
     """
 
     name: ClassVar[str] = "held-out"
     held_out: ClassVar[bool] = True
-    design: Design
-    mean: Float
-    root: Float
-    noise_variance: float | Float
-    multiples: tuple[float, ...] = NORMAL_MULTIPLES
-    residuals: LocalResiduals | None = None
+    stated: AnyModel
+    multiples: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, model: Model) -> Self:
-        """The pass that scores a model by its stated uncertainty."""
-        stated, variance = model.predictive, model.design.scaling.t_scale**2
-        noise = stated.noise_variance / variance
-        return cls(stated.design, stated.mean, stated.root, noise, model.multiples(STATED_LEVELS), model.residuals)
+    def of(cls, model: AnyModel) -> Self:
+        """Return the pass that scores a model by what it states."""
+        return cls(model.predictive, model.multiples(STATED_LEVELS) if isinstance(model, Model) else ())
 
-    def of_panel(self, panel: Panel, block: Float) -> Scores:
-        scaling = self.design.scaling
-        T = len(scaling.t_scale)
-        means, noise = self.mean.reshape(-1, T), np.atleast_1d(self.noise_variance)
-        factor = self.design.noise_factor(panel.X)
-        spread = (
-            quadratic_forms(block, root) + own * factor
-            for root, own in zip(self.root.reshape(T, len(means), len(means)), noise, strict=True)
-        )
-        variance = np.column_stack(list(spread)) * scaling.t_scale**2
-        mean = scaling.t_shift + scaling.t_scale * (block @ means)
-        if self.residuals is not None:
-            found, own = self.residuals.moments(scaling.inputs(panel.X), factor)
-            mean, variance = mean + scaling.t_scale * found[:, None], scaling.t_scale**2 * own[:, None]
-        return Scores.of(panel.t, mean, variance, panel.rows, self.multiples)
+    def of_panel(self, panel: Panel) -> Scores | ClassScores:
+        if isinstance(self.stated, Model):
+            mean, variance, _ = self.stated.moments(panel.X)
+            assert variance is not None
+            return Scores.of(panel.t, mean, variance, panel.rows, self.multiples)
+        f, _ = self.stated.predictors(panel.X)
+        ranked = f[:, 0] if f.shape[1] == 1 else None
+        return ClassScores.of(panel.t[:, 0], probabilities(self.stated.likelihood, f), ranked, int(panel.rows[0]))
 
 
 @dataclass(frozen=True)
@@ -240,32 +225,3 @@ class GainPass(Pass):
 
     def of_panel(self, panel: Panel, kept: Float, pool: Float) -> LogisticCross:
         return LogisticCross.of(self.likelihood, kept, pool, panel.t[:, 0], self.mean, panel.weights)
-
-
-@dataclass(frozen=True)
-class LogisticScorePass(Pass):
-    """Pass over the held-out rows for scores of a classification: a ``core.scores.ClassScores``.
-
-    With ``moderate`` the linear predictors are first moderated by variances from ``roots`` (C, M, M). ``codes`` (K',)
-    are the codes of the fit for those of the data, if they differ.
-    """
-
-    name: ClassVar[str] = "held-out"
-    held_out: ClassVar[bool] = True
-    design: Design
-    mean: Float
-    roots: Float
-    likelihood: str
-    moderate: bool
-    codes: tuple[int, ...] | None = None
-
-    def of_panel(self, panel: Panel, block: Float) -> ClassScores:
-        f = block @ self.mean
-        if self.moderate:
-            variance = np.column_stack([quadratic_forms(block, root) for root in self.roots])
-            f = moderated(f, variance)
-        codes = panel.t[:, 0].astype(np.int64)
-        if self.codes is not None:
-            codes = np.array(self.codes)[codes]
-        ranked = f[:, 0] if f.shape[1] == 1 else None
-        return ClassScores.of(codes, probabilities(self.likelihood, f), ranked, int(panel.rows[0]))

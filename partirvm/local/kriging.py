@@ -37,7 +37,8 @@ LEAST_SQUARE = 1e-16
 STEPS = 25
 """Maximum number of iterations of the search; each takes about 1 s per 10⁴ rows and 60 neighbours."""
 
-SHARES, LENGTHS, NUGGETS, FREEDOMS = (1e-3, 1e4), (0.05, 100.0), (1e-8, 4.0), (0.5, 1e4)
+STEEPNESS = {"exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
+RATIOS, LENGTHS, NUGGETS, FREEDOMS = (1e-6, 1e4), (0.05, 100.0), (1e-8, 4.0), (0.5, 1e4)
 """Bounds of s² and ω as multiples of the mean square of the errors, of ℓ as a multiple of the usual distance of the
 last neighbour, and of ν. The exponent b lies between 0 and ``STEEPEST``."""
 
@@ -236,16 +237,25 @@ def learned(
     square = max(sum(float(np.sum(some**2)) for some in errors) / n, LEAST_SQUARE)
     usual = max(float(np.median(np.concatenate([np.sqrt(panel.squares[:, -1]) for panel in panels]))), 1e-100)
     begun = start or LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * square, 1.0, 10.0)
-    units = ((square, SHARES), (usual, LENGTHS), (square, NUGGETS))
-    bounds = [tuple(np.log(np.multiply(unit, limits))) for unit, limits in units]
+    bounds = [(limits[0], limits[1]) for limits in (np.log(RATIOS), np.log(LENGTHS), np.log(NUGGETS))]
     bounds += [(0.0, STEEPEST), tuple(np.log(FREEDOMS))]
+    units, steepness = np.log([square, usual, square, 1.0, 1.0]), STEEPNESS[family]
 
-    def loss(logs: Float) -> tuple[float, Float]:
-        found = list(map_panels(partial(log_density, LocalKernel.of(family, logs)), panels, errors))
-        return -sum(value for value, _ in found) / n, -sum(slope for _, slope in found) / n
+    def kernel_at(x: Float) -> LocalKernel:
+        logs = x + units
+        logs[0] += steepness * x[1]
+        return LocalKernel.of(family, logs)
 
-    begun_logs = np.clip(begun.logs, *np.transpose(bounds))
+    def loss(x: Float) -> tuple[float, Float]:
+        found = list(map_panels(partial(log_density, kernel_at(x)), panels, errors))
+        slope = -sum(slope for _, slope in found) / n
+        slope[1] += steepness * slope[0]
+        return -sum(value for value, _ in found) / n, slope
+
+    first = begun.logs - units
+    first[0] -= steepness * first[1]
+    first = np.clip(first, *np.transpose(bounds))
     if noise_alone:
-        bounds = [bounds[2] if place == 2 else (log, log) for place, log in enumerate(begun_logs.tolist())]
-    found = minimize(loss, begun_logs, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
-    return LocalKernel.of(family, found.x), -float(found.fun)
+        bounds = [bounds[2] if place == 2 else (log, log) for place, log in enumerate(first.tolist())]
+    found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+    return kernel_at(found.x), -float(found.fun)

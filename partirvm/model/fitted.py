@@ -87,6 +87,18 @@ class Model(FittedModel):
         return replace(self, residuals=None)
 
     @property
+    def cells_place(self) -> str:
+        """The folder of the rows of its local residuals; empty if the model holds them, or has none."""
+        return self.residuals.cells.place if self.residuals is not None else ""
+
+    def with_cells_at(self, place: str) -> Model:
+        """The same model, whose rows of local residuals were moved to this folder."""
+        if not self.cells_place:
+            return self
+        assert self.residuals is not None
+        return replace(self, residuals=replace(self.residuals, cells=replace(self.residuals.cells, place=place)))
+
+    @property
     def output_names(self) -> tuple[str, ...]:
         """The names of the targets."""
         return self.columns.target_names(self.n_targets)

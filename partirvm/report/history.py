@@ -222,11 +222,9 @@ def heuristic_line(entry: Entry) -> str:
 
 
 class Lines:
-    """Converter of history entries to lines: one for each round, and one for a level when the next one begins."""
+    """Converter of history entries to lines: one for each fit that left a model, those of rounds below titles."""
 
     def __init__(self) -> None:
-        self._parts: list[Entry] = []
-        self._level_began = 0.0
         self._columns: list[Column] = []
 
     def of(self, entry: Entry) -> list[str]:
@@ -236,23 +234,14 @@ class Lines:
         if entry["kind"] == "kernel":
             again = " again" if entry.get("taken") is not None else ""
             return [f"learned{again}: {entry['text']}"]
+        if not leaves_model(entry):
+            return []
         if entry["kind"] == "part":
-            ended = self.rest() if self._parts and self._parts[0]["level"] != entry["level"] else []
-            self._parts.append(entry)
-            return ended
-        lines = self.rest()
+            fit = f"{entry['candidates']:,} candidates → {entry['vectors']:,} vectors"
+            return [f"{_name(entry)}: {fit}, {format_duration(entry['seconds'])}"]
+        titles = []
         if not self._columns:
             kind = kind_of(entry)
             self._columns = [column for column in columns(kind, kind.shown([entry])[:3]) if column.width]
-            lines.append("  ".join(f"{column.title:>{column.width}}" for column in self._columns))
-        return [*lines, "  ".join(f"{column.cell(entry):>{column.width}}" for column in self._columns)]
-
-    def rest(self) -> list[str]:
-        """Return the line of a level that was not printed yet, at the end of a fit."""
-        if not self._parts:
-            return []
-        parts, self._parts = self._parts, []
-        began, self._level_began = self._level_began, parts[-1]["seconds"]
-        fits, took = counted(len(parts), "fit"), format_duration(self._level_began - began)
-        candidates, vectors = (sum(part[name] for part in parts) for name in ("candidates", "vectors"))
-        return [f"level {parts[0]['level']}: {fits}, {candidates:,} candidates → {vectors:,} vectors, {took}"]
+            titles.append("  ".join(f"{column.title:>{column.width}}" for column in self._columns))
+        return [*titles, "  ".join(f"{column.cell(entry):>{column.width}}" for column in self._columns)]

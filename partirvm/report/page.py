@@ -17,7 +17,7 @@ import numpy as np
 
 from partirvm.errors import PartirvmError
 from partirvm.options import Request
-from partirvm.quoting import counted, format_bytes, format_duration, printable
+from partirvm.quoting import counted, printable
 from partirvm.report.history import (
     MEASURED,
     SIDES,
@@ -165,7 +165,7 @@ def _page(job: Any) -> str:
         *_predictions(job),
         *(Section(table.title, tables=[table]) for table in _model_tables(job)),
         Section("History", tables=[fits]),
-        Section("Plan", tables=_plan(job, facts)),
+        Section("Plan", tables=[_plan(job.plan)]),
         Section("Parameters", tables=[_parameters(job.parameters)]),
     ]
     sections = [section._replace(tables=[each for each in section.tables if each.rows]) for section in sections]
@@ -231,19 +231,11 @@ def _model_tables(job: Any) -> list[Table]:
     ]
 
 
-def _plan(job: Any, facts: Mapping[str, Any]) -> list[Table]:
-    """Return the course of the fit, and what was expected beside what was measured."""
-    plan = job.plan
+def _plan(plan: Mapping[str, Any] | None) -> Table:
+    """Return the course of the fit and what it was expected to take."""
     if plan is None:
-        return [Table("Plan", (), [("Plan", "none yet: the fit has not begun")])]
-    rows = [(line[:12].strip(), line[12:]) for line in plan["text"].splitlines()]
-    beside = [
-        ("Passes", f"{plan['passes']:,}", f"{facts['passes']:,}"),
-        ("Time", format_duration(plan["seconds"]), format_duration(job.seconds or 0.0)),
-        ("Peak memory", format_bytes(plan["memory_peak"]), format_bytes(facts["peak_memory"])),
-    ]
-    header = ("quantity", "expected", "measured, with planning")
-    return [Table("Plan", (), rows), Table("Expected and measured", header, beside)]
+        return Table("Plan", (), [("Plan", "none yet: the fit has not begun")])
+    return Table("Plan", (), [(line[:12].strip(), line[12:]) for line in plan["text"].splitlines()])
 
 
 def _parameters(parameters: Mapping[str, Any]) -> Table:

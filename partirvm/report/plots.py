@@ -17,9 +17,10 @@ import numpy as np
 
 from partirvm.core import diagnostics
 from partirvm.core.diagnostics import PIT_BINS, STATED_LEVELS, ClassDiagnostics, NumberDiagnostics
-from partirvm.errors import FormatError, UsageError
+from partirvm.errors import UsageError
 from partirvm.quoting import counted, printable
 from partirvm.report.history import Table, format_share
+from partirvm.storage import reading
 from partirvm.types import Float
 
 Diagnostics: TypeAlias = NumberDiagnostics | ClassDiagnostics
@@ -271,10 +272,8 @@ def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> li
 
 def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
     """Return the diagnostics of a line of history. Raises ``FormatError`` for others than this package writes."""
-    try:
+    with reading("the diagnostics in an event", "restore the event"):
         return [diagnostics.from_json(each) for each in stored]
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"the diagnostics in an event cannot be read ({error!r}): restore the event") from error
 
 
 class DiagnosticsDisplay:

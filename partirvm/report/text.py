@@ -69,24 +69,18 @@ def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         ("neighbours", _residuals(facts)),
         ("log evidence", formatted(facts, "log_evidence") + ("" if kind.noise else " (Laplace's)")),
         ("passes", None if kind.noise else f"{facts['passes']:,} over the rows, in all fits"),
+        ("time", f"{formatted(facts, 'seconds')}, peak memory {formatted(facts, 'peak_memory')}"),
     ]
 
 
 def summary(facts: Mapping[str, Any]) -> str:
     """Return the result of a fit as text, or its state before the end, given ``job_facts`` and maybe the ``target``."""
-    fits, ended = counted(facts["fits"], "fit"), Status(facts["status"]).final
-    if facts["strategy"] and schedule_of(facts["strategy"]).merges and facts["rounds"]:
-        fits += f" on {counted(facts['rounds'], 'level')}"
     return facts_text(
         [
-            ("strategy", facts["strategy"] and f"{facts['strategy']}, {fits}"),
+            ("strategy", facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"),
             *figure_rows(facts),
-            ("ended" if ended else "advice", facts["advice"]),
+            ("ended" if Status(facts["status"]).final else "advice", facts["advice"]),
             *(("check", remark) for remark in facts["remarks"] if remark not in facts["advice"]),
-            (
-                "took" if ended else "so far",
-                f"{formatted(facts, 'seconds')}, peak memory {formatted(facts, 'peak_memory')}",
-            ),
             ("model", "none yet" if facts["n_vectors"] is None else facts["job"]),
         ]
     )
@@ -164,22 +158,20 @@ def followed(states: Iterable[JobState], as_json: bool = False) -> Iterator[str]
         for entry in new:
             yield from lines.of(entry)
         if changed and final:
-            yield from lines.rest()
             yield change
 
 
 def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of the last saved model and of all fits, from a history and a plan; None where unknown.
 
-    ``train_…`` and ``held_out_…`` are in the units of the target. For split-merge ``rounds`` is the number of levels,
-    including the last merge. ``passes`` is the total number of passes of all fits.
+    ``train_…`` and ``held_out_…`` are in the units of the target, and ``passes`` are those of all fits.
     """
-    last, levels = last_model(history), {entry["level"] for entry in history if entry["kind"] == "part"}
+    last = last_model(history)
     return {
         **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho")},
         "n_rows": plan.get("rows"),
         "n_vectors": last.get("vectors"),
-        "rounds": len(levels) + (last.get("kind") == "final") if levels else last.get("number"),
+        "rounds": last.get("number"),
         **{key: last.get(key) for key in (*QUANTITIES, "noise_sd", "noise_vectors", "residuals", "log_evidence")},
         "passes": sum(entry.get("passes", 0) for entry in history),
         "peak_memory": max((entry.get("peak_memory") or 0 for entry in history), default=0),

@@ -200,17 +200,20 @@ class ResidualsFitted:
 
     These are the fraction by which the RMSE falls, and the rise of the mean log density in nats; 0 if not measured.
     After a trial, ``rmse`` is the corrected one in the model's units if the residuals would be taken, else 0.
+    ``lacking`` are the bytes for which neither memory nor a folder had room.
     """
 
     residuals: LocalResiduals | None = None
     rmse_gain: float = 0.0
     density_gain: float = 0.0
     rmse: float = 0.0
+    lacking: int = 0
 
     def facts(self) -> dict[str, Any]:
-        """Return the gains, and the ``bytes`` of the rows if they are taken, as plain JSON."""
-        kept = 0 if self.residuals is None else self.residuals.nbytes
-        return {"rmse_gain": self.rmse_gain, "density_gain": self.density_gain, "bytes": kept}
+        """Return the gains, and the ``bytes`` of the rows if they are taken, or ``lacking``, as plain JSON."""
+        kept = 0 if self.residuals is None else self.residuals.cells.nbytes
+        gains = {"rmse_gain": self.rmse_gain, "density_gain": self.density_gain}
+        return {**gains, "bytes": kept, "lacking": self.lacking}
 
 
 @dataclass(frozen=True)

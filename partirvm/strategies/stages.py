@@ -24,10 +24,10 @@ from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import Begin, Fit, survivors
+from partirvm.likelihoods.base import Fit, survivors
 from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
-from partirvm.likelihoods.passes import GramPass
+from partirvm.likelihoods.passes import ScorePass
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import (
     FitResiduals,
@@ -42,7 +42,7 @@ from partirvm.strategies.problem import (
     Steps,
     Stopped,
 )
-from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, Int
+from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, Columns, Int
 
 AnyScores: TypeAlias = Scores | ClassScores
 
@@ -145,13 +145,12 @@ def extended(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
-    """Request a fit (``Begin``); if its statistics lost digits, it goes on with those of the residual target."""
+    """Request a fit; if its statistics lost digits, it goes on with those of the residual target."""
     problem, options = state.problem, state.options
     rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
     for rebases in count():
         rule = replace(rule, guard=False) if rebases >= REBASES else rule
-        begin = Begin(rule, state.candidates, rows, warm)
-        (end,) = yield (likelihood.fit(problem, options, state.design, state.fit, begin),)
+        (end,) = yield (likelihood.fit(problem, options, state.design, state.fit, rule, rows, warm),)
         state = replace(state, design=survivors(state.design, end.fit), fit=end.fit, reason=end.reason)
         del end  # its posterior is as large as the fit that goes on
         if state.reason is not Termination.CANCELLED:
@@ -170,17 +169,10 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
 
 
 def settled(state: RoundsState) -> Steps[RoundsState]:
-    """Settle the noise of a last fit, and then its local residuals."""
+    """Settle the noise of a last fit, and then request its local residuals; of few rows only if they are asked for."""
     state, left_out = yield from with_noise(state)
-    if left_out is None or state.options.residual == "none":
-        return state
-    return (yield from with_residuals(state, left_out))
-
-
-def with_residuals(state: RoundsState, left_out: LeftOut) -> Steps[RoundsState]:
-    """Request local residuals of a last fit; of few rows only if they are asked for."""
-    always = state.options.residual == LOCAL
-    if not always and state.problem.n_rows < LEAST_ROWS:
+    always, few = state.options.residual == LOCAL, state.problem.n_rows < LEAST_ROWS
+    if left_out is None or state.options.residual == "none" or (few and not always):
         return state
     try:
         (found,) = yield (_residuals_of(state, left_out, always=always),)
@@ -226,7 +218,7 @@ def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tu
         return constant, left_out
     try:
         noise = yield from fitted_noise(constant, left_out)
-        if noise is None or noise.noise is None:
+        if noise is None:
             return constant, left_out
         design = replace(constant.design, noise=noise.noise)
         state = replace(constant, design=design, seen="", candidates=constant.fit.n_vectors)
@@ -246,16 +238,19 @@ def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | N
         return None
     (inputs,) = yield (Gather(sample.rows),)
     (end,) = yield (NoiseFit(state.design, inputs.points, sample, state.options.noise == LOCAL),)
-    assert isinstance(end.fit, FittedNoise)
-    return end.fit
+    found: FittedNoise | None = end.fit
+    return found
 
 
 def scored(state: RoundsState) -> Steps[RoundsState]:
     """Score the fit on held-out rows, if there are any, and keep the best state."""
     if not state.problem.held_out:
         return state
-    work: Any = state.problem.likelihood.score(state.design, state.fit, state.options.moderate)
-    (scores,) = yield (work if state.local.residuals is None else replace(work, residuals=state.local.residuals),)
+    columns = Columns(tuple(f"x{j}" for j in range(state.design.centres.shape[1])))
+    model: Any = state.problem.likelihood.model(state.design, state.fit, columns, state.options.moderate)
+    if state.local.residuals is not None:
+        model = replace(model, residuals=state.local.residuals)
+    (scores,) = yield (ScorePass.of(model),)
     state, best = replace(state, scores=scores), state.best_round
     if best is None or best.scores is None or scores.loss < best.scores.loss * (1 - BETTER):
         state = replace(state, best_round=replace(state, best_round=None, used=NONE))
@@ -264,23 +259,21 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
 
 def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Steps[RoundsState]:
     """Save the model with a line of history; ``end`` is the reason if the run ends here."""
-    noise = state.design.noise
     kind = "early" if kind == "final" and state.options.last_rows != "full" else kind
-    facts: dict[str, Any] = {"fit_rows": state.seen or state.options.last_rows}
-    facts |= {"residuals": None if state.local == NO_RESIDUALS else state.local.facts()}
-    line = line_of(state, kind=kind, noise_vectors=None if noise is None else len(noise.weights), **facts)
-    yield (Save(state.design, state.fit, line, state.options.moderate, state.local.residuals),)
+    yield (Save(state.design, state.fit, line_of(state, kind=kind), state.options.moderate, state.local.residuals),)
     return replace(state, end=state.reason if end is Termination.CONVERGED else end)
 
 
 def line_of(state: RoundsState, **facts: Any) -> Record:
-    """Return the line of history of a state; ``facts`` are further fields of ``Record``."""
-    problem, fit, scores = state.problem, state.fit, state.scores
+    """Return the line of history of a state; ``facts`` are further fields of ``Record``, or other values of them."""
+    problem, fit, scores, noise = state.problem, state.fit, state.scores, state.design.noise
     found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
-    facts["diagnostics"] = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
-    counts = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
-    given = {"number": state.round, "termination": state.reason, **counts, **facts}
-    return Record(**problem.likelihood.record(problem, fit, scores), **given)
+    given = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
+    given |= {"number": state.round, "termination": state.reason, "fit_rows": state.seen or state.options.last_rows}
+    given["residuals"] = None if state.local == NO_RESIDUALS else state.local.facts()
+    given["noise_vectors"] = None if noise is None else len(noise.weights)
+    given["diagnostics"] = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
+    return Record(**{**problem.likelihood.record(problem, fit, scores), **given, **facts})
 
 
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
@@ -307,17 +300,15 @@ def learned_again(state: RoundsState) -> Steps[RoundsState]:
     sample = replace(options, sample_rows=learning_rows(state.design.centres.shape[1]))
     rows = posterior_rows(problem, sample, "sample")
     (found,) = yield (LearnKernel(state.design, old, rows),)
-    facts = {"candidates": old.n_vectors, "fit_rows": state.seen, "kernel": found.kernel.spec()}
+    facts = {"candidates": old.n_vectors, "rows": found.rows, "iterations": found.evaluations}
     state, gain, taken = replace(state, learned=old.n_vectors), 0.0, False
     if found.better:
-        problem, design = problem.with_kernel(found.kernel), replace(state.design, kernel=found.kernel)
-        nothing = np.zeros((0, len(problem.empty.scaling.t_shift)))
-        (block,) = yield (GramPass(problem.empty, design, nothing, rows=posterior_rows(problem, options, state.seen)),)
-        fit = problem.likelihood.join(problem, old, problem.empty, design, block)
-        gain = fit.log_evidence - old.log_evidence
-        if taken := gain > options.tol * fit.n:
-            state = yield from scored(replace(state, problem=problem, design=design, fit=fit))
-    line = line_of(state, kind="kernel", gain=gain, taken=taken, **facts)
-    line = replace(line, rows=found.rows, iterations=found.evaluations)
+        design = replace(state.design, kernel=found.kernel)
+        moved = replace(state, problem=problem.with_kernel(found.kernel), design=design, seen="")
+        moved = yield from extended(moved, design.take(NONE, leading=NONE), state.seen)
+        gain = moved.fit.log_evidence - old.log_evidence
+        if taken := gain > options.tol * moved.fit.n:
+            state = yield from scored(moved)
+    line = line_of(state, kind="kernel", kernel=found.kernel.spec(), gain=gain, taken=taken, **facts)
     yield (Save(state.design, state.fit, line, options.moderate) if taken else Log(line),)
     return state

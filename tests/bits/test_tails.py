@@ -156,10 +156,10 @@ def run_of(case, rows, threads=1, resume=None, history=(), **changed):
     try:
         spec = resolve(rows, replace(FITS[case], memory_limit=4 << 30, **changed), executor)
         if resume is None:
-            run(spec, rows, executor, journal)
+            run(Driver(executor, rows), spec, journal)
         else:
             machine, at = STRATEGIES[spec.request.strategy](), pickle.loads(resume)
-            Driver(executor, rows).run(machine, spec.problem, spec.options, journal, resume=at)
+            Driver(executor, rows).run(machine, spec.problem, spec.options, journal, at)
     finally:
         executor.close()
     return journal

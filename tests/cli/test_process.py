@@ -6,16 +6,14 @@ import json
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import Tour, measured, read_until, start
+from commandline import Tour, measured, start
 
-from partirvm import open_job
 from partirvm.data import ingest
 
 SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3")
@@ -87,18 +85,6 @@ print(resident_memory() - before)
     assert kept == "other" or int(kept) < 10 << 20
 
 
-def test_a_fit_aborted_before_any_model_can_be_resumed(tour, tmp_path):
-    job = tmp_path / "job"
-    process = start("fit", tour.train, str(job), "--gamma", "5", "--partition-size", "3000", "--max-rounds", "1")
-    read_until(process.stderr, "^kernel ")  # the last line of the plan
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 4
-    assert f"ended before it had a model. Continue with: partirvm resume {job}" in err
-    assert "Traceback" not in err
-    assert open_job(job).status().value == "aborted"
-
-
 CRASH = """
 import sys
 from partirvm import predict
@@ -167,7 +153,7 @@ def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path):
     lines = [line.strip() for line in plain(seen).splitlines()]
     assert any(line.startswith("last ") for line in lines)
     drawn = plain(seen)[plain(seen).rindex("last ") :]
-    for word in (" candidates → ", " vectors", "rows/s", "peak memory"):
+    for word in (" vectors", "peak memory"):
         assert word in drawn
     assert "held-out RMSE" in plain(seen)
 

@@ -228,19 +228,6 @@ def test_when_a_fit_is_over(rng, rule, changes, expected):
     assert verdict(state, rule, settled(state, info, rule)) is expected
 
 
-@given(st.floats(-6, 6), st.floats(-4, 5))
-def test_the_gain_of_a_column_is_the_largest_of_all_precisions(log_s, log_r):
-    """ℓ(α) by a fine grid of α; the optimum has that value, and there is none where no α has any."""
-    s, r = 10.0**log_s, 10.0**log_r
-    q = np.sqrt(s * r)
-    alpha, gain = (each[0] for each in optimum(np.array([s]), np.array([q])))
-    np.testing.assert_allclose(gain, naive.best_gain(s, q), rtol=1e-4, atol=1e-6)
-    assert FLAT.worthless(s, q**2) == (gain <= 0) == np.isinf(alpha)
-    if gain > 0:
-        there = 0.5 * (np.log(alpha / (alpha + s)) + q**2 / (alpha + s))
-        np.testing.assert_allclose(there, gain, rtol=1e-6, atol=1e-9)
-
-
 def test_columns_that_do_not_fade_are_thinned_out(rng):
     """26 of 30 columns are noise: those that matter stay, and no column is left that gains at no α."""
     Phi, numbers = rng.normal(size=(200, 30)), (0.0, 1e-3, 0.0, 0.0)

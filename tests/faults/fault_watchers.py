@@ -89,7 +89,7 @@ class Asking(Watcher):
     def on_tiles(self, name, done, total, rows):
         self._heard(self.where in ("pass", name) and done < total)
 
-    def on_step(self, info, candidates):
+    def on_step(self, info):
         self._heard(self.where == "dense fit" and info.iteration > 2)
 
     def _heard(self, here):

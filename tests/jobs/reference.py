@@ -29,10 +29,3 @@ def written(place, spec=None):
     store = JobStore.create(place, spec or {})
     store.acquire()
     return store
-
-
-def saved(place, model):
-    """Make a job that has this model."""
-    store = written(str(place))
-    store.save(model)
-    store.record({"event": "note"})

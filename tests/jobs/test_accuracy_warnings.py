@@ -39,15 +39,6 @@ def told(X, y, **options):
 
 
 @pytest.mark.slow
-def test_boosting_is_named_where_it_is_better():
-    """As of a job, below: the warning names boosting and both errors; the history holds the same sentence."""
-    found, model = told(*steps())
-    assert any("HistGradientBoostingRegressor" in text and "this model" in text for text in found)
-    assert model.history_[-1]["reference"]["remarks"] == found
-    assert model.history_[-1]["reference"]["rows"] == 300
-
-
-@pytest.mark.slow
 def test_a_comparison_that_cannot_read_its_rows_fails_no_fit(monkeypatch):
     """The model is saved before; its line of history has no comparison."""
 

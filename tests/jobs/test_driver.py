@@ -82,9 +82,8 @@ def test_a_run_goes_on_from_every_checkpoint(strategy, likelihood, validated, op
         for one, two in ((checkpoint, found), (getattr(checkpoint, "best", None), getattr(found, "best", None))):
             for each in ("fit", "parts", "below", "used"):
                 assert_same(getattr(one, each, None), getattr(two, each, None))
-        resumed = driver.run(
-            machine(), spec.problem, spec.options, journal, resume=found, elapsed=100.0, usable=model is not None
-        )
+        later = replace(driver, elapsed=100.0, usable=model is not None)
+        resumed = later.run(machine(), spec.problem, spec.options, journal, found)
         assert resumed.reason is end.reason
         assert left(journal) == left(whole)
         assert journal.history[-1]["seconds"] > 100
@@ -131,9 +130,9 @@ def test_a_model_that_was_there_before_can_end_a_resumed_run_at_once():
     """``usable``: an interruption in the first round after the resume ends it with the model that is there."""
     with recorded(4) as (driver, spec, journal):
         at = pickle.loads(journal.checkpoints[0][1])
-        late = replace(driver, interrupted=lambda: Termination.TIME)
+        late = replace(driver, interrupted=lambda: Termination.TIME, usable=True)
         again = MemoryJournal()
         machine = STRATEGIES["working-set"]()
-        found = late.run(machine, spec.problem, spec.options, again, resume=at, usable=True)
+        found = late.run(machine, spec.problem, spec.options, again, at)
         assert found.reason is Termination.TIME
         assert again.history == []

@@ -78,8 +78,8 @@ class Listener(Watcher):
     def on_tiles(self, name, done, total, rows):
         self.tiles.append((name, done, total, rows))
 
-    def on_step(self, info, candidates):
-        self.steps.append((info, candidates))
+    def on_step(self, info):
+        self.steps.append(info)
 
     def on_record(self, entry):
         self.records.append(entry)

@@ -73,7 +73,7 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
             super().pipe_file(path, value, mode="overwrite")
 
     fsspec.register_implementation("careless", Careless, clobber=True)
-    monkeypatch.setattr(address, "_allowed", {"file", "careless"})
+    monkeypatch.setattr(address, "allowed", {"file", "careless"})
     with pytest.raises(StorageError, match="Careless cannot create"):
         JobStore.create("careless://job", {}).acquire()
     assert not Careless().exists("/job/lease/000001.json")

@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from partirvm import Local, Polynomial, RVMRegressor, load_model, save_model
+from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.errors import UsageError
-from partirvm.local.residuals import nearest
 
 
 def rough(n, seed=0):
@@ -32,18 +31,6 @@ def fitted():
     return RVMRegressor(**OPTIONS, residual="auto").fit(X, y)
 
 
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("levels", [2, 4, 1000])
-def test_neighbours_are_those_of_brute_force(levels, own):
-    """With ties and duplicates, of which the row of smaller number counts as nearer."""
-    points = np.random.default_rng(levels).integers(levels, size=(400, 3)).astype(float)
-    distances = cdist(points[:80], points, "sqeuclidean")
-    if own:
-        distances[np.arange(80), np.arange(80)] = np.inf
-    expected = np.lexsort((np.broadcast_to(np.arange(400), distances.shape), distances))[:, :9]
-    np.testing.assert_array_equal(nearest(cKDTree(points), points[:80], 9, np.arange(80) if own else None), expected)
-
-
 def test_they_are_taken_where_rows_left_out_gain(fitted):
     """Errors of new rows fall to a third and more, intervals stay honest, and the history says what was measured."""
     X, y = rough(2000, seed=1)
@@ -57,6 +44,15 @@ def test_they_are_taken_where_rows_left_out_gain(fitted):
     assert 0.925 < np.mean((lower < y) & (y < upper)) < 0.975
     assert sparse.residuals is None
     assert sparse.n_vectors == fitted.n_relevance_vectors_
+
+
+def test_held_out_rows_are_scored_by_what_the_model_states():
+    """The history counts the rows inside the intervals that ``predict_interval`` gives."""
+    X, y = rough(300, seed=1)
+    model = RVMRegressor(**OPTIONS, residual="local").fit(*rough(1200), validation=(X, y))
+    bands = (model.predict_interval(X, level) for level in STATED_LEVELS)
+    covered = [np.sum((lower <= y) & (y <= upper)) for lower, upper in bands]
+    assert model.history_[-1]["diagnostics"][0]["covered"] == covered
 
 
 def test_predictions_do_not_depend_on_the_other_rows(fitted, tmp_path):
@@ -133,7 +129,8 @@ def test_several_targets_are_refused():
 
 def test_a_file_with_arrays_that_do_not_belong_together_is_refused(fitted, tmp_path):
     residuals = fitted.model_.residuals
-    wrong = replace(fitted.model_, residuals=replace(residuals, errors=residuals.errors[1:]))
+    cells = replace(residuals.cells, records=residuals.cells.records[1:])
+    wrong = replace(fitted.model_, residuals=replace(residuals, cells=cells))
     save_model(wrong, tmp_path / "model")
     with pytest.raises(ValueError, match="residual"):
         load_model(tmp_path / "model")

@@ -20,7 +20,7 @@ from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Pass, Solved
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import ErrorPass, GramPass, LogisticScorePass, ScorePass
+from partirvm.likelihoods.passes import ErrorPass, GramPass, ScorePass
 from partirvm.strategies import STRATEGIES, AnyStrategy
 from partirvm.strategies.problem import Gather, Gathered, Log, Options, Problem, Save, Stopped
 from partirvm.types import Scaling
@@ -132,11 +132,11 @@ class Simulator:
             case Gather(rows):
                 rows = rows if self.w is None else rows[self.w[rows] > 0]
                 return Gathered(rows, self.X[rows])
-            case Solve(fit, rule, _, solver):
+            case Solve(fit, rule, solver):
                 return Solved(*solvers.SOLVERS[solver](fit, rule))
             case Save() | Log():
                 return None
-            case ScorePass() | LogisticScorePass():
+            case ScorePass():
                 return tile_statistics([instruction], ArraySource(*self.held_out), 0).parts[0]
             case Pass():
                 source = ArraySource(self.X, self.t + self.scaling.t_shift, self.w)

@@ -78,8 +78,9 @@ def fitted(options=OPTIONS, name="working-set", threads=1, resume=None, interrup
     journal, executor = Keeping(), LocalExecutor(threads)
     validation = None if held_out is None else ArraySource(*rows(held_out), None, tile_rows=200)
     run = Driver(executor, ArraySource(X, y, None, tile_rows=200), validation, interrupted=interrupted)
+    run.usable = resume is not None
     problem = problem_of(X, y, held_out=validation is not None)
-    outcome = run.run(STRATEGIES[name](), problem, options, journal, resume=resume, usable=resume is not None)
+    outcome = run.run(STRATEGIES[name](), problem, options, journal, resume)
     executor.close()
     return journal, outcome.reason
 

@@ -142,8 +142,7 @@ def test_intermediate_fits_stop_at_the_fraction_and_the_last_converges():
     solves = simulator.passes(Solve)
     answers = simulator.heard_of(Solved)
     for solve, answer in zip(solves[:-1], answers, strict=False):
-        assert solve.rule.vectors == int(0.5 * solve.candidates)
-        assert solve.candidates == solve.start.n_vectors
+        assert solve.rule.vectors == int(0.5 * solve.start.n_vectors)
         if answer.reason is Termination.HALVED:
             assert answer.fit.n_vectors <= solve.rule.vectors
     assert solves[-1].rule.vectors is None

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from partirvm.strategies.fit_rows import (
     SPAN,
     drawn_rows,
-    partition_count,
     quotas,
     ranked,
     stratified_partition,
@@ -91,7 +90,7 @@ def test_classes_take_turns_where_they_are_more_than_rows(K, count, shuffled):
 def test_stratified_partitions(problem, size, seed, shuffled):
     """Together every row once; sizes, and the rows of each class, differ by one at most."""
     codes, K = problem
-    count = partition_count(len(codes), size)
+    count = -(-len(codes) // size)
     parts = [stratified_partition(codes, K, count, k, seed=seed, shuffled=shuffled) for k in range(count)]
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(codes)))
     assert max(map(len, parts)) <= size
