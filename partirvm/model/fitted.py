@@ -237,12 +237,12 @@ class Model(FittedModel):
             found = np.sqrt(noisy - mean)
         return found[:, None], np.ones(len(X))
 
-    def nearest_rows(self, X: Float) -> dict[str, Any]:
+    def nearest_rows(self, X: Float, own: Float | None = None) -> dict[str, Any]:
         """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the target's unit."""
         if self.residuals is None:
             raise UsageError("the model has no local residuals: fit with residual='local'")
         factor = self.design.noise_factor(X, products)
-        found = self.residuals.explained(self.design.scaling.inputs(X), factor)
+        found = self.residuals.explained(self.design.scaling.inputs(X), factor, own)
         return {**found, "errors": float(self.design.scaling.t_scale[0]) * found["errors"]}
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:
