@@ -208,6 +208,8 @@ class JobStore:
 
     def save(self, model: AnyModel) -> None:
         """Write this model, which is the current one as soon as the next event is recorded."""
+        if not model.cells_place and (unused := self._saved.pop("cell", "")):
+            self.folder.remove(unused)  # the run was ended before its model had them
         self._write("model", partial(save_model, model))
 
     def keep_cells(self, write: Callable[[str], Cells]) -> Cells:

@@ -104,14 +104,16 @@ def test_updates_and_overwriting(tmp_path):
     assert cells_in(job) == []
 
 
-@pytest.mark.parametrize("what", ["abort", "cancel"])
-def test_an_end_while_cells_are_made_leaves_none(what, made, tmp_path):
+@pytest.mark.parametrize(
+    ("what", "where"), [("abort", "unsorted/*"), ("cancel", "unsorted/*"), ("abort", "records/c/6/0")]
+)
+def test_an_end_while_cells_are_made_leaves_none(what, where, made, tmp_path):
     """An aborted job keeps its model without local residuals, a cancelled one has none."""
     job = tmp_path / "job"
 
     class Ending(Watcher):
         def aborted(self):
-            if any(job.glob("cells/*/unsorted/*")):
+            if any(job.glob(f"cells/*/{where}")):
                 JobStore(job).request(what, 1)
                 return True
             return False
