@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import os
@@ -11,7 +10,9 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from pkgutil import resolve_name
 
+import pytest
 from fault_cases import count, count_lines, note, rows
 from fault_watchers import Halting, Meeting, Waiting, arm, halt_at, listen
 from waiting import PATIENCE, wait_for
@@ -74,31 +75,36 @@ def carry_learning_again(job, **options):
 CHUNKS = itertools.count(1)
 
 PHASES = {
-    "rows are sorted": ("learning.residual_rows", "runs_of", lambda *_: True),
-    "cells are written": ("local.cells", "checksum", lambda *_: next(CHUNKS) == 4),
-    "no model has the cells": ("jobs.store", "save_model", lambda model, *_: model.cells_place),
-    "no event has the model": ("jobs.store", "to_json", lambda name, event: "cell" in event),
-    "no checkpoint has the end": ("jobs.store", "save_checkpoint", lambda value, *_: value.state and value.state.end),
+    "rows are sorted": ("learning.residual_rows.runs_of", lambda *_: True),
+    "cells are written": ("local.cells.checksum", lambda *_: next(CHUNKS) == 4),
+    "no model has the cells": ("jobs.store.save_model", lambda model, *_: model.cells_place),
+    "no event has the model": ("jobs.store.to_json", lambda name, event: "cell" in event),
+    "no checkpoint has the end": ("jobs.store.save_checkpoint", lambda value, *_: value.state and value.state.end),
 }
-"""A function that a module calls when cells of a job are in this state, and a condition of its arguments."""
+"""A function that is called when cells of a job are in this state, and a condition of its arguments."""
+
+
+def make_small(set_value):
+    """Make 2,000 rows too many for memory and for six cells, by a function of a place and a value."""
+    small = [("core.left_out.LEFT_OUT_ROWS", 600), ("likelihoods.gaussian.LEFT_OUT_ROWS", 600)]
+    for place, value in [*small, ("local.cells.CELL_ROWS", 300), ("resolve.resolve.RESIDUAL_SHARE", 780)]:
+        set_value(f"partirvm.{place}", value)
 
 
 def carry_to_cells(job, phase=None):
     """Carry a job out with small cells on disk; it is killed in this phase."""
-    from local.on_disk import make_small
-
-    make_small()
+    set_value = pytest.MonkeyPatch().setattr
+    make_small(set_value)
     if phase is not None:
-        place, name, here = PHASES[phase]
-        module = importlib.import_module(f"partirvm.{place}")
-        really = getattr(module, name)
+        place, here = PHASES[phase]
+        really = resolve_name(f"partirvm.{place}")
 
         def act(*given, **named):
             if here(*given):
                 os.kill(os.getpid(), signal.SIGKILL)
             return really(*given, **named)
 
-        setattr(module, name, act)
+        set_value(f"partirvm.{place}", act)
     return carry(job, patience=0.0)
 
 

@@ -7,14 +7,10 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import cdist
 
-from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
+from partirvm import Local, Polynomial, RVMRegressor, load_model, save_model
 from partirvm.core.diagnostics import STATED_LEVELS
-from partirvm.core.termination import Termination
 from partirvm.errors import UsageError
-from partirvm.jobs.driver import Watcher
 from partirvm.local.cells import ERROR, NUMBER
-from partirvm.local.kriging import learned
-from partirvm.options import Request
 
 
 def rough(n, seed=0):
@@ -89,27 +85,6 @@ def test_nearest_rows_of_the_largest_errors_are_recorded(fitted):
     np.testing.assert_array_equal(near[:, :, 0], np.argsort(distances)[:, 1:4])
     errors = dict(zip(cells.records[:, NUMBER], cells.records[:, ERROR] * y.std(), strict=True))
     np.testing.assert_allclose(near[:, :, 3], np.vectorize(errors.get)(near[:, :, 0]), rtol=1e-6)
-
-
-def test_an_abort_is_heard_while_the_kernel_is_learned(monkeypatch, tmp_path):
-    """By the first search of several; the model of the vectors was saved before."""
-    begun = []
-
-    class Aborting(Watcher):
-        def aborted(self):
-            return bool(begun)
-
-    def search(*given, **how):
-        begun.append(len(begun))
-        return learned(*given, **how)
-
-    monkeypatch.setattr("partirvm.learning.neighbours.learned", search)
-    ingest(rough(600), tmp_path / "d.zarr")
-    asked = Request(gamma=0.5, strategy="incremental", residual="local", noise="constant")
-    outcome = jobs.fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), asked, watcher=Aborting())
-    assert (outcome.reason, begun) == (Termination.ABORTED, [0])
-    assert outcome.history[-1]["kind"] == "early"
-    assert outcome.model.residuals is None
 
 
 def test_predictions_do_not_depend_on_the_other_rows(fitted, tmp_path):
