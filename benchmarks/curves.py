@@ -2,12 +2,12 @@
 
     python -m benchmarks.curves --data DIR [--set NAME ...] [--method NAME ...] [--output FOLDER]
 
-Each fit runs in its own process on two threads, and is a whole fit: the choice of widths or penalties is part of its
+Each fit runs in its own process on all cores, and is a whole fit: the choice of widths or penalties is part of its
 seconds. ``max_vectors`` varies for this library, everything else has its default. The others have
 
 nystroem    ``Nystroem`` and ``BayesianRidge`` on all rows; the width of the kernel is chosen on 8,000 rows
 svr         ``SVR`` on a random subset of the rows; width and C are chosen on 2,000 rows
-svgp        a sparse Gaussian process with 500 inducing points and a width per feature (``benchmarks.torch_peers``)
+svgp        a sparse Gaussian process with 500 inducing points and a width per feature (``benchmarks.regressors``)
 boosting    ``HistGradientBoostingRegressor`` with early stopping
 
 RMSE is that of held-out rows, in units of the sd of the training target. Standardised inputs are given to all.
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import sheets
+from benchmarks import regressors, sheets
 from benchmarks.datasets import load
 from benchmarks.measure import apart, command_line, say, write
 
@@ -39,8 +39,6 @@ SIZES: dict[str, tuple[int, ...]] = {
 
 LARGE, MOST_COMPONENTS = 500_000, 500
 """From ``LARGE`` rows on, ``nystroem`` has at most ``MOST_COMPONENTS`` components: its features must fit in memory."""
-
-THREADS = 2
 
 COLUMNS = {
     "data": "", "rows": ",", "method": "", "size": ",", "seconds": ".1f", "rmse": ".4f", "vectors": "",
@@ -89,13 +87,18 @@ def boosting(X: Float, y: Float, size: int) -> Any:
     return HistGradientBoostingRegressor(max_iter=size, early_stopping=True, random_state=0).fit(X, y)
 
 
+def svgp(X: Float, y: Float, size: int) -> Any:
+    """Fit a sparse Gaussian process by this number of steps."""
+    return regressors.svgp(X, y, steps=size)
+
+
 METHODS: dict[str, Callable[[Float, Float, int], Any]] = {
     "partirvm": partirvm,
     "nystroem": nystroem,
     "svr": svr,
+    "svgp": svgp,
     "boosting": boosting,
 }
-"""Methods with the interface of scikit-learn."""
 
 
 def measure(folder: str, name: str, method: str, size: int) -> dict[str, Any]:
@@ -104,19 +107,12 @@ def measure(folder: str, name: str, method: str, size: int) -> dict[str, Any]:
     shift, scale, unit = split.X.mean(axis=0), split.X.std(axis=0), split.deviation
     X, y = (split.X - shift) / scale, (split.y - split.y.mean()) / unit
     new, truth = (split.X_test - shift) / scale, (split.y_test - split.y.mean()) / unit
-    vectors = None
     began = time.perf_counter()
+    model = METHODS[method](X, y, size)
+    seconds, found = time.perf_counter() - began, model.predict(new)
+    vectors = getattr(model, "n_relevance_vectors_", None)
     if method == "svgp":
-        from benchmarks.torch_peers import svgp
-
-        # predictions of 2,000 rows are a small part of these seconds
-        some = np.random.default_rng(0).permutation(len(new))[:2_000]
-        found, *_ = svgp(X, y, new[some], truth[some], steps=size, threads=THREADS)
-        seconds, truth = time.perf_counter() - began, truth[some]
-    else:
-        model = METHODS[method](X, y, size)
-        seconds, found = time.perf_counter() - began, model.predict(new)
-        vectors = getattr(model, "n_relevance_vectors_", None)
+        found, vectors = found[0], None
     rmse = float(np.sqrt(np.mean((found - truth) ** 2)))
     return {"rows": len(X), "seconds": seconds, "rmse": rmse, "vectors": vectors}
 

@@ -21,7 +21,7 @@ from partirvm.data.source import Source
 from partirvm.execution import Executor
 from partirvm.learning.residual_rows import Keep, cells_of
 from partirvm.learning.sample import Spent, gathered
-from partirvm.local.cells import COLUMNS, ERROR, LOG_FACTOR, NOISE, NUMBER, Cells
+from partirvm.local.cells import COLUMNS, ERROR, LOG_FACTOR, NOISE, NUMBER, ROWS, Cells
 from partirvm.local.kriging import (
     CORRELATIONS,
     LEAST_SQUARE,
@@ -30,6 +30,7 @@ from partirvm.local.kriging import (
     learned,
     log_density,
     moments,
+    start_of,
 )
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
@@ -50,8 +51,8 @@ QUIET = 1e-4
 NATS, RMSE = 0.05, 0.05
 """Gains of which one suffices: of the mean log density of rows left out, and of their error."""
 
-FAMILY, TRIAL_NEIGHBOURS, LEAST_LEFT_OUT = "matern32", 20, 20
-"""Correlation and greatest k of the trial, and the minimum number of rows left out."""
+TRIAL_NEIGHBOURS, LEAST_LEFT_OUT = 20, 20
+"""Greatest k of the trial, and the minimum number of rows left out."""
 
 
 def fit_residuals(
@@ -112,31 +113,33 @@ def numbers_of(source: Source, rows: Int) -> Int:
     return np.concatenate(parts)
 
 
-def _panels(cells: Cells, own: Float, k: int) -> tuple[list[Neighbourhoods], list[Float]]:
-    """Return the neighbourhoods and the errors of rows with these records (m, width), some together.
+def _near(cells: Cells, own: Float, k: int) -> Float:
+    """Return the records (m, k, width) of the neighbours of rows with these records, none its own neighbour."""
+    found = cells.neighbours(own[:, :-COLUMNS], k, own[:, NUMBER])
+    return np.concatenate([near for _, near in found])
 
-    No row is a neighbour of itself.
-    """
-    points, found = own[:, :-COLUMNS], list[Neighbourhoods]()
-    errors = list[Float]()
-    for some, near in cells.neighbours(points, k, own[:, NUMBER]):
-        found.append(hoods_of(near, points[some], own[some, LOG_FACTOR], own[some, NOISE]))
-        errors.append(own[some, ERROR])
-    return found, errors
+
+def _panels(own: Float, near: Float) -> tuple[list[Neighbourhoods], list[Float]]:
+    """Return neighbourhoods and errors of rows by their records and those of their neighbours, ``ROWS`` together."""
+    parts = [slice(start, start + ROWS) for start in range(0, len(own), ROWS)]
+    found = [hoods_of(near[some], own[some, :-COLUMNS], own[some, LOG_FACTOR], own[some, NOISE]) for some in parts]
+    return found, [own[some, ERROR] for some in parts]
 
 
 def _trial(asked: FitResiduals, records: Float, calibration: Calibration) -> tuple[LocalKernel, ResidualsFitted]:
     """Return a kernel that a few rows left out teach, and its gains over the fit alone, with the corrected ``rmse``."""
     n, k, cells = len(records), min(asked.neighbours, TRIAL_NEIGHBOURS), Cells.of(records)
     own = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS))
-    found, density = learned(*_panels(cells, records[own], k), FAMILY)
+    panels = _panels(records[own], _near(cells, records[own], k))
+    found, density = learned(*panels, start_of(*panels))
     expected, variances = asked.left_out.expected()
     square = max(float(np.mean(expected**2)), LEAST_SQUARE)
     inflation = max((float(np.mean(variances)) + calibration.noise_variance) / square, 1.0)
     alone = calibration.scale**2 * (variances[own] + calibration.noise_variance)
     alone *= np.exp(records[own, LOG_FACTOR]) * records[own, NOISE]
     of_alone = -0.5 * float(np.mean(np.log(2 * np.pi * alone) + inflation * records[own, ERROR] ** 2 / alone))
-    before, after = _corrected(found, *_panels(cells, records[evenly(n, CALIBRATION_ROWS)], k))
+    own = evenly(n, CALIBRATION_ROWS)
+    before, after = _corrected(found, *_panels(records[own], _near(cells, records[own], k)))
     gain = density - 0.5 * float(np.log(inflation)) - of_alone
     return replace(found, inflation=inflation), ResidualsFitted(None, 1.0 - after / before, gain, after)
 
@@ -168,20 +171,20 @@ def _learned(
 
     The rows of the ``sample`` (m, width) teach it. Returns the gain of the RMSE on those of the calibration, too.
     """
-    n = cells.n_rows
-    few, some, all_few = (
-        sample[evenly(len(sample), count)]
-        for count in (min(FAMILY_ROWS, n // 8), min(LEARNING_ROWS, n // 8), CALIBRATION_ROWS)
-    )
+    n, some = cells.n_rows, sample[evenly(len(sample), CALIBRATION_ROWS)]
+    near = _near(cells, some, k)
+    many = _panels(sample, _near(cells, sample, min(k, TRIAL_NEIGHBOURS)))
+    few, teachers = (evenly(len(some), min(count, n // 8)) for count in (FAMILY_ROWS, LEARNING_ROWS))
     with ThreadPoolExecutor(threads) as pool:
-        panels, many = _panels(cells, few, -(-k // 2)), _panels(cells, sample, min(k, TRIAL_NEIGHBOURS))
-        tried = [learned(*panels, family, each, pool.map)[0] for family in CORRELATIONS for each in _starts(trial)]
+        panels = _panels(some[few], near[few, : -(-k // 2)])
+        firsts = [each for first in (trial, start_of(*panels)) for each in _starts(first)]
+        starts = [replace(each, family=family) for family in CORRELATIONS for each in firsts]
+        tried = [learned(*panels, each, pool.map)[0] for each in starts]
         best = max(tried, key=lambda each: _usual_density(each, many, pool))
-        panels, best = _panels(cells, some, k), replace(best, noise=max(best.noise, trial.noise))
-        kernel = max((learned(*panels, best.family, each, pool.map) for each in _starts(best)), key=itemgetter(1))[0]
-        kernel = learned(*many, best.family, kernel, pool.map, noise_alone=True)[0]
-        kernel = replace(kernel, inflation=trial.inflation)
-        panels = _panels(cells, all_few, k)
+        panels, best = _panels(some[teachers], near[teachers]), replace(best, noise=max(best.noise, trial.noise))
+        kernel = max((learned(*panels, each, pool.map) for each in _starts(best)), key=itemgetter(1))[0]
+        kernel = learned(*many, kernel, pool.map, noise_alone=True)[0]
+        kernel, panels = replace(kernel, inflation=trial.inflation), _panels(some, near)
         mean, variance = map(np.concatenate, zip(*pool.map(partial(moments, kernel), panels[0]), strict=True))
     before = np.concatenate(panels[1])
     rest = before - mean

@@ -34,8 +34,8 @@ CELL_BYTES, CELL_ROWS = 1 << 23, 1 << 16
 KEPT = 16
 """Number of cells from Zarr that a process keeps in memory."""
 
-FOUND_BYTES = 1 << 25
-"""Bytes of the records that are found at once."""
+FOUND_BYTES, FOUND_BYTES_FROM_ZARR = 1 << 25, 1 << 27
+"""Bytes of the records that are found at once: each time all cells are read."""
 
 ROWS = 128
 """Number of points whose neighbours are handed over at once."""
@@ -173,7 +173,8 @@ class Cells:
         count; of fewer than k other rows all are returned.
         """
         k = min(k, self.n_rows - (own is not None))
-        at_once = max(FOUND_BYTES // (8 * self.width * k) // ROWS, 1) * ROWS
+        most = FOUND_BYTES if self.records is not None else FOUND_BYTES_FROM_ZARR
+        at_once = max(most // (8 * self.width * k) // ROWS, 1) * ROWS
         for start in range(0, max(len(points), 1), at_once):
             some = slice(start, start + at_once)
             found = self._nearest(points[some], k, None if own is None else own[some])
@@ -234,7 +235,7 @@ def tree_of(points: Float) -> Any:
     """Return the tree of points (N, r) for ``nearest``."""
     from scipy.spatial import cKDTree  # its import takes megabytes
 
-    return cKDTree(points)
+    return cKDTree(points, compact_nodes=False)
 
 
 def nearest(

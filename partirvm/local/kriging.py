@@ -38,9 +38,11 @@ STEPS = 25
 """Maximum number of iterations of the search; each takes about 1 s per 10⁴ rows and 60 neighbours."""
 
 STEEPNESS = {"exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
+"""Twice the smoothness of each correlation."""
+
 RATIOS, LENGTHS, NUGGETS, FREEDOMS = (1e-6, 1e4), (0.05, 100.0), (1e-8, 4.0), (0.5, 1e4)
-"""Bounds of s² and ω as multiples of the mean square of the errors, of ℓ as a multiple of the usual distance of the
-last neighbour, and of ν. The exponent b lies between 0 and ``STEEPEST``."""
+"""Bounds of s²/ℓ^(2·smoothness) and ω as multiples of the mean square of the errors, of ℓ as a multiple of the usual
+distance of the last neighbour, and of ν. The exponent b lies between 0 and ``STEEPEST``."""
 
 STEEPEST = 3.0
 
@@ -216,35 +218,46 @@ def log_density(kernel: LocalKernel, rows: Neighbourhoods, errors: Float) -> tup
     return value, slope
 
 
+def start_of(panels: Sequence[Neighbourhoods], errors: Sequence[Float], family: str = "matern32") -> LocalKernel:
+    """Return the start of a search: half of the mean square as signal, half as noise, twice the usual distance."""
+    square, usual = _units(panels, errors)
+    return LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * square, 1.0, 10.0)
+
+
+def _units(panels: Sequence[Neighbourhoods], errors: Sequence[Float]) -> tuple[float, float]:
+    """Return the mean square of errors and the usual distance of the last neighbour, at least tiny numbers."""
+    square, usual = (
+        float(np.mean(np.concatenate(errors) ** 2)),
+        float(np.median(np.concatenate([np.sqrt(panel.squares[:, -1]) for panel in panels]))),
+    )
+    return max(square, LEAST_SQUARE), max(usual, 1e-100)
+
+
 def learned(
     panels: Sequence[Neighbourhoods],
     errors: Sequence[Float],
-    family: str,
-    start: LocalKernel | None = None,
+    start: LocalKernel,
     map_panels: Callable[..., Iterable[Any]] = map,
     *,
     noise_alone: bool = False,
 ) -> tuple[LocalKernel, float]:
-    """Return the kernel of a family with the largest mean log density of the errors of rows, and that density.
+    """Return the kernel with the largest mean log density of the errors of rows, and that density.
 
     The rows are given in ``panels``, with the ``errors`` of each panel. ``map_panels`` is ``map``, or that of a pool of
-    threads. L-BFGS-B begins at ``start``, or at half of the mean square as signal and half as noise. ``noise_alone``
-    keeps all parameters but ω.
+    threads. L-BFGS-B begins at ``start``, whose family stays. Where a function is smooth, s² ∝ ℓ^(2·smoothness) is a
+    ridge of the density, along which one coordinate of the search goes. ``noise_alone`` keeps all parameters but ω.
     """
     from scipy.optimize import minimize
 
-    n = sum(map(len, errors))
-    square = max(sum(float(np.sum(some**2)) for some in errors) / n, LEAST_SQUARE)
-    usual = max(float(np.median(np.concatenate([np.sqrt(panel.squares[:, -1]) for panel in panels]))), 1e-100)
-    begun = start or LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * square, 1.0, 10.0)
+    n, (square, usual), steepness = sum(map(len, errors)), _units(panels, errors), STEEPNESS[start.family]
     bounds = [(limits[0], limits[1]) for limits in (np.log(RATIOS), np.log(LENGTHS), np.log(NUGGETS))]
     bounds += [(0.0, STEEPEST), tuple(np.log(FREEDOMS))]
-    units, steepness = np.log([square, usual, square, 1.0, 1.0]), STEEPNESS[family]
+    units = np.log([square, usual, square, 1.0, 1.0])
 
     def kernel_at(x: Float) -> LocalKernel:
         logs = x + units
         logs[0] += steepness * x[1]
-        return LocalKernel.of(family, logs)
+        return LocalKernel.of(start.family, logs)
 
     def loss(x: Float) -> tuple[float, Float]:
         found = list(map_panels(partial(log_density, kernel_at(x)), panels, errors))
@@ -252,7 +265,7 @@ def learned(
         slope[1] += steepness * slope[0]
         return -sum(value for value, _ in found) / n, slope
 
-    first = begun.logs - units
+    first = start.logs - units
     first[0] -= steepness * first[1]
     first = np.clip(first, *np.transpose(bounds))
     if noise_alone:

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process.kernels import Matern
 
-from partirvm.local.kriging import CORRELATIONS, LocalKernel, Neighbourhoods, learned, log_density, moments
+from partirvm.local.kriging import CORRELATIONS, LocalKernel, Neighbourhoods, learned, log_density, moments, start_of
 
 SMOOTHNESS = {"exponential": 0.5, "matern32": 1.5, "matern52": 2.5}
 
@@ -65,15 +65,15 @@ def test_the_search_finds_the_parameters_of_a_draw():
     errors = np.linalg.cholesky(covariance) @ rng.standard_normal(1500)
     order = np.argsort(cdist(points, points) + 10 * np.eye(1500), axis=1)[:, :30]
     found = Neighbourhoods.of(points, points[order], errors[order], *plain(1500, 30))
-    kernel, density = learned([found], [errors], "matern32")
+    kernel, density = learned([found], [errors], start_of([found], [errors]))
     assert kernel.noise == pytest.approx(0.05, rel=1 / 3)
     assert kernel.length / kernel.variance ** (1 / 3) == pytest.approx(0.3, rel=1 / 3)  # what the data determine
-    assert density > learned([found], [errors], "exponential")[1]
+    assert density > learned([found], [errors], start_of([found], [errors], "exponential"))[1]
 
 
 @pytest.mark.parametrize("errors", [np.zeros(30), np.ones(30)], ids=["zero", "constant"])
 def test_errors_without_variation_leave_finite_answers(errors):
     found, points, near = rows()
     found = Neighbourhoods.of(points, near * 0, np.full((30, 8), errors[0]), *plain(30, 8))
-    kernel, _ = learned([found], [errors], "matern32")
+    kernel, _ = learned([found], [errors], start_of([found], [errors]))
     assert all(np.isfinite(each).all() for each in moments(kernel, found))
