@@ -55,7 +55,7 @@ axes.set_title("Neighbours of ★ and their weights")
 figure.colorbar(points)
 
 # %%
-# An online update: the corner was not measured at first. New rows there join the local residuals, and nothing is fitted.
+# An online update: one corner was not measured at first. New rows there join the local residuals without a fit.
 
 corner = (X > 0.5).all(axis=1)
 model = RVMRegressor(max_vectors=100, random_state=0).fit(X[~corner], y[~corner])
