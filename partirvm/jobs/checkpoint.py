@@ -77,7 +77,8 @@ def stored(value: Any) -> Any:
         fit, scores = value.fit, replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
         if isinstance(fit, HyperState):
             fit = replace(fit, left_out=None, found=fit.posterior)
-        value = replace(value, fit=fit, scores=scores, best_round=stored(value.best_round))
+        local = replace(value.local, diagnostics=None)
+        value = replace(value, fit=fit, scores=scores, local=local, best_round=stored(value.best_round))
     return replace(value, problem=replace(value.problem, codes=None)) if isinstance(value, State) else value
 
 

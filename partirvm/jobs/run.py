@@ -41,6 +41,9 @@ LEAST_ROWS, LEAST_MEMORY, MOST_ROWS, MOST_BYTES = 1000, 1 << 30, 20_000, 1 << 23
 """A fit of at least so many rows and bytes of memory (scikit-learn's trees alone take 130 MiB) is compared with boosted
 trees, which learn from at most so many rows and bytes."""
 
+SHOWN = 3
+"""Number of nearest rows that are shown for each row of largest error."""
+
 BETTER, STANDARD_ERRORS, USUAL = 1.1, 2.0, 0.99
 """The trees are named if their error is lower by this ratio and by so many standard errors, and by the ratio on this
 share of usual rows (those of smallest errors) too: a few far targets decide the mean squared error by chance."""
@@ -59,7 +62,8 @@ def run(
 
     def for_readers(entry: Entry) -> Entry:
         found = kernel_text(entry, source.columns.features)
-        found["diagnostics"] = table_rows(entry["diagnostics"], source, driver.held_out)
+        corrected = journal.model if (entry["residuals"] or {}).get("bytes") else None
+        found["diagnostics"] = table_rows(entry["diagnostics"], source, driver.held_out, corrected)
         if _is_compared(spec, entry) and driver.interrupted() is None:
             with suppress(PartirvmError):  # a finished fit does not fail because of its report
                 found["reference"] = _compared(journal.model, driver, spec, entry)
@@ -91,22 +95,33 @@ def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
     return state if spec.plan.schedule.selects else replace(state, selection=spec.options.selection)
 
 
-def table_rows(diagnostics: list[dict[str, Any]], source: Source, held_out: Source | None) -> list[dict[str, Any]]:
+def table_rows(
+    diagnostics: list[dict[str, Any]], source: Source, held_out: Source | None, model: Any = None
+) -> list[dict[str, Any]]:
     """Return the diagnostics of a line of history with row numbers of the given table in ``largest``.
 
-    If they cannot be read, ``largest`` is empty: a finished fit does not fail because of its report.
+    With a model with local residuals ``neighbours`` has, for each of these rows, number, distance, weight and error of
+    the ``SHOWN`` nearest training rows other than itself. What cannot be read is left out: a finished fit does not fail
+    because of its report.
     """
     # without coverage they are of training rows left out (``core.left_out``), otherwise of held-out rows
     left_out = any(not each.get("covered", True) for each in diagnostics)
     shown = source if held_out is None or left_out else held_out
     numbers = cache(shown.original_rows)
 
-    def largest(rows: Any) -> list[Any]:
+    def with_numbers(each: dict[str, Any]) -> dict[str, Any]:
+        found, places = {**each, "largest": []}, [row for row, *_ in each["largest"]]
         with suppress(PartirvmError):
-            return [[int(numbers(row // shown.tile_rows)[row % shown.tile_rows]), *values] for row, *values in rows]
-        return []
+            rows = [int(numbers(row // shown.tile_rows)[row % shown.tile_rows]) for row in places]
+            found["largest"] = [[row, *values] for row, (_, *values) in zip(rows, each["largest"], strict=True)]
+            if model is not None:
+                own = np.array(rows, dtype=np.float64) if left_out else None
+                near = model.nearest_rows(shown.gather(places).X, own).values()
+                pairs = zip(*(part[:, :SHOWN].tolist() for part in near), strict=True)
+                found["neighbours"] = [list(zip(*each, strict=True)) for each in pairs]
+        return found
 
-    return [{**each, "largest": largest(each["largest"])} for each in diagnostics]
+    return [with_numbers(each) for each in diagnostics]
 
 
 Faults = Iterator[tuple[type[Warning], str]]

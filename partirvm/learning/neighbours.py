@@ -8,14 +8,16 @@ from one pass (``residual_rows``), and the kernel is learned again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
+from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration, quantiles
 from partirvm.data.source import Source
 from partirvm.execution import Executor
@@ -65,7 +67,8 @@ def fit_residuals(
 ) -> ResidualsFitted:
     """Decide by rows left out whether a fit has local residuals, and make them; None without a metric or room.
 
-    ``keep`` writes the rows to disk if there is no room for them in memory.
+    ``keep`` writes the rows to disk if there is no room for them in memory. ``progress`` is also called before each
+    evaluation of a search; an exception from it ends the work.
     """
     metric = Metric.of(asked.design, source.columns)
     calibration = asked.left_out.calibration(float(asked.fit.beta), float(asked.fit.target_variance))
@@ -77,7 +80,7 @@ def fit_residuals(
     if not fewer:
         return ResidualsFitted()
     records = left_out_records(asked, metric, source, executor, progress, spent)
-    trial, gains = _trial(asked, records, calibration)
+    trial, gains = _trial(asked, records, calibration, progress)
     if not (asked.always or max(gains.rmse_gain / RMSE, gains.density_gain / NATS) >= 1.0):
         return replace(gains, rmse=0.0)
     if asked.trial:
@@ -88,9 +91,11 @@ def fit_residuals(
     if source.n_rows > left_out:
         how = spent, None if in_memory else keep, records[:, :-COLUMNS], evenly(source.n_rows, NOISE_ROWS)
         cells, sample = cells_of(asked, metric, source, executor, progress, *how)
-    kernel, calibration, rmse_gain = _learned(cells, sample, asked.neighbours, trial, executor.threads)
-    k = min(asked.neighbours, cells.n_rows - 1)
-    return ResidualsFitted(LocalResiduals(metric, kernel, k, cells, calibration), rmse_gain, gains.density_gain)
+    some = evenly(len(records), CALIBRATION_ROWS)
+    k = asked.neighbours
+    kernel, *corrected = _learned(cells, records[some], sample, k, trial, executor.threads, progress)
+    found = LocalResiduals(metric, kernel, min(k, cells.n_rows - 1), cells, calibration)
+    return replace(_judged(asked, some, records[some, ERROR], found, *corrected), density_gain=gains.density_gain)
 
 
 def left_out_records(
@@ -126,12 +131,24 @@ def _panels(own: Float, near: Float) -> tuple[list[Neighbourhoods], list[Float]]
     return found, [own[some, ERROR] for some in parts]
 
 
-def _trial(asked: FitResiduals, records: Float, calibration: Calibration) -> tuple[LocalKernel, ResidualsFitted]:
+def _hearing(progress: Callable[..., None], apply: Callable[..., Iterable[Any]] = map) -> Callable[..., Iterable[Any]]:
+    """Return a function like ``map``, or that of a pool, which first calls ``progress``."""
+
+    def heard(*work: Any) -> Iterable[Any]:
+        progress()
+        return apply(*work)
+
+    return heard
+
+
+def _trial(
+    asked: FitResiduals, records: Float, calibration: Calibration, progress: Callable[..., None]
+) -> tuple[LocalKernel, ResidualsFitted]:
     """Return a kernel that a few rows left out teach, and its gains over the fit alone, with the corrected ``rmse``."""
     n, k, cells = len(records), min(asked.neighbours, TRIAL_NEIGHBOURS), Cells.of(records)
     own = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS))
     panels = _panels(records[own], _near(cells, records[own], k))
-    found, density = learned(*panels, start_of(*panels))
+    found, density = learned(*panels, start_of(*panels), _hearing(progress))
     expected, variances = asked.left_out.expected()
     square = max(float(np.mean(expected**2)), LEAST_SQUARE)
     inflation = max((float(np.mean(variances)) + calibration.noise_variance) / square, 1.0)
@@ -165,32 +182,47 @@ def _usual_density(
 
 
 def _learned(
-    cells: Cells, sample: Float, k: int, trial: LocalKernel, threads: int
-) -> tuple[LocalKernel, Calibration, float]:
-    """Learn the kernel with the neighbours among all rows, after a choice of its family, and calibrate it.
+    cells: Cells, some: Float, sample: Float, k: int, trial: LocalKernel, threads: int, progress: Callable[..., None]
+) -> tuple[LocalKernel, Float, Float]:
+    """Learn the kernel with the neighbours among all rows, after a choice of its family.
 
-    The rows of the ``sample`` (m, width) teach it. Returns the gain of the RMSE on those of the calibration, too.
+    Rows left out, with the records ``some`` (m, width), teach it, and the rows of the ``sample`` its noise. Returns
+    mean and variance (m,) of the errors of the former, too.
     """
-    n, some = cells.n_rows, sample[evenly(len(sample), CALIBRATION_ROWS)]
-    near = _near(cells, some, k)
+    n, near = cells.n_rows, _near(cells, some, k)
     many = _panels(sample, _near(cells, sample, min(k, TRIAL_NEIGHBOURS)))
     few, teachers = (evenly(len(some), min(count, n // 8)) for count in (FAMILY_ROWS, LEARNING_ROWS))
     with ThreadPoolExecutor(threads) as pool:
-        panels = _panels(some[few], near[few, : -(-k // 2)])
+        panels, apply = _panels(some[few], near[few, : -(-k // 2)]), _hearing(progress, pool.map)
         firsts = [each for first in (trial, start_of(*panels)) for each in _starts(first)]
         starts = [replace(each, family=family) for family in CORRELATIONS for each in firsts]
-        tried = [learned(*panels, each, pool.map)[0] for each in starts]
+        tried = [learned(*panels, each, apply)[0] for each in starts]
         best = max(tried, key=lambda each: _usual_density(each, many, pool))
         panels, best = _panels(some[teachers], near[teachers]), replace(best, noise=max(best.noise, trial.noise))
-        kernel = max((learned(*panels, each, pool.map) for each in _starts(best)), key=itemgetter(1))[0]
-        kernel = learned(*many, kernel, pool.map, noise_alone=True)[0]
+        kernel = max((learned(*panels, each, apply) for each in _starts(best)), key=itemgetter(1))[0]
+        kernel = learned(*many, kernel, apply, noise_alone=True)[0]
         kernel, panels = replace(kernel, inflation=trial.inflation), _panels(some, near)
         mean, variance = map(np.concatenate, zip(*pool.map(partial(moments, kernel), panels[0]), strict=True))
-    before = np.concatenate(panels[1])
-    rest = before - mean
-    top, levels = quantiles(np.abs(rest) * np.sqrt(kernel.inflation / variance))
-    gain = 1.0 - float(np.sqrt(np.mean(rest**2) / max(float(np.mean(before**2)), LEAST_SQUARE)))
-    return kernel, Calibration(n, kernel.noise, 1.0, top, levels), gain
+    return kernel, mean, variance
+
+
+def _judged(
+    asked: FitResiduals, some: Int, before: Float, found: LocalResiduals, mean: Float, variance: Float
+) -> ResidualsFitted:
+    """Calibrate local residuals by ``some`` (m,) of the rows left out, and return them with the gain of the RMSE.
+
+    ``before`` (m,) are the errors of these rows, ``mean`` and ``variance`` (m,) what the other rows predict of them.
+    """
+    rest, target, scaling = before - mean, asked.left_out.targets[some, 0], asked.design.scaling
+    top, levels = quantiles(np.abs(rest) * np.sqrt(found.kernel.inflation / variance))
+    calibration = Calibration(found.cells.n_rows, found.kernel.noise, 1.0, top, levels)
+    square = float(np.mean(rest**2))
+    gain = 1.0 - float(np.sqrt(square / max(float(np.mean(before**2)), LEAST_SQUARE)))
+    # without coverage: these rows calibrate the intervals
+    shown = NumberDiagnostics.of(target, target - rest, np.sqrt(variance), asked.left_out.rows[some], ())
+    shown = shown.scaled(scaling.t_shift[0], scaling.t_scale[0])
+    found = replace(found, calibration=calibration)
+    return ResidualsFitted(found, gain, rmse=float(np.sqrt(square)), diagnostics=shown)
 
 
 def evenly(n: int, count: int) -> Int:

@@ -41,23 +41,26 @@ class LocalResiduals:
         mean, variance = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return mean, variance
 
-    def explained(self, points: Float, factor: Float | float) -> dict[str, NDArray[Any]]:
+    def explained(self, points: Float, factor: Float | float, own: Float | None = None) -> dict[str, NDArray[Any]]:
         """Return ``rows``, ``distances`` in the metric, ``weights`` and ``errors`` of the neighbours, (n, k) each.
 
-        The mean error at one of the ``points`` (n, d) is the sum of weights times errors.
+        The mean error at one of the ``points`` (n, d) is the sum of weights times errors. ``own`` (n,) are numbers of
+        rows that do not count.
         """
         found: dict[str, list[NDArray[Any]]] = {"rows": [], "distances": [], "weights": [], "errors": []}
-        for near, hoods in self._neighbourhoods(points, factor):
+        for near, hoods in self._neighbourhoods(points, factor, own):
             numbers = near[:, :, NUMBER].astype(np.int64)
             parts = numbers, np.sqrt(hoods.squares), weights(self.kernel, hoods), hoods.errors
-            for own, part in zip(found.values(), parts, strict=True):
-                own.append(part)
+            for some, part in zip(found.values(), parts, strict=True):
+                some.append(part)
         return {name: np.concatenate(parts) for name, parts in found.items()}
 
-    def _neighbourhoods(self, points: Float, factor: Float | float) -> Iterator[tuple[Float, Neighbourhoods]]:
+    def _neighbourhoods(
+        self, points: Float, factor: Float | float, own: Float | None = None
+    ) -> Iterator[tuple[Float, Neighbourhoods]]:
         """Yield the records of the neighbours of some points at a time, and their neighbourhoods."""
         places, logs = self.metric(points), np.broadcast_to(np.log(factor), len(points))
-        for some, near in self.cells.neighbours(places, self.neighbours):
+        for some, near in self.cells.neighbours(places, self.neighbours, own):
             yield near, hoods_of(near, places[some], logs[some], np.ones(len(near)))
 
 

@@ -244,10 +244,10 @@ class Model(FittedModel):
             found = np.sqrt(noisy - mean)
         return found[:, None], np.ones(len(X))
 
-    def nearest_rows(self, X: Float) -> dict[str, Any]:
+    def nearest_rows(self, X: Float, own: Float | None = None) -> dict[str, Any]:
         """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the target's unit."""
         residuals, factor = self.own_residuals, self.design.noise_factor(X, products)
-        found = residuals.explained(self.design.scaling.inputs(X), factor)
+        found = residuals.explained(self.design.scaling.inputs(X), factor, own)
         return {**found, "errors": float(self.design.scaling.t_scale[0]) * found["errors"]}
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:

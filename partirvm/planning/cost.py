@@ -33,6 +33,10 @@ OVERHEAD = 5e-3
 """Seconds per fit for calls, gathering rows and a history entry."""
 
 
+CORRECTED = 360_000
+"""Neighbours per second and thread by which rows are corrected: 6,000 rows with 60, or 12,000 with 30."""
+
+
 @dataclass(frozen=True)
 class Rates:
     """Measured rates of one thread: seconds per row read and per kernel element evaluated.

@@ -41,6 +41,9 @@ FLOAT = 8
 ALLOWANCE = 48 << 20
 """Bytes in addition to the formulas: BLAS buffers, uncollected objects, fragmentation."""
 
+RESIDUAL_SHARE = 10
+"""The rows of local residuals take at most one part of so many of the memory limit."""
+
 BATCH = 64
 """Maximum number of fits of P candidates that run in parallel."""
 
@@ -73,6 +76,11 @@ class DataShape:
     def n_tiles(self) -> int:
         """Number of tiles."""
         return ceil(self.n_rows / self.tile_rows)
+
+
+def residual_bytes(shape: DataShape) -> int:
+    """Return the bytes of the rows of local residuals with a coordinate for each feature; a metric may have fewer."""
+    return FLOAT * shape.n_rows * (shape.n_features + 4)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
 from partirvm.planning import memory
-from partirvm.planning.cost import Rates, RoundCost, RowsRead, Schedule, Work, n_partitions
-from partirvm.planning.memory import ALLOWANCE, FLOAT, DataShape, StepBytes, step_bytes
+from partirvm.planning.cost import CORRECTED, Rates, RoundCost, RowsRead, Schedule, Work, n_partitions
+from partirvm.planning.memory import ALLOWANCE, FLOAT, RESIDUAL_SHARE, DataShape, StepBytes, residual_bytes, step_bytes
 from partirvm.quoting import counted, format_bytes, format_duration, html_table
-from partirvm.types import LEARNING_ROWS
+from partirvm.types import LEARNING_ROWS, LEFT_OUT_ROWS, RESIDUAL_ROWS
 
 LEAST_PARTITION = 50
 """Minimum to which an automatic partition size is lowered because of the memory limit."""
@@ -59,7 +59,8 @@ class Plan:
     ``notes`` list what was capped, and why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the
     time that kernel learning and the heuristic have taken, whose fit to random rows kept the fraction ``rho`` as
     vectors. ``joining`` is the number of rows that have yet to become candidates (None for all rows).
-    ``learning_columns`` is the maximum number of columns for kernel learning between rounds.
+    ``learning_columns`` is the maximum number of columns for kernel learning between rounds. ``residuals`` says what
+    local residuals take, if the fit may have them.
     """
 
     request: Request
@@ -81,6 +82,7 @@ class Plan:
     learned: str | None = None
     learning_seconds: float = 0.0
     joining: int | None = None
+    residuals: str | None = None
 
     @property
     def partitions(self) -> int:
@@ -130,6 +132,7 @@ class Plan:
             "kernel_store": store.where,
             "kernel_store_bytes": store.bytes,
             **({} if self.learned is None else {"learned": self.learned}),
+            **({} if self.residuals is None else {"correction_rate": CORRECTED // self.request.neighbours}),
             "notes": list(self.notes),
         }
 
@@ -162,6 +165,7 @@ class Plan:
             "memory": f"about {format_bytes(self.peak)} of {format_bytes(machine.limit)} ({parts})",
             "kernel": self.kernel_store,
             "learned": self.learned,
+            "neighbours": self.residuals,
         }
         found = [(name, str(text)) for name, text in lines.items() if text is not None]
         return found + [("note", note) for note in self.notes]
@@ -242,9 +246,24 @@ def make_plan(
         held_out=held_out,
         notes=notes,
         joining=joining,
+        residuals=residuals_text(request, work, machine, columns),
         **facts,
     )
     return replace(plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns)))
+
+
+def residuals_text(request: Request, work: Work, machine: Machine, columns: int) -> str | None:
+    """Describe bytes and seconds of local residuals; None for a fit that has none. A fit has at most ``columns``."""
+    shape, few = work.shape, work.shape.n_rows < RESIDUAL_ROWS and request.residual != "local"
+    several = shape.classes or shape.n_targets > 1
+    if request.residual == "none" or few or several or request.noise_variance != "estimate":
+        return None
+    size, n = residual_bytes(shape), shape.n_rows
+    place = "in memory" if 2 * size <= machine.limit // RESIDUAL_SHARE else "in files of a job"
+    seconds = work.pass_seconds(n, n * columns, 2.0 * n * columns)
+    one_pass = f", one pass of {format_duration(seconds)}" if n > LEFT_OUT_ROWS else ""
+    rate = f"{CORRECTED // request.neighbours:,} predictions per second and core with {request.neighbours}"
+    return f"if rows left out gain: about {format_bytes(size)} {place}{one_pass}; {rate}"
 
 
 def affordable(shape: DataShape, machine: Machine, candidates: int) -> tuple[int, int]:

@@ -31,7 +31,7 @@ from partirvm.report.history import (
     last_model,
 )
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
-from partirvm.report.text import figure_rows, figures_of, parameter_text
+from partirvm.report.text import figure_rows, figures_of, is_corrected, parameter_text
 from partirvm.storage.folder import write_text
 from partirvm.types import OFF
 
@@ -158,13 +158,15 @@ def _page(job: Any) -> str:
         [[column.cell(entry) for column in shown] for entry in job.history],
     )
     facts = {**figures_of(job.history, job.plan or {}), "seconds": job.seconds}
+    alone = ["Training errors and noise, and all figures of rounds, are those of the vectors alone."]
+    alone = alone if is_corrected(facts) else []
     sections = [
         Section("What is missing", job.damaged),
         Section("Worth knowing", (job.plan or {}).get("notes", ())),
-        Section("Curves", charts=history_charts(job.history, kind)),
+        Section("Curves", alone, history_charts(job.history, kind)),
         *_predictions(job),
         *(Section(table.title, tables=[table]) for table in _model_tables(job)),
-        Section("History", tables=[fits]),
+        Section("History", alone, tables=[fits]),
         Section("Plan", tables=[_plan(job.plan)]),
         Section("Parameters", tables=[_parameters(job.parameters)]),
     ]
@@ -185,17 +187,35 @@ def _predictions(job: Any) -> list[Section]:
     note = (
         "Bars are 95 % intervals, dashed lines what the model states or chance. Rows are numbered as before the ingest."
     )
+    entry = last_model(job.history)
     left_out = "Each training row is predicted as if the fit had not had it. These rows also calibrate the intervals."
+    stored, notes = entry.get("diagnostics") or (), [note]
+    if is_corrected(entry):
+        notes.append("Errors of the nearest training rows, other than the row itself, correct each prediction.")
     return [
         Section(
             f"Predictions of {'rows left out' if group.left_out else 'held-out rows'}"
             + (f": {group.name}" if group.name else ""),
-            [note, left_out] if group.left_out else [note],
+            [*notes, left_out] if group.left_out else notes,
             group.charts,
-            [group.largest],
+            [group.largest, *map(_neighbours, stored)],
         )
-        for group in target_charts(from_json(last_model(job.history).get("diagnostics") or ()), job.outputs)
+        for group in target_charts(from_json(stored), job.outputs)
     ]
+
+
+def _neighbours(diagnostics: Mapping[str, Any]) -> Table:
+    """Return the nearest training rows of the rows of largest error, of a model with local residuals."""
+    found = diagnostics.get("neighbours") or ()
+    rows = [
+        [
+            f"{row:,}",
+            *(f"{near:,}: {distance:.3g}, {weight:+.2f}, {error:+.3g}" for near, distance, weight, error in nearest),
+        ]
+        for (row, *_), nearest in zip(diagnostics["largest"], found, strict=False)
+    ]
+    ranks = ("nearest row: distance, weight, error", "second", "third")
+    return Table("Their nearest training rows; weights × errors are added to a prediction", ("row", *ranks), rows)
 
 
 def _model_tables(job: Any) -> list[Table]:

@@ -55,6 +55,7 @@ def facts_text(pairs: Sequence[tuple[str, str | None]]) -> str:
 def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     """Return names and texts of the figures of a model, given ``figures_of``, the ``seconds``, and maybe a target."""
     kind, vectors, units = kind_of(facts), facts["n_vectors"], ""
+    alone = " of the vectors alone" if is_corrected(facts) else ""
     if vectors is None:
         return []
     if facts.get("target"):
@@ -63,9 +64,9 @@ def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         units = f", root mean square over {facts['target']}"
     return [
         ("vectors", f"{counted(vectors, 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
-        ("training error", kind.phrase(facts, "training", units)),
+        ("training error", kind.phrase(facts, "training", alone + units)),
         ("held-out error", kind.phrase(facts, "held-out")),
-        ("noise", _noise(facts) if kind.noise else None),
+        ("noise", _noise(facts) + alone if kind.noise else None),
         ("neighbours", _residuals(facts)),
         ("log evidence", formatted(facts, "log_evidence") + ("" if kind.noise else " (Laplace's)")),
         ("passes", None if kind.noise else f"{facts['passes']:,} over the rows, in all fits"),
@@ -100,10 +101,22 @@ def _residuals(facts: Mapping[str, Any]) -> str | None:
     """Return what the errors of the nearest rows change, or would change."""
     if not (found := facts.get("residuals")):
         return None
-    gains = f"RMSE of rows left out {-found['rmse_gain']:+.0%}, log density {found['density_gain']:+.2f} nats"
-    if not found["bytes"]:
-        return f"not used: {gains}"
-    return f"{gains}, {format_bytes(found['bytes'])}; residual='none' keeps the vectors alone"
+    gains = f"{-found['rmse_gain']:+.0%}, log density {found['density_gain']:+.2f} nats"
+    if found["lacking"]:
+        need = f"their {format_bytes(found['lacking'])} need a job folder or a larger memory_limit"
+        return f"not used, but would change the RMSE of rows left out by {gains}: {need}"
+    if not is_corrected(facts):
+        return f"not used: RMSE of rows left out {gains}"
+    rate = f", about {facts['correction_rate']:,} rows/s per core" if facts.get("correction_rate") else ""
+    alone = f"residual='none' keeps the {counted(facts['n_vectors'], 'vector')} alone"
+    return (
+        f"RMSE of rows left out {format_error(found['rmse'])} ({gains}), {format_bytes(found['bytes'])}{rate}; {alone}"
+    )
+
+
+def is_corrected(facts: Mapping[str, Any]) -> bool:
+    """Return True if the model of these facts, or of a line of history, has local residuals."""
+    return bool((facts.get("residuals") or {}).get("bytes"))
 
 
 def moment(seconds: float) -> str:
@@ -168,7 +181,7 @@ def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, A
     """
     last = last_model(history)
     return {
-        **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho")},
+        **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho", "correction_rate")},
         "n_rows": plan.get("rows"),
         "n_vectors": last.get("vectors"),
         "rounds": last.get("number"),
@@ -205,7 +218,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
     """
     titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time"}
     titles |= {key: quantity.label for key, quantity in QUANTITIES.items()}
-    beside = ("job", "since", "attempt", "reason", "advice", "remarks", "data", "parameters")
+    beside = ("job", "since", "attempt", "reason", "advice", "remarks", "data", "parameters", "correction_rate")
     rows = [
         [titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
         for key in jobs[0]

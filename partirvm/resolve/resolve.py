@@ -28,7 +28,7 @@ from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
 from partirvm.options import Request, check
 from partirvm.options.constraints import Check
 from partirvm.planning.cost import Rates, Schedule
-from partirvm.planning.memory import DataShape
+from partirvm.planning.memory import RESIDUAL_SHARE, DataShape
 from partirvm.planning.plan import Machine, Plan, make_plan
 from partirvm.process import one_blas_thread
 from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns
@@ -41,9 +41,6 @@ from partirvm.types import Float
 
 LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
 """Options that a resume may change; any other change would give a different fit."""
-
-RESIDUAL_SHARE = 10
-"""The rows of local residuals take at most one part of so many of the memory limit."""
 
 LABEL_COPIES = 4
 """Number of copies of names and labels while DATA are opened again, or a checkpoint or a model is written."""

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import LeftOut
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import Termination
@@ -199,8 +200,9 @@ class ResidualsFitted:
     """Local residuals if they are taken, and the gains on rows left out.
 
     These are the fraction by which the RMSE falls, and the rise of the mean log density in nats; 0 if not measured.
-    After a trial, ``rmse`` is the corrected one in the model's units if the residuals would be taken, else 0.
-    ``lacking`` are the bytes for which neither memory nor a folder had room.
+    ``rmse`` is the corrected one in the model's units; 0 if the residuals are not taken, or after a trial would not be.
+    ``lacking`` are the bytes for which neither memory nor a folder had room. ``diagnostics`` are those of rows left out
+    after their correction, in the target's units.
     """
 
     residuals: LocalResiduals | None = None
@@ -208,12 +210,16 @@ class ResidualsFitted:
     density_gain: float = 0.0
     rmse: float = 0.0
     lacking: int = 0
+    diagnostics: NumberDiagnostics | None = None
 
-    def facts(self) -> dict[str, Any]:
-        """Return the gains, and the ``bytes`` of the rows if they are taken, or ``lacking``, as plain JSON."""
+    def facts(self, scale: float) -> dict[str, Any]:
+        """Return the gains, and the ``bytes`` of the rows if they are taken, or ``lacking``, as plain JSON.
+
+        ``rmse`` is in the target's units, of which ``scale`` is one of the model's.
+        """
         kept = 0 if self.residuals is None else self.residuals.cells.nbytes
         gains = {"rmse_gain": self.rmse_gain, "density_gain": self.density_gain}
-        return {**gains, "bytes": kept, "lacking": self.lacking}
+        return {**gains, "rmse": scale * self.rmse, "bytes": kept, "lacking": self.lacking}
 
 
 @dataclass(frozen=True)

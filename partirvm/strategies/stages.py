@@ -42,7 +42,7 @@ from partirvm.strategies.problem import (
     Steps,
     Stopped,
 )
-from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, Columns, Int
+from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, RESIDUAL_ROWS, Columns, Int
 
 AnyScores: TypeAlias = Scores | ClassScores
 
@@ -54,9 +54,6 @@ BETTER = 1e-3
 
 REBASES = 2
 """Maximum number of passes per fit against cancellation."""
-
-LEAST_ROWS = 1000
-"""Minimum number of rows of which local residuals are tried without being asked for."""
 
 NO_RESIDUALS = ResidualsFitted()
 
@@ -171,7 +168,7 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
 def settled(state: RoundsState) -> Steps[RoundsState]:
     """Settle the noise of a last fit, and then request its local residuals; of few rows only if they are asked for."""
     state, left_out = yield from with_noise(state)
-    always, few = state.options.residual == LOCAL, state.problem.n_rows < LEAST_ROWS
+    always, few = state.options.residual == LOCAL, state.problem.n_rows < RESIDUAL_ROWS
     if left_out is None or state.options.residual == "none" or (few and not always):
         return state
     try:
@@ -185,7 +182,7 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
 def corrected(state: RoundsState) -> Steps[float]:
     """Return the RMSE of rows left out after local residuals, in the model's units; 0 if these do not gain or fit."""
     problem, options = state.problem, state.options
-    room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < LEAST_ROWS
+    room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < RESIDUAL_ROWS
     if options.residual == "none" or few or not room or not problem.likelihood.has_noise:
         return 0.0
     rows = posterior_rows(problem, options, state.seen)
@@ -267,10 +264,12 @@ def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Step
 def line_of(state: RoundsState, **facts: Any) -> Record:
     """Return the line of history of a state; ``facts`` are further fields of ``Record``, or other values of them."""
     problem, fit, scores, noise = state.problem, state.fit, state.scores, state.design.noise
-    found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
+    corrected = state.local.diagnostics
+    left_out = left_out_diagnostics(problem, fit) if corrected is None else (corrected,)
+    found = left_out if scores is None else scores.diagnostics
     given = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
     given |= {"number": state.round, "termination": state.reason, "fit_rows": state.seen or state.options.last_rows}
-    given["residuals"] = None if state.local == NO_RESIDUALS else state.local.facts()
+    given["residuals"] = None if state.local == NO_RESIDUALS else state.local.facts(problem.target_scale)
     given["noise_vectors"] = None if noise is None else len(noise.weights)
     given["diagnostics"] = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
     return Record(**{**problem.likelihood.record(problem, fit, scores), **given, **facts})

@@ -11,10 +11,14 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import cdist
 
-from partirvm import Local, Polynomial, RVMRegressor, load_model, save_model
+from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
 from partirvm.core.diagnostics import STATED_LEVELS
+from partirvm.core.termination import Termination
 from partirvm.errors import MissingDataError, UsageError
+from partirvm.jobs.driver import Watcher
 from partirvm.local.cells import ERROR, NOISE, NUMBER, Cells
+from partirvm.local.kriging import learned
+from partirvm.options import Request
 
 
 def rough(n, seed=0):
@@ -23,6 +27,12 @@ def rough(n, seed=0):
     X = rng.uniform(-1, 1, size=(n, 2))
     y = np.sin(3 * X[:, 0]) + 0.5 * np.sin(15 * X[:, 0]) * np.cos(15 * X[:, 1])
     return X, y + 0.05 * rng.standard_normal(n)
+
+
+def distances_to(model, X, new):
+    """Distances (m, n) of new rows from all rows of a fit, in the metric of its Gaussian."""
+    scale = np.sqrt(model.model_.design.kernel.gamma[0]) / X.std(axis=0)
+    return cdist(new * scale, X * scale)
 
 
 OPTIONS = {"gamma": 0.5, "max_vectors": 20, "strategy": "working-set", "random_state": 0, "reference": "none"}
@@ -50,12 +60,60 @@ def test_they_are_taken_where_rows_left_out_gain(fitted):
 
 
 def test_held_out_rows_are_scored_by_what_the_model_states():
-    """The history counts the rows inside the intervals that ``predict_interval`` gives."""
-    X, y = rough(300, seed=1)
-    model = RVMRegressor(**OPTIONS, residual="local").fit(*rough(1200), validation=(X, y))
+    """The history counts the rows inside the intervals that ``predict_interval`` gives, and has their neighbours."""
+    (X, y), train = rough(300, seed=1), rough(1200)
+    model = RVMRegressor(**OPTIONS, residual="local").fit(*train, validation=(X, y))
     bands = (model.predict_interval(X, level) for level in STATED_LEVELS)
     covered = [np.sum((lower <= y) & (y <= upper)) for lower, upper in bands]
-    assert model.history_[-1]["diagnostics"][0]["covered"] == covered
+    found = model.history_[-1]["diagnostics"][0]
+    assert found["covered"] == covered
+    distances = distances_to(model, train[0], X[[row for row, *_ in found["largest"]]])
+    np.testing.assert_array_equal(np.array(found["neighbours"])[:, :, 0], np.argsort(distances)[:, :3])
+
+
+def test_rows_left_out_are_shown_corrected(fitted):
+    """Errors and stated deviations are those of new rows, a third of those of the vectors alone."""
+    (new, target), line = rough(2000, seed=1), fitted.history_[-1]
+    shown = line["diagnostics"][0]
+    assert shown["n"] == 1024
+    rows, targets = np.array(shown["largest"]).T[:2]
+    np.testing.assert_allclose(targets, rough(3000)[1][rows.astype(int)], rtol=1e-4)
+    _, t, mean, std = np.array(shown["sample"]).T
+    of_new = np.sqrt(np.mean((target - fitted.predict(new)) ** 2))
+    for found in (np.sqrt(np.mean((t - mean) ** 2)), np.sqrt(np.mean(std**2)), line["residuals"]["rmse"]):
+        assert 0.8 < found / of_new < 1.25
+
+
+def test_nearest_rows_of_the_largest_errors_are_recorded(fitted):
+    """A training row is not its own neighbour; errors of neighbours are in the target's unit."""
+    (X, y), found, cells = rough(3000), fitted.history_[-1]["diagnostics"][0], fitted.model_.residuals.cells
+    near = np.array(found["neighbours"])
+    distances = distances_to(fitted, X, X[[row for row, *_ in found["largest"]]])
+    np.testing.assert_allclose(near[:, :, 1], np.sort(distances)[:, 1:4], rtol=1e-9)
+    np.testing.assert_array_equal(near[:, :, 0], np.argsort(distances)[:, 1:4])
+    errors = dict(zip(cells.records[:, NUMBER], cells.records[:, ERROR] * y.std(), strict=True))
+    np.testing.assert_allclose(near[:, :, 3], np.vectorize(errors.get)(near[:, :, 0]), rtol=1e-6)
+
+
+def test_an_abort_is_heard_while_the_kernel_is_learned(monkeypatch, tmp_path):
+    """By the first search of several; the model of the vectors was saved before."""
+    begun = []
+
+    class Aborting(Watcher):
+        def aborted(self):
+            return bool(begun)
+
+    def search(*given, **how):
+        begun.append(len(begun))
+        return learned(*given, **how)
+
+    monkeypatch.setattr("partirvm.learning.neighbours.learned", search)
+    ingest(rough(600), tmp_path / "d.zarr")
+    asked = Request(gamma=0.5, strategy="incremental", residual="local", noise="constant")
+    outcome = jobs.fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), asked, watcher=Aborting())
+    assert (outcome.reason, begun) == (Termination.ABORTED, [0])
+    assert outcome.history[-1]["kind"] == "early"
+    assert outcome.model.residuals is None
 
 
 def test_predictions_do_not_depend_on_the_other_rows(fitted, tmp_path):
@@ -85,12 +143,9 @@ def test_the_rows_behind_a_prediction(fitted):
     found = fitted.nearest_rows(new)
     corrections = fitted.predict(new) - fitted.model_.sparse().predict(new)
     np.testing.assert_allclose((found["weights"] * found["errors"]).sum(axis=1), corrections, rtol=1e-9, atol=1e-9)
-    scale = np.sqrt(fitted.model_.design.kernel.gamma[0]) / X.std(axis=0)
-    expected = np.sort(cdist(new * scale, X * scale), axis=1)[:, :60]
+    expected = np.sort(distances_to(fitted, X, new), axis=1)[:, :60]
     np.testing.assert_allclose(found["distances"], expected, rtol=1e-9)
-    np.testing.assert_allclose(
-        np.linalg.norm((X[found["rows"][:, 0]] - new) * scale, axis=1), expected[:, 0], rtol=1e-9
-    )
+    np.testing.assert_array_equal(found["rows"][:, 0], distances_to(fitted, X, new).argmin(axis=1))
 
 
 def test_categories_that_differ_are_far():

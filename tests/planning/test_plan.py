@@ -15,7 +15,7 @@ from partirvm.options import Request
 from partirvm.planning.cost import Rates
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
 from partirvm.planning.plan import Machine, affordable, kernel_store, make_plan
-from partirvm.quoting import format_bytes
+from partirvm.quoting import format_bytes, format_duration
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import rows_read
 
@@ -49,6 +49,24 @@ def test_what_cannot_fit_is_refused_with_need_have_and_advice():
     assert plan_of(machine=Machine(2, machine.base, need)).threads == 1
     with pytest.raises(MemoryLimitError):
         plan_of(machine=Machine(2, machine.base, need - 1))
+
+
+def test_what_local_residuals_take():
+    """12 numbers of each of 10⁶ rows, twice in a tenth of the memory or else in files; one pass; 360,000 neighbours."""
+    plan = plan_of(neighbours=30)
+    size, columns = format_bytes(8 * 12 * 10**6), plan.rounds[-1].columns
+    seconds = 10**6 * (RATES.read + columns * RATES.element + 2 * columns / RATES.product) / 2
+    taken = f"about {size} in files of a job, one pass of {format_duration(seconds)}; 12,000 predictions per second"
+    assert taken in str(plan)
+    assert plan.to_json()["correction_rate"] == 12_000
+    assert f"about {size} in memory, one pass" in str(plan_of(machine=Machine(2, 150 << 20, 20 * 8 * 12 * 10**6)))
+    few = {"shape": DataShape(900, 8, 1, 1024)}
+    assert plan_of(**few, residual="local").residuals.endswith(
+        "in memory; 6,000 predictions per second and core with 60"
+    )
+    several = {"shape": DataShape(1_000_000, 8, 2, 16384, 2)}
+    for never in (few, several, {"residual": "none"}, {"noise_variance": 0.1}):
+        assert plan_of(**never).residuals is None
 
 
 def test_fewer_threads_where_all_would_not_fit():

@@ -98,6 +98,22 @@ def unfinished(request, fitted):
     return changed(job, history=job.history[:3])
 
 
+def test_nearest_rows_of_the_largest_errors(fitted):
+    """The page says what they correct, and what not."""
+    job = fitted("working-set", False)
+    last = {**job.history[-1], "residuals": {"bytes": 1, "lacking": 0, "rmse": 0, "rmse_gain": 0, "density_gain": 0}}
+    near = [[1234, 0.25, 0.5, -0.125], [1235, 0.5, -0.25, 2.0], [1236, 1.0, 0.0, 3.0]]
+    last["diagnostics"] = [{**each, "neighbours": [near] * len(each["largest"])} for each in last["diagnostics"]]
+    text, without = (
+        check(changed(job, history=[*job.history[:-1], line]).html).text for line in (last, job.history[-1])
+    )
+    row = last["diagnostics"][0]["largest"][0][0]
+    assert f"third {row:,} 1,234: 0.25, +0.50, -0.125 1,235: 0.5, -0.25, +2 1,236: 1, +0.00, +3" in text
+    for said in ("other than the row itself, correct each", "are those of the vectors alone", "nearest training rows"):
+        assert said in text
+        assert said not in without
+
+
 @pytest.mark.parametrize(("strategy", "held_out"), FITS)
 def test_every_number_is_there(fitted, strategy, held_out):
     job = fitted(strategy, held_out)
