@@ -173,7 +173,12 @@ def resume(job: str, **choices: Any) -> int:
 
 
 @click.command()
-@takes("job", options.flag(TABLE["max_rounds"], default=None), again)
+@takes(
+    "job",
+    options.flag(TABLE["max_rounds"], default=None),
+    click.option("--residual-only", is_flag=True, help="Join the new rows to the local residuals, and fit nothing."),
+    again,
+)
 def update(job: str, **choices: Any) -> int:
     """Update a job with rows that were appended to its DATA.
 
@@ -182,10 +187,15 @@ def update(job: str, **choices: Any) -> int:
     working set selects them from all rows, the other strategies take the new rows partition by partition. --max-rounds
     counts these rounds alone. The kernel, the scaling and the classes do not change.
 
+    With --residual-only one pass reads the new rows: their errors correct predictions nearby, and the vectors do not
+    change. It is for a finished job whose model has local residuals. A later update without the option fits these
+    rows, too.
+
     \b
     Examples:
       partirvm ingest more.parquet trips.zarr --append
       partirvm update jobs/run1 --max-rounds 3
+      partirvm update jobs/run1 --residual-only
     """
     return _run_again(job, "update", **choices)
 

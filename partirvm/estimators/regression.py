@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import ArraySource, as_source, shuffled_rows
-from partirvm.data.source import require_like
+from partirvm.data.source import Tile, require_like
 from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import (
@@ -130,6 +130,33 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         spec = self._fit(_source_of_calls(calls, request.seed), None, request, journal, before)
         # a fit that has ended without a checkpoint cannot be continued
         self._stream = None if journal.last is None else Stream(calls, request, spec, journal.last)
+        return self
+
+    def update_residuals(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Let new rows, X (n, d) and y (n,) in memory, join the local residuals; nothing is fitted, and self returned.
+
+        Their errors, y less the mean of the vectors, correct later predictions nearby. The vectors, the local kernel
+        and the quantiles of intervals stay, so this takes seconds at most. The numbers of the rows follow those of the
+        earlier ones (``nearest_rows``). A later ``partial_fit`` fits these rows, too.
+
+        Raises ``UsageError`` for a model without local residuals and for rows that are not in memory, and the errors of
+        ``fit`` for other features or values that cannot be used.
+        """
+        from partirvm.learning.residual_rows import with_rows  # fits in memory do not load it
+
+        check_is_fitted(self)
+        model: Model = self.model_
+        if not in_memory(X):
+            raise UsageError(f"update_residuals takes rows in memory, X is {type(X).__name__}: append to DATA of a job")
+        rows = training_rows(self, X, y, sample_weight, model.columns.categories)
+        targets = np.asarray(rows.y, dtype=np.float64).reshape(len(rows.X), -1)
+        if targets.shape[1] > 1:
+            raise UsageError(f"y has {targets.shape[1]} columns, and the model one target")
+        tile = Tile(0, 0, rows.X, targets, rows.weights)
+        self.model_ = replace(model, residuals=with_rows(model.own_residuals, model.design, model.mean, tile))
+        stream: Stream | None = getattr(self, "_stream", None)
+        if stream is not None:
+            self._stream = replace(stream, calls=(*stream.calls, rows))
         return self
 
     def _continued(self, stream: Stream, asked: Request) -> Request:

@@ -43,16 +43,20 @@ CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}
 Saved: TypeAlias = Model | ClassModel | RVMRegressor | RVMClassifier
 
 
-def save_model(model: Saved, location: str | os.PathLike[str]) -> None:
+def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = False) -> None:
     """Write a fitted estimator, or a model, to a folder or fsspec URL that must not exist yet.
 
     Everything of an estimator is saved except ``client``, ``plan_``, metadata requests, and the training rows that
     ``partial_fit`` needs.
+    A model of a job may keep the rows of its local residuals in the folder of the job (its ``repr`` names the place):
+    the saved one refers to them there, or has a copy of them with ``copy``, so that the job can be removed.
     Three things cannot be saved: a ``kernel`` or ``basis`` that only this process has, such as a lambda; a
     ``random_state`` that is not an integer; a subclass of the two estimators. Nothing is pickled.
 
-    Raises ``UsageError`` for what cannot be saved (the message names it), ``ExistsError`` if the location exists,
-    ``StorageError`` if it cannot be written, and ``NotFittedError`` for an estimator that is not fitted.
+    Raises ``UsageError`` for what cannot be saved (the message names it), and for rows of local residuals in another
+    store without ``copy``, ``MissingDataError`` if those that are copied are missing or damaged, ``ExistsError`` if the
+    location exists, ``StorageError`` if it cannot be written, and ``NotFittedError`` for an estimator that is not
+    fitted.
 
     Examples
     --------
@@ -67,11 +71,11 @@ def save_model(model: Saved, location: str | os.PathLike[str]) -> None:
     True
     """
     if isinstance(model, FittedModel):
-        write_model(model, location)
+        write_model(model, location, copy=copy)
         return
     check_is_fitted(model)
     values = _values(model)
-    write_model(model.model_, location, estimator=values)
+    write_model(model.model_, location, estimator=values, copy=copy)
 
 
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:

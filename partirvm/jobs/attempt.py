@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from partirvm.core.termination import Termination
 from partirvm.errors import (
@@ -32,7 +32,8 @@ from partirvm.jobs.request import Place
 from partirvm.jobs.run import run, with_new_rows
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
-from partirvm.model import AnyModel
+from partirvm.learning.residual_rows import with_rows_of
+from partirvm.model import AnyModel, Model
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.resolve.new_problem import Interrupted
@@ -159,6 +160,8 @@ def run_attempt(
     asked = store.asked().request
     requests.require_code_allowed(store.location, asked, allow_code)
     with _ending(store):
+        if asked.get("joining"):
+            return _join(store, asked, allow_code, client, watcher)
         restored, state = _begun(store, asked["fingerprint"]["n_rows"], allow_code)
         journal = JobJournal(store=store, history=list(state.history), keep_cells=store.keep_cells)
         before = float(state.history[-1]["seconds"]) if state.history else 0.0
@@ -185,6 +188,32 @@ def run_attempt(
             outcome = run(driver, spec, journal, checkpoint, beside)
             # nobody waits for tiles that are still being read
             return _end(journal, state.attempt, outcome)
+
+
+def _join(store: JobStore, asked: dict[str, Any], allow_code: bool, client: Any, watcher: Watcher) -> Outcome:
+    """Let appended rows join the local residuals; the event of the end names the new model."""
+    store.record({"event": "running", "reason": f"by {Process.this()}"})
+    state, model = store.folded(), cast(Model, store.model(allow_code=allow_code))
+    journal, poll = JobJournal(store=store, history=list(state.history)), _poll(store, state.attempt, watcher)
+    source = requests.open_unchanged(asked["data"], asked["joining"])
+    last: Checkpoint | None = store.restore(allow_code=allow_code)
+    cells, room = model.own_residuals.cells, 0 if last is None else last.spec.options.residual_bytes
+    in_memory = cells.records is not None and 2 * cells.nbytes * source.n_rows <= room * cells.n_rows
+
+    def progress(done: int, total: int) -> None:
+        watcher.on_tiles("local residuals", done, total, source.n_rows)
+        if reason := poll():
+            raise Stopped(reason)
+
+    reason = Termination.CONVERGED
+    with closing(executor_for(client)) as executor:
+        try:
+            how = source, executor, progress, None if in_memory else store.keep_cells
+            journal.save(replace(model, residuals=with_rows_of(model.own_residuals, model.design, model.mean, *how)))
+        except Stopped as stopped:
+            reason = stopped.reason
+    outcome = Outcome(reason, None, state.computing_seconds() or 0.0)
+    return _end(journal, state.attempt, outcome, "appended rows joined the local residuals")
 
 
 def _begun(store: JobStore, n_rows: int, allow_code: bool) -> tuple[Checkpoint | None, JobState]:
@@ -239,14 +268,14 @@ def _ending(store: JobStore) -> Iterator[None]:
         raise
 
 
-def _end(journal: JobJournal, attempt: int, outcome: Outcome) -> Outcome:
-    """Record the end of an attempt and return its result."""
+def _end(journal: JobJournal, attempt: int, outcome: Outcome, done: str = "") -> Outcome:
+    """Record the end of an attempt and return its result; ``done`` is the reason if it was no fit."""
     store, model, seconds = journal.store, journal.model, outcome.seconds
     if model is None and store.has_model():
         model = store.model(allow_code=True)  # the caller was permitted to run the job's code
     what, reason = store.requested(attempt) or ("abort", "")
     if outcome.reason is not Termination.ABORTED:
-        store.record({"event": "done", "reason": outcome.reason.value, "seconds": seconds})
+        store.record({"event": "done", "reason": done or outcome.reason.value, "seconds": seconds})
     elif what == "cancel":
         store.record({"event": "cancelled", "reason": reason or "cancel requested"})
         store.forget()

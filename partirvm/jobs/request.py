@@ -113,9 +113,13 @@ def create(data: str | os.PathLike[str], job: str, parameters: Request, validati
 def requeue(
     location: str, *, allow_code: bool = False, allow_data: Places = (), grown: bool = False, **changed: Any
 ) -> JobState:
-    """Queue a job again, with new places of DATA that were moved. Raises as ``Job.resume`` or ``Job.update``."""
+    """Queue a job again, with new places of DATA that were moved. Raises as ``Job.resume`` or ``Job.update``.
+
+    ``grown`` is for an update; ``residual_only``, among what is ``changed``, limits it to the local residuals.
+    """
     changed = {key: value for key, value in changed.items() if value is not None}
     moved: dict[str, str] = {name: absolute(changed.pop(name)) for name in ("data", "validation") if name in changed}
+    residual_only = changed.pop("residual_only", False)
     if other := sorted(changed.keys() - set(LIMITS)):
         raise UsageError(
             f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job with these options"
@@ -130,7 +134,12 @@ def requeue(
         if state.status is Status.CANCELLED:
             raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
         open_held_out(request)
-        event = _grown(store, request, allow_code, changed) if grown else _resumed(location, state, request, changed)
+        if residual_only:
+            event = _joining(store, state, request, allow_code, changed)
+        elif grown:
+            event = _grown(store, request, allow_code, changed)
+        else:
+            event = _resumed(location, state, request, changed)
         store.record({"event": "queued", **event, **moved})
         return store.folded()
 
@@ -147,19 +156,13 @@ def _resumed(location: str, state: JobState, request: dict[str, Any], changed: d
         was, now = [-LEAST_GAIN[effort] for effort in limits] if option == "effort" else limits
         if option in ("max_rounds", "max_vectors", "effort") and now <= was:
             raise DoneError(f"{location} is done; it reached {option} = {limits[0]}: resume with a larger {option}")
-    open_unchanged(request["data"], request["fingerprint"])
+    open_unchanged(request["data"], request.get("joining") or request["fingerprint"])
     return {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
 
 
 def _grown(store: JobStore, request: dict[str, Any], allow_code: bool, changed: dict[str, Any]) -> dict[str, Any]:
     """Return the event of an update."""
-    source, began = ZarrSource(request["data"]), request["fingerprint"]
-    if not source.has_grown(began):
-        what = difference(source, began) or "it is the same"
-        raise UsageError(
-            f"{source.url} has no rows that were appended since the last fit of the job ({what}): append rows first "
-            "(`ingest --append`), restore changed rows, or start a new job"
-        )
+    source = _open_grown(request["data"], request["fingerprint"])
     last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allow_code)
     if last is None or not is_growable(last.state, last.spec):
         raise UsageError(
@@ -172,4 +175,33 @@ def _grown(store: JobStore, request: dict[str, Any], allow_code: bool, changed: 
     if last.spec.in_order:
         changes["strategy"] = IncrementalRounds.schedule.name
     check_parameters(parameters_of(request, **changes))
-    return {"reason": "updated", "changes": changes, "fingerprint": source.fingerprint(), "rounds": rounds}
+    event = {"reason": "updated", "changes": changes, "fingerprint": source.fingerprint(), "rounds": rounds}
+    return {**event, "joining": None}
+
+
+def _joining(
+    store: JobStore, state: JobState, request: dict[str, Any], allow_code: bool, changed: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the event of an update of the local residuals alone."""
+    done, before = state.status is Status.DONE, request.get("joining")
+    if changed:
+        raise UsageError(f"an update with residual_only=True fits nothing: omit {', '.join(sorted(changed))}")
+    if not (done or before) or getattr(store.model(allow_code=allow_code), "residuals", None) is None:
+        raise UsageError(
+            f"{store.location} is not done, or its model has no local residuals that new rows could join: resume it, "
+            "or update it without residual_only=True"
+        )
+    source = _open_grown(request["data"], before if done and before else request["fingerprint"])
+    return {"reason": "updated", "joining": source.fingerprint()}
+
+
+def _open_grown(place: str, began: dict[str, Any]) -> ZarrSource:
+    """Open DATA that have more rows than those of a fingerprint. Raises ``UsageError`` for others."""
+    source = ZarrSource(place)
+    if not source.has_grown(began):
+        what = difference(source, began) or "it is the same"
+        raise UsageError(
+            f"{source.url} has no rows that were appended since the last fit of the job ({what}): append rows first "
+            "(`ingest --append`), restore changed rows, or start a new job"
+        )
+    return source

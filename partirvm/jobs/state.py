@@ -55,7 +55,8 @@ TRANSITIONS = {
 }
 """The statuses that may follow each status."""
 
-CHANGED = ("data", "validation", "fingerprint", "rounds")  # what an event ``queued`` may change of the request
+# What an event ``queued`` may change of the request.
+CHANGED = ("data", "validation", "fingerprint", "rounds", "joining")
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class JobState:
     ``ended`` that of the last end, or None, and ``seconds`` the computing time recorded by the last end. ``attempt`` is
     the number of times the job was queued. ``plan`` is the last plan event, and ``history`` the valid fit events.
     ``request`` is the request (``spec.json``) with the changes by resumes and updates; after an update it has
-    ``rounds``, those that the update may make.
+    ``rounds``, those that the update may make. After one of local residuals alone it has ``joining``, the fingerprint
+    of the DATA whose rows join them; ``fingerprint`` is that of the last fit.
     """
 
     status: Status = Status.QUEUED

@@ -1,22 +1,30 @@
-"""The records of local residuals of all rows, from one pass over the rows and one sort into cells."""
+"""The records of local residuals of all rows, from one pass over the rows and one sort into cells.
+
+Appended rows join the records of a model (``with_rows``, ``with_rows_of``): their errors are those of its vectors, and
+the local kernel and the calibration stay. A record of an old row is not changed.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
-from partirvm.data.source import Source
+from partirvm.data.source import Source, Tile
 from partirvm.data.writer import ExternalSorter, runs_of
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Spent
-from partirvm.local.cells import COLUMNS, Cells, Leaves, rows_of_cell
+from partirvm.local.cells import COLUMNS, NUMBER, Cells, Leaves, rows_of_cell
 from partirvm.local.metric import Metric
+from partirvm.local.residuals import LocalResiduals
+from partirvm.process import one_blas_thread
 from partirvm.storage import open_folder
 from partirvm.strategies.problem import FitResiduals
 from partirvm.types import PANEL_ROWS, Float, Int
@@ -26,6 +34,9 @@ Keep: TypeAlias = Callable[[Callable[[str], Cells]], Cells]
 
 LEAVES = 16
 """Number of leaves per cell, by which rows are sorted."""
+
+SAMPLE = 64
+"""Leaves of rows that others join are those of one row of so many."""
 
 
 def cells_of(
@@ -44,14 +55,29 @@ def cells_of(
     ``points`` (m, r) are those of some rows. ``keep`` makes a folder for the records; without it they stay in memory.
     """
     task = partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric, wanted)
-    sample, width, n = list[Float](), metric.width + COLUMNS, source.n_rows
-    leaves, began = Leaves.of(points, LEAVES * (n // rows_of_cell(width))), time.perf_counter()
+    sample, began = list[Float](), time.perf_counter()
+
+    def pieces() -> Iterator[Float]:
+        for _, (records, some) in executor.map(task, source, range(source.n_tiles), partial(progress, ())):
+            sample.append(some)
+            yield records
+
+    found = sorted_cells(pieces(), source.n_rows, points, keep)
+    spent.passing += time.perf_counter() - began
+    spent.passes += 1
+    spent.rows += source.n_rows
+    return found, np.concatenate(sample)
+
+
+def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | None) -> Cells:
+    """Return the cells of at most ``n`` records, given in pieces (rows, width), sorted by the leaves of ``points``."""
+    width = points.shape[1] + COLUMNS
+    leaves = Leaves.of(points, LEAVES * (n // rows_of_cell(width)))
 
     def keyed() -> Iterator[Float]:
         """Yield records after their leaves; within a leaf they stay in order."""
         done = 0
-        for _, (records, some) in executor.map(task, source, range(source.n_tiles), partial(progress, ())):
-            sample.append(some)
+        for records in pieces:
             places = leaves.numbers(records[:, :-COLUMNS]) + (done + np.arange(len(records))) / n
             yield np.column_stack([places / leaves.count, records])
             done += len(records)
@@ -65,20 +91,67 @@ def cells_of(
 
     if keep is None:
         records = np.concatenate(list(keyed()))
-        found = Cells.of(records[np.argsort(records[:, 0], kind="stable"), 1:])
-    else:
-        found = keep(written)
-    spent.passing += time.perf_counter() - began
-    spent.passes += 1
-    spent.rows += n
-    return found, np.concatenate(sample)
+        return Cells.of(records[np.argsort(records[:, 0], kind="stable"), 1:])
+    return keep(written)
+
+
+@one_blas_thread()
+def with_rows(residuals: LocalResiduals, design: Design, mean: Float, rows: Tile) -> LocalResiduals:
+    """Return local residuals with further rows in memory, whose numbers follow those of the records.
+
+    ``design`` and ``mean`` (M,) are those of the model.
+    """
+    numbers = np.arange(len(rows.X)) + _last(residuals.cells) + 1
+    records = records_of(design, mean, residuals.metric, rows, numbers)[1]
+    return _joined(residuals, iter([records]), len(records), None)
+
+
+def with_rows_of(
+    residuals: LocalResiduals,
+    design: Design,
+    mean: Float,
+    source: Source,
+    executor: Executor,
+    progress: Callable[[int, int], None],
+    keep: Keep | None,
+) -> LocalResiduals:
+    """Return local residuals with those rows of a source that were appended to the rows of the records, from one pass.
+
+    ``keep`` makes a folder for the records; without it they stay in memory.
+    """
+    first, nothing = _last(residuals.cells) + 1, np.zeros(0, dtype=np.int64)
+    task = partial(records_of_tile, design, mean, residuals.metric, nothing)
+    found = executor.map(task, source, range(first // source.tile_rows, source.n_tiles), progress)
+    pieces = (records[records[:, NUMBER] >= first] for _, (records, _) in found)
+    return _joined(residuals, pieces, source.n_rows - first, keep)
+
+
+def _last(cells: Cells) -> int:
+    """Return the largest number of a row of cells."""
+    return int(max(cells.cell(number)[:, NUMBER].max() for number in range(len(cells.boxes))))
+
+
+def _joined(residuals: LocalResiduals, pieces: Iterator[Float], n: int, keep: Keep | None) -> LocalResiduals:
+    """Return local residuals with at most ``n`` further records, sorted by old ones and by the first piece."""
+    cells, every = residuals.cells, range(len(residuals.cells.boxes))
+    first = next(pieces, np.empty((0, cells.width)))
+    points = np.concatenate([*(cells.cell(number)[::SAMPLE] for number in every), first])[:, :-COLUMNS]
+    together = chain(map(cells.cell, every), [first], pieces)
+    return replace(residuals, cells=sorted_cells(together, cells.n_rows + n, points, keep))
 
 
 def records_of_tile(
     design: Design, mean: Float, metric: Metric, wanted: Int, source: Source, number: int
 ) -> tuple[Float, Float]:
     """Return the records of one tile, and those of the ``wanted`` rows, numbers in the source, among them."""
-    tile, scaling, numbers = source.tile(number), design.scaling, source.original_rows(number)
+    tile = source.tile(number)
+    there, found = records_of(design, mean, metric, tile, source.original_rows(number))
+    return found, found[np.isin(tile.start + there, wanted)]
+
+
+def records_of(design: Design, mean: Float, metric: Metric, tile: Tile, numbers: Int) -> tuple[Int, Float]:
+    """Return the places of the rows of positive weight in a tile, and their records with these ``numbers``."""
+    scaling = design.scaling
     weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
     there = np.flatnonzero(weights > 0)
     found = np.empty((len(there), metric.width + COLUMNS))
@@ -91,4 +164,4 @@ def records_of_tile(
             np.log(design.noise_factor(X) + 0.0 * target),
         )
         found[start : start + len(some)] = np.column_stack([*parts, 1.0 / weights[some], numbers[some]])
-    return found, found[np.isin(tile.start + there, wanted)]
+    return there, found

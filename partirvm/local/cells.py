@@ -47,7 +47,10 @@ GROUP = 32
 SLACK, LEAST_DISTANCE = 1.0 - 1e-12, 1e-150
 """Boxes count as nearer by this ratio, since distances are rounded; limits below this distance have the square 0."""
 
-ADVICE = "restore the file, or fit again"
+ADVICE = (
+    "restore this folder, or fit again. A model refers to the rows of its local residuals in the folder of its job, "
+    "unless it was saved with copy=True; model.sparse() predicts without them"
+)
 
 
 @dataclass(frozen=True)

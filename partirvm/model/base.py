@@ -76,7 +76,8 @@ class FittedModel:
     columns: Columns
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.n_vectors:,} relevance vectors, {self.design.kernel.name} kernel>"
+        found = f"{type(self).__name__} of {self.n_vectors:,} relevance vectors, {self.design.kernel.name} kernel"
+        return f"<{found}, rows of local residuals in {self.cells_place}>" if self.cells_place else f"<{found}>"
 
     def _repr_html_(self) -> str:
         """The main facts, for a notebook."""

@@ -23,7 +23,7 @@ from partirvm.options.constraints import MOST_NEIGHBOURS
 from partirvm.options.values import VALUES
 from partirvm.quoting import quoted
 from partirvm.storage import open_folder
-from partirvm.storage.address import store_of
+from partirvm.storage.address import absolute, store_of
 from partirvm.storage.codec import Codec
 from partirvm.types import Columns
 
@@ -55,6 +55,7 @@ def save_model(
         raise UsageError(
             f"{location}: the rows of local residuals lie in {model.cells_place}: copy them with copy=True"
         )
+    model = model.with_cells_at(absolute(model.cells_place))
     model.design.kernel.spec()  # raises UsageError for functions of this process
     if model.design.functions is not None:
         model.design.functions.spec()
@@ -63,8 +64,12 @@ def save_model(
     except TypeError as error:
         raise UsageError(f"the model cannot be kept in a file: {error}") from error
     if copy and isinstance(model, Model) and model.cells_place:
-        assert model.residuals is not None
-        model.residuals.cells.copied(open_folder(location).place(CELLS))
+        folder = open_folder(location)
+        try:
+            model.own_residuals.cells.copied(folder.place(CELLS))
+        except BaseException:
+            folder.remove()
+            raise
 
 
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False, cells: str = "") -> Saved:

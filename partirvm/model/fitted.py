@@ -87,6 +87,13 @@ class Model(FittedModel):
         return replace(self, residuals=None)
 
     @property
+    def own_residuals(self) -> LocalResiduals:
+        """Its local residuals. Raises ``UsageError`` if it has none."""
+        if self.residuals is None:
+            raise UsageError("the model has no local residuals: fit with residual='local'")
+        return self.residuals
+
+    @property
     def cells_place(self) -> str:
         """The folder of the rows of its local residuals; empty if the model holds them, or has none."""
         return self.residuals.cells.place if self.residuals is not None else ""
@@ -239,10 +246,8 @@ class Model(FittedModel):
 
     def nearest_rows(self, X: Float, own: Float | None = None) -> dict[str, Any]:
         """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the target's unit."""
-        if self.residuals is None:
-            raise UsageError("the model has no local residuals: fit with residual='local'")
-        factor = self.design.noise_factor(X, products)
-        found = self.residuals.explained(self.design.scaling.inputs(X), factor, own)
+        residuals, factor = self.own_residuals, self.design.noise_factor(X, products)
+        found = residuals.explained(self.design.scaling.inputs(X), factor, own)
         return {**found, "errors": float(self.design.scaling.t_scale[0]) * found["errors"]}
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:

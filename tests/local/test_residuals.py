@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from copy import copy
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,8 +13,8 @@ from scipy.spatial.distance import cdist
 
 from partirvm import Local, Polynomial, RVMRegressor, load_model, save_model
 from partirvm.core.diagnostics import STATED_LEVELS
-from partirvm.errors import UsageError
-from partirvm.local.cells import ERROR, NUMBER
+from partirvm.errors import MissingDataError, UsageError
+from partirvm.local.cells import ERROR, NOISE, NUMBER, Cells
 
 
 def rough(n, seed=0):
@@ -67,7 +71,6 @@ def test_rows_left_out_are_shown_corrected(fitted):
     """Errors and stated deviations are those of new rows, a third of those of the vectors alone."""
     (new, target), line = rough(2000, seed=1), fitted.history_[-1]
     shown = line["diagnostics"][0]
-    assert shown["n"] == 1024
     rows, targets = np.array(shown["largest"]).T[:2]
     np.testing.assert_allclose(targets, rough(3000)[1][rows.astype(int)], rtol=1e-4)
     _, t, mean, std = np.array(shown["sample"]).T
@@ -79,12 +82,23 @@ def test_rows_left_out_are_shown_corrected(fitted):
 def test_nearest_rows_of_the_largest_errors_are_recorded(fitted):
     """A training row is not its own neighbour; errors of neighbours are in the target's unit."""
     (X, y), found, cells = rough(3000), fitted.history_[-1]["diagnostics"][0], fitted.model_.residuals.cells
-    near = np.array(found["neighbours"])
-    distances = distances_to(fitted, X, X[[row for row, *_ in found["largest"]]])
+    near, distances = np.array(found["neighbours"]), distances_to(fitted, X, X[[row for row, *_ in found["largest"]]])
     np.testing.assert_allclose(near[:, :, 1], np.sort(distances)[:, 1:4], rtol=1e-9)
     np.testing.assert_array_equal(near[:, :, 0], np.argsort(distances)[:, 1:4])
     errors = dict(zip(cells.records[:, NUMBER], cells.records[:, ERROR] * y.std(), strict=True))
     np.testing.assert_allclose(near[:, :, 3], np.vectorize(errors.get)(near[:, :, 0]), rtol=1e-6)
+
+
+def test_what_rows_without_room_would_bring(monkeypatch):
+    """300 of 1,500 rows are left out, and fit in memory; all, of six numbers, do not, and there is no folder."""
+    searched, (X, y) = 2 * 1024 * 2 * (2 + 6), rough(1500)
+    monkeypatch.setattr("partirvm.core.left_out.LEFT_OUT_ROWS", 300)
+    monkeypatch.setattr("partirvm.resolve.resolve.RESIDUAL_SHARE", 2**30 // (8 * (searched + 2 * 6 * 1400)))
+    model = RVMRegressor(**OPTIONS, residual=Local(neighbours=2), memory_limit=2**30).fit(X, y)
+    found = model.history_[-1]["residuals"]
+    assert (found["bytes"], found["lacking"]) == (0, 8 * 6 * 1500)
+    assert found["rmse_gain"] > 0
+    assert model.model_.residuals is None
 
 
 def test_predictions_do_not_depend_on_the_other_rows(fitted, tmp_path):
@@ -154,3 +168,64 @@ def test_several_targets_are_refused():
     X, y = rough(200)
     with pytest.raises(UsageError, match="residual='local' needs one numeric target"):
         RVMRegressor(**OPTIONS, residual="local").fit(X, np.column_stack([y, y]))
+
+
+def test_new_rows_join_without_a_fit(fitted):
+    """They correct predictions where no row was, by their errors; the result is that of cells of all rows at once."""
+    (X, y), (new, target), updated = rough(900, seed=5), rough(200, seed=6), copy(fitted)
+    X[:, 0], new[:, 0] = X[:, 0] + 1.5, new[:, 0] + 1.5
+    assert updated.update_residuals(X[:-1], y[:-1]).update_residuals(X[-1:], y[-1:], [2.0]) is updated
+    before, after = (
+        np.sqrt(np.mean((model.predict(new) - target)[new[:, 0] > 1.1] ** 2)) for model in (fitted, updated)
+    )
+    assert after < 0.12 < 0.5 < before
+    far = X[:, 0] > 1.1
+    np.testing.assert_array_equal(updated.nearest_rows(X[far])["rows"][:, 0], 3000 + np.flatnonzero(far))
+    records, old = (model.model_.residuals.cells.records for model in (updated, fitted))
+    np.testing.assert_array_equal(records[records[:, NUMBER] < 3000], old)
+    errors = (y - fitted.model_.sparse().predict(X)) / fitted.model_.design.scaling.t_scale
+    records = records[np.argsort(records[:, NUMBER])]
+    np.testing.assert_allclose(records[3000:, ERROR], errors, atol=1e-8)
+    assert records[-1, NOISE] == 0.5
+    at_once = replace(fitted.model_, residuals=replace(fitted.model_.residuals, cells=Cells.of(records)))
+    np.testing.assert_array_equal(updated.predict(new, return_std=True), at_once.predict(new, return_std=True))
+
+
+def test_a_later_partial_fit_takes_rows_that_have_joined():
+    X, y = rough(370)
+    model = RVMRegressor(**OPTIONS, residual=Local(neighbours=10), max_rounds=1).partial_fit(X[:300], y[:300])
+    assert model.update_residuals(X[300:350], y[300:350]).model_.n_rows == 300
+    assert model.partial_fit(X[350:], y[350:]).model_.n_rows == 370
+
+
+def test_rows_that_cannot_join_are_refused(fitted):
+    X, y = rough(100)
+    plain = RVMRegressor(**OPTIONS, residual="none").fit(X, y)
+    several = np.column_stack([y, y])
+    for model, *rows, words in (
+        (plain, X, y, "fit with"),
+        (fitted, "x", y, "in memory"),
+        (fitted, X, several, "2 col"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            model.update_residuals(*rows)
+
+
+def test_a_copy_predicts_after_the_folder_of_the_rows_is_removed(fitted, tmp_path):
+    """A model that refers to the folder names it, and its error says what to do."""
+    residuals, new, model = fitted.model_.residuals, rough(50, seed=7)[0], copy(fitted)
+    model.model_ = replace(
+        model.model_, residuals=replace(residuals, cells=residuals.cells.copied(f"{tmp_path}/cells"))
+    )
+    for name, saved in (("estimator", model), ("model", model.model_)):
+        save_model(saved, tmp_path / name, copy=True)
+    save_model(model, tmp_path / "refers")
+    shutil.rmtree(tmp_path / "cells")
+    for name in ("estimator", "model"):
+        np.testing.assert_array_equal(load_model(tmp_path / name).predict(new), fitted.predict(new))
+    refers = load_model(tmp_path / "refers")
+    assert f"{tmp_path}/cells" in repr(refers.model_)
+    for use in (refers.predict, lambda X: save_model(refers, tmp_path / "again", copy=True)):
+        with pytest.raises(MissingDataError, match=r"of the local residuals is missing.*copy=True.*sparse\(\)"):
+            use(new)
+    assert not (tmp_path / "again").exists()

@@ -1,0 +1,123 @@
+"""Updates of the local residuals alone: appended rows join a finished job without a fit."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from processes import running
+
+from partirvm import ingest, jobs, open_job
+from partirvm.cli import main
+from partirvm.errors import UsageError
+from partirvm.jobs.state import Status
+from partirvm.jobs.store import JobStore
+from partirvm.local import cells
+from partirvm.local.cells import NUMBER, Cells
+from partirvm.options import Request
+
+ASKED = Request(gamma=0.5, strategy="working-set", max_rounds=1, partition_size=20, residual="local", neighbours=10)
+
+
+def rows(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n, 2))
+    return X, np.sin(3 * X[:, 0]) + 0.5 * np.sin(15 * X[:, 0]) * np.cos(15 * X[:, 1]) + 0.05 * rng.standard_normal(n)
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory):
+    """A job of 300 rows, whose DATA have 100 rows more; cells have 100 rows."""
+    folder = tmp_path_factory.mktemp("grown")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cells, "CELL_ROWS", 100)
+        ingest(rows(300, 0), folder / "rows.zarr", tile_rows=64)
+        jobs.fit(str(folder / "rows.zarr"), str(folder / "job"), ASKED)
+        ingest(rows(100, 1), folder / "rows.zarr", append=True)
+        yield folder
+
+
+@pytest.fixture
+def job(grown, tmp_path):
+    """A copy of this job, with DATA of its own in ``place``."""
+    shutil.copytree(grown, tmp_path / "own")
+    opened = open_job(tmp_path / "own" / "job")
+    opened.place = str(tmp_path / "own" / "rows.zarr")
+    return opened
+
+
+def records_of(model):
+    own = model.residuals.cells
+    found = np.concatenate([own.cell(number) for number in range(len(own.boxes))])
+    return found[np.argsort(found[:, NUMBER])]
+
+
+def test_rows_join_in_memory_and_then_on_disk(job, monkeypatch, capsys):
+    """The vectors, the kernel and the old records stay; predictions are those of cells of all rows at once."""
+    old, new = job.model(), rows(50, 9)[0]
+    assert main(["update", job.location, "--residual-only", "--data", job.place, "--quiet"]) == 0
+    assert "appended rows joined the local residuals" in capsys.readouterr().out
+    second = job.model()
+    monkeypatch.setattr(JobStore, "restore", lambda *args, **options: None)  # so that no room in memory is known
+    ingest(rows(60, 2), job.place, append=True)
+    assert job.update(residual_only=True).wait(60) is Status.DONE
+    last, records = job.model(), records_of(job.model())
+    assert last.cells_place.startswith(f"{job.location}/cells/")
+    np.testing.assert_array_equal(records[:400], records_of(second))
+    np.testing.assert_array_equal(records[:300], records_of(old))
+    np.testing.assert_array_equal(records[:, NUMBER], np.arange(460))
+    np.testing.assert_array_equal(last.mean, old.mean)
+    assert last.residuals.kernel == old.residuals.kernel
+    assert len(last.residuals.cells.boxes) == 5
+    at_once = replace(last, residuals=replace(last.residuals, cells=Cells.of(records)))
+    np.testing.assert_array_equal(last.predict(new, return_std=True), at_once.predict(new, return_std=True))
+    monkeypatch.undo()
+    for how, words in (({}, "no rows that were appended"), ({"max_rounds": 2}, "fits nothing: omit max_rounds")):
+        with pytest.raises(UsageError, match=words):
+            job.update(residual_only=True, **how)
+    assert job.update(max_rounds=1).wait(60) is Status.DONE  # the fit takes all rows
+    assert job.model().n_rows == 460
+
+
+KILLED = """
+import os, signal
+from partirvm import open_job
+from partirvm.jobs import attempt
+from partirvm.local import cells
+cells.CELL_ROWS = 100
+place, data, when = sys.argv[1:]
+def killed(function, after):
+    def call(*args, **options):
+        found = function(*args, **options) if after else None
+        os.kill(os.getpid(), signal.SIGKILL)
+    return call
+if when == "end":
+    attempt._end = killed(attempt._end, False)
+else:
+    JobStore.save = killed(JobStore.save, when == "saved")
+open_job(place).update(residual_only=True, data=data).wait()
+"""
+
+
+@pytest.mark.parametrize("when", ["unsaved", "saved", "end"])
+def test_a_killed_update_leaves_the_old_model(job, when):
+    """Before and after the new model is written, and before the event that names it; then it is repeated or resumed."""
+    old = job.model().digest()
+    with running(KILLED, job.location, job.place, when) as process:
+        assert process.wait(60) == -signal.SIGKILL, process.stderr.read()
+    assert job.status() is Status.INTERRUPTED
+    assert job.model().digest() == old
+    again = job.resume() if when == "end" else job.update(residual_only=True)
+    assert again.wait(60) is Status.DONE
+    np.testing.assert_array_equal(records_of(job.model())[:, NUMBER], np.arange(400))
+
+
+def test_a_job_without_local_residuals_is_refused(tmp_path):
+    ingest(rows(100, 0), tmp_path / "rows.zarr")
+    jobs.fit(str(tmp_path / "rows.zarr"), str(tmp_path / "job"), replace(ASKED, residual="none"))
+    ingest(rows(10, 1), tmp_path / "rows.zarr", append=True)
+    with pytest.raises(UsageError, match="its model has no local residuals"):
+        open_job(tmp_path / "job").update(residual_only=True)
