@@ -10,7 +10,6 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from pkgutil import resolve_name
 
 import pytest
 from fault_cases import count, count_lines, note, rows
@@ -72,18 +71,6 @@ def carry_learning_again(job, **options):
     return carry(job, **options)
 
 
-CHUNKS = itertools.count(1)
-
-PHASES = {
-    "rows are sorted": ("learning.residual_rows.runs_of", lambda *_: True),
-    "cells are written": ("local.cells.checksum", lambda *_: next(CHUNKS) == 4),
-    "no model has the cells": ("jobs.store.save_model", lambda model, *_: model.cells_place),
-    "no event has the model": ("jobs.store.to_json", lambda name, event: "cell" in event),
-    "no checkpoint has the end": ("jobs.store.save_checkpoint", lambda value, *_: value.state and value.state.end),
-}
-"""A function that is called when cells of a job are in this state, and a condition of its arguments."""
-
-
 def make_small(set_value):
     """Make 2,000 rows too many for memory and for six cells, by a function of a place and a value."""
     small = [("core.left_out.LEFT_OUT_ROWS", 600), ("likelihoods.gaussian.LEFT_OUT_ROWS", 600)]
@@ -91,20 +78,9 @@ def make_small(set_value):
         set_value(f"partirvm.{place}", value)
 
 
-def carry_to_cells(job, phase=None):
-    """Carry a job out with small cells on disk; it is killed in this phase."""
-    set_value = pytest.MonkeyPatch().setattr
-    make_small(set_value)
-    if phase is not None:
-        place, here = PHASES[phase]
-        really = resolve_name(f"partirvm.{place}")
-
-        def act(*given, **named):
-            if here(*given):
-                os.kill(os.getpid(), signal.SIGKILL)
-            return really(*given, **named)
-
-        set_value(f"partirvm.{place}", act)
+def carry_small(job):
+    """Carry a job out at once, with small cells on disk."""
+    make_small(pytest.MonkeyPatch().setattr)
     return carry(job, patience=0.0)
 
 

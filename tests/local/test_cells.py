@@ -1,14 +1,16 @@
-"""Cells of near rows: exact neighbours, in memory and in Zarr."""
+"""Cells of near rows: exact neighbours, in memory and in Zarr, and damaged files."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
+from partirvm.errors import MissingDataError, PartirvmError
 from partirvm.local import cells as module
 from partirvm.local.cells import COLUMNS, Cells, Leaves
-from partirvm.storage import open_folder
 
 
 def records(points, seed=0):
@@ -65,9 +67,23 @@ def test_of_few_rows_all_are_neighbours(own):
     np.testing.assert_array_equal(near, brute(rows, rows[:, :2], 11 if own is not None else 12, own))
 
 
-def test_copies_are_equal(tmp_path):
+@pytest.mark.parametrize("damage", ["changed", "swapped", "missing"])
+def test_damaged_cells_are_refused(damage, tmp_path, monkeypatch):
+    """A changed byte, a valid chunk in the place of another one, and a missing chunk."""
+    monkeypatch.setattr(module, "CELL_ROWS", 50)
     rows = records(np.random.default_rng(0).normal(size=(200, 2)))
-    cells = Cells.written(str(tmp_path / "one"), [rows], *rows.shape)
-    copy = cells.copied(str(tmp_path / "two"))
-    assert (copy.hashes, copy.n_rows) == (cells.hashes, 200)
-    assert open_folder(tmp_path / "two").exists("records")
+    cells = Cells.written(str(tmp_path), np.split(rows, 4), *rows.shape)
+    chunk, other = (tmp_path / "records" / "c" / number / "0" for number in "12")
+    if damage == "changed":
+        data = bytearray(chunk.read_bytes())
+        data[40] ^= 1
+        chunk.write_bytes(data)
+    elif damage == "swapped":
+        chunk.write_bytes(other.read_bytes())
+    else:
+        chunk.unlink()
+    with pytest.raises(PartirvmError, match="cell 1 of the local residuals"):
+        found(replace(cells), rows[:, :2], 5)
+    if damage == "missing":
+        with pytest.raises(MissingDataError, match="restore"):
+            cells.cell(1)

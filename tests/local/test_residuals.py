@@ -11,10 +11,15 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import cdist
 
-from partirvm import Local, Polynomial, RVMRegressor, load_model, save_model
+from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
 from partirvm.core.diagnostics import STATED_LEVELS
-from partirvm.errors import MissingDataError, UsageError
+from partirvm.core.termination import Termination
+from partirvm.errors import FormatError, MissingDataError, UsageError
+from partirvm.jobs.driver import Watcher
 from partirvm.local.cells import ERROR, NOISE, NUMBER, Cells
+from partirvm.local.kriging import learned
+from partirvm.model.files import CODEC, FORMAT, KIND
+from partirvm.options import Request
 
 
 def rough(n, seed=0):
@@ -87,6 +92,24 @@ def test_nearest_rows_of_the_largest_errors_are_recorded(fitted):
     np.testing.assert_array_equal(near[:, :, 0], np.argsort(distances)[:, 1:4])
     errors = dict(zip(cells.records[:, NUMBER], cells.records[:, ERROR] * y.std(), strict=True))
     np.testing.assert_allclose(near[:, :, 3], np.vectorize(errors.get)(near[:, :, 0]), rtol=1e-6)
+
+
+def test_an_abort_is_heard_while_the_kernel_is_learned(monkeypatch, tmp_path):
+    """By the first search of several; the model of the vectors was saved before."""
+    begun, watcher = [], Watcher()
+
+    def search(*given, **how):
+        begun.append(len(begun))
+        return learned(*given, **how)
+
+    monkeypatch.setattr("partirvm.learning.neighbours.learned", search)
+    monkeypatch.setattr(watcher, "aborted", lambda: bool(begun))
+    ingest(rough(600), tmp_path / "d.zarr")
+    asked = Request(gamma=0.5, strategy="incremental", residual="local", noise="constant")
+    outcome = jobs.fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), asked, watcher=watcher)
+    assert (outcome.reason, begun) == (Termination.ABORTED, [0])
+    assert outcome.history[-1]["kind"] == "early"
+    assert outcome.model.residuals is None
 
 
 def test_what_rows_without_room_would_bring(monkeypatch):
@@ -168,6 +191,29 @@ def test_several_targets_are_refused():
     X, y = rough(200)
     with pytest.raises(UsageError, match="residual='local' needs one numeric target"):
         RVMRegressor(**OPTIONS, residual="local").fit(X, np.column_stack([y, y]))
+
+
+@pytest.mark.parametrize(
+    ("part", "changed"),
+    [
+        ("cells", {"records": np.zeros((2999, 6))}),
+        *(("cells", {"records": None, "place": place}) for place in ("", "https://x.org/y", "zip::https://x.org/y")),
+        ("cells", {"records": None, "place": "cells", "hashes": ("", "")}),
+        ("cells", {"boxes": np.zeros((1, 2, 3))}),
+        *(("cells", {"n_rows": n}) for n in (0, 10**15)),
+        ("cells", {"width": 0}),
+        ("kernel", {"family": "posix"}),
+        ("metric", {"axes": np.ones((1, 2)), "levels": ((99, 0.0, 1.0),)}),
+        ("", {"neighbours": 10**12}),
+    ],
+)
+def test_a_file_with_fields_that_do_not_belong_together_is_refused(fitted, tmp_path, part, changed):
+    residuals = fitted.model_.residuals
+    changed = {part: replace(getattr(residuals, part), **changed)} if part else changed
+    wrong = replace(fitted.model_, residuals=replace(residuals, **changed))
+    CODEC.write({"model": wrong, "estimator": None}, f"{tmp_path}/model", KIND, FORMAT)
+    with pytest.raises((FormatError, UsageError)):
+        load_model(tmp_path / "model")
 
 
 def test_new_rows_join_without_a_fit(fitted):

@@ -79,18 +79,14 @@ def test_a_model_holds_only_what_prediction_needs(tmp_path):
 
 
 def test_what_is_there_is_never_written_over(location):
-    """ExistsError, and the model that was there stays."""
+    """ExistsError, and the model that was there stays; before there is a FileNotFoundError."""
+    with pytest.raises(MissingDataError, match="no model") as caught:
+        load_model(location)
+    assert isinstance(caught.value, FileNotFoundError)
     save_model(made(seed=0), location)
     with pytest.raises(ExistsError, match="already"):
         save_model(made(seed=1), location)
     np.testing.assert_array_equal(load_model(location).mean, made(seed=0).mean)
-
-
-def test_nothing_there(tmp_path, location):
-    """MissingDataError, which is a FileNotFoundError."""
-    with pytest.raises(MissingDataError, match="no model") as caught:
-        load_model(location)
-    assert isinstance(caught.value, FileNotFoundError)
 
 
 def test_a_save_that_fails_leaves_nothing(location, monkeypatch):
