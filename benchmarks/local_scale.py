@@ -2,7 +2,7 @@
 
     python -m benchmarks.local_scale [--rows 100000 1000000 10000000] [--new 100000] [--folder DIR] [--output DIR]
 
-DATA are N × 8 inputs, uniform on [−1, 1], and a target sin(3x₀) + x₁x₂ + ½sin(8x₀)cos(6x₃) + 0.1·noise, of which 100
+DATA are N × 8 inputs, uniform on [−1, 1], and a target sin(3x₀) + x₁x₂ + ½sin(8x₀)cos(6x₁) + 0.1·noise, of which 100
 vectors leave errors that near rows share. Each fit runs in a new process with ``memory_limit="1GiB"`` and 40
 neighbours; ``cells`` are the seconds of its pass over all rows with the sort and the search for the local kernel. New
 rows are predicted with deviation by a process of its own, with one thread; ``peak_mib`` is the larger peak of both.
@@ -27,7 +27,7 @@ COLUMNS |= {"rows_per_second": ",.0f", "RMSE": ".4f", "coverage %": ".1f", "alon
 
 def target(X: Any, sin: Any, cos: Any) -> Any:
     """Return the function without noise."""
-    return sin(3 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * sin(8 * X[:, 0]) * cos(6 * X[:, 3])
+    return sin(3 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * sin(8 * X[:, 0]) * cos(6 * X[:, 1])
 
 
 def generate(data: str, rows: int) -> dict[str, Any]:

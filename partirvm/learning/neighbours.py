@@ -30,7 +30,6 @@ from partirvm.local.kriging import (
     LocalKernel,
     Neighbourhoods,
     learned,
-    log_density,
     moments,
     start_of,
 )
@@ -49,6 +48,9 @@ large errors beside near copies decide, and that calibrate. The first two are at
 
 QUIET = 1e-4
 """Factor of the noise, and its inverse that of the variance, at the second start of a search."""
+
+FEWER, FEWER_NATS = 0.01, 0.01
+"""Gains of the error and of the mean log density for which predictions use more neighbours."""
 
 NATS, RMSE = 0.05, 0.05
 """Gains of which one suffices: of the mean log density of rows left out, and of their error."""
@@ -89,12 +91,13 @@ def fit_residuals(
         return replace(gains, rmse=0.0, lacking=FLOAT * width * source.n_rows)
     cells, sample = Cells.of(records), records[evenly(len(records), NOISE_ROWS)]
     if source.n_rows > left_out:
-        how = spent, None if in_memory else keep, records[:, :-COLUMNS], evenly(source.n_rows, NOISE_ROWS)
-        cells, sample = cells_of(asked, metric, source, executor, progress, *how)
+        place, wanted = None if in_memory else keep, evenly(source.n_rows, NOISE_ROWS)
+        points = records[:, :-COLUMNS]
+        cells, sample = cells_of(asked, metric, source, executor, progress, spent, place, points, wanted)
     some = evenly(len(records), CALIBRATION_ROWS)
-    k = asked.neighbours
-    kernel, *corrected = _learned(cells, records[some], sample, k, trial, executor.threads, progress)
-    found = LocalResiduals(metric, kernel, min(k, cells.n_rows - 1), cells, calibration)
+    how = asked.neighbours, trial, executor.threads, progress
+    kernel, k, *corrected = _learned(cells, records[some], sample, *how)
+    found = LocalResiduals(metric, kernel, k, cells, calibration)
     return replace(_judged(asked, some, records[some, ERROR], found, *corrected), density_gain=gains.density_gain)
 
 
@@ -173,21 +176,13 @@ def _starts(kernel: LocalKernel) -> tuple[LocalKernel, LocalKernel]:
     return kernel, replace(kernel, noise=QUIET * kernel.noise, variance=kernel.variance / QUIET)
 
 
-def _usual_density(
-    kernel: LocalKernel, panels: tuple[list[Neighbourhoods], list[Float]], pool: ThreadPoolExecutor
-) -> float:
-    """Return the median over panels of the mean log density of their errors, in which a few far errors do not count."""
-    found = pool.map(partial(log_density, kernel), *panels)
-    return float(np.median([value / len(errors) for (value, _), errors in zip(found, panels[1], strict=True)]))
-
-
 def _learned(
     cells: Cells, some: Float, sample: Float, k: int, trial: LocalKernel, threads: int, progress: Callable[..., None]
-) -> tuple[LocalKernel, Float, Float]:
-    """Learn the kernel with the neighbours among all rows, after a choice of its family.
+) -> tuple[LocalKernel, int, Float, Float]:
+    """Learn the kernel with the k nearest rows among all, after a choice of its family.
 
     Rows left out, with the records ``some`` (m, width), teach it, and the rows of the ``sample`` its noise. Returns
-    mean and variance (m,) of the errors of the former, too.
+    the number of neighbours that is needed, and mean and variance (m,) of the errors of the former, too.
     """
     n, near = cells.n_rows, _near(cells, some, k)
     many = _panels(sample, _near(cells, sample, min(k, TRIAL_NEIGHBOURS)))
@@ -197,13 +192,28 @@ def _learned(
         firsts = [each for first in (trial, start_of(*panels)) for each in _starts(first)]
         starts = [replace(each, family=family) for family in CORRELATIONS for each in firsts]
         tried = [learned(*panels, each, apply)[0] for each in starts]
-        best = max(tried, key=lambda each: _usual_density(each, many, pool))
+        best = min(tried, key=lambda each: _corrected(each, *many)[1])
         panels, best = _panels(some[teachers], near[teachers]), replace(best, noise=max(best.noise, trial.noise))
         kernel = max((learned(*panels, each, apply) for each in _starts(best)), key=itemgetter(1))[0]
         kernel = learned(*many, kernel, apply, noise_alone=True)[0]
-        kernel, panels = replace(kernel, inflation=trial.inflation), _panels(some, near)
-        mean, variance = map(np.concatenate, zip(*pool.map(partial(moments, kernel), panels[0]), strict=True))
-    return kernel, mean, variance
+        kernel, found = replace(kernel, inflation=trial.inflation), dict[int, tuple[Float, Float]]()
+        for count in (-(-near.shape[1] * part // 3) for part in (1, 2, 3)):
+            parts = pool.map(partial(moments, kernel), _panels(some, near[:, :count])[0])
+            mean, variance = map(np.concatenate, zip(*parts, strict=True))
+            found[count] = mean, variance
+    return kernel, *fewest(some[:, ERROR], found)
+
+
+def fewest(errors: Float, found: dict[int, tuple[Float, Float]]) -> tuple[int, Float, Float]:
+    """Return the smallest number of neighbours beside which more bring less than ``FEWER`` and ``FEWER_NATS``.
+
+    ``found`` has mean and variance (m,) of the ``errors`` (m,) by the number; those of the result are returned, too.
+    """
+    rmse = {k: float(np.sqrt(np.mean((errors - mean) ** 2))) for k, (mean, _) in found.items()}
+    losses = {k: 0.5 * float(np.mean(np.log(v) + (errors - mean) ** 2 / v)) for k, (mean, v) in found.items()}
+    most, nats = (1.0 + FEWER) * min(rmse.values()), min(losses.values()) + FEWER_NATS
+    k = min((k for k in found if rmse[k] <= most and losses[k] <= nats), default=max(found))
+    return k, *found[k]
 
 
 def _judged(

@@ -187,7 +187,10 @@ class Request:
         one_of(words.Residual),
     )
     neighbours: int = of_noise(
-        60, "Number of nearest training rows whose errors correct a prediction.", Check("whole", least=2)
+        60,
+        "Maximum number of nearest training rows whose errors correct a prediction; a third or two thirds of it where "
+        "more gain less than 1 % of the error.",
+        Check("whole", least=2),
     )
     reference: str = of_noise(
         "auto",

@@ -78,9 +78,13 @@ class DataShape:
         return ceil(self.n_rows / self.tile_rows)
 
 
-def residual_bytes(shape: DataShape) -> int:
-    """Return the bytes of the rows of local residuals with a coordinate for each feature; a metric may have fewer."""
-    return FLOAT * shape.n_rows * (shape.n_features + 4)
+def residual_bytes(shape: DataShape, rows: int, neighbours: int) -> tuple[int, int]:
+    """Return the bytes of rows of local residuals, and of making them in memory: twice, and 1,024 rows for a search.
+
+    Rows have a coordinate for each feature, and four numbers more; a metric may have fewer coordinates.
+    """
+    width = shape.n_features + 4
+    return FLOAT * rows * width, 2 * FLOAT * (rows * width + 1024 * neighbours * (neighbours + width))
 
 
 @dataclass(frozen=True)

@@ -258,11 +258,14 @@ def residuals_text(request: Request, work: Work, machine: Machine, columns: int)
     several = shape.classes or shape.n_targets > 1
     if request.residual == "none" or few or several or request.noise_variance != "estimate":
         return None
-    size, n = residual_bytes(shape), shape.n_rows
-    place = "in memory" if 2 * size <= machine.limit // RESIDUAL_SHARE else "in files of a job"
+    n, k = shape.n_rows, request.neighbours
+    (size, whole), (_, least) = (residual_bytes(shape, rows, k) for rows in (n, min(n, LEFT_OUT_ROWS)))
+    if RESIDUAL_SHARE * least > machine.limit:
+        return f"not tried below a memory_limit of {format_bytes(RESIDUAL_SHARE * least)}"
+    place = "in memory" if RESIDUAL_SHARE * whole <= machine.limit else "in files of a job"
     seconds = work.pass_seconds(n, n * columns, 2.0 * n * columns)
-    one_pass = f", one pass of {format_duration(seconds)}" if n > LEFT_OUT_ROWS else ""
-    rate = f"{CORRECTED // request.neighbours:,} predictions per second and core with {request.neighbours}"
+    one_pass = f", a pass of {format_duration(seconds)}" if n > LEFT_OUT_ROWS else ""
+    rate = f"{CORRECTED // k:,} predictions per second and core with {k}"
     return f"if rows left out gain: about {format_bytes(size)} {place}{one_pass}; {rate}"
 
 

@@ -191,7 +191,7 @@ def _predictions(job: Any) -> list[Section]:
     left_out = "Each training row is predicted as if the fit had not had it. These rows also calibrate the intervals."
     stored, notes = entry.get("diagnostics") or (), [note]
     if is_corrected(entry):
-        notes.append("Errors of the nearest training rows, other than the row itself, correct each prediction.")
+        notes.append("Errors of the nearest training rows correct each prediction.")
     return [
         Section(
             f"Predictions of {'rows left out' if group.left_out else 'held-out rows'}"

@@ -75,7 +75,6 @@ def test_rows_left_out_are_shown_corrected(fitted):
     """Errors and stated deviations are those of new rows, a third of those of the vectors alone."""
     (new, target), line = rough(2000, seed=1), fitted.history_[-1]
     shown = line["diagnostics"][0]
-    assert shown["n"] == 1024
     rows, targets = np.array(shown["largest"]).T[:2]
     np.testing.assert_allclose(targets, rough(3000)[1][rows.astype(int)], rtol=1e-4)
     _, t, mean, std = np.array(shown["sample"]).T
@@ -87,8 +86,7 @@ def test_rows_left_out_are_shown_corrected(fitted):
 def test_nearest_rows_of_the_largest_errors_are_recorded(fitted):
     """A training row is not its own neighbour; errors of neighbours are in the target's unit."""
     (X, y), found, cells = rough(3000), fitted.history_[-1]["diagnostics"][0], fitted.model_.residuals.cells
-    near = np.array(found["neighbours"])
-    distances = distances_to(fitted, X, X[[row for row, *_ in found["largest"]]])
+    near, distances = np.array(found["neighbours"]), distances_to(fitted, X, X[[row for row, *_ in found["largest"]]])
     np.testing.assert_allclose(near[:, :, 1], np.sort(distances)[:, 1:4], rtol=1e-9)
     np.testing.assert_array_equal(near[:, :, 0], np.argsort(distances)[:, 1:4])
     errors = dict(zip(cells.records[:, NUMBER], cells.records[:, ERROR] * y.std(), strict=True))
@@ -97,23 +95,32 @@ def test_nearest_rows_of_the_largest_errors_are_recorded(fitted):
 
 def test_an_abort_is_heard_while_the_kernel_is_learned(monkeypatch, tmp_path):
     """By the first search of several; the model of the vectors was saved before."""
-    begun = []
-
-    class Aborting(Watcher):
-        def aborted(self):
-            return bool(begun)
+    begun, watcher = [], Watcher()
 
     def search(*given, **how):
         begun.append(len(begun))
         return learned(*given, **how)
 
     monkeypatch.setattr("partirvm.learning.neighbours.learned", search)
+    monkeypatch.setattr(watcher, "aborted", lambda: bool(begun))
     ingest(rough(600), tmp_path / "d.zarr")
     asked = Request(gamma=0.5, strategy="incremental", residual="local", noise="constant")
-    outcome = jobs.fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), asked, watcher=Aborting())
+    outcome = jobs.fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), asked, watcher=watcher)
     assert (outcome.reason, begun) == (Termination.ABORTED, [0])
     assert outcome.history[-1]["kind"] == "early"
     assert outcome.model.residuals is None
+
+
+def test_what_rows_without_room_would_bring(monkeypatch):
+    """300 of 1,500 rows are left out, and fit in memory; all, of six numbers, do not, and there is no folder."""
+    searched, (X, y) = 2 * 1024 * 2 * (2 + 6), rough(1500)
+    monkeypatch.setattr("partirvm.core.left_out.LEFT_OUT_ROWS", 300)
+    monkeypatch.setattr("partirvm.resolve.resolve.RESIDUAL_SHARE", 2**30 // (8 * (searched + 2 * 6 * 1400)))
+    model = RVMRegressor(**OPTIONS, residual=Local(neighbours=2), memory_limit=2**30).fit(X, y)
+    found = model.history_[-1]["residuals"]
+    assert (found["bytes"], found["lacking"]) == (0, 8 * 6 * 1500)
+    assert found["rmse_gain"] > 0
+    assert model.model_.residuals is None
 
 
 def test_predictions_do_not_depend_on_the_other_rows(fitted, tmp_path):

@@ -52,19 +52,21 @@ def test_what_cannot_fit_is_refused_with_need_have_and_advice():
 
 
 def test_what_local_residuals_take():
-    """12 numbers of each of 10⁶ rows, twice in a tenth of the memory or else in files; one pass; 360,000 neighbours."""
+    """12 numbers of each of 10⁶ rows: twice these in a tenth of the memory, with a search, or else in files."""
     plan = plan_of(neighbours=30)
-    size, columns = format_bytes(8 * 12 * 10**6), plan.rounds[-1].columns
+    size, columns = 8 * 12 * 10**6, plan.rounds[-1].columns
     seconds = 10**6 * (RATES.read + columns * RATES.element + 2 * columns / RATES.product) / 2
-    taken = f"about {size} in files of a job, one pass of {format_duration(seconds)}; 12,000 predictions per second"
-    assert taken in str(plan)
-    assert plan.to_json()["correction_rate"] == 12_000
-    assert f"about {size} in memory, one pass" in str(plan_of(machine=Machine(2, 150 << 20, 20 * 8 * 12 * 10**6)))
-    few = {"shape": DataShape(900, 8, 1, 1024)}
-    assert plan_of(**few, residual="local").residuals.endswith(
-        "in memory; 6,000 predictions per second and core with 60"
+    taken = (
+        f"{format_bytes(size)} in files of a job, a pass of {format_duration(seconds)}; 12,000 predictions per second"
     )
-    several = {"shape": DataShape(1_000_000, 8, 2, 16384, 2)}
+    assert taken in str(plan)
+    limit = 20 * (size + 8 * 1024 * 60 * 72)
+    for place, less in (("in memory", 0), ("in files of a job", 1)):
+        assert f"{place}, a pass" in str(plan_of(machine=Machine(2, 150 << 20, limit - less)))
+    limit = 20 * 8 * (50_000 * 12 + 1024 * 60 * 72)
+    assert f"not tried below a memory_limit of {format_bytes(limit)}" in str(plan_of(machine=Machine(1, 0, limit - 1)))
+    few, several = ({"shape": DataShape(*sizes)} for sizes in ((900, 8, 1, 1024), (10**6, 8, 2, 16384, 2)))
+    assert "files" not in plan_of(**few, residual="local").residuals
     for never in (few, several, {"residual": "none"}, {"noise_variance": 0.1}):
         assert plan_of(**never).residuals is None
 

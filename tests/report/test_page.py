@@ -109,7 +109,7 @@ def test_nearest_rows_of_the_largest_errors(fitted):
     )
     row = last["diagnostics"][0]["largest"][0][0]
     assert f"third {row:,} 1,234: 0.25, +0.50, -0.125 1,235: 0.5, -0.25, +2 1,236: 1, +0.00, +3" in text
-    for said in ("other than the row itself, correct each", "are those of the vectors alone", "nearest training rows"):
+    for said in ("nearest training rows correct each", "are those of the vectors alone", "Their nearest training rows"):
         assert said in text
         assert said not in without
 

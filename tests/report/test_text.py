@@ -77,31 +77,22 @@ def test_facts_of_every_strategy(strategy, history, rounds, fits):
     assert "held-out" not in summary({**found, "held_out_rmse": None, "held_out_nlpd": None})
 
 
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        ({"bytes": 0, "lacking": 0}, "not used: RMSE of rows left out -18%, log density +0.03 nats"),
-        (
-            {"bytes": 0, "lacking": 960 << 20},
-            "not used, but would change the RMSE of rows left out by -18%, log density +0.03 nats: their 960 MiB need "
-            "a job folder or a larger memory_limit",
-        ),
-        (
-            {"bytes": 12 << 20, "lacking": 0},
-            "RMSE of rows left out 0.25 (-18%, log density +0.03 nats), 12 MiB, about 6,000 rows/s per core; "
-            "residual='none' keeps the 25 vectors alone",
-        ),
-    ],
-)
-def test_what_the_nearest_rows_change_or_would_change(found, said):
+def test_what_the_nearest_rows_change_or_would_change():
     """The training error and the noise are then said to be those of the vectors."""
-    found = {"rmse_gain": 0.18, "density_gain": 0.03, "rmse": 0.25, **found}
-    facts = facts_of([round_of(kind="final", residuals=found, noise_sd=0.5)], correction_rate=6000)
-    lines = dict(re.split(" {2,}", line, maxsplit=1) for line in summary({**facts, "target": "y"}).splitlines())
-    assert lines["neighbours"] == said
-    alone = " of the vectors alone" if found["bytes"] else ""
-    assert lines["training error"] == f"0.5 (RMSE{alone}, in the units of 'y')"
-    assert lines["noise"] == f"0.5 (standard deviation){alone}"
+    gains = "-18%, log density +0.03 nats"
+    would = (
+        f"not used, but would change the RMSE of rows left out by {gains}: their 960 MiB need a job folder or a larger"
+    )
+    changed = f"RMSE of rows left out 0.25 ({gains}), 12 MiB, about 6,000 rows/s per core; residual='none' keeps the 25"
+    said = {(0, 0): f"not used: RMSE of rows left out {gains}", (0, 960): f"{would} memory_limit"}
+    for (kept, lacking), expected in {**said, (12, 0): f"{changed} vectors alone"}.items():
+        found = {"rmse_gain": 0.18, "density_gain": 0.03, "rmse": 0.25, "bytes": kept << 20, "lacking": lacking << 20}
+        facts = facts_of([round_of(kind="final", residuals=found, noise_sd=0.5)], correction_rate=6000)
+        lines = dict(re.split(" {2,}", line, maxsplit=1) for line in summary({**facts, "target": "y"}).splitlines())
+        alone = " of the vectors alone" if kept else ""
+        assert lines["neighbours"] == expected
+        assert lines["training error"] == f"0.5 (RMSE{alone}, in the units of 'y')"
+        assert lines["noise"] == f"0.5 (standard deviation){alone}"
 
 
 def test_what_came_of_a_fit_of_classes():
