@@ -46,6 +46,17 @@ def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(tmp_path, how):
         store.restore()
 
 
+def test_cells_that_no_model_has_are_removed(tmp_path):
+    """After an error, and by a model that was saved without them."""
+    store = written(tmp_path / "job")
+    with pytest.raises(ZeroDivisionError):
+        store.keep_cells(lambda place: store.folder.write("cells/000001-000001/a", b"") or 1 / 0)
+    store.keep_cells(lambda place: store.folder.write("cells/000001-000002/a", b""))
+    assert store.folder.list("cells") == ["000001-000002"]
+    store.save(model(1))
+    assert store.folder.list("cells") == []
+
+
 def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
     """StorageError, and no claim is left; fsspec's own way, which looks first, is refused without a trial."""
     from fsspec.implementations.local import LocalFileSystem
