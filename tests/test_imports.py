@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import inspect
 import subprocess
 import sys
 from functools import cache
@@ -222,11 +223,13 @@ def test_importing_the_package_loads_nothing_heavy():
     assert not loaded("import partirvm") & HEAVY
 
 
-def test_every_public_name_is_there():
-    """``__all__`` and the lazy names agree, and each can be had."""
-    for name in partirvm.__all__:
-        assert getattr(partirvm, name) is not None
+def test_every_public_name_is_there_and_has_an_example():
+    """``__all__`` and the lazy names agree; doctests run the examples."""
     assert set(partirvm.__all__) <= set(dir(partirvm))
+    for name in {*partirvm.__all__} - {"__version__"}:
+        _, heading, example = inspect.getdoc(getattr(partirvm, name)).partition("Examples\n--------\n>>> ")
+        assert heading, name
+        assert name in example
     with pytest.raises(AttributeError, match="nothing"):
         _ = partirvm.nothing
 

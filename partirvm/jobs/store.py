@@ -18,7 +18,6 @@ claim makes void what the old driver writes. Others may still read the previous 
 from __future__ import annotations
 
 import os
-import posixpath
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -133,9 +132,10 @@ class JobStore:
         return self.lease
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Append an event with the time, which names the groups written since the last event."""
+        """Append an event with the time, which names the groups written since the last event; cells with a model."""
         lease = self._held()
-        event = {"event": entry["event"], "time": time.time(), **entry, **self._saved}
+        named = {kind: name for kind, name in self._saved.items() if kind != "cell" or "model" in self._saved}
+        event = {"event": entry["event"], "time": time.time(), **entry, **named}
         event |= {"epoch": lease.epoch, "token": lease.token}
         with storing(f"{self.location}/{EVENTS}"):
             number, created = self._last_event(), False
@@ -145,9 +145,11 @@ class JobStore:
                     self.folder.create(name, to_json(name, event))
                     created = True
         lease.check()
-        for kind, name in self._saved.items():
+        if entry["event"] == Status.RUNNING:
+            self._tidy("cell")  # an attempt that was killed may have left some, and this one may write none
+        for kind, name in named.items():
             self._tidy(kind, name)
-        self._saved = {}
+        self._saved = {kind: name for kind, name in self._saved.items() if kind not in named}
 
     def _last_event(self) -> int:
         return max(numbers(self.folder, EVENTS, first=1), default=0)
@@ -207,11 +209,15 @@ class JobStore:
 
     def save(self, model: AnyModel) -> None:
         """Write this model, which is the current one as soon as the next event is recorded."""
+        if not model.cells_place and (unused := self._saved.pop("cell", "")):
+            self.folder.remove(unused)  # the run was ended before its model had them
         self._write("model", partial(save_model, model))
 
     def keep_cells(self, write: Callable[[str], Cells]) -> Cells:
-        """Call a function that writes rows of local residuals to a new folder, which the next event names."""
-        return cast(Cells, self._write("cell", lambda place, about: write(place)))
+        """Call a function that writes rows of local residuals to a new folder, which the next model's event names."""
+        cells = cast(Cells, self._write("cell", lambda place, about: write(place)))
+        self.folder.flush(self._saved["cell"])
+        return cells
 
     def checkpoint(self, value: Any) -> None:
         """Store this checkpoint as the one to resume from."""
@@ -227,18 +233,26 @@ class JobStore:
         with storing(place):
             try:
                 found = write(place, {"name": name, "token": lease.token})
-            finally:
+            except BaseException:
                 lease.check()  # an error may come from a new holder, which removes unfinished groups
+                with suppress(OSError):
+                    self.folder.remove(name)
+                raise
+            lease.check()
         self._saved[kind] = name
         return found
 
-    def _tidy(self, kind: str, newest: str) -> None:
-        """Remove all older groups than the last ones that events name."""
+    def _tidy(self, kind: str, *newest: str) -> None:
+        """Remove all groups but the ``newest`` and the last ones that events name, and those of later writers."""
+        assert self.lease is not None
         with suppress(OSError):
+            found = [f"{kind}s/{each}" for each in self.folder.list(f"{kind}s")]
+            if not found:
+                return
             before = self._stay.get(kind) or [event[kind] for event in self._naming(kind)]
-            self._stay[kind] = stay = [*(name for name in before if name != newest), newest][-KEPT[kind] :]
-            for name in (f"{kind}s/{each}" for each in self.folder.list(f"{kind}s")):
-                if name not in stay and name < newest:
+            self._stay[kind] = stay = [*(name for name in before if name not in newest), *newest][-KEPT[kind] :]
+            for name in found:
+                if name not in stay and name < f"{kind}s/{self.lease.epoch + 1:06d}":
                     self.folder.remove(f"{name}/{HEAD}")
                     self.folder.remove(name)
 
@@ -266,8 +280,8 @@ class JobStore:
             if not (found := self._naming("model")):
                 break
             try:
-                model = cast(AnyModel, self._read("model", found[-1], load_model, allow_code))
-                return model.with_cells_at(self.folder.place(f"cells/{posixpath.basename(model.cells_place)}"))
+                load = partial(load_model, cells=self.folder.place("cells"))
+                return cast(AnyModel, self._read("model", found[-1], load, allow_code))
             except MissingDataError:  # a driver may remove a model while it is read
                 if not left:
                     raise

@@ -19,6 +19,7 @@ import numpy as np
 
 from partirvm.errors import ChangedDataError, MissingDataError
 from partirvm.storage import open_folder, reading, storing
+from partirvm.storage.address import absolute
 from partirvm.storage.records import checksum, create_blosc, read_blosc
 from partirvm.types import Float, Int
 
@@ -128,8 +129,9 @@ class Cells:
         return cls(n_rows, width, np.array(boxes), None, place, tuple(hashes))
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields: trees are built again."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        """The fields, with a place that is valid in every working folder: trees are built again."""
+        place = absolute(self.place) if self.place else ""
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"place": place}
 
     @property
     def nbytes(self) -> int:

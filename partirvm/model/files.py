@@ -7,6 +7,7 @@ model import and run the function, so such a model is loaded only if the caller 
 from __future__ import annotations
 
 import os
+import posixpath
 from typing import Any, TypeAlias
 
 from partirvm.core.link import LINKS
@@ -14,9 +15,11 @@ from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
 from partirvm.kernels.functions import require_no_code
 from partirvm.local.cells import COLUMNS, rows_of_cell
+from partirvm.local.kriging import CORRELATIONS
 from partirvm.model.base import DESIGN_CLASSES, FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
+from partirvm.options.constraints import MOST_NEIGHBOURS
 from partirvm.options.values import VALUES
 from partirvm.quoting import quoted
 from partirvm.storage import open_folder
@@ -69,16 +72,17 @@ def save_model(
             raise
 
 
-def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
+def load_model(location: str | os.PathLike[str], *, allow_code: bool = False, cells: str = "") -> Saved:
     """Read a model from its folder or fsspec URL. No code of the file is run.
 
-    Raises ``MissingDataError`` if any of it is missing or damaged, ``FormatError`` for another
-    kind of file, ``UsageError`` if its kernel or basis is a named function and ``allow_code`` is false.
+    ``cells`` is the folder of its rows of local residuals, if these were moved with it. Raises ``MissingDataError`` if
+    any of it is missing or damaged, ``FormatError`` for another kind of file, ``UsageError`` if its kernel or basis is
+    a named function and ``allow_code`` is false.
     """
-    return load_saved(location, allow_code=allow_code)[0]
+    return load_saved(location, allow_code=allow_code, cells=cells)[0]
 
 
-def load_saved(location: str | os.PathLike[str], *, allow_code: bool = False) -> tuple[Saved, Any]:
+def load_saved(location: str | os.PathLike[str], *, allow_code: bool = False, cells: str = "") -> tuple[Saved, Any]:
     """The model, and the values of the ``estimator``; None if it was saved without one."""
     location = os.fspath(location)
     found = CODEC.read(location, KIND, FORMAT)
@@ -86,15 +90,17 @@ def load_saved(location: str | os.PathLike[str], *, allow_code: bool = False) ->
         _require_shapes(found["model"])
         if not allow_code:
             require_no_code(found["model"].design, location)
-        return _with_cells(found["model"], location), found["estimator"]
+        return _with_cells(found["model"], location, cells), found["estimator"]
     except UsageError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"{location}: the model cannot be read: {error}") from error
 
 
-def _with_cells(model: Saved, location: str) -> Saved:
-    """Return the model with the place of its cells: in its own folder, or where they were in the same store."""
+def _with_cells(model: Saved, location: str, cells: str) -> Saved:
+    """Return the model with the place of its cells: in ``cells``, its own folder, or where they were in this store."""
+    if model.cells_place and cells:
+        return model.with_cells_at(f"{cells}/{posixpath.basename(model.cells_place)}")
     own = open_folder(location).at(CELLS)
     if model.cells_place and own.exists():
         return model.with_cells_at(own.place())
@@ -126,8 +132,12 @@ def _require_shapes(model: Saved) -> None:
         found["noise_centres"] = (design.noise.centres.shape, (k, d))
         found["noise_weights"] = (design.noise.weights.shape, (k,))
     if isinstance(model, Model) and model.residuals is not None:
-        metric, cells = model.residuals.metric, model.residuals.cells
-        count = -(-cells.n_rows // rows_of_cell(cells.width))
+        residuals, metric, cells = model.residuals, model.residuals.metric, model.residuals.cells
+        placed, known = (cells.records is None) == bool(cells.place), residuals.kernel.family in CORRELATIONS
+        levels = all(0 <= feature < d for feature, *_ in metric.levels)
+        if not (placed and known and levels and 0 < residuals.neighbours <= min(cells.n_rows - 1, MOST_NEIGHBOURS)):
+            raise ValueError("its local residuals have no rows, too many neighbours, or an unknown feature or family")
+        count = -(-cells.n_rows // rows_of_cell(metric.width + COLUMNS))
         found["axes"] = (metric.axes.shape[1:], (d,))
         found["boxes"] = (cells.boxes.shape, (count, 2, metric.width))
         found["records"] = ((cells.width,), (metric.width + COLUMNS,))

@@ -63,6 +63,9 @@ class Check:
         return UsageError(f"{name} is {value!r}: it must be {expected}{words}")
 
 
+MOST_NEIGHBOURS = 1000
+"""Maximum number of rows whose errors correct a prediction, which solves a system of this size."""
+
 ANY, SWITCH, POSITIVE = Check("any"), Check("switch"), Check("real", above=0.0)
 
 

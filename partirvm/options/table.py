@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from partirvm.options import constraints as words
-from partirvm.options.constraints import POSITIVE, SWITCH, Check, Option, one_of, option
+from partirvm.options.constraints import MOST_NEIGHBOURS, POSITIVE, SWITCH, Check, Option, one_of, option
 
 COUNT, NUMBER_OR_AUTO = Check("whole", least=1, optional=True), Check("whole", least=1, words=("auto",))
 
@@ -190,7 +190,7 @@ class Request:
         60,
         "Maximum number of nearest training rows whose errors correct a prediction; a third or two thirds of it where "
         "more gain less than 1 % of the error.",
-        Check("whole", least=2),
+        Check("whole", least=2, below=MOST_NEIGHBOURS + 1),
     )
     reference: str = of_noise(
         "auto",

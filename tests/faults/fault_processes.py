@@ -11,6 +11,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from fault_cases import count, count_lines, note, rows
 from fault_watchers import Halting, Meeting, Waiting, arm, halt_at, listen
 from waiting import PATIENCE, wait_for
@@ -68,6 +69,19 @@ def carry_learning_again(job, **options):
 
     stages.due = lambda problem, options, fit, centres: fit.n_vectors > centres
     return carry(job, **options)
+
+
+def make_small(set_value):
+    """Make 2,000 rows too many for memory and for six cells, by a function of a place and a value."""
+    small = [("core.left_out.LEFT_OUT_ROWS", 600), ("likelihoods.gaussian.LEFT_OUT_ROWS", 600)]
+    for place, value in [*small, ("local.cells.CELL_ROWS", 300), ("resolve.resolve.RESIDUAL_SHARE", 780)]:
+        set_value(f"partirvm.{place}", value)
+
+
+def carry_small(job):
+    """Carry a job out at once, with small cells on disk."""
+    make_small(pytest.MonkeyPatch().setattr)
+    return carry(job, patience=0.0)
 
 
 def carry_in_little_room(job, after, limit):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from dataclasses import replace
 
@@ -28,25 +27,19 @@ def rows(n, seed):
     return X, np.sin(3 * X[:, 0]) + 0.5 * np.sin(15 * X[:, 0]) * np.cos(15 * X[:, 1]) + 0.05 * rng.standard_normal(n)
 
 
-@pytest.fixture(scope="module")
-def grown(tmp_path_factory):
-    """A job of 300 rows, whose DATA have 100 rows more; cells have 100 rows."""
-    folder = tmp_path_factory.mktemp("grown")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cells, "CELL_ROWS", 100)
-        ingest(rows(300, 0), folder / "rows.zarr", tile_rows=64)
-        jobs.fit(str(folder / "rows.zarr"), str(folder / "job"), ASKED)
-        ingest(rows(100, 1), folder / "rows.zarr", append=True)
-        yield folder
+def grown(folder, asked=ASKED):
+    """A job of 300 rows, whose DATA have 100 rows more."""
+    ingest(rows(300, 0), folder / "rows.zarr", tile_rows=64)
+    jobs.fit(str(folder / "rows.zarr"), str(folder / "job"), asked)
+    ingest(rows(100, 1), folder / "rows.zarr", append=True)
+    return open_job(folder / "job")
 
 
 @pytest.fixture
-def job(grown, tmp_path):
-    """A copy of this job, with DATA of its own in ``place``."""
-    shutil.copytree(grown, tmp_path / "own")
-    opened = open_job(tmp_path / "own" / "job")
-    opened.place = str(tmp_path / "own" / "rows.zarr")
-    return opened
+def job(tmp_path, monkeypatch):
+    """This job; cells have 100 rows."""
+    monkeypatch.setattr(cells, "CELL_ROWS", 100)
+    return grown(tmp_path)
 
 
 def records_of(model):
@@ -55,15 +48,16 @@ def records_of(model):
     return found[np.argsort(found[:, NUMBER])]
 
 
-def test_rows_join_in_memory_and_then_on_disk(job, monkeypatch, capsys):
+def test_rows_join_in_memory_and_then_on_disk(job, tmp_path, monkeypatch, capsys):
     """The vectors, the kernel and the old records stay; predictions are those of cells of all rows at once."""
     old, new = job.model(), rows(50, 9)[0]
-    assert main(["update", job.location, "--residual-only", "--data", job.place, "--quiet"]) == 0
+    assert main(["update", job.location, "--residual-only", "--quiet"]) == 0
     assert "appended rows joined the local residuals" in capsys.readouterr().out
     second = job.model()
-    monkeypatch.setattr(JobStore, "restore", lambda *args, **options: None)  # so that no room in memory is known
-    ingest(rows(60, 2), job.place, append=True)
-    assert job.update(residual_only=True).wait(60) is Status.DONE
+    ingest(rows(60, 2), tmp_path / "rows.zarr", append=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(JobStore, "restore", lambda *args, **options: None)  # so that no room in memory is known
+        assert job.update(residual_only=True).wait(60) is Status.DONE
     last, records = job.model(), records_of(job.model())
     assert last.cells_place.startswith(f"{job.location}/cells/")
     np.testing.assert_array_equal(records[:400], records_of(second))
@@ -74,7 +68,6 @@ def test_rows_join_in_memory_and_then_on_disk(job, monkeypatch, capsys):
     assert len(last.residuals.cells.boxes) == 5
     at_once = replace(last, residuals=replace(last.residuals, cells=Cells.of(records)))
     np.testing.assert_array_equal(last.predict(new, return_std=True), at_once.predict(new, return_std=True))
-    monkeypatch.undo()
     for how, words in (({}, "no rows that were appended"), ({"max_rounds": 2}, "fits nothing: omit max_rounds")):
         with pytest.raises(UsageError, match=words):
             job.update(residual_only=True, **how)
@@ -88,7 +81,7 @@ from partirvm import open_job
 from partirvm.jobs import attempt
 from partirvm.local import cells
 cells.CELL_ROWS = 100
-place, data, when = sys.argv[1:]
+place, when = sys.argv[1:]
 def killed(function, after):
     def call(*args, **options):
         found = function(*args, **options) if after else None
@@ -98,7 +91,7 @@ if when == "end":
     attempt._end = killed(attempt._end, False)
 else:
     JobStore.save = killed(JobStore.save, when == "saved")
-open_job(place).update(residual_only=True, data=data).wait()
+open_job(place).update(residual_only=True).wait()
 """
 
 
@@ -106,7 +99,7 @@ open_job(place).update(residual_only=True, data=data).wait()
 def test_a_killed_update_leaves_the_old_model(job, when):
     """Before and after the new model is written, and before the event that names it; then it is repeated or resumed."""
     old = job.model().digest()
-    with running(KILLED, job.location, job.place, when) as process:
+    with running(KILLED, job.location, when) as process:
         assert process.wait(60) == -signal.SIGKILL, process.stderr.read()
     assert job.status() is Status.INTERRUPTED
     assert job.model().digest() == old
@@ -116,8 +109,5 @@ def test_a_killed_update_leaves_the_old_model(job, when):
 
 
 def test_a_job_without_local_residuals_is_refused(tmp_path):
-    ingest(rows(100, 0), tmp_path / "rows.zarr")
-    jobs.fit(str(tmp_path / "rows.zarr"), str(tmp_path / "job"), replace(ASKED, residual="none"))
-    ingest(rows(10, 1), tmp_path / "rows.zarr", append=True)
     with pytest.raises(UsageError, match="its model has no local residuals"):
-        open_job(tmp_path / "job").update(residual_only=True)
+        grown(tmp_path, replace(ASKED, residual="none")).update(residual_only=True)

@@ -11,7 +11,6 @@ from scipy.spatial.distance import cdist
 from partirvm.errors import MissingDataError, PartirvmError
 from partirvm.local import cells as module
 from partirvm.local.cells import COLUMNS, Cells, Leaves
-from partirvm.storage import open_folder
 
 
 def records(points, seed=0):
@@ -88,11 +87,3 @@ def test_damaged_cells_are_refused(damage, tmp_path, monkeypatch):
     if damage == "missing":
         with pytest.raises(MissingDataError, match="restore"):
             cells.cell(1)
-
-
-def test_copies_are_equal(tmp_path):
-    rows = records(np.random.default_rng(0).normal(size=(200, 2)))
-    cells = Cells.written(str(tmp_path / "one"), [rows], *rows.shape)
-    copy = cells.copied(str(tmp_path / "two"))
-    assert (copy.hashes, copy.n_rows) == (cells.hashes, 200)
-    assert open_folder(tmp_path / "two").exists("records")

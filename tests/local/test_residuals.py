@@ -14,10 +14,11 @@ from scipy.spatial.distance import cdist
 from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
 from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.termination import Termination
-from partirvm.errors import MissingDataError, UsageError
+from partirvm.errors import FormatError, MissingDataError, UsageError
 from partirvm.jobs.driver import Watcher
 from partirvm.local.cells import ERROR, NOISE, NUMBER, Cells
 from partirvm.local.kriging import learned
+from partirvm.model.files import CODEC, FORMAT, KIND
 from partirvm.options import Request
 
 
@@ -192,12 +193,26 @@ def test_several_targets_are_refused():
         RVMRegressor(**OPTIONS, residual="local").fit(X, np.column_stack([y, y]))
 
 
-def test_a_file_with_arrays_that_do_not_belong_together_is_refused(fitted, tmp_path):
+@pytest.mark.parametrize(
+    ("part", "changed"),
+    [
+        ("cells", {"records": np.zeros((2999, 6))}),
+        *(("cells", {"records": None, "place": place}) for place in ("", "https://x.org/y", "zip::https://x.org/y")),
+        ("cells", {"records": None, "place": "cells", "hashes": ("", "")}),
+        ("cells", {"boxes": np.zeros((1, 2, 3))}),
+        *(("cells", {"n_rows": n}) for n in (0, 10**15)),
+        ("cells", {"width": 0}),
+        ("kernel", {"family": "posix"}),
+        ("metric", {"axes": np.ones((1, 2)), "levels": ((99, 0.0, 1.0),)}),
+        ("", {"neighbours": 10**12}),
+    ],
+)
+def test_a_file_with_fields_that_do_not_belong_together_is_refused(fitted, tmp_path, part, changed):
     residuals = fitted.model_.residuals
-    cells = replace(residuals.cells, records=residuals.cells.records[1:])
-    wrong = replace(fitted.model_, residuals=replace(residuals, cells=cells))
-    save_model(wrong, tmp_path / "model")
-    with pytest.raises(ValueError, match="residual"):
+    changed = {part: replace(getattr(residuals, part), **changed)} if part else changed
+    wrong = replace(fitted.model_, residuals=replace(residuals, **changed))
+    CODEC.write({"model": wrong, "estimator": None}, f"{tmp_path}/model", KIND, FORMAT)
+    with pytest.raises((FormatError, UsageError)):
         load_model(tmp_path / "model")
 
 
