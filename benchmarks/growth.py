@@ -15,12 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import partirvm
 from benchmarks import sheets
 from benchmarks.measure import apart, command_line, say, write
-from benchmarks.working_set import bare_pass
+from benchmarks.working_set import bare_pass, generated
 from partirvm import jobs, predict
 from partirvm.data import ZarrSource
 from partirvm.model import load_model, save_model
@@ -33,14 +31,12 @@ COLUMNS = {
 
 
 def ingest(folder: str, rows: int) -> dict[str, Any]:
-    """Make DATA of rows of a smooth function of four inputs with noise of .2, and of 20,000 other rows."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-3, 3, size=(rows + 20_000, 4))
-    y = np.sin(2 * X[:, 0] + X[:, 1]) + np.cos(X[:, 2] - 0.5 * X[:, 3] ** 2) + 0.2 * rng.normal(size=len(X))
+    """Make DATA of generated rows, and of 20,000 other rows."""
+    split = generated(rows)
     began = time.perf_counter()
-    partirvm.ingest((X[:rows], y[:rows]), f"{folder}/train.zarr")
+    partirvm.ingest((split.X, split.y), f"{folder}/train.zarr")
     seconds = time.perf_counter() - began
-    partirvm.ingest((X[rows:], y[rows:]), f"{folder}/test.zarr")
+    partirvm.ingest((split.X_test, split.y_test), f"{folder}/test.zarr")
     return {"seconds": seconds}
 
 

@@ -14,7 +14,8 @@ default             ``RVMRegressor()``
 1,600 vectors       at most 1,600 vectors without local residuals
 exact GP            scikit-learn's Gaussian process, Matérn 3/2 with a width per feature, on at most 4,000 random rows
 SVGP                GPyTorch's sparse variational Gaussian process with 1,000 inducing points
-GPBoost VIF         GPBoost's Vecchia-inducing-points full-scale approximation, Matérn 3/2 with a width per feature
+GPBoost VIF         GPBoost's Vecchia-inducing-points full-scale approximation of all rows, Matérn 3/2, with widths of
+                    an exact process of 2,000 rows
 xRFM                a recursive feature machine
 neighbours          k nearest neighbours of standardised inputs; k and weights by cross-validation
 boosting, CatBoost  scikit-learn's and CatBoost's gradient boosting with their defaults

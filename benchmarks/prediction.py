@@ -70,25 +70,11 @@ def measure(vectors: int, n_rows: int, repeats: int) -> list[dict[str, Any]]:
     model.predict(X[:10], return_std=True)
     rows = []
     for std in (False, True):
-        pairs = [
-            (
-                seconds_of(lambda std=std: model.predict(X, return_std=std)),
-                seconds_of(lambda std=std: limit(model, X, std=std)),
-            )
-            for _ in range(repeats)
-        ]
+        timed = (lambda std=std: model.predict(X, return_std=std), lambda std=std: limit(model, X, std=std))
+        pairs = [tuple(map(seconds_of, timed)) for _ in range(repeats)]
         taken, least = (median(each) for each in zip(*pairs, strict=True))
-        rows.append(
-            {
-                "vectors": model.n_vectors,
-                "rows": n_rows,
-                "predicted": "mean and std" if std else "mean",
-                "seconds": taken,
-                "limit": least,
-                "share": least / taken,
-                "rows_per_second": n_rows / taken,
-            }
-        )
+        row = {"vectors": model.n_vectors, "rows": n_rows, "predicted": "mean and std" if std else "mean"}
+        rows.append(row | {"seconds": taken, "limit": least, "share": least / taken, "rows_per_second": n_rows / taken})
         say(f"{model.n_vectors:,} vectors, {rows[-1]['predicted']}: {taken:.2f} s, {least / taken:.0%} of the limit")
     return rows
 

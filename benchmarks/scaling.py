@@ -120,16 +120,8 @@ def modelled(rows: list[dict[str, Any]], n_rows: int, passes: int) -> list[dict[
         tasks = 2 * -(-tiles // per)
         minutes = wanted * per_row / workers / 60
         share = tasks * per_task / 60 / minutes
-        found.append(
-            {
-                "rows": wanted,
-                "model_workers": workers,
-                "tiles_per_task": per,
-                "tasks": tasks,
-                "pass_minutes": minutes,
-                "scheduler_share": share,
-            }
-        )
+        row = {"rows": wanted, "model_workers": workers, "tiles_per_task": per, "tasks": tasks}
+        found.append({**row, "pass_minutes": minutes, "scheduler_share": share})
     return found
 
 

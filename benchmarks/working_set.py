@@ -91,18 +91,17 @@ class Way:
 
 def ingest(folder: str, name: str, target: str) -> dict[str, Any]:
     """Make DATA from the training and the test rows of a set."""
-    split = generated() if name == "generated" else load(folder, name)
+    split = generated(GENERATED_ROWS) if name == "generated" else load(folder, name)
     partirvm.ingest((split.X, split.y), f"{target}/train.zarr")
     partirvm.ingest((split.X_test, split.y_test), f"{target}/test.zarr")
     return {"deviation": split.deviation, "rows": len(split.y)}
 
 
-def generated() -> Split:
-    """Return rows of a smooth function of four inputs, with noise of .2."""
+def generated(train: int) -> Split:
+    """Return training rows of a smooth function of four inputs with noise of .2, and 20,000 test rows."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(-3, 3, size=(GENERATED_ROWS + 20_000, 4))
+    X = rng.uniform(-3, 3, size=(train + 20_000, 4))
     y = np.sin(2 * X[:, 0] + X[:, 1]) + np.cos(X[:, 2] - 0.5 * X[:, 3] ** 2) + 0.2 * rng.normal(size=len(X))
-    train = GENERATED_ROWS
     return Split("generated", X[:train], y[:train], X[train:], y[train:])
 
 

@@ -232,9 +232,10 @@ def require_like(source: Source, columns: Columns, n_targets: int = 0) -> None:
 
 def check_dtype(name: str, dtype: Any) -> None:
     """Raise ``DataError`` for complex numbers, text, dates and objects; real numbers and booleans are accepted."""
-    if getattr(dtype, "kind", "O") not in "fiub":
+    if (kind := getattr(dtype, "kind", "O")) not in "fiub":
+        what = f"{'Complex data not supported: ' * (kind == 'c')}{name} holds"
         raise DataError(
-            f"{name} holds complex numbers, text, dates or objects ({dtype}), but real numbers are needed: convert the "
+            f"{what} complex numbers, text, dates or objects ({dtype}), but real numbers are needed: convert the "
             "values, or ingest the table with its text columns named as categorical (`--categorical`)."
         )
 
