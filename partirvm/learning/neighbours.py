@@ -189,7 +189,7 @@ def _learned(
     few, teachers = (evenly(len(some), min(count, n // 8)) for count in (FAMILY_ROWS, LEARNING_ROWS))
     with ThreadPoolExecutor(threads) as pool:
         panels, apply = _panels(some[few], near[few, : -(-k // 2)]), _hearing(progress, pool.map)
-        firsts = [each for first in (trial, start_of(*panels)) for each in _starts(first)]
+        firsts = trial, _starts(start_of(*panels))[1]
         starts = [replace(each, family=family) for family in CORRELATIONS for each in firsts]
         tried = [learned(*panels, each, apply)[0] for each in starts]
         best = min(tried, key=lambda each: _corrected(each, *many)[1])
