@@ -98,7 +98,7 @@ def fit_residuals(
     how = asked.neighbours, trial, executor.threads, progress
     kernel, k, *corrected = _learned(cells, records[some], sample, *how)
     found = LocalResiduals(metric, kernel, k, cells, calibration)
-    return replace(_judged(asked, some, records[some, ERROR], found, *corrected), density_gain=gains.density_gain)
+    return replace(_calibrated(asked, some, records[some, ERROR], found, *corrected), density_gain=gains.density_gain)
 
 
 def left_out_records(
@@ -134,14 +134,16 @@ def _panels(own: Float, near: Float) -> tuple[list[Neighbourhoods], list[Float]]
     return found, [own[some, ERROR] for some in parts]
 
 
-def _hearing(progress: Callable[..., None], apply: Callable[..., Iterable[Any]] = map) -> Callable[..., Iterable[Any]]:
-    """Return a function like ``map``, or that of a pool, which first calls ``progress``."""
+def _interruptible(
+    progress: Callable[..., None], apply: Callable[..., Iterable[Any]] = map
+) -> Callable[..., Iterable[Any]]:
+    """Return ``apply``, which is like ``map``, preceded by a call of ``progress``, which may raise."""
 
-    def heard(*work: Any) -> Iterable[Any]:
+    def applied(*work: Any) -> Iterable[Any]:
         progress()
         return apply(*work)
 
-    return heard
+    return applied
 
 
 def _trial(
@@ -151,7 +153,7 @@ def _trial(
     n, k, cells = len(records), min(asked.neighbours, TRIAL_NEIGHBOURS), Cells.of(records)
     own = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS))
     panels = _panels(records[own], _near(cells, records[own], k))
-    found, density = learned(*panels, start_of(*panels), _hearing(progress))
+    found, density = learned(*panels, start_of(*panels), _interruptible(progress))
     expected, variances = asked.left_out.expected()
     square = max(float(np.mean(expected**2)), LEAST_SQUARE)
     inflation = max((float(np.mean(variances)) + calibration.noise_variance) / square, 1.0)
@@ -188,7 +190,7 @@ def _learned(
     many = _panels(sample, _near(cells, sample, min(k, TRIAL_NEIGHBOURS)))
     few, teachers = (evenly(len(some), min(count, n // 8)) for count in (FAMILY_ROWS, LEARNING_ROWS))
     with ThreadPoolExecutor(threads) as pool:
-        panels, apply = _panels(some[few], near[few, : -(-k // 2)]), _hearing(progress, pool.map)
+        panels, apply = _panels(some[few], near[few, : -(-k // 2)]), _interruptible(progress, pool.map)
         firsts = trial, _starts(start_of(*panels))[1]
         starts = [replace(each, family=family) for family in CORRELATIONS for each in firsts]
         tried = [learned(*panels, each, apply)[0] for each in starts]
@@ -216,7 +218,7 @@ def fewest(errors: Float, found: dict[int, tuple[Float, Float]]) -> tuple[int, F
     return k, *found[k]
 
 
-def _judged(
+def _calibrated(
     asked: FitResiduals, some: Int, before: Float, found: LocalResiduals, mean: Float, variance: Float
 ) -> ResidualsFitted:
     """Calibrate local residuals by ``some`` (m,) of the rows left out, and return them with the gain of the RMSE.

@@ -101,9 +101,9 @@ def with_rows(residuals: LocalResiduals, design: Design, mean: Float, rows: Tile
 
     ``design`` and ``mean`` (M,) are those of the model.
     """
-    numbers = np.arange(len(rows.X)) + _last(residuals.cells) + 1
-    records = records_of(design, mean, residuals.metric, rows, numbers)[1]
-    return _joined(residuals, iter([records]), len(records), None)
+    last, points = _last_and_some(residuals.cells)
+    records = records_of(design, mean, residuals.metric, rows, np.arange(len(rows.X)) + last + 1)[1]
+    return _joined(residuals, points, iter([records]), len(records), None)
 
 
 def with_rows_of(
@@ -119,24 +119,30 @@ def with_rows_of(
 
     ``keep`` makes a folder for the records; without it they stay in memory.
     """
-    first, nothing = _last(residuals.cells) + 1, np.zeros(0, dtype=np.int64)
+    (last, points), nothing = _last_and_some(residuals.cells), np.zeros(0, dtype=np.int64)
+    first = last + 1
     task = partial(records_of_tile, design, mean, residuals.metric, nothing)
     found = executor.map(task, source, range(first // source.tile_rows, source.n_tiles), progress)
     pieces = (records[records[:, NUMBER] >= first] for _, (records, _) in found)
-    return _joined(residuals, pieces, source.n_rows - first, keep)
+    return _joined(residuals, points, pieces, source.n_rows - first, keep)
 
 
-def _last(cells: Cells) -> int:
-    """Return the largest number of a row of cells."""
-    return int(max(cells.cell(number)[:, NUMBER].max() for number in range(len(cells.boxes))))
+def _last_and_some(cells: Cells) -> tuple[int, Float]:
+    """Return the largest number of a row of cells, and the points of one row of ``SAMPLE``."""
+    last, points = 0, list[Float]()
+    for records in map(cells.cell, range(len(cells.boxes))):
+        last = max(last, int(records[:, NUMBER].max()))
+        points.append(records[::SAMPLE, :-COLUMNS])
+    return last, np.concatenate(points)
 
 
-def _joined(residuals: LocalResiduals, pieces: Iterator[Float], n: int, keep: Keep | None) -> LocalResiduals:
-    """Return local residuals with at most ``n`` further records, sorted by old ones and by the first piece."""
-    cells, every = residuals.cells, range(len(residuals.cells.boxes))
-    first = next(pieces, np.empty((0, cells.width)))
-    points = np.concatenate([*(cells.cell(number)[::SAMPLE] for number in every), first])[:, :-COLUMNS]
-    together = chain(map(cells.cell, every), [first], pieces)
+def _joined(
+    residuals: LocalResiduals, points: Float, pieces: Iterator[Float], n: int, keep: Keep | None
+) -> LocalResiduals:
+    """Return local residuals with at most ``n`` further records, sorted by old ``points`` and by the first piece."""
+    cells, first = residuals.cells, next(pieces, np.empty((0, residuals.cells.width)))
+    points = np.concatenate([points, first[:, :-COLUMNS]])
+    together = chain(map(cells.cell, range(len(cells.boxes))), [first], pieces)
     return replace(residuals, cells=sorted_cells(together, cells.n_rows + n, points, keep))
 
 
@@ -158,10 +164,7 @@ def records_of(design: Design, mean: Float, metric: Metric, tile: Tile, numbers:
     for start in range(0, len(there), PANEL_ROWS):
         some = there[start : start + PANEL_ROWS]
         X, target = tile.X[some], scaling.targets(tile.t[some])[:, 0]
-        parts = (
-            metric(scaling.inputs(X)),
-            target - design.block(X) @ mean,
-            np.log(design.noise_factor(X) + 0.0 * target),
-        )
-        found[start : start + len(some)] = np.column_stack([*parts, 1.0 / weights[some], numbers[some]])
+        factor = np.ones(len(X)) * design.noise_factor(X)
+        errors = target - design.block(X) @ mean, np.log(factor), 1.0 / weights[some]
+        found[start : start + len(some)] = np.column_stack([metric(scaling.inputs(X)), *errors, numbers[some]])
     return there, found
