@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -42,9 +41,9 @@ FLOAT = 8  # Bytes of a number
 TRIAL_SHARE, TRIAL_ROWS = 10, 500
 """A trial has one row of so many, and at most so many."""
 
-FAMILY_ROWS, LEARNING_ROWS, NOISE_ROWS, CALIBRATION_ROWS = 384, 1024, 8192, 1024
-"""Maximum numbers of rows by which a family is chosen, that teach the kernel, that teach the noise alone, which rare
-large errors beside near copies decide, and that calibrate. The first two are at most an eighth of the rows."""
+FAMILY_ROWS, METRIC_ROWS, LEARNING_ROWS, CALIBRATION_ROWS = 1024, 4096, 2048, 1024
+"""Maximum numbers of rows by which a family is chosen, that teach the metric, that teach the kernel, and that judge
+the metric and calibrate. All but the last are at most an eighth of the rows."""
 
 QUIET = 1e-4
 """Factor of the noise, and its inverse that of the variance, at the second start of a search."""
@@ -55,8 +54,9 @@ FEWER, FEWER_NATS = 0.01, 0.01
 NATS, RMSE = 0.05, 0.05
 """Gains of which one suffices: of the mean log density of rows left out, and of their error."""
 
-TRIAL_NEIGHBOURS, LEAST_LEFT_OUT = 20, 20
-"""Greatest k of the trial, and the minimum number of rows left out."""
+FEW_NEIGHBOURS, MANY_NEIGHBOURS, LEAST_LEFT_OUT = 20, 40, 20
+"""Greatest k of the trial and the search for the metric, and of the last search; the minimum number of rows left out.
+A kernel of 40 neighbours serves 60 as well."""
 
 
 def fit_residuals(
@@ -89,14 +89,18 @@ def fit_residuals(
         return gains
     if not in_memory and keep is None:
         return replace(gains, rmse=0.0, lacking=FLOAT * width * source.n_rows)
-    cells, sample = Cells.of(records), records[evenly(len(records), NOISE_ROWS)]
-    if source.n_rows > left_out:
-        place, wanted = None if in_memory else keep, evenly(source.n_rows, NOISE_ROWS)
-        points = records[:, :-COLUMNS]
-        cells, sample = cells_of(asked, metric, source, executor, progress, spent, place, points, wanted)
-    some = evenly(len(records), CALIBRATION_ROWS)
-    how = asked.neighbours, trial, executor.threads, progress
-    kernel, k, *corrected = _learned(cells, records[some], sample, *how)
+    with ThreadPoolExecutor(executor.threads) as pool:
+        apply = _interruptible(progress, pool.map)
+        kernel, scales = _searched(records, min(asked.neighbours, FEW_NEIGHBOURS), apply)
+        metric = metric.scaled(scales)
+        records[:, :-COLUMNS] *= scales
+        cells = Cells.of(records)
+        if source.n_rows > left_out:
+            place = None if in_memory else keep
+            cells = cells_of(asked, metric, source, executor, progress, spent, place, records[:, :-COLUMNS])
+        some = evenly(len(records), CALIBRATION_ROWS)
+        inflated = replace(kernel, inflation=trial.inflation)
+        kernel, k, *corrected = _learned(cells, records, records[some], asked.neighbours, inflated, apply)
     found = LocalResiduals(metric, kernel, k, cells, calibration)
     return replace(_calibrated(asked, some, records[some, ERROR], found, *corrected), density_gain=gains.density_gain)
 
@@ -150,10 +154,10 @@ def _trial(
     asked: FitResiduals, records: Float, calibration: Calibration, progress: Callable[..., None]
 ) -> tuple[LocalKernel, ResidualsFitted]:
     """Return a kernel that a few rows left out teach, and its gains over the fit alone, with the corrected ``rmse``."""
-    n, k, cells = len(records), min(asked.neighbours, TRIAL_NEIGHBOURS), Cells.of(records)
+    n, k, cells = len(records), min(asked.neighbours, FEW_NEIGHBOURS), Cells.of(records)
     own = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS))
     panels = _panels(records[own], _near(cells, records[own], k))
-    found, density = learned(*panels, start_of(*panels), _interruptible(progress))
+    found, _, density = learned(*panels, start_of(*panels), _interruptible(progress))
     expected, variances = asked.left_out.expected()
     square = max(float(np.mean(expected**2)), LEAST_SQUARE)
     inflation = max((float(np.mean(variances)) + calibration.noise_variance) / square, 1.0)
@@ -178,31 +182,41 @@ def _starts(kernel: LocalKernel) -> tuple[LocalKernel, LocalKernel]:
     return kernel, replace(kernel, noise=QUIET * kernel.noise, variance=kernel.variance / QUIET)
 
 
-def _learned(
-    cells: Cells, some: Float, sample: Float, k: int, trial: LocalKernel, threads: int, progress: Callable[..., None]
-) -> tuple[LocalKernel, int, Float, Float]:
-    """Learn the kernel with the k nearest rows among all, after a choice of its family.
+def _searched(records: Float, k: int, apply: Callable[..., Iterable[Any]]) -> tuple[LocalKernel, Float]:
+    """Return the kernel of errors after a choice of its family, and scales (r,) of the coordinates, by k neighbours.
 
-    Rows left out, with the records ``some`` (m, width), teach it, and the rows of the ``sample`` its noise. Returns
-    the number of neighbours that is needed, and mean and variance (m,) of the errors of the former, too.
+    Scales stay 1 unless the errors of other rows than those that teach them are lower.
     """
-    n, near = cells.n_rows, _near(cells, some, k)
-    many = _panels(sample, _near(cells, sample, min(k, TRIAL_NEIGHBOURS)))
-    few, teachers = (evenly(len(some), min(count, n // 8)) for count in (FAMILY_ROWS, LEARNING_ROWS))
-    with ThreadPoolExecutor(threads) as pool:
-        panels, apply = _panels(some[few], near[few, : -(-k // 2)]), _interruptible(progress, pool.map)
-        firsts = trial, _starts(start_of(*panels))[1]
-        starts = [replace(each, family=family) for family in CORRELATIONS for each in firsts]
-        tried = [learned(*panels, each, apply)[0] for each in starts]
-        best = min(tried, key=lambda each: _corrected(each, *many)[1])
-        panels, best = _panels(some[teachers], near[teachers]), replace(best, noise=max(best.noise, trial.noise))
-        kernel = max((learned(*panels, each, apply) for each in _starts(best)), key=itemgetter(1))[0]
-        kernel = learned(*many, kernel, apply, noise_alone=True)[0]
-        kernel, found = replace(kernel, inflation=trial.inflation), dict[int, tuple[Float, Float]]()
-        for count in (-(-near.shape[1] * part // 3) for part in (1, 2, 3)):
-            parts = pool.map(partial(moments, kernel), _panels(some, near[:, :count])[0])
-            mean, variance = map(np.concatenate, zip(*parts, strict=True))
-            found[count] = mean, variance
+    n, cells = len(records), Cells.of(records)
+    few, many = (records[evenly(n, min(count, n // 8))] for count in (FAMILY_ROWS, METRIC_ROWS))
+    panels, teachers = (_panels(each, _near(cells, each, k)) for each in (few, many))
+    starts = [replace(each, family=family) for family in CORRELATIONS for each in _starts(start_of(*panels))]
+    tried = [learned(*panels, each, apply)[0] for each in starts]
+    best = learned(*teachers, min(tried, key=lambda each: _corrected(each, *teachers)[1]), apply)[0]
+    kernel, scales, _ = learned(*teachers, best, apply, scales=True)
+    own = records[np.setdiff1d(evenly(n, 3 * CALIBRATION_ROWS), evenly(n, len(many)))]
+    judges, errors = _panels(own, _near(cells, own, k))
+    before = _corrected(best, judges, errors)[1]
+    after = _corrected(kernel, [panel.scaled(scales) for panel in judges], errors)[1]
+    return (kernel, scales) if after < before else (best, np.ones_like(scales))
+
+
+def _learned(
+    cells: Cells, records: Float, some: Float, k: int, start: LocalKernel, apply: Callable[..., Iterable[Any]]
+) -> tuple[LocalKernel, int, Float, Float]:
+    """Learn the kernel with the k nearest rows among all from ``start``, by rows left out with these ``records``.
+
+    Returns the number of neighbours that is needed, and mean and variance (m,) of the errors of the rows with the
+    records ``some`` (m, width), too.
+    """
+    teachers = records[evenly(len(records), min(LEARNING_ROWS, len(records) // 8))]
+    panels = _panels(teachers, _near(cells, teachers, min(k, MANY_NEIGHBOURS)))
+    kernel = replace(learned(*panels, start, apply)[0], inflation=start.inflation)
+    near, found = _near(cells, some, k), dict[int, tuple[Float, Float]]()
+    for count in (-(-near.shape[1] * part // 3) for part in (1, 2, 3)):
+        parts = apply(partial(moments, kernel), _panels(some, near[:, :count])[0])
+        mean, variance = map(np.concatenate, zip(*parts, strict=True))
+        found[count] = mean, variance
     return kernel, *fewest(some[:, ERROR], found)
 
 

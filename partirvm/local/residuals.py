@@ -69,5 +69,5 @@ def hoods_of(near: Float, points: Float, log_factors: Float, noises: Float) -> N
 
     ``log_factors`` (n,) are logarithms of the noise factors of the rows, ``noises`` (n,) the inverses of their weights.
     """
-    errors = (near[:, :, column] for column in (ERROR, LOG_FACTOR, NOISE))
-    return Neighbourhoods.of(points, near[:, :, :-COLUMNS], *errors, log_factors, noises)
+    errors, factors, inverses = (near[:, :, column] for column in (ERROR, LOG_FACTOR, NOISE))
+    return Neighbourhoods(near[:, :, :-COLUMNS] - points[:, None], errors, factors, inverses, log_factors, noises)
