@@ -41,14 +41,15 @@ FLOAT = 8  # Bytes of a number
 TRIAL_SHARE, TRIAL_ROWS = 10, 500
 """A trial has one row of so many, and at most so many."""
 
-FAMILY_ROWS, METRIC_ROWS, LEARNING_ROWS, CALIBRATION_ROWS = 1024, 4096, 2048, 1024
-"""Maximum numbers of rows by which a family is chosen, that teach the metric, that teach the kernel, and that judge
-the metric and calibrate. All but the last are at most an eighth of the rows."""
+FAMILY_ROWS, METRIC_ROWS, LEARNING_ROWS, NOISE_ROWS, CALIBRATION_ROWS = 1024, 4096, 2048, 4096, 1024
+"""Maximum numbers of rows by which a family is chosen, that teach the metric, that teach the kernel, that teach the
+noise, which rare large errors beside near copies decide, and that calibrate. The first three are at most an eighth of
+the rows."""
 
 QUIET = 1e-4
 """Factor of the noise, and its inverse that of the variance, at the second start of a search."""
 
-FEWER, FEWER_NATS = 0.01, 0.01
+FEWER, FEWER_NATS = 0.005, 0.005
 """Gains of the error and of the mean log density for which predictions use more neighbours."""
 
 NATS, RMSE = 0.05, 0.05
@@ -210,8 +211,11 @@ def _learned(
     records ``some`` (m, width), too.
     """
     teachers = records[evenly(len(records), min(LEARNING_ROWS, len(records) // 8))]
-    panels = _panels(teachers, _near(cells, teachers, min(k, MANY_NEIGHBOURS)))
-    kernel = replace(learned(*panels, start, apply)[0], inflation=start.inflation)
+    many, kernel = records[evenly(len(records), NOISE_ROWS)], start
+    for rows, form in ((teachers, True), (many, False)):
+        panels = _panels(rows, _near(cells, rows, min(k, MANY_NEIGHBOURS)))
+        kernel = learned(*panels, kernel, apply, form=form)[0]
+    kernel = replace(kernel, inflation=start.inflation)
     near, found = _near(cells, some, k), dict[int, tuple[Float, Float]]()
     for count in (-(-near.shape[1] * part // 3) for part in (1, 2, 3)):
         parts = apply(partial(moments, kernel), _panels(some, near[:, :count])[0])

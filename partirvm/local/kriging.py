@@ -264,13 +264,14 @@ def learned(
     map_panels: Callable[..., Iterable[Any]] = map,
     *,
     scales: bool = False,
+    form: bool = True,
 ) -> tuple[LocalKernel, Float, float]:
     """Return the kernel with the largest mean log density of the errors of rows, scales (r,), and that density.
 
     The rows are given in ``panels``, with the ``errors`` of each panel. ``map_panels`` is ``map``, or that of a pool of
     threads. L-BFGS-B begins at ``start``, whose family stays. Where a function is smooth, s² ∝ ℓ^(2·smoothness) is a
     ridge of the density, along which one coordinate of the search goes. With ``scales`` those of the coordinates are
-    learned, too; otherwise they are 1.
+    learned, too; otherwise they are 1. Without ``form`` s² and ℓ stay, and only the noise is learned.
     """
     from scipy.optimize import minimize
 
@@ -298,6 +299,11 @@ def learned(
     first = np.zeros(len(bounds))
     first[:5] = start.logs - units
     first[0] -= steepness * first[1]
-    first = np.clip(first, *np.transpose(bounds))
+    first, noisier = np.clip(first, *np.transpose(bounds)), np.log(10.0) * (np.arange(len(bounds)) == 2)
+    # of other rows, large errors beside near copies may leave the start without a direction but that of more noise
+    while first[2] < 0 and loss(first + noisier)[0] < loss(first)[0]:
+        first += noisier
+    if not form:
+        bounds[:2] = [(log, log) for log in first[:2].tolist()]
     found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
     return kernel_at(found.x), np.exp(found.x[5:]), -float(found.fun)
