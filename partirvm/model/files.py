@@ -14,7 +14,7 @@ from partirvm.core.link import LINKS
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
 from partirvm.kernels.functions import require_no_code
-from partirvm.local.cells import COLUMNS, rows_of_cell
+from partirvm.local.cells import COLUMNS
 from partirvm.local.kriging import CORRELATIONS
 from partirvm.model.base import DESIGN_CLASSES, FittedModel
 from partirvm.model.classifier import ClassModel
