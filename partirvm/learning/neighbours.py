@@ -77,8 +77,8 @@ def fit_residuals(
     calibration = asked.left_out.calibration(float(asked.fit.beta), float(asked.fit.target_variance))
     if metric is None or calibration is None or calibration.n < LEAST_LEFT_OUT:
         return ResidualsFitted()
-    width, left_out = metric.width + COLUMNS, len(asked.left_out.rows)
-    learning = 2 * LEARNING_ROWS * asked.neighbours * (asked.neighbours + width)
+    width, left_out, k = metric.width + COLUMNS, len(asked.left_out.rows), min(asked.neighbours, MANY_NEIGHBOURS)
+    learning = NOISE_ROWS * k * (k + 2 * width)
     in_memory, fewer = (FLOAT * (2 * width * rows + learning) <= asked.room for rows in (source.n_rows, left_out))
     if not fewer:
         return ResidualsFitted()
