@@ -1,11 +1,11 @@
 """The rows of local residuals, sorted into cells of near rows, and the exact search for the nearest ones.
 
-A record has the point of a row in a metric (r,), its error, the logarithm of its noise factor, the inverse of its
-weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of the points
-(``Leaves``); a run of about ``CELL_BYTES`` of them is a cell, whose rows lie in a box. A search looks for the nearest
-rows of a point in the cell whose box is nearest, and then in all cells whose boxes are not farther than the last of
-these. So its result does not depend on the cells, and those of a million rows of eight features take a third of the
-time of one tree. Records lie in memory, or in a Zarr array with one chunk per cell.
+A record has the point of a row in a metric (r,), its errors (T,), one for each target, the logarithm of its noise
+factor, the inverse of its weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of
+some of the points (``Leaves``); a run of about ``CELL_BYTES`` of them is a cell, whose rows lie in a box. A search
+looks for the nearest rows of a point in the cell whose box is nearest, and then in all cells whose boxes are not
+farther than the last of these. So its result does not depend on the cells, and those of a million rows of eight
+features take a third of the time of one tree. Records lie in memory, or in a Zarr array with one chunk per cell.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from partirvm.storage.address import absolute
 from partirvm.storage.records import checksum, create_blosc, read_blosc
 from partirvm.types import Float, Int
 
-ERROR, LOG_FACTOR, NOISE, NUMBER = -4, -3, -2, -1
-"""Columns of a record, after the point."""
+LOG_FACTOR, NOISE, NUMBER = -3, -2, -1
+"""Columns of a record, after the point and the errors."""
 
-COLUMNS = 4
-"""Number of columns of a record beside its point."""
+COLUMNS = 3
+"""Number of columns of a record beside its point and its errors."""
 
 CELL_BYTES, CELL_ROWS = 1 << 23, 1 << 16
 """Maximum bytes and rows of a cell. A search takes as much again for its tree."""
@@ -105,15 +105,15 @@ class Cells:
     hashes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, records: Float) -> Cells:
+    def of(cls, records: Float, n_targets: int = 1) -> Cells:
         """The cells of sorted records (N, width) in memory."""
         n, width = records.shape
-        starts = range(0, n, rows_of_cell(width))
-        boxes = [box(records[start : start + starts.step]) for start in starts]
-        return cls(n, width, np.array(boxes).reshape(-1, 2, width - COLUMNS), records)
+        starts, rank = range(0, n, rows_of_cell(width)), width - n_targets - COLUMNS
+        boxes = [box(records[start : start + starts.step, :rank]) for start in starts]
+        return cls(n, width, np.array(boxes).reshape(-1, 2, rank), records)
 
     @classmethod
-    def written(cls, place: str, runs: Iterable[Float], n_rows: int, width: int) -> Cells:
+    def written(cls, place: str, runs: Iterable[Float], n_rows: int, width: int, n_targets: int = 1) -> Cells:
         """Write sorted records, given as runs of ``rows_of_cell``, to a new Zarr array, and return their cells.
 
         Raises ``StorageError``.
@@ -124,7 +124,7 @@ class Cells:
             for run in runs:
                 start = len(hashes) * chunk[0]
                 array[start : start + len(run)] = run
-                boxes.append(box(run))
+                boxes.append(box(run[:, : width - n_targets - COLUMNS]))
                 hashes.append(checksum(run))
         return cls(n_rows, width, np.array(boxes), None, place, tuple(hashes))
 
@@ -134,13 +134,23 @@ class Cells:
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"place": place}
 
     @property
+    def rank(self) -> int:
+        """r, the number of coordinates of a point."""
+        return int(self.boxes.shape[2])
+
+    @property
+    def n_targets(self) -> int:
+        """T, the number of errors of a record."""
+        return self.width - self.rank - COLUMNS
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the records, without compression."""
         return 8 * self.n_rows * self.width
 
     def copied(self, place: str) -> Cells:
         """Write the records to a new Zarr array in this folder or at this URL, and return its cells."""
-        return self.written(place, map(self.cell, range(len(self.boxes))), self.n_rows, self.width)
+        return self.written(place, map(self.cell, range(len(self.boxes))), self.n_rows, self.width, self.n_targets)
 
     def cell(self, number: int) -> Float:
         """Read the records of a cell. Raises ``MissingDataError`` if they are missing or damaged."""
@@ -164,7 +174,7 @@ class Cells:
 
         def searched(number: int) -> tuple[Float, Any]:
             records = self.cell(number)
-            return records, tree_of(records[:, :-COLUMNS])
+            return records, tree_of(records[:, : self.rank])
 
         return lru_cache(KEPT if self.records is None else None)(searched)
 
@@ -221,9 +231,9 @@ def rows_of_cell(width: int) -> int:
     return min(max(CELL_BYTES // (8 * width), 1), CELL_ROWS)
 
 
-def box(records: Float) -> Float:
-    """Return the smallest and the largest coordinates (2, r) of records (n, width)."""
-    return np.stack([records[:, :-COLUMNS].min(axis=0), records[:, :-COLUMNS].max(axis=0)])
+def box(points: Float) -> Float:
+    """Return the smallest and the largest coordinates (2, r) of points (n, r)."""
+    return np.stack([points.min(axis=0), points.max(axis=0)])
 
 
 def distances_of(box: Float, points: Float) -> Float:

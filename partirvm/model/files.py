@@ -28,7 +28,7 @@ from partirvm.storage.codec import Codec
 from partirvm.types import Columns
 
 KIND = "partirvm-model"
-FORMAT = 13
+FORMAT = 14
 CELLS = "cells"
 """Name of the folder of copied rows of local residuals."""
 
@@ -133,14 +133,18 @@ def _require_shapes(model: Saved) -> None:
         found["noise_weights"] = (design.noise.weights.shape, (k,))
     if isinstance(model, Model) and model.residuals is not None:
         residuals, metric, cells = model.residuals, model.residuals.metric, model.residuals.cells
-        placed, known = (cells.records is None) == bool(cells.place), residuals.kernel.family in CORRELATIONS
+        placed = (cells.records is None) == bool(cells.place)
+        known = all(kernel.family in CORRELATIONS for kernel in residuals.kernels)
         levels = all(0 <= feature < d for feature, *_ in metric.levels)
         if not (placed and known and levels and 0 < residuals.neighbours <= min(cells.n_rows - 1, MOST_NEIGHBOURS)):
             raise ValueError("its local residuals have no rows, too many neighbours, or an unknown feature or family")
-        count = -(-cells.n_rows // rows_of_cell(metric.width + COLUMNS))
+        width = metric.width + len(scaling.t_scale) + COLUMNS
+        count = -(-cells.n_rows // rows_of_cell(width))
         found["axes"] = (metric.axes.shape[1:], (d,))
         found["boxes"] = (cells.boxes.shape, (count, 2, metric.width))
-        found["records"] = ((cells.width,), (metric.width + COLUMNS,))
+        found["records"] = ((cells.width,), (width,))
+        found["kernels"] = ((len(residuals.kernels),), T)
+        found["calibrations"] = ((len(residuals.calibrations),), T)
         if cells.records is None:
             found["hashes"] = ((len(cells.hashes),), (count,))
         else:

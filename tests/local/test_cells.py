@@ -10,13 +10,13 @@ from scipy.spatial.distance import cdist
 
 from partirvm.errors import MissingDataError, PartirvmError
 from partirvm.local import cells as module
-from partirvm.local.cells import COLUMNS, Cells, Leaves
+from partirvm.local.cells import Cells, Leaves
 
 
-def records(points, seed=0):
+def records(points, targets=1):
     """Records of points, with random numbers and errors, sorted by the leaves of a tree."""
-    rng = np.random.default_rng(seed)
-    found = np.column_stack([points, rng.normal(size=(len(points), 3)), rng.permutation(len(points))])
+    rng = np.random.default_rng(0)
+    found = np.column_stack([points, rng.normal(size=(len(points), targets + 2)), rng.permutation(len(points))])
     leaves = Leaves.of(points[:100], 16)
     return found[np.argsort(leaves.numbers(points), kind="stable")]
 
@@ -27,7 +27,7 @@ def found(cells, points, k, own=None):
 
 def brute(rows, points, k, own=None):
     """The nearest rows by all distances, of equal ones those of smaller numbers."""
-    squares = cdist(points, rows[:, :-COLUMNS], "sqeuclidean")
+    squares = cdist(points, rows[:, : points.shape[1]], "sqeuclidean")
     if own is not None:
         squares[own[:, None] == rows[:, -1]] = np.inf
     order = np.lexsort((np.broadcast_to(rows[:, -1], squares.shape), squares))
@@ -44,13 +44,17 @@ def some_rows(request, monkeypatch):
 @pytest.mark.parametrize("width", [1, 3, 8])
 @pytest.mark.usefixtures("some_rows")
 def test_neighbours_are_those_of_brute_force(levels, width, own, tmp_path):
-    """Recall 1 with ties, duplicates, equal rows and categories, in memory and from Zarr, the nearest first."""
+    """Recall 1 with ties, duplicates, equal rows and categories, in memory and from Zarr, the nearest first.
+
+    Errors of further targets change no distance.
+    """
     points = np.random.default_rng(levels).integers(levels, size=(601, width)).astype(float)
-    rows = records(points)
-    in_memory = Cells.of(rows)
+    targets = 2 if width == 3 else 1
+    rows = records(points, targets)
+    in_memory = Cells.of(rows, targets)
     runs = np.split(rows, range(module.rows_of_cell(rows.shape[1]), len(rows), module.rows_of_cell(rows.shape[1])))
-    on_disk = Cells.written(str(tmp_path / "cells"), runs, *rows.shape)
-    new = rows[::7, :-COLUMNS] if own else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
+    on_disk = Cells.written(str(tmp_path / "cells"), runs, *rows.shape, targets)
+    new = rows[::7, :width] if own else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
     own = rows[::7, -1] if own else None
     expected = brute(rows, new, 9, own)
     for cells in (in_memory, on_disk):

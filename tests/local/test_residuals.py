@@ -16,8 +16,8 @@ from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, MissingDataError, UsageError
 from partirvm.jobs.driver import Watcher
-from partirvm.local.cells import ERROR, NOISE, NUMBER, Cells
-from partirvm.local.kriging import learned
+from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER, Cells
+from partirvm.local.kriging import LocalKernel, learned
 from partirvm.model.files import CODEC, FORMAT, KIND
 from partirvm.options import Request
 
@@ -36,6 +36,7 @@ def distances_to(model, X, new):
     return cdist(new * scale, X * scale)
 
 
+ERROR = LOG_FACTOR - 1
 OPTIONS = {"gamma": 0.5, "max_vectors": 20, "strategy": "working-set", "random_state": 0, "reference": "none"}
 
 
@@ -187,12 +188,6 @@ def test_they_are_left_out_where_nothing_is_left_and_without_distances(options):
     assert model.model_.residuals is None
 
 
-def test_several_targets_are_refused():
-    X, y = rough(200)
-    with pytest.raises(UsageError, match="residual='local' needs one numeric target"):
-        RVMRegressor(**OPTIONS, residual="local").fit(X, np.column_stack([y, y]))
-
-
 @pytest.mark.parametrize(
     ("part", "changed"),
     [
@@ -201,7 +196,9 @@ def test_several_targets_are_refused():
         ("cells", {"records": None, "place": "cells", "hashes": ("", "")}),
         ("cells", {"boxes": np.zeros((1, 2, 3))}),
         *(("cells", changed) for changed in ({"n_rows": 0}, {"n_rows": 10**15}, {"width": 0})),
-        ("kernel", {"family": "posix"}),
+        ("", {"kernels": (LocalKernel("posix", 1.0, 1.0, 1.0, 0.0, 1.0),)}),
+        ("", {"kernels": ()}),
+        ("", {"calibrations": ()}),
         ("metric", {"axes": np.ones((1, 2)), "levels": ((99, 0.0, 1.0),)}),
         ("", {"neighbours": 10**12}),
     ],
