@@ -1,4 +1,4 @@
-"""Experiments of Tipping (2001), §4.1 and §4.2, EM beside MacKay's updates, and the softmax of eq. 28.
+"""Experiments of Tipping (2001), §4.1 and §4.2, and the softmax of eq. 28.
 
     python -m benchmarks.tipping --data DIR [--draws 100] [--output FOLDER]
 
@@ -6,7 +6,7 @@ sinc           100 equidistant points of [−10, 10], linear spline kernel. With
                error is the largest one on 1,001 points. With noise, uniform on ±0.2, it is the RMS error to the truth;
                the paper has one draw, and ``share`` is the share of draws whose error is at most the paper's.
 ripley         100 random rows of Ripley's 250, a Gaussian kernel of radius 0.5 (γ = 4), errors on 1,000 test rows
-em             α and σ² by expectation maximisation and by MacKay's updates, on the first noisy sinc
+first draw     the first noisy sinc by MacKay's updates alone
 softmax        three ways to share α: for each class and vector (eq. 28), for each vector, and one against the rest,
                beside the default; log loss and error on held-out rows of iris, digits and 1,500 rows of pendigits
 
@@ -28,7 +28,6 @@ from benchmarks.family.data import sinc, uniform_noise
 from benchmarks.measure import command_line, say, write
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import PartirvmWarning
-from partirvm.literature.classical import classical
 from partirvm.literature.softmax_per_class import NAME, register
 
 Float = NDArray[np.float64]
@@ -77,7 +76,7 @@ def spline(**options: Any) -> RVMRegressor:
 
 
 def regressions(draws: int) -> list[Row]:
-    """Return the rows of sinc and EM."""
+    """Return the rows of sinc."""
     X, truth = sinc()
     grid, exact = sinc(1001)
 
@@ -92,9 +91,8 @@ def regressions(draws: int) -> list[Row]:
 
     noisy = [timed(spline(), X, truth + uniform_noise(100, seed), rms) for seed in range(draws)]
     rows.append(over("sinc, uniform noise ±0.2", "6 vectors, RMS error 0.0245 (one draw)", 0.0245, noisy))
-    for updates, solver in (("mackay", "fixed-point"), ("em", classical("em", em=True))):
-        fit = timed(spline(solver=solver), X, truth + uniform_noise(100, 0), rms)
-        rows.append(over(f"first draw, {updates} alone", "", None, [fit]))
+    fit = timed(spline(solver="fixed-point"), X, truth + uniform_noise(100, 0), rms)
+    rows.append(over("first draw, mackay alone", "", None, [fit]))
     return rows
 
 

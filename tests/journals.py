@@ -7,7 +7,7 @@ from typing import Any
 
 from partirvm.jobs.driver import MemoryJournal
 
-TIMES = {"seconds", "pass_seconds", "solve_seconds", "peak_memory", "kernel_evaluated", "kernel_kept"}
+TIMES = {"seconds", "pass_seconds", "solve_seconds", "peak_memory"}
 """What a line of history says about clocks, memory and stores, not about the fit."""
 
 

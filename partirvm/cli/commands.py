@@ -251,7 +251,7 @@ def predict(
     from partirvm.report.progress import progress_for
 
     with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
-        hears = partial(progress.on_tile, "predict")
+        hears = partial(progress.on_tiles, "predict")
         rows = predict.predict(job, data, output, client=client, progress=hears, **choices)
     show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
 
@@ -280,7 +280,7 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices:
     from partirvm.report.progress import progress_for
 
     with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
-        hears = partial(progress.on_tile, "evaluate")
+        hears = partial(progress.on_tiles, "evaluate")
         scores: dict[str, Any] = predict.evaluate(job, data, client=client, progress=hears, **choices)
     echo(json.dumps(scores))
     return scores

@@ -50,10 +50,10 @@ def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
 
 
 def show_status(opened: Any, as_json: bool, *following: str, **more: Any) -> int:
-    """Print the status and the figures of a job, and ``more`` facts; return the exit status that belongs to it."""
+    """Print the facts of a job, and ``more``; return the exit status that belongs to it."""
     from partirvm.report.text import job_facts, status_text
 
-    found = {**opened.progress(), **job_facts(opened), **more}
+    found = {**job_facts(opened), **more}
     show(found, as_flags(status_text(found)), as_json, *following)
     return {"done": ExitStatus.DONE, "aborted": ExitStatus.ABORTED}.get(found["status"], ExitStatus.FAILED)
 

@@ -191,11 +191,10 @@ def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock, log_l
 def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
     """Update α once on the fixed quadratic, by the rule of the prior, and prune columns; of outputs ``going`` (C,)."""
     s, q = state.sparsity_quality()
-    gamma, square, variance = (_alike(state, each) for each in (state.determinedness, state.mean**2, state.variance))
-    s, quality, prior = _alike(state, s), _alike(state, q**2), state.own_prior
-    alpha = prior.alpha_update(gamma, square, variance)
-    gone = (prior.worthless(s, quality) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
-    gone = (gone & ~prior.held(state.labels)[:, None]) | ~state.present
+    gamma, square = _alike(state, state.determinedness), _alike(state, state.mean**2)
+    alpha = state.own_prior.alpha_update(gamma, square)
+    gone = ((_alike(state, q**2) <= _alike(state, s)) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
+    gone = (gone & ~state.prior.held(state.labels)[:, None]) | ~state.present
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature)
     if state.link.shared_alpha:
         floor = np.broadcast_to(floor.max(axis=1, keepdims=True), floor.shape)
@@ -209,7 +208,7 @@ def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
 def thin(state: LaplaceState) -> LaplaceState:
     """Delete columns that do not raise the evidence, of correlated ones one at a time; the state itself if none."""
     s, q = state.sparsity_quality()
-    worthless = state.own_prior.worthless(_alike(state, s), _alike(state, q**2))
+    worthless = _alike(state, q**2) <= _alike(state, s)
     failing = worthless & state.present & ~state.prior.held(state.labels)[:, None]
     if not failing.any():
         return state

@@ -68,7 +68,7 @@ class DaskExecutor:
         """Return the statistic of each pass, summed on the workers; ``progress`` is called after each tile."""
         groups = grouped(passes, source)
         keeping = None if blocks is None else blocks.keeping
-        return ungrouped(groups, self._persist(lambda: self._run(groups, source, progress, keeping)), blocks)
+        return ungrouped(groups, self._persist(lambda: self._run(groups, source, progress, keeping)))
 
     def forget(self, token: str) -> None:
         """Delete the kept kernel blocks of a fit on all workers that respond."""

@@ -14,7 +14,6 @@ import tempfile
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -48,17 +47,12 @@ class Keeping:
     folder: str | None = None
 
 
-Fetched: TypeAlias = Counter[str]
-"""Numbers of ``evaluated`` elements of Φ, and of ``kept`` elements that were used."""
-
-
 @dataclass
 class Blocks:
-    """Settings of the current run of passes, counts of all elements, and ``room``: bytes for a number of columns."""
+    """Settings of the current run of passes, and ``room``: bytes for a number of columns."""
 
     keeping: Keeping
     room: Callable[[int], int]
-    fetched: Fetched = field(default_factory=Counter)
 
     def begin(self, columns: int) -> None:
         """Start a run of passes with this many columns."""
@@ -125,7 +119,7 @@ class BlockStore:
             while self._panels and (outdated or self.used > self._budget):
                 self._delete(self._panels.pop(outdated.pop()) if outdated else self._panels.popitem()[1])
 
-    def fill(self, key: Key, design: Design, X: Float, out: Float) -> Fetched:
+    def fill(self, key: Key, design: Design, X: Float, out: Float) -> None:
         """Write Φ of the rows X into ``out`` (n, M), stored column by column; ``key`` identifies panel and design."""
         design.lead(X, out)
         rows, labels = out.T[design.n_leading :], design.labels
@@ -143,7 +137,6 @@ class BlockStore:
         with self._lock:
             if self._panels.setdefault(key, panel) is not panel:
                 self._delete(panel)  # two runs of one task overlapped
-        return Counter(evaluated=new.size, kept=int(kept.sum()) * len(X))
 
     def _keep(self, panel: _Panel, kept: Float, requested: Int, labels: Int, values: Float) -> None:
         """Keep the requested columns, and as many new ones as fit."""
@@ -216,15 +209,13 @@ def forget(token: str) -> None:
         _stores.pop(token, None)
 
 
-def fill_block(
-    keeping: Keeping | None, tile: int, rows: str, panel: int, design: Design, X: Float, out: Float
-) -> Fetched:
-    """Write Φ of a panel's rows X (n, d) to ``out`` (n, M), from kept columns if possible; ``rows`` names some."""
+def fill_block(keeping: Keeping | None, key: tuple[int, str, int], design: Design, X: Float, out: Float) -> None:
+    """Write Φ of a panel's rows X (n, d) to ``out`` (n, M), from kept columns if possible; ``key`` begins a ``Key``."""
     kept = keeping is not None and design.origin is not None and len(design.centres) > 0
     if keeping is not None and kept and all(independent(each, X.shape[1], len(X)) for each in design.kernels):
-        return store_of(keeping).fill((tile, rows, panel, design.basis), design, X, out)
-    design.block(X, out)
-    return Counter(evaluated=len(X) * len(design.centres))
+        store_of(keeping).fill((*key, design.basis), design, X, out)
+    else:
+        design.block(X, out)
 
 
 @lru_cache(maxsize=256)

@@ -53,7 +53,7 @@ class LocalExecutor:
     ) -> list[Any]:
         """Return the statistic of each pass, summed in the fixed tree as tiles finish; each tile is read once.
 
-        ``progress`` is called after each tile. ``blocks`` has the settings of kept kernel blocks, and gets the counts.
+        ``progress`` is called after each tile. ``blocks`` has the settings of kept kernel blocks.
         """
         keeping = None if blocks is None else blocks.keeping
         groups = grouped(passes, source)
@@ -66,7 +66,7 @@ class LocalExecutor:
 
         for (k, position), found in zip(leaves, self._each(statistics, leaves, progress), strict=True):
             totals[k].add(position, found)
-        return ungrouped(groups, [total.result() for total in totals], blocks)
+        return ungrouped(groups, [total.result() for total in totals])
 
     def forget(self, token: str) -> None:
         """Delete the kept kernel blocks of a fit."""

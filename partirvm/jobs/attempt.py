@@ -17,13 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from partirvm.core.termination import Termination
-from partirvm.errors import (
-    ChangedDataError,
-    ClusterError,
-    LeaseError,
-    MissingDataError,
-    StorageError,
-)
+from partirvm.errors import ChangedDataError, ClusterError, LeaseError, MissingDataError, StorageError
 from partirvm.execution import executor_for
 from partirvm.jobs import request as requests
 from partirvm.jobs.checkpoint import Checkpoint, attached, resumes
@@ -201,7 +195,7 @@ def _join(store: JobStore, asked: dict[str, Any], allow_code: bool, client: Any,
     in_memory = cells.records is not None and 2 * cells.nbytes * source.n_rows <= room * cells.n_rows
 
     def progress(done: int, total: int) -> None:
-        watcher.on_tiles("local residuals", done, total, source.n_rows)
+        watcher.on_tiles("local residuals", done, total)
         if reason := poll():
             raise Stopped(reason)
 

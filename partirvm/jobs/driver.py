@@ -7,7 +7,6 @@ together, and several dense fits of one step in parallel. Models and history are
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -34,7 +33,6 @@ from partirvm.strategies.problem import (
     Instruction,
     KernelLearned,
     LearnKernel,
-    Log,
     Options,
     Problem,
     Record,
@@ -58,14 +56,11 @@ class Watcher:
     def on_plan(self, plan: Any) -> None:
         """Called with the plan before the first round."""
 
-    def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
-        """Called when a pass has finished ``done`` of ``total`` tiles; ``rows`` is the number of rows of the pass."""
+    def on_tiles(self, name: str, done: int, total: int) -> None:
+        """Called when a pass has finished ``done`` of ``total`` tiles, or ("solve") so many of parallel dense fits."""
 
     def on_step(self, info: StepInfo) -> None:
         """Called after each iteration of a dense fit."""
-
-    def on_solves(self, done: int, total: int) -> None:
-        """Called when ``done`` of ``total`` dense fits that run in parallel have finished."""
 
     def on_record(self, entry: dict[str, Any]) -> None:
         """Called with each line that is added to the history."""
@@ -172,7 +167,7 @@ class Driver:
                 return end.value, resumable
             # free the statistics, which may be as large as the fit made from them, before the next solve
             answers = None
-            if isinstance(instructions[0], Save | Log):
+            if isinstance(instructions[0], Save):
                 resumable = instructions[0].record.kind in RESUMABLE
             try:
                 send, answers = step.send, self._perform(instructions)
@@ -181,10 +176,10 @@ class Driver:
 
     def _perform(self, instructions: Sequence[Any]) -> tuple[Any, ...]:
         """Perform instructions that are all of one kind, or all lines of history, and return the answers."""
-        if not isinstance(instructions[0], Save | Log):
+        if not isinstance(instructions[0], Save):
             self._check()
         match instructions[0]:
-            case Save() | Log():
+            case Save():
                 self._write(instructions)
                 return (None,) * len(instructions)
             case Pass():
@@ -205,16 +200,16 @@ class Driver:
             case unknown:
                 raise TypeError(f"a strategy yielded {unknown!r:.80}, which is no instruction")
 
-    def _write(self, instructions: Sequence[Save | Log]) -> None:
+    def _write(self, instructions: Sequence[Save]) -> None:
         """Save the models and write the lines of history."""
         for number, each in enumerate(instructions):
-            if isinstance(each, Save):
+            if each.model:
                 # the model chooses its own origin, as it does when it is loaded, so that both predict the same bits
                 design = replace(each.design, origin=None)
                 model: Any = self._likelihood.model(design, each.fit, self.source.columns, each.moderate)
                 self._journal.save(model if each.residuals is None else replace(model, residuals=each.residuals))
                 self._usable = True
-            self._record(each.record, self._spent.share(len(instructions) - number), saved=isinstance(each, Save))
+            self._record(each.record, self._spent.share(len(instructions) - number), saved=each.model)
 
     def _passes(self, passes: Sequence[Pass]) -> list[Any]:
         source = self.held_out if passes[0].held_out else self.source
@@ -225,7 +220,7 @@ class Driver:
             blocks.begin(max(sum(design.n_columns for design in one.designs) for one in passes))
         else:  # only one pass per round reads the held-out rows
             blocks = None
-        statistics = self.executor.run(passes, source, lambda done, total: tell(done, total, rows), blocks)
+        statistics = self.executor.run(passes, source, tell, blocks)
         self._spent.passing += time.perf_counter() - began
         self._spent.passes += len(passes)
         self._spent.rows += rows
@@ -236,10 +231,9 @@ class Driver:
 
         def progress(passes: Sequence[Any], done: int, total: int) -> None:
             if passes and total:
-                self.watcher.on_tiles(passes[0].name, done, total, total_rows * len(passes))
+                self.watcher.on_tiles(passes[0].name, done, total)
             self._check()
 
-        total_rows = self.source.n_rows if instruction.rows is None else len(instruction.rows)
         with gathered(self.source, instruction.rows, self.executor, progress, self._spent) as sample:
             return learn_again(sample, instruction)
 
@@ -256,15 +250,12 @@ class Driver:
     def _solves(self, solves: Sequence[DenseFit]) -> list[Solved]:
         """Run dense fits, several in parallel. A single one is watched at each step."""
         if len(solves) > 1:
-            return self.executor.solve(solves, self._telling(self.watcher.on_solves))
+            return self.executor.solve(solves, self._telling(self.watcher.on_tiles, "solve"))
         return [Solved(*solves[0].run(self._telling(self.watcher.on_step)))]
 
     def _record(self, record: Record, spent: dict[str, float], *, saved: bool) -> None:
         self._last = record
         entry = line(record, spent, self._began, saved=saved)
-        if self.blocks is not None:
-            fetched, self.blocks.fetched = self.blocks.fetched, Counter()
-            entry["kernel_evaluated"], entry["kernel_kept"] = fetched["evaluated"], fetched["kept"]
         entry |= self.for_readers(entry)
         self._journal.record(entry)
         self.watcher.on_record(entry)

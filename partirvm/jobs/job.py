@@ -27,6 +27,7 @@ from partirvm.quoting import html_table
 from partirvm.storage import open_folder
 from partirvm.storage.address import absolute
 from partirvm.storage.records import MOST, TIME, require
+from partirvm.strategies import schedule_of
 from partirvm.strategies.problem import Record
 
 POLL_SECONDS = 0.5  # seconds between two polls of a waiting caller
@@ -146,7 +147,7 @@ class Job:
             "job": self.location,
             "status": state.status.value,
             "reason": state.reason,
-            "advice": _advice(state),
+            "advice": advice_of(state),
             "attempt": state.attempt,
             "strategy": (state.plan or {}).get("strategy"),
             "fits": sum(entry["kind"] not in ("heuristic", "kernel") for entry in state.history),
@@ -297,9 +298,13 @@ class Job:
         return self.status()
 
 
-def _advice(state: JobState) -> str:
-    """Return the advice of the status, or of the reason of the end if the job is done."""
-    if state.status is Status.DONE and state.reason in Termination._value2member_map_:
-        reference = state.history[-1].get("reference") if state.history else None
-        return " ".join([Termination(state.reason).advice, *(reference or {}).get("remarks", ())])
-    return state.status.advice
+def advice_of(state: JobState) -> str:
+    """Return the advice of the status; if the job is done, that of the reason, and remarks on the accuracy."""
+    advice, last = state.status.advice, state.history[-1] if state.history else {}
+    if state.status is not Status.DONE:
+        return advice
+    if state.reason == Termination.CONVERGED.value and not schedule_of((state.plan or {}).get("strategy", "")).selects:
+        advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
+    elif state.reason in Termination._value2member_map_:
+        advice = Termination(state.reason).advice
+    return " ".join([advice, *last.get("reference", {}).get("remarks", ())])

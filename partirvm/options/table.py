@@ -156,6 +156,7 @@ class Request:
         'How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, '
         'the one with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds '
         "columns again while that raises the evidence).",
+        one_of(words.SolverName),
     )
     max_iterations: int | None = of_strategy(
         None,

@@ -57,7 +57,10 @@ class FitCallback:
         """Called once, when the kernel is learned and before the first round; ``plan`` is a ``Plan``."""
 
     def on_pass(self, name: str, done: int, total: int) -> None:
-        """Called when a pass over the rows, such as "gram", has finished ``done`` of ``total`` tiles."""
+        """Called when a pass over the rows, such as "gram", has finished ``done`` of ``total`` tiles.
+
+        With the name "solve" these are dense fits that run in parallel.
+        """
 
     def on_round(self, entry: dict[str, Any]) -> bool | None:
         """Called after each fit that left a model, with its line of ``history_``. Return True to end the fit.
@@ -130,8 +133,9 @@ class Progress(Watcher):
         for callback in self.callbacks:
             callback.on_plan(plan)
 
-    def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
-        self._set_phase(name, done, total, "tile")
+    def on_tiles(self, name: str, done: int, total: int) -> None:
+        """Receive the number of tiles that a pass, a prediction or an evaluation has finished, or of dense fits."""
+        self._set_phase(name, done, total, "fit" if name == "solve" else "tile")
         for callback in self.callbacks:
             callback.on_pass(name, done, total)
 
@@ -140,9 +144,6 @@ class Progress(Watcher):
         self.vectors = info.n_vectors
         if not math.isnan(info.noise_variance):
             self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, "")
-
-    def on_solves(self, done: int, total: int) -> None:
-        self._set_phase("solve", done, total, "fit")
 
     def on_record(self, entry: dict[str, Any]) -> None:
         if entry["kind"] not in MEASURED:
@@ -154,10 +155,6 @@ class Progress(Watcher):
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
         """Receive the number of rows that ingest has read or written. ``total`` is None if unknown."""
         self._set_phase(phase, done, total or 0, "row")
-
-    def on_tile(self, phase: str, done: int, total: int) -> None:
-        """Receive the number of tiles that prediction or evaluation has finished."""
-        self._set_phase(phase, done, total, "tile")
 
     def _set_phase(self, phase: str, done: int, total: int, unit: str) -> None:
         self.phase, self.done, self.total, self.unit = phase, done, total, unit

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from partirvm.core.termination import Termination
 from partirvm.jobs.state import JobState, Status
 from partirvm.options import Request
 from partirvm.quoting import counted, format_bytes, format_duration, named, printable
@@ -25,7 +24,6 @@ from partirvm.report.history import (
     kind_of,
     last_model,
 )
-from partirvm.strategies import schedule_of
 
 FORMS: dict[str, Callable[[Any], str]] = {
     **{key: quantity.measure.figure for key, quantity in QUANTITIES.items()},
@@ -81,7 +79,6 @@ def summary(facts: Mapping[str, Any]) -> str:
             ("strategy", facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"),
             *figure_rows(facts),
             ("ended" if Status(facts["status"]).final else "advice", facts["advice"]),
-            *(("check", remark) for remark in facts["remarks"] if remark not in facts["advice"]),
             ("model", "none yet" if facts["n_vectors"] is None else facts["job"]),
         ]
     )
@@ -192,23 +189,10 @@ def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, A
 
 
 def job_facts(job: Any) -> dict[str, Any]:
-    """Return the state, the figures and the parameters of a job as plain JSON (``figures_of``).
-
-    ``parameters`` are all options of the job. ``fits`` is the number of dense fits except the heuristic fit.
-    """
-    state, progress, parameters = job.state(), job.progress(), job.asked()
-    figures, advice = figures_of(state.history, state.plan or {}), progress["advice"]
-    if state.reason == Termination.CONVERGED.value and not schedule_of(figures["strategy"]).selects:
-        advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
-    references = [entry["reference"] for entry in state.history if entry.get("reference")]
-    return {
-        **{key: progress[key] for key in ("job", "status", "since", "attempt", "reason", "fits", "seconds")},
-        "advice": advice,
-        "remarks": references[-1]["remarks"] if references else [],
-        "data": parameters.pop("data"),
-        **figures,
-        "parameters": parameters,
-    }
+    """Return the progress of a job, the figures of its model and all its ``parameters`` as plain JSON."""
+    state, parameters = job.state(), job.asked()
+    figures = figures_of(state.history, state.plan or {})
+    return {**job.progress(), "data": parameters.pop("data"), **figures, "parameters": parameters}
 
 
 def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = str) -> str:
@@ -218,7 +202,8 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
     """
     titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time"}
     titles |= {key: quantity.label for key, quantity in QUANTITIES.items()}
-    beside = ("job", "since", "attempt", "reason", "advice", "remarks", "data", "parameters", "correction_rate")
+    beside = {"job", "since", "attempt", "reason", "advice", "data", "parameters", "correction_rate"}
+    beside |= {"kind", "number", "level", "candidates", "vectors", "model"}  # of the last fit
     rows = [
         [titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
         for key in jobs[0]

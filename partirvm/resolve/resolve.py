@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
-from partirvm.core.solvers import SOLVERS
 from partirvm.data import Source
 from partirvm.data.arrays import ClassWeighted
 from partirvm.errors import UsageError
@@ -100,7 +99,6 @@ def check_parameters(request: Request) -> Request:
         raise UsageError(
             "kernel and basis are both none: a model needs a kernel, or basis functions such as basis='linear'"
         )
-    Check("word", tuple(SOLVERS))("solver", p.solver)
     Check("word", words_of(classes=True))("multi_class", p.multi_class)
     if isinstance(p.noise_variance, str):
         Check("word", ("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)

@@ -4,7 +4,7 @@ A strategy runs in steps. ``step(state)`` is a generator: it yields instructions
 next state, which is all that a further step depends on: the state after a stored line of history is the checkpoint. A
 strategy has no access to data, clock, disk or cluster: the driver performs the instructions that are yielded together,
 side by side if possible, and sends their answers in the same order (for a pass its statistic, for a fit ``Solved``, for
-``Save`` and ``Log`` None). ``Stopped`` is raised where the step waits for its answers.
+``Save`` None). ``Stopped`` is raised where the step waits for its answers.
 """
 
 from __future__ import annotations
@@ -285,23 +285,17 @@ class Record:
 
 @dataclass(frozen=True)
 class Save:
-    """Request to save a model and its line of history, to which the driver adds the seconds."""
+    """Request to save a line of history, to which the driver adds the seconds, and if ``model`` is true the model."""
 
     design: Design
     fit: Fit
     record: Record
     moderate: bool = False
     residuals: LocalResiduals | None = None
+    model: bool = True
 
 
-@dataclass(frozen=True)
-class Log:
-    """Request to write one line of history for a fit whose model is not saved."""
-
-    record: Record
-
-
-Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | LearnKernel | FitResiduals | Save | Log
+Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | LearnKernel | FitResiduals | Save
 T = TypeVar("T")
 Steps: TypeAlias = Generator[tuple[Instruction, ...], tuple[Any, ...], T]
 """A part of a step: yields instructions, is sent their answers, and returns a result."""

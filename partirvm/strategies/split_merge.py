@@ -20,7 +20,7 @@ from partirvm.likelihoods.base import Start
 from partirvm.planning.cost import Schedule
 from partirvm.strategies import stages
 from partirvm.strategies.fit_rows import batches_of, fresh, partition
-from partirvm.strategies.problem import Gather, Instruction, Log, Options, Problem, Save, Steps
+from partirvm.strategies.problem import Gather, Instruction, Options, Problem, Save, Steps
 from partirvm.strategies.rounds import BasicRound
 from partirvm.strategies.stages import RoundsState
 from partirvm.types import Float
@@ -153,7 +153,7 @@ def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[An
         design, fit = done.design, done.fit
         line = stages.line_of(done, kind="part", level=state.level)
         evidence = fit.log_evidence / max(fit.n, 1)
-        lines.append(Save(design, fit, line, options.moderate) if evidence > state.best_evidence else Log(line))
+        lines.append(Save(design, fit, line, options.moderate, model=evidence > state.best_evidence))
         state = replace(state, best_evidence=max(evidence, state.best_evidence))
         parts.append(Part(design, fit.losses()[fit.labels >= 0], problem.likelihood.warm(fit)))
     yield tuple(lines)

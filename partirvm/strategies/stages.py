@@ -34,7 +34,6 @@ from partirvm.strategies.problem import (
     FitResiduals,
     Gather,
     LearnKernel,
-    Log,
     Options,
     Problem,
     Record,
@@ -313,5 +312,5 @@ def learned_again(state: RoundsState) -> Steps[RoundsState]:
         if taken := gain > options.tol * moved.fit.n:
             state = yield from scored(moved)
     line = line_of(state, kind="kernel", kernel=found.kernel.spec(), gain=gain, taken=taken, **facts)
-    yield (Save(state.design, state.fit, line, options.moderate) if taken else Log(line),)
+    yield (Save(state.design, state.fit, line, options.moderate, model=taken),)
     return state

@@ -22,7 +22,6 @@ from partirvm.core.updates import (
     HyperState,
     maximise,
     noise_precision,
-    settled,
     step,
     thin,
     verdict,
@@ -225,7 +224,7 @@ def test_when_a_fit_is_over(rng, rule, changes, expected):
     """N = 40 rows, 3 vectors, after 1 iteration: tol·N = 4e-6 nats. A cancelled residual ends a guarded fit, before
     anything else, and only with the guard."""
     state, info = fit_and_info(rng, **changes)
-    assert verdict(state, rule, settled(state, info, rule)) is expected
+    assert verdict(state, info, rule) is expected
 
 
 def test_columns_that_do_not_fade_are_thinned_out(rng):

@@ -86,7 +86,7 @@ class Asking(Watcher):
         if self.where == "hold" and self.left == 0:
             self._hold()
 
-    def on_tiles(self, name, done, total, rows):
+    def on_tiles(self, name, done, total):
         self._heard(self.where in ("pass", name) and done < total)
 
     def on_step(self, info):

@@ -107,7 +107,7 @@ def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
     parts = [(X, np.sin(2 * X[:, 0]) * X[:, 1]) for X in (rng.uniform(-2, 2, size=(n, 2)) for n in (30, 40))]
 
     class Gone(Watcher):
-        def on_tiles(self, name, done, total, rows):
+        def on_tiles(self, name, done, total):
             raise KeyboardInterrupt
 
     for broken in (False, True):

@@ -53,7 +53,7 @@ class After(Watcher):
     def over(self) -> bool:
         return self.polls > self.at
 
-    def on_tiles(self, name, done, total, rows):
+    def on_tiles(self, name, done, total):
         self.tiles += self.over
 
     def on_step(self, info):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from partirvm.core.link import LINKS
-from partirvm.core.solvers import SOLVERS
 from partirvm.likelihoods import LIKELIHOODS
 
 
 @pytest.fixture(autouse=True)
 def registries_as_before():
-    before = [(registry, dict(registry)) for registry in (LINKS, SOLVERS, LIKELIHOODS)]
+    before = [(registry, dict(registry)) for registry in (LINKS, LIKELIHOODS)]
     yield
     for registry, found in before:
         registry.clear()

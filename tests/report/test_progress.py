@@ -40,12 +40,12 @@ def play(progress: Progress) -> None:
     """A fit of one round, then reading, then a prediction."""
     progress.on_plan(SomePlan())
     for done in range(1, 5):
-        progress.on_tiles("gram", done, 4, 1000)
+        progress.on_tiles("gram", done, 4)
     progress.on_step(StepInfo(1, 40, 10, -20.0, 1.0, 0.1))
     progress.on_record(ENTRY)
     progress.on_rows("read", 1000, None)
     progress.on_rows("write", 1000, 1000)
-    progress.on_tile("predict", 4, 4)
+    progress.on_tiles("predict", 4, 4)
     progress.note("a word in between")
 
 
@@ -61,8 +61,8 @@ def test_plain_lines():
 @pytest.mark.parametrize(
     ("event", "lines"),
     [
-        (lambda progress, done: progress.on_tiles("gram", done, 10, 1000), "kernel products: {} of 10 tiles"),
-        (lambda progress, done: progress.on_solves(done, 46), "dense fits: {} of 46 fits"),
+        (lambda progress, done: progress.on_tiles("gram", done, 10), "kernel products: {} of 10 tiles"),
+        (lambda progress, done: progress.on_tiles("solve", done, 46), "dense fits: {} of 46 fits"),
         (lambda progress, done: progress.on_rows("read", done, None), "reading: {} rows"),
     ],
 )
@@ -92,7 +92,7 @@ def test_hearing_draws_nothing(monkeypatch):
         progress.on_plan(SomePlan())
         before = drawn.count(threading.get_ident())
         for done in range(100_000):
-            progress.on_tiles("gram", done, 100_000, 1_000_000)
+            progress.on_tiles("gram", done, 100_000)
         assert drawn.count(threading.get_ident()) == before
     assert len(drawn) > before
 
@@ -103,9 +103,9 @@ def merge(progress: Progress) -> None:
     measured = {"kind": "heuristic", "rows": 45, "vectors": 5, "partition_size": 250, "heuristic_size": 9}
     progress.on_record({**ENTRY, **measured})
     for level, fits in enumerate((4, 2)):
-        progress.on_tiles("gram", 4, 4, 1000)
+        progress.on_tiles("gram", 4, 4)
         for done in range(fits + 1):
-            progress.on_solves(done, fits)
+            progress.on_tiles("solve", done, fits)
         for number in range(1, fits + 1):
             part = {"kind": "part", "level": level, "number": number, "candidates": 100 * number, "vectors": 50}
             progress.on_record({**ENTRY, **part, "seconds": 1.5 * (level + 1), "saved": number == 2})
@@ -143,7 +143,7 @@ def test_the_live_view_cuts_nothing(monkeypatch, columns):
     with Progress(screen) as progress:
         merge(progress)
         progress.began -= 100_000.0
-        progress.on_solves(12, 46)
+        progress.on_tiles("solve", 12, 46)
         text = _drawn(progress)
     assert max(len(line) for line in text.splitlines()) <= columns
     for part in ("dense fits", "12 of 46 fits", "27 h 46 min", "25 vectors"):
@@ -156,7 +156,7 @@ def test_newton_passes_are_counted(monkeypatch):
     """An iteration of a classification has no noise variance, and is a pass."""
     monkeypatch.setenv("TERM", "xterm")
     with Progress(Screen()) as progress:
-        progress.on_tiles("newton", 1, 4, 400)
+        progress.on_tiles("newton", 1, 4)
         assert "Newton passes" in _drawn(progress)
         progress.on_step(StepInfo(6, 20, 0, -120.0, math.nan, math.nan))
         text = _drawn(progress)
