@@ -208,7 +208,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         ``rows``, ``distances``, ``weights`` and ``errors`` have shape (n, k), the nearest row first. Numbers of rows
         count from 0 in the order that ``fit`` or ``ingest`` was given; distances are in the metric of the kernel, and
         errors in the target's units. The prediction is that of ``model_.sparse()`` plus the sum of weights times
-        errors; of T targets both are (n, k, T). Raises ``UsageError`` for a model without local residuals, ``DataError`` for other features.
+        errors; of T targets both are (n, k, T). Raises ``UsageError`` for a model without local residuals, and
+        ``DataError`` for other features.
         """
         check_is_fitted(self)
         found: dict[str, Any] = self.model_.nearest_rows(rows_of(self, X, self.model_.columns.categories))
