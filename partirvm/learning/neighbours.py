@@ -97,7 +97,7 @@ def fit_residuals(
         return gains
     if not in_memory and keep is None:
         return replace(gains, rmse=(), lacking=FLOAT * width * source.n_rows)
-    cells, sample = Cells.of(records, T), records[evenly(len(records), NOISE_ROWS)]
+    cells, sample = Cells.of(records, n_targets=T), records[evenly(len(records), NOISE_ROWS)]
     if source.n_rows > left_out:
         place, wanted = None if in_memory else keep, evenly(source.n_rows, NOISE_ROWS)
         points = records[:, : metric.width]
@@ -164,7 +164,11 @@ def _trials(
     asked: FitResiduals, records: Float, progress: Callable[..., None]
 ) -> tuple[list[LocalKernel], ResidualsFitted]:
     """Return kernels that a few rows left out teach, and their gains over the fit alone, with the corrected RMSE."""
-    n, k, cells = len(records), min(asked.neighbours, TRIAL_NEIGHBOURS), Cells.of(records, len(asked.left_out))
+    n, k, cells = (
+        len(records),
+        min(asked.neighbours, TRIAL_NEIGHBOURS),
+        Cells.of(records, n_targets=len(asked.left_out)),
+    )
     few, many = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS)), evenly(n, CALIBRATION_ROWS)
     panels, apply = _panels(records[few], _near(cells, records[few], k), cells.rank), _interruptible(progress)
     kernels, gains = list[LocalKernel](), list[float]()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.left_out import Calibration
-from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER, Cells
+from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER, Cells, near_order
 from partirvm.local.kriging import LocalKernel, Neighbourhoods, moments, weights
 from partirvm.local.metric import Metric
 from partirvm.types import Float
@@ -37,12 +37,15 @@ class LocalResiduals:
 
         ``factor`` (n,) is the noise factor there. The variance is of a new noisy error, or else of its mean.
         """
-        means, variances = list[Float](), list[Float]()
-        for _, hoods in self._neighbourhoods(points, factor):
-            found = [moments(kernel, each, noisy=noisy) for kernel, each in zip(self.kernels, hoods, strict=True)]
-            means.append(_together([mean for mean, _ in found]))
-            variances.append(_together([variance for _, variance in found]))
-        return np.concatenate(means), np.concatenate(variances)
+        places, logs = self.metric(points), np.broadcast_to(np.log(factor), len(points))
+        order, found = near_order(places), np.empty((len(self.kernels), 2, len(places)))
+        for some, near in self.cells.neighbours(places[order], self.neighbours):
+            own = order[some]
+            hoods = hoods_of(near, places[own], logs[own], np.ones(len(near)))
+            for target, kernel in enumerate(self.kernels):
+                found[target][:, own] = moments(kernel, hoods[target], noisy=noisy)
+        mean, variance = _together(list(found))
+        return mean, variance
 
     def explained(self, points: Float, factor: Float | float, own: Float | None = None) -> dict[str, NDArray[Any]]:
         """Return ``rows``, ``distances`` in the metric, ``weights`` and ``errors`` of the neighbours, (n, k) each.
