@@ -1,4 +1,4 @@
-"""Experiments of Tipping (2001), §4.1 and §4.2, and the softmax of eq. 28.
+"""Experiments of Tipping (2001), §4.1 and §4.2, and the softmax.
 
     python -m benchmarks.tipping --data DIR [--draws 100] [--output FOLDER]
 
@@ -7,8 +7,8 @@ sinc           100 equidistant points of [−10, 10], linear spline kernel. With
                the paper has one draw, and ``share`` is the share of draws whose error is at most the paper's.
 ripley         100 random rows of Ripley's 250, a Gaussian kernel of radius 0.5 (γ = 4), errors on 1,000 test rows
 first draw     the first noisy sinc by MacKay's updates alone
-softmax        three ways to share α: for each class and vector (eq. 28), for each vector, and one against the rest,
-               beside the default; log loss and error on held-out rows of iris, digits and 1,500 rows of pendigits
+softmax        an α for each vector, and one against the rest, beside the default; log loss and error on held-out rows
+               of iris, digits and 1,500 rows of pendigits
 
 DIR contains ripley_synth.npz and pendigits.npz; without them their rows are left out.
 """
@@ -28,7 +28,6 @@ from benchmarks.family.data import sinc, uniform_noise
 from benchmarks.measure import command_line, say, write
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import PartirvmWarning
-from partirvm.literature.softmax_per_class import NAME, register
 
 Float = NDArray[np.float64]
 Row = dict[str, Any]
@@ -43,7 +42,6 @@ SOFTMAX_COLUMNS = {
 }  # fmt: skip
 
 SHARED = {
-    NAME: "α of each class and vector (eq. 28)",
     "multinomial": "α of each vector",
     "ovr": "one against the rest",
     "auto": "default",
@@ -127,7 +125,6 @@ def softmax(folder: str) -> list[Row]:
     from sklearn.metrics import log_loss
     from sklearn.model_selection import train_test_split
 
-    register()
     rows = []
     for name, (X, y) in sets(folder).items():
         size = min(1500, int(0.6 * len(y)))

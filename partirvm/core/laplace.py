@@ -67,7 +67,7 @@ class LaplaceState:
     @property
     def own_prior(self) -> Prior:
         """The part of the prior that each output has."""
-        return self.prior.shared(self.alpha.shape[1]) if self.link.shared_alpha else self.prior
+        return self.prior.shared(self.alpha.shape[1]) if self.link.coupled else self.prior
 
     @cached_property
     def present(self) -> Bool:
@@ -196,10 +196,10 @@ def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
     gone = ((_alike(state, q**2) <= _alike(state, s)) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     gone = (gone & ~state.prior.held(state.labels)[:, None]) | ~state.present
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature)
-    if state.link.shared_alpha:
+    if state.link.coupled:
         floor = np.broadcast_to(floor.max(axis=1, keepdims=True), floor.shape)
     alpha = np.where(gone, np.inf, np.maximum(alpha, floor))
-    if going is None or state.link.shared_alpha:
+    if going is None or state.link.coupled:
         return _without(state, gone, alpha)
     gone, alpha = np.where(going, gone, ~state.present), np.where(going, alpha, state.alpha)
     return _without(state, gone, alpha, np.flatnonzero(~going).tolist())
@@ -213,7 +213,7 @@ def thin(state: LaplaceState) -> LaplaceState:
     if not failing.any():
         return state
     gone = ~state.present
-    if state.link.shared_alpha:
+    if state.link.coupled:
         gone[weakly_correlated(state.posteriors, np.flatnonzero(failing[:, 0]))] = True
     else:
         for k, each in enumerate(state.posteriors):
@@ -224,7 +224,7 @@ def thin(state: LaplaceState) -> LaplaceState:
 
 def _alike(state: LaplaceState, value: Float) -> Float:
     """Return a value (M, C), or its mean over outputs that share α."""
-    return np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) if state.link.shared_alpha else value
+    return np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) if state.link.coupled else value
 
 
 def _without(state: LaplaceState, gone: Bool, alpha: Float, same: Collection[int] = ()) -> LaplaceState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -109,19 +109,6 @@ class Publication:
         if folder.is_file() or not (numbers or all(map(GROUP.fullmatch, names))):
             raise ExistsError(f"{url} exists and is not DATA of partirvm. Choose another name.")
 
-    def create_arrays(self, chunks: Mapping[str, tuple[int, ...]], n_rows: int) -> dict[str, Any]:
-        """Create the empty arrays of the group with these chunks."""
-        return {
-            name: create_blosc(
-                self.folder.place(f"{self.name}/{name}"),
-                (n_rows, *chunk[1:]),
-                chunk,
-                dtype_of(name),
-                -1 if name == "row" else np.nan,
-            )
-            for name, chunk in chunks.items()
-        }
-
     def commit(self, attributes: DataAttributes) -> None:
         """Write the attributes and publish the group. Raises ``LeaseLostError`` if another process published first."""
         version = numbered(VERSIONS, self.number)
@@ -198,8 +185,11 @@ def write_tiles(
     R, n = old.tile_rows, len(before) + n_new
     first, n_tiles = old.n_rows // R, -(-n // R)
     moments, checksums, total = TreeSum(n_tiles), list[dict[str, str]](), np.zeros(1, np.uint64)
+    arrays: dict[str, Any] = {}
     with storing("the data"):
-        arrays = place.create_arrays(old.chunks, n)
+        for name, chunk in old.chunks.items():
+            group, fill = place.folder.place(f"{place.name}/{name}"), -1 if name == "row" else np.nan
+            arrays[name] = create_blosc(group, (n, *chunk[1:]), chunk, dtype_of(name), fill)
     runs, write = runs_of(chain([before], blocks), R), partial(_write_tile, old, arrays, len(before))
     with ThreadPoolExecutor(2) as pool:
         while pair := list(islice(runs, 2)):

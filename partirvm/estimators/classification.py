@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import probabilities
-from partirvm.data.arrays import by_position
+from partirvm.data.arrays import in_process
 from partirvm.data.labels import coded, find_classes, text_of_label
 from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import Labels
@@ -76,7 +76,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         return replace(asked, class_weight=texts)
 
     def _coded(self, y: Any) -> tuple[Any, Labels]:
-        y = by_position("y", y)
+        y = in_process("y", y)
         labels = find_classes(y)
         return coded(y, labels), labels
 

@@ -13,7 +13,6 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from partirvm.data import as_source
-from partirvm.data.arrays import by_position
 from partirvm.data.labels import coded, label_values, plain_labels
 from partirvm.data.source import Source, default_names, numeric_array
 from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
@@ -149,4 +148,4 @@ def source_of(
     check_names(X, columns.features)
     if in_memory(X):
         X, y = rows_of(estimator, X, columns.categories, y)
-    return as_source(X, y if labels is None else coded(by_position("y", y), labels), *weights, columns=columns)
+    return as_source(X, y if labels is None else coded(y, labels), *weights, columns=columns)

@@ -16,14 +16,7 @@ from partirvm.data import ArraySource, as_source, shuffled_rows
 from partirvm.data.source import Tile, require_like
 from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented
-from partirvm.estimators.inputs import (
-    TrainingRows,
-    data_errors,
-    in_memory,
-    rows_of,
-    source_of,
-    training_rows,
-)
+from partirvm.estimators.inputs import TrainingRows, data_errors, in_memory, rows_of, source_of, training_rows
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import is_growable

@@ -6,11 +6,12 @@ the local kernel and the calibration stay. A record of an old row is not changed
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TypeAlias
 
@@ -32,8 +33,8 @@ from partirvm.types import PANEL_ROWS, Float, Int
 Keep: TypeAlias = Callable[[Callable[[str], Cells]], Cells]
 """Calls a function with the path or URL of a new folder, which stays if it returns."""
 
-LEAVES = 16
-"""Number of leaves per cell, by which rows are sorted."""
+FILLED = 0.75
+"""Maximum of the mean number of rows of a cell, as a fraction of the largest."""
 
 SAMPLE = 64
 """Leaves of rows that others join are those of one row of so many."""
@@ -70,9 +71,10 @@ def cells_of(
 
 
 def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | None) -> Cells:
-    """Return the cells of at most ``n`` records, given in pieces (rows, width), sorted by the leaves of ``points``."""
+    """Return the cells of at most ``n`` records, given in pieces (rows, width): the leaves of a tree of ``points``."""
     width = points.shape[1] + COLUMNS
-    leaves = Leaves.of(points, LEAVES * (n // rows_of_cell(width)))
+    most = rows_of_cell(width)
+    leaves = Leaves.of(points, math.ceil(n / (FILLED * most)))
 
     def keyed() -> Iterator[Float]:
         """Yield records after their leaves; within a leaf they stay in order."""
@@ -82,17 +84,28 @@ def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | No
             yield np.column_stack([places / leaves.count, records])
             done += len(records)
 
+    def divided(blocks: Iterable[Float]) -> Iterator[Float]:
+        """Yield the records of one leaf at a time, or of its parts if it is too large."""
+        parts = (part for block in blocks for part in np.split(block, _starts(block[:, 0], leaves.count)[1:]))
+        for _, of_leaf in groupby(parts, lambda part: int(part[0, 0] * leaves.count)):
+            yield from runs_of((part[:, 1:] for part in of_leaf), most)
+
     def written(place: str) -> Cells:
         with open_folder(place).scratch() as scratch, ExternalSorter(Path(scratch, "unsorted"), 1 + width) as sorter:
             for piece in keyed():
                 sorter.add(piece)
-            runs = runs_of((block[:, 1:] for block in sorter.blocks()), rows_of_cell(width))
-            return Cells.written(place, runs, sorter.n_records, width)
+            return Cells.written(place, divided(sorter.blocks()), leaves.count + n // most, width)
 
     if keep is None:
         records = np.concatenate(list(keyed()))
-        return Cells.of(records[np.argsort(records[:, 0], kind="stable"), 1:])
+        order = np.argsort(records[:, 0], kind="stable")
+        return Cells.of(records[order, 1:], _starts(records[order, 0], leaves.count))
     return keep(written)
+
+
+def _starts(keys: Float, count: int) -> Int:
+    """Return the places in sorted keys (n,) at which each of ``count`` leaves begins that has rows."""
+    return np.unique((keys * count).astype(np.int64), return_index=True)[1]
 
 
 @one_blas_thread()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.left_out import Calibration
-from partirvm.local.cells import COLUMNS, ERROR, LOG_FACTOR, NOISE, NUMBER, Cells
+from partirvm.local.cells import COLUMNS, ERROR, LOG_FACTOR, NOISE, NUMBER, Cells, near_order
 from partirvm.local.kriging import LocalKernel, Neighbourhoods, moments, weights
 from partirvm.local.metric import Metric
 from partirvm.types import Float
@@ -37,9 +37,13 @@ class LocalResiduals:
 
         ``factor`` (n,) is the noise factor there. The variance is of a new noisy error, or else of its mean.
         """
-        found = [moments(self.kernel, hoods, noisy=noisy) for _, hoods in self._neighbourhoods(points, factor)]
-        mean, variance = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return mean, variance
+        places, logs = self.metric(points), np.broadcast_to(np.log(factor), len(points))
+        order, found = near_order(places), np.empty((2, len(places)))
+        for some, near in self.cells.neighbours(places[order], self.neighbours):
+            own = order[some]
+            hoods = hoods_of(near, places[own], logs[own], np.ones(len(near)))
+            found[:, own] = moments(self.kernel, hoods, noisy=noisy)
+        return found[0], found[1]
 
     def explained(self, points: Float, factor: Float | float, own: Float | None = None) -> dict[str, NDArray[Any]]:
         """Return ``rows``, ``distances`` in the metric, ``weights`` and ``errors`` of the neighbours, (n, k) each.

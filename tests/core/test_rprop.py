@@ -7,17 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partirvm.core import rprop
-from partirvm.core.rprop import (
-    HIGHEST,
-    LOWEST,
-    MOST_ROUNDS,
-    WINDOW,
-    advance,
-    again,
-    begin,
-    off,
-    raised,
-)
+from partirvm.core.rprop import HIGHEST, LOWEST, MOST_ROUNDS, WINDOW, advance, again, begin, off, raised
 from partirvm.core.termination import Termination
 
 ROWS = 1000

@@ -16,16 +16,7 @@ from partirvm.core.posterior import WEAK_CORRELATION, own_factors
 from partirvm.core.priors import FLAT, JOINING, GammaDensity, Prior, entry_precision, optimum
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import (
-    FADED,
-    NOISE_FLOOR,
-    HyperState,
-    maximise,
-    noise_precision,
-    step,
-    thin,
-    verdict,
-)
+from partirvm.core.updates import FADED, NOISE_FLOOR, HyperState, maximise, noise_precision, step, thin, verdict
 from partirvm.types import BIAS
 
 seeds = st.integers(0, 2**32 - 1)

@@ -202,9 +202,7 @@ def test_only_data_are_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "message"), [(errno.ENOSPC, "no space left"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")]
 )
-@pytest.mark.parametrize(
-    "where", ["partirvm.data.writer.ExternalSorter.add", "partirvm.data.writer.Publication.create_arrays"]
-)
+@pytest.mark.parametrize("where", ["partirvm.data.writer.ExternalSorter.add", "partirvm.data.writer.create_blosc"])
 def test_a_store_that_refuses(
     number: int, message: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

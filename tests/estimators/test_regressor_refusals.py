@@ -9,10 +9,7 @@ import zarr
 from regressions import plane
 
 from partirvm import RVMRegressor
-from partirvm.errors import (
-    DataError,
-    UsageError,
-)
+from partirvm.errors import DataError, UsageError
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import signal
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from processes import running
 
@@ -17,6 +18,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.local import cells
 from partirvm.local.cells import NUMBER, Cells
 from partirvm.options import Request
+from partirvm.predict import prediction
 
 ASKED = Request(gamma=0.5, strategy="working-set", max_rounds=1, partition_size=20, residual="local", neighbours=10)
 
@@ -65,9 +67,17 @@ def test_rows_join_in_memory_and_then_on_disk(job, tmp_path, monkeypatch, capsys
     np.testing.assert_array_equal(records[:, NUMBER], np.arange(460))
     np.testing.assert_array_equal(last.mean, old.mean)
     assert last.residuals.kernel == old.residuals.kernel
-    assert len(last.residuals.cells.boxes) == 5
+    assert len(last.residuals.cells.boxes) == 8
     at_once = replace(last, residuals=replace(last.residuals, cells=Cells.of(records)))
     np.testing.assert_array_equal(last.predict(new, return_std=True), at_once.predict(new, return_std=True))
+    monkeypatch.setattr(prediction, "TILES", 3)  # of eight
+    X, y = (np.concatenate(parts) for parts in zip(rows(300, 0), rows(100, 1), rows(60, 2), strict=True))
+    mean, std = last.predict(X, return_std=True)
+    prediction.predict(job.location, str(tmp_path / "rows.zarr"), str(tmp_path / "out.parquet"))
+    found = pd.read_parquet(tmp_path / "out.parquet")
+    np.testing.assert_array_equal(found[["mean", "std"]].to_numpy().T, [mean, std])
+    scores = prediction.evaluate(job.location, str(tmp_path / "rows.zarr"))
+    assert scores["rmse"] == pytest.approx(np.sqrt(np.mean((y - mean) ** 2)), rel=1e-9)
     for how, words in (({}, "no rows that were appended"), ({"max_rounds": 2}, "fits nothing: omit max_rounds")):
         with pytest.raises(UsageError, match=words):
             job.update(residual_only=True, **how)

@@ -8,15 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from partirvm.planning.cost import (
-    Rates,
-    RowsRead,
-    Work,
-    gram_cost,
-    levels_cost,
-    rounds_cost,
-    search_cost,
-)
+from partirvm.planning.cost import Rates, RowsRead, Work, gram_cost, levels_cost, rounds_cost, search_cost
 from partirvm.planning.memory import DataShape
 
 READ, ELEMENT, PRODUCT = 1e-7, 2e-9, 1e10
