@@ -76,7 +76,7 @@ def run(
         driver.watcher.on_record(entry)
     for category, text in _faults_of_data(spec, source.columns):
         warnings.warn(text, category, stacklevel=2)
-    with keeping_blocks(spec.plan, driver.executor.forget, beside) as driver.blocks:
+    with keeping_blocks(spec.plan, driver.executor.forget, beside) as driver.keep_blocks:
         strategy = STRATEGIES[spec.request.strategy]()
         outcome = driver.run(strategy, spec.problem, spec.options, journal, checkpoint)
     for category, text in _faults_of_fit(outcome, spec, remarks):
