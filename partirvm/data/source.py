@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -127,6 +127,26 @@ class Source:
 
     def __str__(self) -> str:
         return f"{type(self).__name__} of {self.n_rows:,} rows × {self.n_features} features"
+
+
+class Together(Source):
+    """A source on disk whose tiles are ``count`` tiles of another one together."""
+
+    def __init__(self, source: Source, count: int) -> None:
+        self._source, self._count = source, count
+        self._take_shape_of(source)
+        self.tile_rows *= count
+
+    def tile(self, number: int) -> Tile:
+        """Read neighbouring tiles of the source."""
+        tile = concatenated([self._source.tile(each) for each in self._tiles(number)])
+        return replace(tile, number=number, start=number * self.tile_rows)
+
+    def original_rows(self, number: int) -> Int:
+        return np.concatenate([self._source.original_rows(each) for each in self._tiles(number)])
+
+    def _tiles(self, number: int) -> range:
+        return range(number * self._count, min((number + 1) * self._count, self._source.n_tiles))
 
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:

@@ -6,11 +6,12 @@ the local kernel and the calibration stay. A record of an old row is not changed
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TypeAlias
 
@@ -32,8 +33,8 @@ from partirvm.types import PANEL_ROWS, Float, Int
 Keep: TypeAlias = Callable[[Callable[[str], Cells]], Cells]
 """Calls a function with the path or URL of a new folder, which stays if it returns."""
 
-LEAVES = 16
-"""Number of leaves per cell, by which rows are sorted."""
+FILLED = 0.75
+"""Maximum of the mean number of rows of a cell, as a fraction of the largest."""
 
 SAMPLE = 64
 """Leaves of rows that others join are those of one row of so many."""
@@ -62,44 +63,57 @@ def cells_of(
             sample.append(some)
             yield records
 
-    found = sorted_cells(pieces(), source.n_rows, points, keep)
+    found = sorted_cells(pieces(), source.n_rows, points, keep, source.n_targets)
     spent.passing += time.perf_counter() - began
     spent.passes += 1
     spent.rows += source.n_rows
     return found, np.concatenate(sample)
 
 
-def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | None) -> Cells:
-    """Return the cells of at most ``n`` records, given in pieces (rows, width), sorted by the leaves of ``points``."""
-    width = points.shape[1] + COLUMNS
-    leaves = Leaves.of(points, LEAVES * (n // rows_of_cell(width)))
+def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | None, n_targets: int = 1) -> Cells:
+    """Return the cells of at most ``n`` records, given in pieces (rows, width): the leaves of a tree of ``points``."""
+    rank = points.shape[1]
+    width = rank + n_targets + COLUMNS
+    most = rows_of_cell(width)
+    leaves = Leaves.of(points, math.ceil(n / (FILLED * most)))
 
     def keyed() -> Iterator[Float]:
         """Yield records after their leaves; within a leaf they stay in order."""
         done = 0
         for records in pieces:
-            places = leaves.numbers(records[:, :-COLUMNS]) + (done + np.arange(len(records))) / n
+            places = leaves.numbers(records[:, :rank]) + (done + np.arange(len(records))) / n
             yield np.column_stack([places / leaves.count, records])
             done += len(records)
+
+    def divided(blocks: Iterable[Float]) -> Iterator[Float]:
+        """Yield the records of one leaf at a time, or of its parts if it is too large."""
+        parts = (part for block in blocks for part in np.split(block, _starts(block[:, 0], leaves.count)[1:]))
+        for _, of_leaf in groupby(parts, lambda part: int(part[0, 0] * leaves.count)):
+            yield from runs_of((part[:, 1:] for part in of_leaf), most)
 
     def written(place: str) -> Cells:
         with open_folder(place).scratch() as scratch, ExternalSorter(Path(scratch, "unsorted"), 1 + width) as sorter:
             for piece in keyed():
                 sorter.add(piece)
-            runs = runs_of((block[:, 1:] for block in sorter.blocks()), rows_of_cell(width))
-            return Cells.written(place, runs, sorter.n_records, width)
+            return Cells.written(place, divided(sorter.blocks()), leaves.count + n // most, width, n_targets)
 
     if keep is None:
         records = np.concatenate(list(keyed()))
-        return Cells.of(records[np.argsort(records[:, 0], kind="stable"), 1:])
+        order = np.argsort(records[:, 0], kind="stable")
+        return Cells.of(records[order, 1:], _starts(records[order, 0], leaves.count), n_targets)
     return keep(written)
+
+
+def _starts(keys: Float, count: int) -> Int:
+    """Return the places in sorted keys (n,) at which each of ``count`` leaves begins that has rows."""
+    return np.unique((keys * count).astype(np.int64), return_index=True)[1]
 
 
 @one_blas_thread()
 def with_rows(residuals: LocalResiduals, design: Design, mean: Float, rows: Tile) -> LocalResiduals:
     """Return local residuals with further rows in memory, whose numbers follow those of the records.
 
-    ``design`` and ``mean`` (M,) are those of the model.
+    ``design`` and ``mean``, (M,) or (M, T), are those of the model.
     """
     last, points = _last_and_some(residuals.cells)
     records = records_of(design, mean, residuals.metric, rows, np.arange(len(rows.X)) + last + 1)[1]
@@ -132,7 +146,7 @@ def _last_and_some(cells: Cells) -> tuple[int, Float]:
     last, points = 0, list[Float]()
     for records in map(cells.cell, range(len(cells.boxes))):
         last = max(last, int(records[:, NUMBER].max()))
-        points.append(records[::SAMPLE, :-COLUMNS])
+        points.append(records[::SAMPLE, : cells.rank])
     return last, np.concatenate(points)
 
 
@@ -141,9 +155,9 @@ def _joined(
 ) -> LocalResiduals:
     """Return local residuals with at most ``n`` further records, sorted by old ``points`` and by the first piece."""
     cells, first = residuals.cells, next(pieces, np.empty((0, residuals.cells.width)))
-    points = np.concatenate([points, first[:, :-COLUMNS]])
+    points = np.concatenate([points, first[:, : cells.rank]])
     together = chain(map(cells.cell, range(len(cells.boxes))), [first], pieces)
-    return replace(residuals, cells=sorted_cells(together, cells.n_rows + n, points, keep))
+    return replace(residuals, cells=sorted_cells(together, cells.n_rows + n, points, keep, cells.n_targets))
 
 
 def records_of_tile(
@@ -160,11 +174,11 @@ def records_of(design: Design, mean: Float, metric: Metric, tile: Tile, numbers:
     scaling = design.scaling
     weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
     there = np.flatnonzero(weights > 0)
-    found = np.empty((len(there), metric.width + COLUMNS))
+    found = np.empty((len(there), metric.width + len(scaling.t_scale) + COLUMNS))
     for start in range(0, len(there), PANEL_ROWS):
         some = there[start : start + PANEL_ROWS]
-        X, target = tile.X[some], scaling.targets(tile.t[some])[:, 0]
-        factor = np.ones(len(X)) * design.noise_factor(X)
-        errors = target - design.block(X) @ mean, np.log(factor), 1.0 / weights[some]
-        found[start : start + len(some)] = np.column_stack([metric(scaling.inputs(X)), *errors, numbers[some]])
+        X, fitted = tile.X[some], design.block(tile.X[some]) @ mean
+        errors = scaling.targets(tile.t[some]) - fitted.reshape(len(X), -1)
+        others = np.log(np.ones(len(X)) * design.noise_factor(X)), 1.0 / weights[some], numbers[some]
+        found[start : start + len(some)] = np.column_stack([metric(scaling.inputs(X)), errors, *others])
     return there, found

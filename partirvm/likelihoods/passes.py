@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.statistics import GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.likelihoods.base import Draw, Panel, Pass, eligible
-from partirvm.model import AnyModel, Model
-from partirvm.types import Float, Int
+from partirvm.model import AnyModel, ClassModel, Model
+from partirvm.types import PANEL_ROWS, Float, Int
 
 FLOOR = 0.3
 """Classification pools are drawn at random: the chance of a row is proportional to 1 − p of its class + this constant.
@@ -107,7 +107,10 @@ class ErrorPass(Pass):
 
 @dataclass(frozen=True)
 class LeaveOneOutPass(Pass):
-    """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``."""
+    """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``.
+
+    ``target`` is the number of the target.
+    """
 
     name: ClassVar[str] = "residual"
     design: Design
@@ -115,12 +118,13 @@ class LeaveOneOutPass(Pass):
     root: Float
     beta: float
     least_square: float = 0.0
+    target: int = 0
 
     def of_panel(self, panel: Panel, block: Float) -> LeftOut:
         design = self.design
         places = np.flatnonzero(np.isin(panel.rows, design.rows)).tolist()
         own = [(place, design.n_leading + np.flatnonzero(design.rows == panel.rows[place])) for place in places]
-        t = design.scaling.targets(panel.t)[:, 0]
+        t = design.scaling.targets(panel.t)[:, self.target]
         peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
         factor = None if design.noise is None else design.noise_factor(panel.X) ** (TEMPER - 1.0)
         found = LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor)
@@ -145,11 +149,19 @@ class ScorePass(Pass):
         """Return the pass that scores a model by what it states."""
         return cls(model.predictive, model.multiples(STATED_LEVELS) if isinstance(model, Model) else ())
 
-    def of_panel(self, panel: Panel) -> Scores | ClassScores:
-        if isinstance(self.stated, Model):
-            mean, variance, _ = self.stated.moments(panel.X)
-            assert variance is not None
-            return Scores.of(panel.t, mean, variance, panel.rows, self.multiples)
+    def statistic(self, tile: Any) -> Any:
+        """Return the scores of one tile; the moments of its rows are computed at once, as ``local.cells`` asks for."""
+        if not isinstance(self.stated, Model):
+            return super().statistic(tile)
+        mean, variance, _ = self.stated.moments(tile.X)
+        assert variance is not None
+        rows = tile.start + np.arange(len(tile.X))
+        panels = (slice(start, start + PANEL_ROWS) for start in range(0, len(rows), PANEL_ROWS))
+        parts = (Scores.of(tile.t[at], mean[at], variance[at], rows[at], self.multiples) for at in panels)
+        return reduce(add, parts)
+
+    def of_panel(self, panel: Panel) -> ClassScores:
+        assert isinstance(self.stated, ClassModel)
         f, _ = self.stated.predictors(panel.X)
         ranked = f[:, 0] if f.shape[1] == 1 else None
         return ClassScores.of(panel.t[:, 0], probabilities(self.stated.likelihood, f), ranked, int(panel.rows[0]))

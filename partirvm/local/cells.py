@@ -1,11 +1,10 @@
 """The rows of local residuals, sorted into cells of near rows, and the exact search for the nearest ones.
 
-A record has the point of a row in a metric (r,), its error, the logarithm of its noise factor, the inverse of its
-weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of the points
-(``Leaves``); a run of about ``CELL_BYTES`` of them is a cell, whose rows lie in a box. A search looks for the nearest
-rows of a point in the cell whose box is nearest, and then in all cells whose boxes are not farther than the last of
-these. So its result does not depend on the cells, and those of a million rows of eight features take a third of the
-time of one tree. Records lie in memory, or in a Zarr array with one chunk per cell.
+A record has the point of a row in a metric (r,), its error for each of T targets, the logarithm of its noise factor,
+the inverse of its weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of
+the points (``Leaves``); those of a leaf are a cell, whose rows lie in a box. A search looks for the nearest rows of a
+point in the cell whose box is nearest, and then in all cells whose boxes are not farther than the last of these. So its
+result does not depend on the cells. Records lie in memory, or in a Zarr array with one chunk per cell.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,14 +23,14 @@ from partirvm.storage.address import absolute
 from partirvm.storage.records import checksum, create_blosc, read_blosc
 from partirvm.types import Float, Int
 
-ERROR, LOG_FACTOR, NOISE, NUMBER = -4, -3, -2, -1
-"""Columns of a record, after the point."""
+LOG_FACTOR, NOISE, NUMBER = -3, -2, -1
+"""Columns of a record, after the point and the errors."""
 
-COLUMNS = 4
-"""Number of columns of a record beside its point."""
+COLUMNS = 3
+"""Number of columns of a record beside its point and its errors."""
 
 CELL_BYTES, CELL_ROWS = 1 << 23, 1 << 16
-"""Maximum bytes and rows of a cell. A search takes as much again for its tree."""
+"""Maximum bytes and rows of a cell on disk. A search takes as much again for its tree."""
 
 KEPT = 16
 """Number of cells from Zarr that a process keeps in memory."""
@@ -43,6 +43,12 @@ ROWS = 128
 
 GROUP = 32
 """Number of points, of similar distances to their neighbours, that are searched in a further cell at once."""
+
+TREE_LEAF = 32
+"""Number of rows of a leaf of a cell's tree; it divides boxes at their middles, in half the time of medians."""
+
+ORDERED, ORDERED_LEAVES = 1 << 14, 1 << 9
+"""Maximum number of points by whose leaves points are put in order, and the number of leaves."""
 
 SLACK, LEAST_DISTANCE = 1.0 - 1e-12, 1e-150
 """Boxes count as nearer by this ratio, since distances are rounded; limits below this distance have the square 0."""
@@ -91,13 +97,13 @@ class Leaves:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """``n_rows`` records of ``width`` columns, and the boxes (C, 2, r) of the cells: smallest and largest coordinates.
+    """Records of ``width`` columns, and the boxes (C, 2, r) of the cells: smallest and largest coordinates.
 
-    The ``records`` (N, width) are None if they lie in a Zarr array at ``place``, a path or URL; ``hashes`` are the
-    checksums of its chunks.
+    Cell c has the records from ``starts[c]`` to ``starts[c + 1]``. The ``records`` (N, width) are None if they lie in a
+    Zarr array at ``place``, a path or URL; ``hashes`` are the checksums of its chunks, without the rest after a cell.
     """
 
-    n_rows: int
+    starts: Int
     width: int
     boxes: Float
     records: Float | None = None
@@ -105,33 +111,48 @@ class Cells:
     hashes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, records: Float) -> Cells:
-        """The cells of sorted records (N, width) in memory."""
-        n, width = records.shape
-        starts = range(0, n, rows_of_cell(width))
-        boxes = [box(records[start : start + starts.step]) for start in starts]
-        return cls(n, width, np.array(boxes).reshape(-1, 2, width - COLUMNS), records)
+    def of(cls, records: Float, starts: Int | None = None, n_targets: int = 1) -> Cells:
+        """The cells of records (N, width) in memory that begin at ``starts`` (C,); without, one cell."""
+        ends = np.append([0] if starts is None else starts, len(records))
+        points = records[:, : -n_targets - COLUMNS]
+        boxes = np.array([box(points[slice(*some)]) for some in pairwise(ends)])
+        return cls(ends, records.shape[1], boxes, records)
 
     @classmethod
-    def written(cls, place: str, runs: Iterable[Float], n_rows: int, width: int) -> Cells:
-        """Write sorted records, given as runs of ``rows_of_cell``, to a new Zarr array, and return their cells.
+    def written(cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1) -> Cells:
+        """Write records, given cell by cell, at most ``count``, to a new Zarr array, and return their cells.
 
         Raises ``StorageError``.
         """
-        boxes, hashes, chunk = list[Float](), list[str](), (min(rows_of_cell(width), n_rows), width)
+        boxes, hashes, starts, rows = list[Float](), list[str](), [0], rows_of_cell(width)
         with storing(place):
-            array = create_blosc(f"{place}/records", (n_rows, width), chunk, "<f8")
-            for run in runs:
-                start = len(hashes) * chunk[0]
-                array[start : start + len(run)] = run
-                boxes.append(box(run))
-                hashes.append(checksum(run))
-        return cls(n_rows, width, np.array(boxes), None, place, tuple(hashes))
+            array = create_blosc(f"{place}/records", (count * rows, width), (rows, width), "<f8")
+            for number, records in enumerate(cells):
+                array[number * rows : number * rows + len(records)] = records
+                boxes.append(box(records[:, : -n_targets - COLUMNS]))
+                hashes.append(checksum(records))
+                starts.append(starts[-1] + len(records))
+        return cls(np.array(starts), width, np.array(boxes), None, place, tuple(hashes))
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, with a place that is valid in every working folder: trees are built again."""
         place = absolute(self.place) if self.place else ""
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"place": place}
+
+    @property
+    def rank(self) -> int:
+        """r, the number of coordinates of a point."""
+        return int(self.boxes.shape[2])
+
+    @property
+    def n_targets(self) -> int:
+        """T, the number of errors of a record."""
+        return self.width - self.rank - COLUMNS
+
+    @property
+    def n_rows(self) -> int:
+        """N."""
+        return int(self.starts[-1])
 
     @property
     def nbytes(self) -> int:
@@ -140,20 +161,19 @@ class Cells:
 
     def copied(self, place: str) -> Cells:
         """Write the records to a new Zarr array in this folder or at this URL, and return its cells."""
-        return self.written(place, map(self.cell, range(len(self.boxes))), self.n_rows, self.width)
+        count = len(self.boxes)
+        return self.written(place, map(self.cell, range(count)), count, self.width, self.n_targets)
 
     def cell(self, number: int) -> Float:
         """Read the records of a cell. Raises ``MissingDataError`` if they are missing or damaged."""
-        rows = rows_of_cell(self.width)
-        some = slice(number * rows, min((number + 1) * rows, self.n_rows))
+        start, stop = self.starts[number : number + 2]
         if self.records is not None:
-            return self.records[some]
-        shape = (min(rows, self.n_rows), self.width)
+            return self.records[start:stop]
+        shape = (rows_of_cell(self.width), self.width)
         place = f"{self.place}/records: cell {number} of the local residuals"
         with reading(place, ADVICE, MissingDataError):
-            records = read_blosc(open_folder(self.place), f"records/c/{number}/0", shape, "<f8")[
-                : some.stop - some.start
-            ]
+            whole = read_blosc(open_folder(self.place), f"records/c/{number}/0", shape, "<f8")
+        records = whole[: stop - start].copy()  # without the rest of the chunk
         if checksum(records) != self.hashes[number]:
             raise ChangedDataError(f"{place} has other values than those of the fit: {ADVICE}")
         return records
@@ -164,7 +184,7 @@ class Cells:
 
         def searched(number: int) -> tuple[Float, Any]:
             records = self.cell(number)
-            return records, tree_of(records[:, :-COLUMNS])
+            return records, tree_of(records[:, : self.rank])
 
         return lru_cache(KEPT if self.records is None else None)(searched)
 
@@ -217,13 +237,19 @@ class Cells:
 
 
 def rows_of_cell(width: int) -> int:
-    """Return the number of records of ``width`` columns of a cell."""
+    """Return the maximum number of records of ``width`` columns of a cell on disk."""
     return min(max(CELL_BYTES // (8 * width), 1), CELL_ROWS)
 
 
-def box(records: Float) -> Float:
-    """Return the smallest and the largest coordinates (2, r) of records (n, width)."""
-    return np.stack([records[:, :-COLUMNS].min(axis=0), records[:, :-COLUMNS].max(axis=0)])
+def near_order(points: Float) -> Int:
+    """Return an order of points (n, r) in which those that are near each other follow each other."""
+    leaves = Leaves.of(points[:: len(points) // ORDERED + 1], min(len(points) // ROWS, ORDERED_LEAVES))
+    return np.argsort(leaves.numbers(points), kind="stable")
+
+
+def box(points: Float) -> Float:
+    """Return the smallest and the largest coordinates (2, r) of points (n, r)."""
+    return np.stack([points.min(axis=0), points.max(axis=0)])
 
 
 def distances_of(box: Float, points: Float) -> Float:
@@ -237,7 +263,7 @@ def tree_of(points: Float) -> Any:
     """Return the tree of points (N, r) for ``nearest``."""
     from scipy.spatial import cKDTree  # its import takes megabytes
 
-    return cKDTree(points, compact_nodes=False)
+    return cKDTree(points, leafsize=TREE_LEAF, compact_nodes=False, balanced_tree=False)
 
 
 def nearest(

@@ -14,7 +14,7 @@ from partirvm.core.link import LINKS
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
 from partirvm.kernels.functions import require_no_code
-from partirvm.local.cells import COLUMNS, rows_of_cell
+from partirvm.local.cells import COLUMNS
 from partirvm.local.kriging import CORRELATIONS
 from partirvm.model.base import DESIGN_CLASSES, FittedModel
 from partirvm.model.classifier import ClassModel
@@ -28,7 +28,7 @@ from partirvm.storage.codec import Codec
 from partirvm.types import Columns
 
 KIND = "partirvm-model"
-FORMAT = 13
+FORMAT = 14
 CELLS = "cells"
 """Name of the folder of copied rows of local residuals."""
 
@@ -133,14 +133,19 @@ def _require_shapes(model: Saved) -> None:
         found["noise_weights"] = (design.noise.weights.shape, (k,))
     if isinstance(model, Model) and model.residuals is not None:
         residuals, metric, cells = model.residuals, model.residuals.metric, model.residuals.cells
-        placed, known = (cells.records is None) == bool(cells.place), residuals.kernel.family in CORRELATIONS
+        placed = (cells.records is None) == bool(cells.place)
+        known = all(kernel.family in CORRELATIONS for kernel in residuals.kernels)
         levels = all(0 <= feature < d for feature, *_ in metric.levels)
-        if not (placed and known and levels and 0 < residuals.neighbours <= min(cells.n_rows - 1, MOST_NEIGHBOURS)):
+        starts = cells.starts[:1].tolist() == [0] and bool((cells.starts[1:] > cells.starts[:-1]).all())
+        known = known and levels and starts
+        if not (placed and known and 0 < residuals.neighbours <= min(cells.n_rows - 1, MOST_NEIGHBOURS)):
             raise ValueError("its local residuals have no rows, too many neighbours, or an unknown feature or family")
-        count = -(-cells.n_rows // rows_of_cell(metric.width + COLUMNS))
+        count = len(cells.starts) - 1
         found["axes"] = (metric.axes.shape[1:], (d,))
         found["boxes"] = (cells.boxes.shape, (count, 2, metric.width))
-        found["records"] = ((cells.width,), (metric.width + COLUMNS,))
+        found["records"] = ((cells.width,), (metric.width + len(scaling.t_scale) + COLUMNS,))
+        found["kernels"] = ((len(residuals.kernels),), T)
+        found["calibrations"] = ((len(residuals.calibrations),), T)
         if cells.records is None:
             found["hashes"] = ((len(cells.hashes),), (count,))
         else:

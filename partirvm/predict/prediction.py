@@ -16,7 +16,7 @@ import numpy as np
 
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.data import ZarrSource
-from partirvm.data.source import Source, require_like
+from partirvm.data.source import Source, Together, require_like
 from partirvm.data.writer import ExternalSorter, claimed
 from partirvm.errors import DataWarning, UsageError
 from partirvm.execution import executor_for
@@ -33,6 +33,10 @@ AnyScores = Scores | ClassScores
 
 SORT_MEMORY = 32 << 20
 """Bytes of predictions that are sorted in memory at once."""
+
+
+TILES = 16
+"""Number of tiles that are predicted together if the rows of local residuals lie on disk: they are read each time."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,8 @@ def predict(
     with closing(executor_for(client)) as executor:
         if augment is None:
             tiles = TileValues((model.predictive.values, *bands))
-            found = (records for _, records in executor.map(tiles, source, range(source.n_tiles), progress))
+            read = _together(source, model)
+            found = (records for _, records in executor.map(tiles, read, range(read.n_tiles), progress))
         else:
             augmenting = augmenting_of(store, model, augment, executor)
             found = (records for records, *_ in augmenting.pieces(source, progress))
@@ -116,6 +121,11 @@ def predict(
     if augment is None:
         warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
+
+
+def _together(source: Source, model: AnyModel) -> Source:
+    """Return the source; for a model whose local residuals lie on disk, several of its tiles together."""
+    return Together(source, TILES) if model.cells_place else source
 
 
 def _table(values: Float, names: Sequence[str], classes: tuple[Any, ...] | None) -> Table:
@@ -177,7 +187,7 @@ def evaluate(
     model = store.model(allow_code=allow_code)
     with closing(executor_for(client)) as executor:
         if augment is None:
-            scores: AnyScores = score(model, source, executor, progress)
+            scores: AnyScores = score(model, _together(source, model), executor, progress)
         else:
             augmenting = augmenting_of(store, model, augment, executor)
             require_like(source, augmenting.model.columns, augmenting.model.n_targets)

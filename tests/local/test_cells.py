@@ -9,16 +9,15 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from partirvm.errors import MissingDataError, PartirvmError
+from partirvm.learning.residual_rows import sorted_cells
 from partirvm.local import cells as module
-from partirvm.local.cells import COLUMNS, Cells, Leaves
+from partirvm.local.cells import Cells
 
 
-def records(points, seed=0):
-    """Records of points, with random numbers and errors, sorted by the leaves of a tree."""
-    rng = np.random.default_rng(seed)
-    found = np.column_stack([points, rng.normal(size=(len(points), 3)), rng.permutation(len(points))])
-    leaves = Leaves.of(points[:100], 16)
-    return found[np.argsort(leaves.numbers(points), kind="stable")]
+def records(points, targets=1):
+    """Records of points, with random numbers and errors."""
+    rng = np.random.default_rng(0)
+    return np.column_stack([points, rng.normal(size=(len(points), targets + 2)), rng.permutation(len(points))])
 
 
 def found(cells, points, k, own=None):
@@ -27,35 +26,44 @@ def found(cells, points, k, own=None):
 
 def brute(rows, points, k, own=None):
     """The nearest rows by all distances, of equal ones those of smaller numbers."""
-    squares = cdist(points, rows[:, :-COLUMNS], "sqeuclidean")
+    squares = cdist(points, rows[:, : points.shape[1]], "sqeuclidean")
     if own is not None:
         squares[own[:, None] == rows[:, -1]] = np.inf
     order = np.lexsort((np.broadcast_to(rows[:, -1], squares.shape), squares))
     return rows[order[:, :k]]
 
 
+def made(rows, place=None, targets=1):
+    """The cells of records in pieces, in memory or in a new folder."""
+    keep = place and (lambda make: make(str(place)))
+    return sorted_cells(np.array_split(rows, 7), len(rows), rows[:100, : -targets - 3], keep, targets)
+
+
 @pytest.fixture(params=[50, 1000], ids=["many cells", "one cell"])
 def some_rows(request, monkeypatch):
+    """The maximum number of rows of a cell on disk."""
     monkeypatch.setattr(module, "CELL_ROWS", request.param)
+    return request.param
 
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("levels", [1, 2, 4, 1000])
 @pytest.mark.parametrize("width", [1, 3, 8])
-@pytest.mark.usefixtures("some_rows")
-def test_neighbours_are_those_of_brute_force(levels, width, own, tmp_path):
-    """Recall 1 with ties, duplicates, equal rows and categories, in memory and from Zarr, the nearest first."""
+def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_path):
+    """Recall 1 with ties, duplicates, equal rows and categories, in memory and from Zarr, the nearest first.
+
+    Errors of further targets change no distance.
+    """
     points = np.random.default_rng(levels).integers(levels, size=(601, width)).astype(float)
-    rows = records(points)
-    in_memory = Cells.of(rows)
-    runs = np.split(rows, range(module.rows_of_cell(rows.shape[1]), len(rows), module.rows_of_cell(rows.shape[1])))
-    on_disk = Cells.written(str(tmp_path / "cells"), runs, *rows.shape)
-    new = rows[::7, :-COLUMNS] if own else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
+    targets = 2 if width == 3 else 1
+    rows = records(points, targets)
+    in_memory, on_disk = (made(rows, place, targets) for place in (None, tmp_path / "cells"))
+    assert np.diff(on_disk.starts).max() <= some_rows
+    new = rows[::7, :width] if own else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
     own = rows[::7, -1] if own else None
     expected = brute(rows, new, 9, own)
     for cells in (in_memory, on_disk):
         np.testing.assert_array_equal(found(cells, new, 9, own), expected)
-        np.testing.assert_array_equal(cells.boxes, in_memory.boxes)
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -63,7 +71,7 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, tmp_path):
 def test_of_few_rows_all_are_neighbours(own):
     rows = records(np.random.default_rng(0).normal(size=(12, 2)))
     own = rows[:, -1] if own else None
-    near = found(Cells.of(rows), rows[:, :2], 20, own)
+    near = found(made(rows), rows[:, :2], 20, own)
     np.testing.assert_array_equal(near, brute(rows, rows[:, :2], 11 if own is not None else 12, own))
 
 
@@ -72,7 +80,7 @@ def test_damaged_cells_are_refused(damage, tmp_path, monkeypatch):
     """A changed byte, a valid chunk in the place of another one, and a missing chunk."""
     monkeypatch.setattr(module, "CELL_ROWS", 50)
     rows = records(np.random.default_rng(0).normal(size=(200, 2)))
-    cells = Cells.written(str(tmp_path), np.split(rows, 4), *rows.shape)
+    cells = Cells.written(str(tmp_path), np.split(rows, 4), 4, rows.shape[1])
     chunk, other = (tmp_path / "records" / "c" / number / "0" for number in "12")
     if damage == "changed":
         data = bytearray(chunk.read_bytes())
