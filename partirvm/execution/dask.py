@@ -19,7 +19,7 @@ from partirvm.core.statistics import TreeSum, aligned_runs
 from partirvm.data.source import Source
 from partirvm.errors import PartirvmError
 from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster
-from partirvm.execution.kernel_store import Blocks, Keeping, forget
+from partirvm.execution.kernel_store import Keeping, forget
 from partirvm.execution.local import POLL, SHARE, usable_cores
 from partirvm.execution.tasks import PassGroup, Progress, grouped, on_worker, run_tiles, solution, ungrouped
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
@@ -63,11 +63,10 @@ class DaskExecutor:
         """Do nothing: the workers determine the number of threads."""
 
     def run(
-        self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, blocks: Blocks | None = None
+        self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, keeping: Keeping | None = None
     ) -> list[Any]:
         """Return the statistic of each pass, summed on the workers; ``progress`` is called after each tile."""
         groups = grouped(passes, source)
-        keeping = None if blocks is None else blocks.keeping
         return ungrouped(groups, self._persist(lambda: self._run(groups, source, progress, keeping)))
 
     def forget(self, token: str) -> None:

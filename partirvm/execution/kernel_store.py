@@ -16,8 +16,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -47,20 +48,14 @@ class Keeping:
     folder: str | None = None
 
 
-@dataclass
-class Blocks:
-    """Settings of the current run of passes, and ``room``: bytes for a number of columns."""
-
-    keeping: Keeping
-    room: Callable[[int], int]
-
-    def begin(self, columns: int) -> None:
-        """Start a run of passes with this many columns."""
-        self.keeping = replace(self.keeping, run=self.keeping.run + 1, budget=self.room(columns))
+KeepBlocks: TypeAlias = Callable[[int], Keeping]
+"""Returns the settings of the next run of passes, which has so many columns."""
 
 
 @contextmanager
-def keeping_blocks(plan: Plan, forget: Callable[[str], None], beside: Path | None = None) -> Iterator[Blocks | None]:
+def keeping_blocks(
+    plan: Plan, forget: Callable[[str], None], beside: Path | None = None
+) -> Iterator[KeepBlocks | None]:
     """Keep kernel blocks as planned until the end of the ``with`` statement; ``forget`` then gets their token.
 
     ``beside`` is the folder for blocks on disk, emptied first; None for a temporary one. Raises ``StorageError`` if it
@@ -72,17 +67,19 @@ def keeping_blocks(plan: Plan, forget: Callable[[str], None], beside: Path | Non
     if store.where == "none":
         yield None
         return
-    most = store.bytes
+    token, runs = uuid.uuid4().hex, count(1)
     if store.where == "zarr":
         folder = str(beside or tempfile.mkdtemp(prefix="partirvm-kernel-"))
         with storing(folder, ADVICE):
             Path(folder).mkdir(exist_ok=True)
-    room = (lambda columns: min(plan.room(columns), most)) if folder is None else (lambda columns: most)
-    blocks = Blocks(Keeping(uuid.uuid4().hex, 0, folder=folder), room)
+
+    def keep(columns: int) -> Keeping:
+        return Keeping(token, store.bytes if folder else min(plan.room(columns), store.bytes), next(runs), folder)
+
     try:
-        yield blocks
+        yield keep
     finally:
-        forget(blocks.keeping.token)
+        forget(token)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 

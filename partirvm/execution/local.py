@@ -13,7 +13,7 @@ from typing import Any
 from partirvm.core.statistics import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
-from partirvm.execution.kernel_store import Blocks, forget
+from partirvm.execution.kernel_store import Keeping, forget
 from partirvm.execution.tasks import Progress, SeveralStatistics, grouped, solution, tile_statistics, ungrouped
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
@@ -49,13 +49,12 @@ class LocalExecutor:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="partirvm")
 
     def run(
-        self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, blocks: Blocks | None = None
+        self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, keeping: Keeping | None = None
     ) -> list[Any]:
         """Return the statistic of each pass, summed in the fixed tree as tiles finish; each tile is read once.
 
-        ``progress`` is called after each tile. ``blocks`` has the settings of kept kernel blocks.
+        ``progress`` is called after each tile. ``keeping`` has the settings of kept kernel blocks.
         """
-        keeping = None if blocks is None else blocks.keeping
         groups = grouped(passes, source)
         totals: list[TreeSum] = [TreeSum(len(group.tiles)) for group in groups]
         leaves = [(k, position) for k, group in enumerate(groups) for position in range(len(group.tiles))]

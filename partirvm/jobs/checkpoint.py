@@ -42,7 +42,7 @@ class Checkpoint:
     history: int
 
 
-KIND, FORMAT = "partirvm-checkpoint", 15
+KIND, FORMAT = "partirvm-checkpoint", 16
 
 FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock, Posterior, Scores, Start)
 STATES = (Checkpoint, Part, ResidualsFitted, RoundsState, SplitMergeState, Termination)
@@ -77,7 +77,7 @@ def stored(value: Any) -> Any:
         fit, scores = value.fit, replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
         if isinstance(fit, HyperState):
             fit = replace(fit, left_out=None, found=fit.posterior)
-        local = replace(value.local, residuals=None, diagnostics=None)  # as large as the data, not for a resumed run
+        local = replace(value.local, residuals=None, diagnostics=())  # as large as the data, not for a resumed run
         value = replace(value, fit=fit, scores=scores, local=local, best_round=stored(value.best_round))
     return replace(value, problem=replace(value.problem, codes=None)) if isinstance(value, State) else value
 

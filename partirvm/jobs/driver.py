@@ -16,7 +16,7 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.execution import Executor
-from partirvm.execution.kernel_store import Blocks
+from partirvm.execution.kernel_store import KeepBlocks
 from partirvm.learning.neighbours import fit_residuals
 from partirvm.learning.residual_rows import Keep
 from partirvm.learning.sample import Entry as Entry
@@ -126,7 +126,7 @@ class Driver:
     interrupted: Callable[[], Termination | None] = lambda: None
     usable: bool = False
     elapsed: float = 0.0
-    blocks: Blocks | None = None
+    keep_blocks: KeepBlocks | None = None
     for_readers: Callable[[Entry], Entry] = lambda entry: {}
 
     def run(
@@ -186,8 +186,10 @@ class Driver:
                 return tuple(self._passes(instructions))
             case PassFit():
                 return self._by_passes(instructions)
-            case DenseFit():
-                return tuple(self._solves(instructions))
+            case DenseFit() if len(instructions) > 1:
+                return tuple(self.executor.solve(instructions, self._telling(self.watcher.on_tiles, "solve")))
+            case DenseFit() as solve:
+                return (Solved(*solve.run(self._telling(self.watcher.on_step))),)
             case FitResiduals():
                 tell = self._telling(lambda *progress: None)
                 how = self.executor, tell, self._spent, self._journal.keep_cells
@@ -209,18 +211,20 @@ class Driver:
                 model: Any = self._likelihood.model(design, each.fit, self.source.columns, each.moderate)
                 self._journal.save(model if each.residuals is None else replace(model, residuals=each.residuals))
                 self._usable = True
-            self._record(each.record, self._spent.share(len(instructions) - number), saved=each.model)
+            entry = line(each.record, self._spent.share(len(instructions) - number), self._began, saved=each.model)
+            entry |= self.for_readers(entry)
+            self._journal.record(entry)
+            self.watcher.on_record(entry)
+            self._last = each.record
 
     def _passes(self, passes: Sequence[Pass]) -> list[Any]:
         source = self.held_out if passes[0].held_out else self.source
         assert source is not None
         rows = sum(source.n_rows if one.rows is None else len(one.rows) for one in passes)
-        tell, began, blocks = self._telling(self.watcher.on_tiles, passes[0].name), time.perf_counter(), self.blocks
-        if blocks is not None and source is self.source:
-            blocks.begin(max(sum(design.n_columns for design in one.designs) for one in passes))
-        else:  # only one pass per round reads the held-out rows
-            blocks = None
-        statistics = self.executor.run(passes, source, tell, blocks)
+        tell, began, keeping = self._telling(self.watcher.on_tiles, passes[0].name), time.perf_counter(), None
+        if self.keep_blocks is not None and source is self.source:  # one pass per round reads the held-out rows
+            keeping = self.keep_blocks(max(sum(design.n_columns for design in one.designs) for one in passes))
+        statistics = self.executor.run(passes, source, tell, keeping)
         self._spent.passing += time.perf_counter() - began
         self._spent.passes += len(passes)
         self._spent.rows += rows
@@ -246,19 +250,6 @@ class Driver:
                 searches[k] = searches[k].advance(block, self._check)
                 self._telling(self.watcher.on_step)(searches[k].info)
         return tuple(Solved(search.fit, search.reason) for search in searches if search.reason is not None)
-
-    def _solves(self, solves: Sequence[DenseFit]) -> list[Solved]:
-        """Run dense fits, several in parallel. A single one is watched at each step."""
-        if len(solves) > 1:
-            return self.executor.solve(solves, self._telling(self.watcher.on_tiles, "solve"))
-        return [Solved(*solves[0].run(self._telling(self.watcher.on_step)))]
-
-    def _record(self, record: Record, spent: dict[str, float], *, saved: bool) -> None:
-        self._last = record
-        entry = line(record, spent, self._began, saved=saved)
-        entry |= self.for_readers(entry)
-        self._journal.record(entry)
-        self.watcher.on_record(entry)
 
     def _telling(self, method: Callable[..., None], *first: Any) -> Callable[..., None]:
         """Return a function that calls a method of the watcher, and raises ``Stopped`` if the run is interrupted."""

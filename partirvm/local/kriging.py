@@ -111,39 +111,46 @@ class LocalKernel:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """The ``coordinates`` (n, k, r) of the k neighbours of n rows, each relative to its row."""
+
+    coordinates: Float
+
+    @cached_property
+    def squares(self) -> Float:
+        """Squared distances (n, k) from the row."""
+        return np.asarray(np.einsum("nkr,nkr->nk", self.coordinates, self.coordinates))
+
+    @cached_property
+    def among(self) -> Float:
+        """Squared distances (n, k, k) among neighbours, by sums of squares: products would lose digits of near rows."""
+        n, k, _ = self.coordinates.shape
+        among = np.zeros((n, k, k))
+        for place in np.moveaxis(self.coordinates, 2, 0):
+            step = place[:, :, None] - place[:, None, :]
+            step *= step
+            among += step
+        return among
+
+
+@dataclass(frozen=True)
 class Neighbourhoods:
-    """The k neighbours of each of n rows: their ``steps`` (n, k, r) from the row.
+    """The k neighbours of each of n rows, by their ``steps`` from it.
 
     ``errors`` (n, k) are those of the neighbours, ``log_factors`` (n, k) the logarithms of their noise factors and
     ``noises`` (n, k) the inverses of their weights; ``own_log_factors`` and ``own_noises`` (n,) are those of the row.
     """
 
-    steps: Float
+    steps: Steps
     errors: Float
     log_factors: Float
     noises: Float
     own_log_factors: Float
     own_noises: Float
 
-    @cached_property
-    def squares(self) -> Float:
-        """Squared distances (n, k) from the row."""
-        return np.asarray(np.einsum("nkr,nkr->nk", self.steps, self.steps))
-
-    @cached_property
-    def among(self) -> Float:
-        """Squared distances (n, k, k) among neighbours, by sums of squares: products would lose digits of near rows."""
-        n, k, _ = self.steps.shape
-        among = np.zeros((n, k, k))
-        for place in np.moveaxis(self.steps, 2, 0):
-            step = place[:, :, None] - place[:, None, :]
-            step *= step
-            among += step
-        return among
-
     def scaled(self, scales: Float) -> Neighbourhoods:
         """Return the same neighbours with each coordinate multiplied by its scale (r,)."""
-        return replace(self, steps=self.steps * scales)
+        return replace(self, steps=Steps(self.steps.coordinates * scales))
 
 
 def moments(kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True) -> tuple[Float, Float]:
@@ -164,12 +171,12 @@ class _Conditional:
     """The conditional distributions at a kernel; C and its solutions serve the moments and their derivatives."""
 
     def __init__(self, kernel: LocalKernel, rows: Neighbourhoods) -> None:
-        self.kernel, self.rows, k = kernel, rows, rows.squares.shape[1]
+        self.kernel, self.rows, k = kernel, rows, rows.errors.shape[1]
         correlation = CORRELATIONS[kernel.family]
         self.nugget = max(kernel.noise / kernel.variance, LEAST_NUGGET)
-        whole, self.whole_slope = correlation(rows.among, kernel.length)
+        whole, self.whole_slope = correlation(rows.steps.among, kernel.length)
         whole[:, np.arange(k), np.arange(k)] += self.nugget * rows.noises
-        self.cross, self.cross_slope = correlation(rows.squares, kernel.length)
+        self.cross, self.cross_slope = correlation(rows.steps.squares, kernel.length)
         self.errors = rows.errors * np.exp(-0.5 * kernel.exponent * rows.log_factors)
         solved = np.linalg.solve(whole, np.stack([self.errors, self.cross], axis=-1))
         self.weighted, self.weights = solved[..., 0], solved[..., 1]
@@ -211,12 +218,13 @@ class _Conditional:
             np.sum(of_factor * rows.own_log_factors) - 0.5 * np.sum(of_errors * rows.log_factors * self.errors),
             kernel.freedom * np.sum(of_adapted * (1.0 - self.adapted)) / freedom,
         ]
-        among = _ratio(self.whole_slope, rows.among)
+        among = _ratio(self.whole_slope, rows.steps.among)
         among *= x[:, :, None] * z[:, None, :] + v[:, :, None] * y[:, None, :]
-        cross = of_cross * _ratio(self.cross_slope, rows.squares)
+        cross = of_cross * _ratio(self.cross_slope, rows.steps.squares)
+        steps = rows.steps.coordinates
         # Σ_kl A_kl (d_k − d_l)² of each coordinate d of the steps
-        sums = (among.sum(axis=1) + among.sum(axis=2) - cross)[:, None] @ rows.steps**2
-        of_scales = sums[:, 0].sum(axis=0) - 2.0 * np.einsum("nkr,nkr->r", rows.steps, among @ rows.steps)
+        sums = (among.sum(axis=1) + among.sum(axis=2) - cross)[:, None] @ steps**2
+        of_scales = sums[:, 0].sum(axis=0) - 2.0 * np.einsum("nkr,nkr->r", steps, among @ steps)
         slopes[1] = -of_scales.sum()
         return np.concatenate([slopes, of_scales])
 
@@ -252,7 +260,7 @@ def _units(panels: Sequence[Neighbourhoods], errors: Sequence[Float]) -> tuple[f
     """Return the mean square of errors and the usual distance of the last neighbour, at least tiny numbers."""
     square, usual = (
         float(np.mean(np.concatenate(errors) ** 2)),
-        float(np.median(np.concatenate([np.sqrt(panel.squares[:, -1]) for panel in panels]))),
+        float(np.median(np.concatenate([np.sqrt(panel.steps.squares[:, -1]) for panel in panels]))),
     )
     return max(square, LEAST_SQUARE), max(usual, 1e-100)
 
@@ -278,7 +286,7 @@ def learned(
     n, (square, usual), steepness = sum(map(len, errors)), _units(panels, errors), STEEPNESS[start.family]
     bounds = [(limits[0], limits[1]) for limits in (np.log(RATIOS), np.log(LENGTHS), np.log(NUGGETS))]
     bounds += [(0.0, STEEPEST), tuple(np.log(FREEDOMS))]
-    bounds += [tuple(np.log(SCALES))] * (panels[0].steps.shape[2] if scales else 0)
+    bounds += [tuple(np.log(SCALES))] * (panels[0].steps.coordinates.shape[2] if scales else 0)
     units = np.log([square, usual, square, 1.0, 1.0])
 
     def kernel_at(x: Float) -> LocalKernel:

@@ -81,9 +81,10 @@ class DataShape:
 def residual_bytes(shape: DataShape, rows: int, neighbours: int) -> tuple[int, int]:
     """Return the bytes of rows of local residuals, and of making them in memory: twice, and 4,096 rows for a search.
 
-    Rows have a coordinate for each feature, and four numbers more; a metric may have fewer coordinates.
+    Rows have a coordinate for each feature, an error for each target, and three numbers more; a metric may have fewer
+    coordinates.
     """
-    width, k = shape.n_features + 4, min(neighbours, 40)
+    width, k = shape.n_features + shape.n_targets + 3, min(neighbours, 40)
     return FLOAT * rows * width, FLOAT * (2 * rows * width + 4096 * k * (k + 2 * width))
 
 

@@ -72,10 +72,14 @@ def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     ]
 
 
-def summary(facts: Mapping[str, Any]) -> str:
-    """Return the result of a fit as text, or its state before the end, given ``job_facts`` and maybe the ``target``."""
+def status_text(facts: Mapping[str, Any]) -> str:
+    """Return the state of a job and the result of its fit as text, given ``job_facts`` and maybe the ``target``."""
+    attempt = f", attempt {facts['attempt']}" if facts["attempt"] > 1 else ""
     return facts_text(
         [
+            ("job", facts["job"]),
+            ("status", f"{facts['status']} since {moment(facts['since'])}{attempt}"),
+            ("reason", facts["reason"]),
             ("strategy", facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"),
             *figure_rows(facts),
             ("ended" if Status(facts["status"]).final else "advice", facts["advice"]),
@@ -119,13 +123,6 @@ def is_corrected(facts: Mapping[str, Any]) -> bool:
 def moment(seconds: float) -> str:
     """Format a point in time in local time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-def status_text(facts: Mapping[str, Any]) -> str:
-    """Return the state of a job as text, given ``job_facts``."""
-    attempt = f", attempt {facts['attempt']}" if facts["attempt"] > 1 else ""
-    since = f"{facts['status']} since {moment(facts['since'])}{attempt}"
-    return facts_text([("job", facts["job"]), ("status", since), ("reason", facts["reason"])]) + "\n" + summary(facts)
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:

@@ -46,7 +46,7 @@ class Tour:
         for name in ("train", "test"):
             arguments = ["ingest", str(folder / f"{name}.csv"), str(folder / f"{name}.zarr")]
             assert main([*arguments, "--target", "fare", "--quiet"]) == 0
-        choices = ["--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--quiet"]
+        choices = ["--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--neighbours", "20", "--quiet"]
         assert main(["fit", self.train, self.job, "--validation", self.test, *choices]) == 0
 
 

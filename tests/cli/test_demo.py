@@ -19,7 +19,7 @@ from partirvm.errors import UsageError
 
 matplotlib_image = pytest.importorskip("matplotlib.image")
 
-SMALL = ("--gamma", "30", "--partition-size", "40", "--max-rounds", "2")
+SMALL = ("--gamma", "30", "--partition-size", "40", "--max-rounds", "2", "--neighbours", "10")
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.DataWarning")

@@ -16,7 +16,7 @@ from commandline import Tour, measured, start
 
 from partirvm.data import ingest
 
-SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3")
+SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--residual", "none")
 ESCAPE = "\x1b"
 
 
@@ -56,8 +56,8 @@ def test_memory_limit_holds(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (30_000, 4))
     data = ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
-    choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "3", "--memory-limit", "192MiB", "--quiet")
-    status, peak, _, said = measured("fit", data.url, str(tmp_path / "job"), *choices)
+    choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "3", "--memory-limit", "192MiB")
+    status, peak, _, said = measured("fit", data.url, str(tmp_path / "job"), *choices, "--neighbours", "20", "--quiet")
     assert status == 0, said
     assert peak <= 192
 
@@ -145,6 +145,7 @@ def plain(text: str) -> str:
 def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path):
     """A fit of six rounds: the view draws the last of them when it ends, however seldom it was drawn before."""
     choices = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "20", "--max-rounds", "6")
+    choices += ("--residual", "none")
     fit = ("fit", tour.train, str(tmp_path / "job"), "--validation", tour.test, *choices)
     status, out, seen = Terminal(*fit).finish()
     assert status == 0, seen

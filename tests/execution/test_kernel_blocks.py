@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from partirvm.errors import PartirvmError
 from partirvm.execution import LocalExecutor
-from partirvm.execution.kernel_store import Blocks, Keeping, fill_block, forget, independent, store_of
+from partirvm.execution.kernel_store import Keeping, fill_block, forget, independent, store_of
 from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import FunctionKernel, Gaussian
 from partirvm.kernels.design import NONE
@@ -32,11 +33,10 @@ MANY = replace(design(np.arange(0, N, 90), bias=True), origin=np.array([0.2, 0.1
 
 @pytest.fixture(params=["memory", "zarr"])
 def blocks(request, tmp_path):
-    """A store with much room; what was kept is dropped in the end."""
+    """The settings of runs of passes, with much room; what was kept is dropped in the end."""
     folder = None if request.param == "memory" else str(tmp_path)
-    made = Blocks(Keeping(f"test-{tmp_path}", 1 << 30, folder=folder), lambda columns: 1 << 30)
-    yield made
-    forget(made.keeping.token)
+    yield (Keeping(f"test-{tmp_path}", 1 << 30, run, folder) for run in count())
+    forget(f"test-{tmp_path}")
 
 
 def pinned(pass_):
@@ -112,19 +112,13 @@ def test_every_executor_gives_the_same_bits(executor, data, memory, blocks, kind
     single, source = LocalExecutor(1), data if kind == "data" else memory
     passes = [pass_ if isinstance(pass_, MomentsPass) else pinned(pass_) for pass_ in PASSES.values()]
     for _ in range(3):
-        blocks.begin(0)
-        found = executor.run(passes, source, None, blocks)
+        keeping = next(blocks)
+        found = executor.run(passes, source, None, keeping)
         assert bits(tuple(found)) == bits(tuple(single.run(passes, data)))
     local = isinstance(executor, LocalExecutor)
     assert kept_bytes() if local else all(executor._client.run(kept_bytes).values())
-    executor.forget(blocks.keeping.token)
+    executor.forget(keeping.token)
     single.close()
-
-
-def run(executor, data, blocks, pass_):
-    """One run of a pass."""
-    blocks.begin(0)
-    executor.run([pass_], data, None, blocks)
 
 
 def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
@@ -145,7 +139,7 @@ def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
         (GramPass(survivors, fresh, np.zeros((35, 1))), 20),
     ):
         evaluated.clear()
-        run(executor, data, blocks, pass_)
+        executor.run([pass_], data, None, next(blocks))
         assert len(evaluated) == columns
     executor.close()
 
@@ -153,9 +147,9 @@ def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
 @pytest.mark.parametrize("how", ["cut", "changed", "gone"])
 def test_a_damaged_block_ends_the_pass(data, tmp_path, how):
     """A chunk cut short, with other bytes, or gone is found by its checksum: an error, never other numbers."""
-    executor, blocks = LocalExecutor(2), Blocks(Keeping(how, 1 << 30, folder=str(tmp_path)), lambda columns: 1 << 30)
+    executor, keeping = LocalExecutor(2), Keeping(how, 1 << 30, folder=str(tmp_path))
     pass_ = ErrorPass(MANY.take(np.arange(50)), np.ones((51, 1)), 10)
-    run(executor, data, blocks, pass_)
+    executor.run([pass_], data, None, keeping)
     chunks = [path for path in tmp_path.glob("block-*/c/*/*") if path.is_file()]
     assert len(chunks) == 15
     content = bytearray(chunks[7].read_bytes())
@@ -164,7 +158,7 @@ def test_a_damaged_block_ends_the_pass(data, tmp_path, how):
     if how == "gone":
         shutil.rmtree(chunks[7].parents[2])
     with pytest.raises(PartirvmError, match=rf"{tmp_path}/block-.*choose another kernel_store"):
-        run(executor, data, blocks, pass_)
+        executor.run([pass_], data, None, replace(keeping, run=1))
     forget(how)
     executor.close()
 
@@ -172,8 +166,8 @@ def test_a_damaged_block_ends_the_pass(data, tmp_path, how):
 def test_a_folder_that_is_gone_is_not_made_again(data, tmp_path):
     """As after the end of the fit, where a task of it may still run."""
     executor, folder = LocalExecutor(1), tmp_path / "nowhere"
-    blocks = Blocks(Keeping("nowhere", 1 << 30, folder=str(folder)), lambda columns: 1 << 30)
+    pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)))
     with pytest.raises(PartirvmError, match=f"{folder}"):
-        run(executor, data, blocks, ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1))))
+        executor.run([pass_], data, None, Keeping("nowhere", 1 << 30, folder=str(folder)))
     assert not folder.exists()
     executor.close()

@@ -79,7 +79,7 @@ def test_a_job_tells_it_in_its_advice_and_on_its_page(tmp_path):
     which is plain JSON."""
     X, y = steps()
     ingest((X, y), tmp_path / "data.zarr", tile_rows=400)
-    asked = Request(kernel="gaussian", gamma="learn", strategy="working-set", max_rounds=2)
+    asked = Request(kernel="gaussian", gamma="learn", strategy="working-set", max_rounds=2, residual="none")
     with pytest.warns(AccuracyWarning, match="HistGradientBoostingRegressor.*this model") as heard:
         fitted = jobs.fit(str(tmp_path / "data.zarr"), str(tmp_path / "job"), asked)
     found = fitted.history[-1]["reference"]

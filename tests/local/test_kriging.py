@@ -7,7 +7,16 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process.kernels import Matern
 
-from partirvm.local.kriging import CORRELATIONS, LocalKernel, Neighbourhoods, learned, log_density, moments, start_of
+from partirvm.local.kriging import (
+    CORRELATIONS,
+    LocalKernel,
+    Neighbourhoods,
+    Steps,
+    learned,
+    log_density,
+    moments,
+    start_of,
+)
 
 SMOOTHNESS = {"exponential": 0.5, "matern32": 1.5, "matern52": 2.5}
 
@@ -22,7 +31,7 @@ def rows(n=30, k=8, seed=0):
     rng = np.random.default_rng(seed)
     steps = rng.normal(size=(n, k, 2))
     others = rng.normal(size=(n, k)), rng.normal(size=(n, k)), rng.uniform(0.5, 2, size=(n, k)), rng.normal(size=n)
-    return Neighbourhoods(steps, *others, rng.uniform(0.5, 2, size=n))
+    return Neighbourhoods(Steps(steps), *others, rng.uniform(0.5, 2, size=n))
 
 
 @pytest.mark.parametrize("family", CORRELATIONS)
@@ -33,7 +42,7 @@ def test_moments_are_those_of_a_dense_process(family, noisy):
     kernel = LocalKernel(family, 0.7, 1.3, 0.2, 1.5, 6.0)
     mean, variance = moments(kernel, found, noisy=noisy)
     correlation = Matern(length_scale=1.3, nu=SMOOTHNESS[family])
-    for row, near in enumerate(found.steps):
+    for row, near in enumerate(found.steps.coordinates):
         covariance = 0.7 * correlation(near) + 0.2 * np.diag(found.noises[row])
         cross = 0.7 * correlation(near, np.zeros((1, 2)))[:, 0]
         own = np.exp(0.75 * found.own_log_factors[row])
@@ -64,7 +73,7 @@ def test_the_search_finds_the_parameters_of_a_draw():
     covariance = Matern(length_scale=0.3, nu=1.5)(points) + 0.05 * np.eye(1500)
     errors = np.linalg.cholesky(covariance) @ rng.standard_normal(1500)
     order = np.argsort(cdist(points, points) + 10 * np.eye(1500), axis=1)[:, :30]
-    found = Neighbourhoods(points[order] - points[:, None], errors[order], *plain(1500, 30))
+    found = Neighbourhoods(Steps(points[order] - points[:, None]), errors[order], *plain(1500, 30))
     kernel, _, density = learned([found], [errors], start_of([found], [errors]))
     assert kernel.noise == pytest.approx(0.05, rel=1 / 3)
     assert kernel.length / kernel.variance ** (1 / 3) == pytest.approx(0.3, rel=1 / 3)  # what the data determine
@@ -73,6 +82,6 @@ def test_the_search_finds_the_parameters_of_a_draw():
 
 @pytest.mark.parametrize("errors", [np.zeros(30), np.ones(30)], ids=["zero", "constant"])
 def test_errors_without_variation_leave_finite_answers(errors):
-    found = Neighbourhoods(np.zeros((30, 8, 2)), np.full((30, 8), errors[0]), *plain(30, 8))
+    found = Neighbourhoods(Steps(np.zeros((30, 8, 2))), np.full((30, 8), errors[0]), *plain(30, 8))
     kernel, *_ = learned([found], [errors], start_of([found], [errors]))
     assert all(np.isfinite(each).all() for each in moments(kernel, found))

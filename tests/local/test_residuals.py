@@ -16,8 +16,8 @@ from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, MissingDataError, UsageError
 from partirvm.jobs.driver import Watcher
-from partirvm.local.cells import ERROR, NOISE, NUMBER, Cells
-from partirvm.local.kriging import learned
+from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER, Cells
+from partirvm.local.kriging import LocalKernel, learned
 from partirvm.model.files import CODEC, FORMAT, KIND
 from partirvm.options import Request
 
@@ -36,16 +36,21 @@ def distances_to(model, X, new):
     return cdist(new * scale, X * scale)
 
 
+ERROR = LOG_FACTOR - 1
 OPTIONS = {"gamma": 0.5, "max_vectors": 20, "strategy": "working-set", "random_state": 0, "reference": "none"}
 
 
 @pytest.fixture(scope="module")
 def fitted():
     X, y = rough(3000)
-    return RVMRegressor(**OPTIONS, residual="auto").fit(X, y)
+    return RVMRegressor(**OPTIONS, residual=Local(neighbours=30)).fit(X, y)
 
 
-def test_they_are_taken_where_rows_left_out_gain(fitted):
+def test_they_are_taken_unasked_where_rows_left_out_gain():
+    assert RVMRegressor(**OPTIONS).fit(*rough(1000)).model_.residuals is not None
+
+
+def test_what_new_rows_gain(fitted):
     """Errors of new rows fall to a third and more, intervals stay honest, and the history says what was measured."""
     X, y = rough(2000, seed=1)
     line, sparse = fitted.history_[-1]["residuals"], fitted.model_.sparse()
@@ -63,7 +68,7 @@ def test_they_are_taken_where_rows_left_out_gain(fitted):
 def test_held_out_rows_are_scored_by_what_the_model_states():
     """The history counts the rows inside the intervals that ``predict_interval`` gives, and has their neighbours."""
     (X, y), train = rough(300, seed=1), rough(1200)
-    model = RVMRegressor(**OPTIONS, residual="local").fit(*train, validation=(X, y))
+    model = RVMRegressor(**OPTIONS, residual=Local(neighbours=20)).fit(*train, validation=(X, y))
     bands = (model.predict_interval(X, level) for level in STATED_LEVELS)
     covered = [np.sum((lower <= y) & (y <= upper)) for lower, upper in bands]
     found = model.history_[-1]["diagnostics"][0]
@@ -151,7 +156,7 @@ def test_the_rows_behind_a_prediction(fitted):
     found = fitted.nearest_rows(new)
     corrections = fitted.predict(new) - fitted.model_.sparse().predict(new)
     np.testing.assert_allclose((found["weights"] * found["errors"]).sum(axis=1), corrections, rtol=1e-9, atol=1e-9)
-    expected = np.sort(distances_to(fitted, X, new), axis=1)[:, :60]
+    expected = np.sort(distances_to(fitted, X, new), axis=1)[:, :30]
     np.testing.assert_allclose(found["distances"], expected, rtol=1e-9)
     np.testing.assert_array_equal(found["rows"][:, 0], distances_to(fitted, X, new).argmin(axis=1))
 
@@ -187,12 +192,6 @@ def test_they_are_left_out_where_nothing_is_left_and_without_distances(options):
     assert model.model_.residuals is None
 
 
-def test_several_targets_are_refused():
-    X, y = rough(200)
-    with pytest.raises(UsageError, match="residual='local' needs one numeric target"):
-        RVMRegressor(**OPTIONS, residual="local").fit(X, np.column_stack([y, y]))
-
-
 @pytest.mark.parametrize(
     ("part", "changed"),
     [
@@ -202,7 +201,9 @@ def test_several_targets_are_refused():
         ("cells", {"boxes": np.zeros((1, 2, 3))}),
         *(("cells", {"starts": np.array(starts)}) for starts in ([0], [0, 10**15], [1, 3000], [0, 0, 3000])),
         ("cells", {"width": 0}),
-        ("kernel", {"family": "posix"}),
+        ("", {"kernels": (LocalKernel("posix", 1.0, 1.0, 1.0, 0.0, 1.0),)}),
+        ("", {"kernels": ()}),
+        ("", {"calibrations": ()}),
         ("metric", {"axes": np.ones((1, 2)), "levels": ((99, 0.0, 1.0),)}),
         ("", {"neighbours": 10**12}),
     ],

@@ -19,7 +19,7 @@ from partirvm.jobs.job import advice_of
 from partirvm.jobs.state import JobState, Status
 from partirvm.options import Request
 from partirvm.report.history import QUANTITIES
-from partirvm.report.text import compare_text, followed, job_facts, jobs_table, status_text, summary
+from partirvm.report.text import compare_text, followed, job_facts, jobs_table, status_text
 
 OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
 """What no text about classes may say."""
@@ -62,12 +62,12 @@ def test_facts_of_every_strategy(strategy, history, rounds, fits):
     assert ("random candidates" in found["advice"]) == (strategy == "working-set")
     said = {"n_rows": 36_000, "n_vectors": 1, "train_rmse": 0.5, "log_evidence": -99.5, "seconds": 80.0}
     said |= {"advice": "More rounds may help.", "peak_memory": 320 << 20}
-    text = summary({**found, **said, "job": "jobs/run1", "held_out_rmse": 0.25, "held_out_nlpd": -0.625})
+    text = status_text({**found, **said, "job": "jobs/run1", "held_out_rmse": 0.25, "held_out_nlpd": -0.625})
     for piece in ("1 relevance vector of", "36,000", "0.5 ", "'fare'", "0.25", "-0.625", "-99.5", "jobs/run1"):
         assert piece in text
     for piece in ("More rounds may help.", "1 min 20 s, peak memory 320 MiB"):
         assert piece in text
-    assert "held-out" not in summary({**found, "held_out_rmse": None, "held_out_nlpd": None})
+    assert "held-out" not in status_text({**found, "held_out_rmse": None, "held_out_nlpd": None})
 
 
 def test_what_the_nearest_rows_change_or_would_change():
@@ -81,7 +81,7 @@ def test_what_the_nearest_rows_change_or_would_change():
     for (kept, lacking), expected in {**said, (12, 0): f"{changed} vectors alone"}.items():
         found = {"rmse_gain": 0.18, "density_gain": 0.03, "rmse": 0.25, "bytes": kept << 20, "lacking": lacking << 20}
         facts = facts_of([round_of(kind="final", residuals=found, noise_sd=0.5)], correction_rate=6000)
-        lines = dict(re.split(" {2,}", line, maxsplit=1) for line in summary({**facts, "target": "y"}).splitlines())
+        lines = dict(re.split(" {2,}", line, maxsplit=1) for line in status_text({**facts, "target": "y"}).splitlines())
         alone = " of the vectors alone" if kept else ""
         assert lines["neighbours"] == expected
         assert lines["training error"] == f"0.5 (RMSE{alone}, in the units of 'y')"
@@ -97,17 +97,15 @@ def test_what_came_of_a_fit_of_classes():
     for key in ("train_log_loss", "train_error", "held_out_log_loss", "held_out_error"):
         assert found[key] == history[-1][key]
     json.dumps(found)
-    text = summary(found)
+    text = status_text(found)
     assert not OF_NUMBERS.search(text)
-    state = status_text(found)
-    assert re.search(r"^job +jobs/run1\nstatus +done since .*, attempt 2\nreason +converged\nstrategy ", state)
-    assert state.endswith(text)
+    assert re.search(r"^job +jobs/run1\nstatus +done since .*, attempt 2\nreason +converged\nstrategy ", text)
     lines = dict(re.split(" {2,}", line, maxsplit=1) for line in text.splitlines())
     assert lines["vectors"] == "14 relevance vectors of 400 rows"
     assert lines["training error"] == "9.5 % (log loss 0.1758)"
     assert lines["held-out error"] == "11 % (log loss 0.1934)"
     assert lines["passes"] == "106 over the rows, in all fits"
-    assert "held-out" not in summary({**facts_of(histories.history("basic", held_out=False)), "target": "species"})
+    assert "held-out" not in status_text({**facts_of(histories.history("basic", held_out=False)), "target": "species"})
 
 
 @pytest.fixture(scope="module")
