@@ -86,7 +86,7 @@ def fit_residuals(
     if metric is None or left_out < LEAST_LEFT_OUT:
         return ResidualsFitted()
     width, k = metric.width + T + COLUMNS, min(asked.neighbours, MANY_NEIGHBOURS)
-    learning = NOISE_ROWS * k * (k + 2 * width)
+    learning = NOISE_ROWS * k * (k + width)
     in_memory, fewer = (FLOAT * (2 * width * rows + learning) <= asked.room for rows in (source.n_rows, left_out))
     if not fewer:
         return ResidualsFitted()

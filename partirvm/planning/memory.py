@@ -85,7 +85,7 @@ def residual_bytes(shape: DataShape, rows: int, neighbours: int) -> tuple[int, i
     coordinates.
     """
     width, k = shape.n_features + shape.n_targets + 3, min(neighbours, 40)
-    return FLOAT * rows * width, FLOAT * (2 * rows * width + 4096 * k * (k + 2 * width))
+    return FLOAT * rows * width, FLOAT * (2 * rows * width + 4096 * k * (k + width))
 
 
 @dataclass(frozen=True)
