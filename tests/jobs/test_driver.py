@@ -103,7 +103,7 @@ def test_no_file_holds_the_codes_of_all_rows(tmp_path):
     found = load_checkpoint(str(tmp_path / "c"))
     assert found.state.problem.codes is found.spec.problem.codes is None
     assert b'"|i1"' not in (tmp_path / "c" / "000000").read_bytes()
-    assert_same(fit, found.spec.with_codes(fit.problem.codes))
+    assert_same(fit, replace(found.spec, problem=replace(found.spec.problem, codes=fit.problem.codes)))
 
 
 @contextmanager
