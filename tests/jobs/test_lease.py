@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from dataclasses import asdict, replace
 
 import pytest
@@ -16,7 +14,7 @@ from waiting import Clock, wait_for
 from partirvm.errors import LeaseError, LeaseLostError, StorageError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import Folder, lease, open_folder
-from partirvm.storage.lease import Process, holder, started
+from partirvm.storage.lease import Process, holder
 from partirvm.storage.records import to_json
 
 HOLD = """
@@ -199,17 +197,6 @@ def test_a_folder_that_begins_anew_is_another_ones(place, quick):
         old.release()
         new.check()
         assert not holder(open_folder(place)).over
-
-
-def test_a_process_that_has_ended():
-    """Its number is free; that of this process is not."""
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    seen = replace(Process.this(), pid=child.pid, began=started(child.pid))
-    assert not seen.dead
-    child.kill()
-    child.wait()
-    assert seen.dead
-    assert not Process.this().dead
 
 
 def test_without_proc_silence_alone_tells(monkeypatch):
