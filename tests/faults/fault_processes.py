@@ -140,6 +140,7 @@ def overwrite_until(job, things):
 
     Returns how many things it does.
     """
+    from journals import REQUEST
     from reference import model
 
     from partirvm.storage import Folder
@@ -158,7 +159,7 @@ def overwrite_until(job, things):
 
     for name in ("create", "write", "remove"):
         setattr(Folder, name, counted(getattr(Folder, name)))
-    store = JobStore.create(job, {"run": 2}, overwrite=True)
+    store = JobStore.create(job, REQUEST | {"run": 2}, overwrite=True)
     store.acquire()
     store.save(model(2))
     store.record({"event": "note"})
