@@ -207,9 +207,9 @@ class LeftOut:
         return NumberDiagnostics.of(targets, mean, std, self.rows, ())
 
 
-def left_out_of(statistics: Iterable[Any]) -> LeftOut | None:
-    """Return the errors of rows left out among the statistics of some passes, or None."""
-    return next((each for each in statistics if isinstance(each, LeftOut)), None)
+def left_out_of(statistics: Iterable[Any]) -> tuple[LeftOut, ...]:
+    """Return the errors of rows left out among the statistics of some passes: of each target, or none."""
+    return tuple(each for each in statistics if isinstance(each, LeftOut))
 
 
 def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:

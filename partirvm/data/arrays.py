@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.moments import refuse_masked
 from partirvm.data.source import Source, Tile, as_rows, check_shapes, concatenated, default_names, tile_rows_for
 from partirvm.errors import MissingDataError
 from partirvm.storage import reading
@@ -220,30 +219,10 @@ def computed(*collections: Any, client: Any = None) -> tuple[Any, ...]:
     return values
 
 
-def known_sizes(array: Any) -> Any:
-    """Compute unknown chunk sizes of a Dask array. All other values are returned unchanged."""
-    if hasattr(array, "compute_chunk_sizes") and any(np.isnan(n) for n in array.shape):
-        return array.compute_chunk_sizes()
-    return array
-
-
 def lengths_of(frame: Any) -> list[int]:
     """Return the number of rows of each partition of a Dask frame or series."""
     (lengths,) = computed(frame.map_partitions(len), client=client_of(frame))
     return [int(n) for n in lengths]
-
-
-def by_position(name: str, values: Any) -> Any:
-    """Return targets, labels or weights as an array that is sliced by position: of NumPy, or as it is of Zarr or Dask.
-
-    Raises ``DataError`` for masked values, and ``MissingDataError`` for missing chunks of Zarr arrays.
-    """
-    refuse_missing_chunks(name, values)
-    if hasattr(values, "to_dask_array"):
-        extended = values.ndim == 1 and not isinstance(values.dtype, np.dtype)  # text and categories of pandas' own
-        return (values.astype(object) if extended else values).to_dask_array(lengths=lengths_of(values))
-    refuse_masked(values, name)
-    return known_sizes(values if hasattr(values, "chunks") else np.asarray(values))
 
 
 def in_process(name: str, values: Any) -> np.ndarray[Any, Any]:

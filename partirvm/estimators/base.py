@@ -343,9 +343,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         first four are drawn, and of more than twelve classes the last ones are one class.
 
         X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; training rows look too good. Without X the
-        rows are the held-out rows (``validation``) of the fit; a regression of one target without these has the
-        training rows, each predicted as if the fit had not had it, and no coverage of intervals. ``figure`` is an empty
-        matplotlib figure, by default a new one of ``pyplot``. The display has ``figure_`` and ``axes_``.
+        rows are the held-out rows (``validation``) of the fit; a regression of one target without these, or one with
+        local residuals, has the training rows, each predicted as if the fit had not had it, and no coverage of
+        intervals. ``figure`` is an empty matplotlib figure, by default a new one of ``pyplot``. The display has
+        ``figure_`` and ``axes_``.
 
         Raises ``UsageError`` if matplotlib is not installed, or X is None and the fit has no such rows, and
         ``DataError`` for other features, targets or labels than those of the fit; both are ``ValueError``.

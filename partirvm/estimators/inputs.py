@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,8 +28,7 @@ LAZY = ("zarr", "dask", "dask_expr", "distributed")
 
 def in_memory(X: Any) -> bool:
     """Return whether scikit-learn can validate X: anything except paths, sources, Zarr and Dask arrays."""
-    source = hasattr(X, "tile") and hasattr(X, "gather")
-    return not (isinstance(X, str) or hasattr(X, "__fspath__") or source or module_of(X) in LAZY)
+    return not (isinstance(X, str | os.PathLike | Source) or module_of(X) in LAZY)
 
 
 @contextmanager
@@ -127,7 +127,7 @@ def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: in
             raise UsageError(f"y has {source.n_targets} columns: one class of each row at a time")
         estimator.n_features_in_ = source.n_features
         estimator.__dict__.pop("feature_names_in_", None)
-        names = [] if hasattr(X, "gather") else list(getattr(X, "columns", ()))
+        names = [] if isinstance(X, Source) else list(getattr(X, "columns", ()))
         if names and all(isinstance(name, str) for name in names):
             estimator.feature_names_in_ = np.array(names, dtype=object)
     if labels is not None:

@@ -60,8 +60,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         training rows is ``noise_variance_``, which also holds far from all of them. For one target whose noise variance
         is estimated.
     residual : {"auto", "none", "local"} or Local
-        Rows are near in the metric of the kernel; ``model_.sparse()`` is the model without them. For one target whose
-        noise variance is estimated. ``Local(neighbours=30)`` has its option.
+        Rows are near in the metric of the kernel; ``model_.sparse()`` is the model without them. For targets whose
+        noise variance is estimated; each has a kernel of its own. ``Local(neighbours=30)`` has its option.
     reference : {"auto", "none"}
 
     Attributes
@@ -126,7 +126,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         return self
 
     def update_residuals(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Let new rows, X (n, d) and y (n,) in memory, join the local residuals; nothing is fitted, and self returned.
+        """Let new rows, X (n, d) and y (n,) or (n, T) in memory, join the local residuals; nothing is fitted.
 
         Their errors, y less the mean of the vectors, correct later predictions nearby. The vectors, the local kernel
         and the quantiles of intervals stay, so this takes seconds at most. The numbers of the rows follow those of the
@@ -143,8 +143,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             raise UsageError(f"update_residuals takes rows in memory, X is {type(X).__name__}: append to DATA of a job")
         rows = training_rows(self, X, y, sample_weight, model.columns.categories)
         targets = np.asarray(rows.y, dtype=np.float64).reshape(len(rows.X), -1)
-        if targets.shape[1] > 1:
-            raise UsageError(f"y has {targets.shape[1]} columns, and the model one target")
+        if targets.shape[1] != model.n_targets:
+            raise UsageError(f"y has {targets.shape[1]} columns, and the model {model.n_targets}")
         tile = Tile(0, 0, rows.X, targets, rows.weights)
         self.model_ = replace(model, residuals=with_rows(model.own_residuals, model.design, model.mean, tile))
         stream: Stream | None = getattr(self, "_stream", None)
@@ -201,7 +201,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         ``rows``, ``distances``, ``weights`` and ``errors`` have shape (n, k), the nearest row first. Numbers of rows
         count from 0 in the order that ``fit`` or ``ingest`` was given; distances are in the metric of the kernel, and
         errors in the target's units. The prediction is that of ``model_.sparse()`` plus the sum of weights times
-        errors. Raises ``UsageError`` for a model without local residuals, ``DataError`` for other features.
+        errors; of T targets both are (n, k, T). Raises ``UsageError`` for a model without local residuals, and
+        ``DataError`` for other features.
         """
         check_is_fitted(self)
         found: dict[str, Any] = self.model_.nearest_rows(rows_of(self, X, self.model_.columns.categories))

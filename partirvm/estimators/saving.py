@@ -74,8 +74,7 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = F
         write_model(model, location, copy=copy)
         return
     check_is_fitted(model)
-    values = _values(model)
-    write_model(model.model_, location, estimator=values, copy=copy)
+    write_model(model.model_, location, estimator=_values(model), copy=copy)
 
 
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:

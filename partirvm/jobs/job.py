@@ -159,7 +159,7 @@ class Job:
 
     def asked(self) -> dict[str, Any]:
         """Return the request as JSON: the parameters with the changes of all resumes, ``data`` and ``validation``."""
-        request = self.store.asked().request
+        request = self.store.folded().request
         return {**request["parameters"], "data": request["data"], "validation": request["validation"]}
 
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:

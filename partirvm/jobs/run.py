@@ -109,7 +109,7 @@ def table_rows(
     shown = source if held_out is None or left_out else held_out
     numbers = cache(shown.original_rows)
 
-    def with_numbers(each: dict[str, Any]) -> dict[str, Any]:
+    def with_numbers(target: int, each: dict[str, Any]) -> dict[str, Any]:
         found, places = {**each, "largest": []}, [row for row, *_ in each["largest"]]
         with suppress(PartirvmError):
             rows = [int(numbers(row // shown.tile_rows)[row % shown.tile_rows]) for row in places]
@@ -117,11 +117,12 @@ def table_rows(
             if model is not None:
                 own = np.array(rows, dtype=np.float64) if left_out else None
                 near = model.nearest_rows(shown.gather(places).X, own).values()
-                pairs = zip(*(part[:, :SHOWN].tolist() for part in near), strict=True)
+                of_target = (part if part.ndim == 2 else part[:, :, target] for part in near)
+                pairs = zip(*(part[:, :SHOWN].tolist() for part in of_target), strict=True)
                 found["neighbours"] = [list(zip(*each, strict=True)) for each in pairs]
         return found
 
-    return [with_numbers(each) for each in diagnostics]
+    return [with_numbers(target, each) for target, each in enumerate(diagnostics)]
 
 
 Faults = Iterator[tuple[type[Warning], str]]

@@ -49,30 +49,24 @@ def cells_of(
     spent: Spent,
     keep: Keep | None,
     points: Float,
-    wanted: Int,
-) -> tuple[Cells, Float]:
-    """Return the cells of all rows of positive weight, from one pass, and the records of the ``wanted`` ones.
+) -> Cells:
+    """Return the cells of all rows of positive weight, from one pass.
 
     ``points`` (m, r) are those of some rows. ``keep`` makes a folder for the records; without it they stay in memory.
     """
-    task = partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric, wanted)
-    sample, began = list[Float](), time.perf_counter()
-
-    def pieces() -> Iterator[Float]:
-        for _, (records, some) in executor.map(task, source, range(source.n_tiles), partial(progress, ())):
-            sample.append(some)
-            yield records
-
-    found = sorted_cells(pieces(), source.n_rows, points, keep)
+    task, began = partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric), time.perf_counter()
+    pieces = (records for _, records in executor.map(task, source, range(source.n_tiles), partial(progress, ())))
+    found = sorted_cells(pieces, source.n_rows, points, keep, source.n_targets)
     spent.passing += time.perf_counter() - began
     spent.passes += 1
     spent.rows += source.n_rows
-    return found, np.concatenate(sample)
+    return found
 
 
-def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | None) -> Cells:
+def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | None, n_targets: int = 1) -> Cells:
     """Return the cells of at most ``n`` records, given in pieces (rows, width): the leaves of a tree of ``points``."""
-    width = points.shape[1] + COLUMNS
+    rank = points.shape[1]
+    width = rank + n_targets + COLUMNS
     most = rows_of_cell(width)
     leaves = Leaves.of(points, math.ceil(n / (FILLED * most)))
 
@@ -80,7 +74,7 @@ def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | No
         """Yield records after their leaves; within a leaf they stay in order."""
         done = 0
         for records in pieces:
-            places = leaves.numbers(records[:, :-COLUMNS]) + (done + np.arange(len(records))) / n
+            places = leaves.numbers(records[:, :rank]) + (done + np.arange(len(records))) / n
             yield np.column_stack([places / leaves.count, records])
             done += len(records)
 
@@ -94,12 +88,12 @@ def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | No
         with open_folder(place).scratch() as scratch, ExternalSorter(Path(scratch, "unsorted"), 1 + width) as sorter:
             for piece in keyed():
                 sorter.add(piece)
-            return Cells.written(place, divided(sorter.blocks()), leaves.count + n // most, width)
+            return Cells.written(place, divided(sorter.blocks()), leaves.count + n // most, width, n_targets)
 
     if keep is None:
         records = np.concatenate(list(keyed()))
         order = np.argsort(records[:, 0], kind="stable")
-        return Cells.of(records[order, 1:], _starts(records[order, 0], leaves.count))
+        return Cells.of(records[order, 1:], _starts(records[order, 0], leaves.count), n_targets)
     return keep(written)
 
 
@@ -112,10 +106,10 @@ def _starts(keys: Float, count: int) -> Int:
 def with_rows(residuals: LocalResiduals, design: Design, mean: Float, rows: Tile) -> LocalResiduals:
     """Return local residuals with further rows in memory, whose numbers follow those of the records.
 
-    ``design`` and ``mean`` (M,) are those of the model.
+    ``design`` and ``mean``, (M,) or (M, T), are those of the model.
     """
     last, points = _last_and_some(residuals.cells)
-    records = records_of(design, mean, residuals.metric, rows, np.arange(len(rows.X)) + last + 1)[1]
+    records = records_of(design, mean, residuals.metric, rows, np.arange(len(rows.X)) + last + 1)
     return _joined(residuals, points, iter([records]), len(records), None)
 
 
@@ -132,11 +126,10 @@ def with_rows_of(
 
     ``keep`` makes a folder for the records; without it they stay in memory.
     """
-    (last, points), nothing = _last_and_some(residuals.cells), np.zeros(0, dtype=np.int64)
-    first = last + 1
-    task = partial(records_of_tile, design, mean, residuals.metric, nothing)
+    last, points = _last_and_some(residuals.cells)
+    first, task = last + 1, partial(records_of_tile, design, mean, residuals.metric)
     found = executor.map(task, source, range(first // source.tile_rows, source.n_tiles), progress)
-    pieces = (records[records[:, NUMBER] >= first] for _, (records, _) in found)
+    pieces = (records[records[:, NUMBER] >= first] for _, records in found)
     return _joined(residuals, points, pieces, source.n_rows - first, keep)
 
 
@@ -145,7 +138,7 @@ def _last_and_some(cells: Cells) -> tuple[int, Float]:
     last, points = 0, list[Float]()
     for records in map(cells.cell, range(len(cells.boxes))):
         last = max(last, int(records[:, NUMBER].max()))
-        points.append(records[::SAMPLE, :-COLUMNS])
+        points.append(records[::SAMPLE, : cells.rank])
     return last, np.concatenate(points)
 
 
@@ -154,30 +147,26 @@ def _joined(
 ) -> LocalResiduals:
     """Return local residuals with at most ``n`` further records, sorted by old ``points`` and by the first piece."""
     cells, first = residuals.cells, next(pieces, np.empty((0, residuals.cells.width)))
-    points = np.concatenate([points, first[:, :-COLUMNS]])
+    points = np.concatenate([points, first[:, : cells.rank]])
     together = chain(map(cells.cell, range(len(cells.boxes))), [first], pieces)
-    return replace(residuals, cells=sorted_cells(together, cells.n_rows + n, points, keep))
+    return replace(residuals, cells=sorted_cells(together, cells.n_rows + n, points, keep, cells.n_targets))
 
 
-def records_of_tile(
-    design: Design, mean: Float, metric: Metric, wanted: Int, source: Source, number: int
-) -> tuple[Float, Float]:
-    """Return the records of one tile, and those of the ``wanted`` rows, numbers in the source, among them."""
-    tile = source.tile(number)
-    there, found = records_of(design, mean, metric, tile, source.original_rows(number))
-    return found, found[np.isin(tile.start + there, wanted)]
+def records_of_tile(design: Design, mean: Float, metric: Metric, source: Source, number: int) -> Float:
+    """Return the records of one tile."""
+    return records_of(design, mean, metric, source.tile(number), source.original_rows(number))
 
 
-def records_of(design: Design, mean: Float, metric: Metric, tile: Tile, numbers: Int) -> tuple[Int, Float]:
-    """Return the places of the rows of positive weight in a tile, and their records with these ``numbers``."""
+def records_of(design: Design, mean: Float, metric: Metric, tile: Tile, numbers: Int) -> Float:
+    """Return the records of the rows of positive weight in a tile, with these ``numbers``."""
     scaling = design.scaling
     weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
     there = np.flatnonzero(weights > 0)
-    found = np.empty((len(there), metric.width + COLUMNS))
+    found = np.empty((len(there), metric.width + len(scaling.t_scale) + COLUMNS))
     for start in range(0, len(there), PANEL_ROWS):
         some = there[start : start + PANEL_ROWS]
-        X, target = tile.X[some], scaling.targets(tile.t[some])[:, 0]
-        factor = np.ones(len(X)) * design.noise_factor(X)
-        errors = target - design.block(X) @ mean, np.log(factor), 1.0 / weights[some]
-        found[start : start + len(some)] = np.column_stack([metric(scaling.inputs(X)), *errors, numbers[some]])
-    return there, found
+        X, fitted = tile.X[some], design.block(tile.X[some]) @ mean
+        errors = scaling.targets(tile.t[some]) - fitted.reshape(len(X), -1)
+        others = np.log(np.ones(len(X)) * design.noise_factor(X)), 1.0 / weights[some], numbers[some]
+        found[start : start + len(some)] = np.column_stack([metric(scaling.inputs(X)), errors, *others])
+    return found

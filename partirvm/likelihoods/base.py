@@ -236,12 +236,13 @@ class Likelihood(Protocol):
         """
 
     def settling(
-        self, problem: Any, design: Design, fit: Any, rows: Int | None, *, whole: bool, last: bool
+        self, problem: Any, design: Design, fit: Any, rows: Int | None, *, last: bool, left_out: bool
     ) -> tuple[Pass, ...]:
-        """Return the passes over ``rows`` that compute the residual of a fit, ``whole`` if the fit uses all rows.
+        """Return the passes over ``rows`` that compute the residual of a fit.
 
         With ``last`` it gives the final noise variance; otherwise it replaces statistics that lost digits by
-        cancellation.
+        cancellation. With ``left_out`` the first ones are, if its noise variance is estimated, for the errors of rows
+        left out, one for each target.
         """
         return ()
 

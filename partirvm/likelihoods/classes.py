@@ -50,7 +50,17 @@ class ClassLikelihood(Likelihood):
     at_once: int = 10**6
 
     def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
-        return ClassModel.from_fit(design, fit, columns, moderate)
+        return ClassModel(
+            design=design,
+            mean=fit.mean,
+            root=fit.roots(),
+            alpha=fit.alpha,
+            likelihood=fit.likelihood,
+            moderate=moderate,
+            log_evidence=float(fit.log_evidence),
+            n_rows=fit.n,
+            columns=columns,
+        )
 
     def start(self, problem: Any) -> LaplaceState:
         """Return the fit without columns, whose linear predictors are zero."""

@@ -96,33 +96,36 @@ class GaussianLikelihood(Likelihood):
         return Solve(fit, rule, options.solver)
 
     def settling(
-        self, problem: Any, design: Design, fit: HyperState, rows: Int | None, *, whole: bool, last: bool
+        self, problem: Any, design: Design, fit: HyperState, rows: Int | None, *, last: bool, left_out: bool
     ) -> tuple[Pass, ...]:
-        """Return a residual pass and, for some last fits, a pass for leave-one-out errors.
-
-        The latter for one target and an estimated noise variance. Of many rows, a precise residual needs no pass.
-        """
+        """Return passes for leave-one-out errors and a residual pass; of many rows, a precise residual needs none."""
         found = fit.posterior
         precise = np.all(np.asarray(found.rounding) <= PRECISE * np.asarray(found.residual))
         residual: tuple[Pass, ...] = (ResidualPass(design, found.means, rows=rows),)
         if last and problem.n_rows > LEFT_OUT_ROWS and precise:
             residual = ()
-        if not (last and whole) or fit.fixed_noise or problem.n_targets > 1:
+        if not left_out or fit.fixed_noise:
             return residual
         sample = sampled_rows(problem.n_rows if rows is None else len(rows), shuffled=problem.shuffled)
         sample = sample if rows is None else rows if sample is None else rows[sample]
-        beta, least = float(fit.beta), problem.left_out_square
-        return LeaveOneOutPass(design, found.mean, found.root(), beta, least, rows=sample), *residual
+        least = problem.left_out_square if problem.n_targets == 1 else 0.0  # that of several targets is their mean
+        targets = zip(found.targets or (found,), np.atleast_1d(fit.beta).tolist(), strict=True)
+        left_out_passes = (
+            LeaveOneOutPass(design, one.mean, one.root(), beta, least, target, rows=sample)
+            for target, (one, beta) in enumerate(targets)
+        )
+        return *left_out_passes, *residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance.
 
-        The residual replaces statistics that lost digits by cancellation; α and β stay.
+        The residual replaces statistics that lost digits by cancellation; α and β stay. Errors of rows left out
+        calibrate a fit of one target.
         """
         left_out, calibration, diagnostics = left_out_of(statistics), None, None
-        if last and left_out is not None:
-            calibration = left_out.calibration(float(fit.beta), float(fit.target_variance))
-            diagnostics = None if calibration is None else left_out.diagnostics(calibration)
+        if last and len(left_out) == 1:
+            calibration = left_out[0].calibration(float(fit.beta), float(fit.target_variance))
+            diagnostics = None if calibration is None else left_out[0].diagnostics(calibration)
         if last:
             fit = replace(fit, calibration=calibration, left_out=diagnostics)
         for found in statistics:

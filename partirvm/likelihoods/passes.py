@@ -107,7 +107,10 @@ class ErrorPass(Pass):
 
 @dataclass(frozen=True)
 class LeaveOneOutPass(Pass):
-    """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``."""
+    """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``.
+
+    ``target`` is the number of the target.
+    """
 
     name: ClassVar[str] = "residual"
     design: Design
@@ -115,12 +118,13 @@ class LeaveOneOutPass(Pass):
     root: Float
     beta: float
     least_square: float = 0.0
+    target: int = 0
 
     def of_panel(self, panel: Panel, block: Float) -> LeftOut:
         design = self.design
         places = np.flatnonzero(np.isin(panel.rows, design.rows)).tolist()
         own = [(place, design.n_leading + np.flatnonzero(design.rows == panel.rows[place])) for place in places]
-        t = design.scaling.targets(panel.t)[:, 0]
+        t = design.scaling.targets(panel.t)[:, self.target]
         peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
         factor = None if design.noise is None else design.noise_factor(panel.X) ** (TEMPER - 1.0)
         found = LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor)

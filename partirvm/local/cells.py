@@ -1,10 +1,10 @@
 """The rows of local residuals, sorted into cells of near rows, and the exact search for the nearest ones.
 
-A record has the point of a row in a metric (r,), its error, the logarithm of its noise factor, the inverse of its
-weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of the points
-(``Leaves``); those of a leaf are a cell, whose rows lie in a box. A search looks for the nearest rows of a point in the
-cell whose box is nearest, and then in all cells whose boxes are not farther than the last of these. So its result does
-not depend on the cells. Records lie in memory, or in a Zarr array with one chunk per cell.
+A record has the point of a row in a metric (r,), its error for each of T targets, the logarithm of its noise factor,
+the inverse of its weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of
+the points (``Leaves``); those of a leaf are a cell, whose rows lie in a box. A search looks for the nearest rows of a
+point in the cell whose box is nearest, and then in all cells whose boxes are not farther than the last of these. So its
+result does not depend on the cells. Records lie in memory, or in a Zarr array with one chunk per cell.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from partirvm.storage.address import absolute
 from partirvm.storage.records import checksum, create_blosc, read_blosc
 from partirvm.types import Float, Int
 
-ERROR, LOG_FACTOR, NOISE, NUMBER = -4, -3, -2, -1
-"""Columns of a record, after the point."""
+LOG_FACTOR, NOISE, NUMBER = -3, -2, -1
+"""Columns of a record, after the point and the errors."""
 
-COLUMNS = 4
-"""Number of columns of a record beside its point."""
+COLUMNS = 3
+"""Number of columns of a record beside its point and its errors."""
 
 CELL_BYTES, CELL_ROWS = 1 << 23, 1 << 16
 """Maximum bytes and rows of a cell on disk. A search takes as much again for its tree."""
@@ -111,14 +111,15 @@ class Cells:
     hashes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, records: Float, starts: Int | None = None) -> Cells:
+    def of(cls, records: Float, starts: Int | None = None, n_targets: int = 1) -> Cells:
         """The cells of records (N, width) in memory that begin at ``starts`` (C,); without, one cell."""
         ends = np.append([0] if starts is None else starts, len(records))
-        boxes = np.array([box(records[slice(*some)]) for some in pairwise(ends)])
+        points = records[:, : -n_targets - COLUMNS]
+        boxes = np.array([box(points[slice(*some)]) for some in pairwise(ends)])
         return cls(ends, records.shape[1], boxes, records)
 
     @classmethod
-    def written(cls, place: str, cells: Iterable[Float], count: int, width: int) -> Cells:
+    def written(cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1) -> Cells:
         """Write records, given cell by cell, at most ``count``, to a new Zarr array, and return their cells.
 
         Raises ``StorageError``.
@@ -128,7 +129,7 @@ class Cells:
             array = create_blosc(f"{place}/records", (count * rows, width), (rows, width), "<f8")
             for number, records in enumerate(cells):
                 array[number * rows : number * rows + len(records)] = records
-                boxes.append(box(records))
+                boxes.append(box(records[:, : -n_targets - COLUMNS]))
                 hashes.append(checksum(records))
                 starts.append(starts[-1] + len(records))
         return cls(np.array(starts), width, np.array(boxes), None, place, tuple(hashes))
@@ -137,6 +138,16 @@ class Cells:
         """The fields, with a place that is valid in every working folder: trees are built again."""
         place = absolute(self.place) if self.place else ""
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"place": place}
+
+    @property
+    def rank(self) -> int:
+        """r, the number of coordinates of a point."""
+        return int(self.boxes.shape[2])
+
+    @property
+    def n_targets(self) -> int:
+        """T, the number of errors of a record."""
+        return self.width - self.rank - COLUMNS
 
     @property
     def n_rows(self) -> int:
@@ -150,7 +161,8 @@ class Cells:
 
     def copied(self, place: str) -> Cells:
         """Write the records to a new Zarr array in this folder or at this URL, and return its cells."""
-        return self.written(place, map(self.cell, range(len(self.boxes))), len(self.boxes), self.width)
+        count = len(self.boxes)
+        return self.written(place, map(self.cell, range(count)), count, self.width, self.n_targets)
 
     def cell(self, number: int) -> Float:
         """Read the records of a cell. Raises ``MissingDataError`` if they are missing or damaged."""
@@ -172,7 +184,7 @@ class Cells:
 
         def searched(number: int) -> tuple[Float, Any]:
             records = self.cell(number)
-            return records, tree_of(records[:, :-COLUMNS])
+            return records, tree_of(records[:, : self.rank])
 
         return lru_cache(KEPT if self.records is None else None)(searched)
 
@@ -234,9 +246,9 @@ def near_order(points: Float) -> Int:
     return np.argsort(leaves.numbers(points), kind="stable")
 
 
-def box(records: Float) -> Float:
-    """Return the smallest and the largest coordinates (2, r) of records (n, width)."""
-    return np.stack([records[:, :-COLUMNS].min(axis=0), records[:, :-COLUMNS].max(axis=0)])
+def box(points: Float) -> Float:
+    """Return the smallest and the largest coordinates (2, r) of points (n, r)."""
+    return np.stack([points.min(axis=0), points.max(axis=0)])
 
 
 def distances_of(box: Float, points: Float) -> Float:

@@ -28,7 +28,7 @@ from partirvm.storage.codec import Codec
 from partirvm.types import Columns
 
 KIND = "partirvm-model"
-FORMAT = 13
+FORMAT = 14
 CELLS = "cells"
 """Name of the folder of copied rows of local residuals."""
 
@@ -133,7 +133,8 @@ def _require_shapes(model: Saved) -> None:
         found["noise_weights"] = (design.noise.weights.shape, (k,))
     if isinstance(model, Model) and model.residuals is not None:
         residuals, metric, cells = model.residuals, model.residuals.metric, model.residuals.cells
-        placed, known = (cells.records is None) == bool(cells.place), residuals.kernel.family in CORRELATIONS
+        placed = (cells.records is None) == bool(cells.place)
+        known = all(kernel.family in CORRELATIONS for kernel in residuals.kernels)
         levels = all(0 <= feature < d for feature, *_ in metric.levels)
         starts = cells.starts[:1].tolist() == [0] and bool((cells.starts[1:] > cells.starts[:-1]).all())
         known = known and levels and starts
@@ -142,7 +143,9 @@ def _require_shapes(model: Saved) -> None:
         count = len(cells.starts) - 1
         found["axes"] = (metric.axes.shape[1:], (d,))
         found["boxes"] = (cells.boxes.shape, (count, 2, metric.width))
-        found["records"] = ((cells.width,), (metric.width + COLUMNS,))
+        found["records"] = ((cells.width,), (metric.width + len(scaling.t_scale) + COLUMNS,))
+        found["kernels"] = ((len(residuals.kernels),), T)
+        found["calibrations"] = ((len(residuals.calibrations),), T)
         if cells.records is None:
             found["hashes"] = ((len(cells.hashes),), (count,))
         else:

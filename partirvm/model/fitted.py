@@ -223,7 +223,7 @@ class Model(FittedModel):
     def _half_width(self, level: float) -> float:
         """Half width of the prediction interval at this level, in standard deviations of ``predictive``."""
         if self.residuals is not None:
-            return self.residuals.calibration.multiple(level)
+            return self.residuals.calibrations[0].multiple(level)
         freedom = self._widened[1]
         ratio = self._multiple(level, freedom) / self._multiple(GAUSSIAN_LEVEL, freedom)
         return ratio * quantile(GAUSSIAN_LEVEL)
@@ -248,12 +248,12 @@ class Model(FittedModel):
         """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the target's unit."""
         residuals, factor = self.own_residuals, self.design.noise_factor(X, products)
         found = residuals.explained(self.design.scaling.inputs(X), factor, own)
-        return {**found, "errors": float(self.design.scaling.t_scale[0]) * found["errors"]}
+        return {**found, "errors": self.design.scaling.t_scale * found["errors"]}
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:
-        """Mean and variance (n,) of the error at raw inputs X (n, d), in the target's unit."""
+        """Mean and variance (n,), of T targets (n, T), of the error at raw inputs X (n, d), in the target's unit."""
         assert self.residuals is not None
-        scale, factor = float(self.design.scaling.t_scale[0]), self.design.noise_factor(X, products)
+        scale, factor = self.design.scaling.t_scale, self.design.noise_factor(X, products)
         mean, variance = self.residuals.moments(self.design.scaling.inputs(X), factor, noisy=noisy)
         return scale * mean, scale**2 * variance
 
@@ -311,7 +311,7 @@ class Model(FittedModel):
             spread *= square
             spread += self._noise_at(X)
         if self.residuals is not None:
-            correction, own = self._corrections(X, noisy=self.noise_variance != 0)
+            correction, own = self._corrections(X, noisy=bool(np.any(self.noise_variance)))
             mean += correction
             spread = own if variance else None
         self._require_finite(X, mean, spread)

@@ -18,7 +18,7 @@ from typing import Any
 
 from partirvm.planning.memory import DataShape
 from partirvm.quoting import counted
-from partirvm.types import LEFT_OUT_ROWS
+from partirvm.types import LEFT_OUT_ROWS, RESIDUAL_ROWS, RESIDUAL_TARGETS
 
 NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
@@ -35,6 +35,12 @@ OVERHEAD = 5e-3
 
 CORRECTED = 360_000
 """Neighbours per second and thread by which rows are corrected: 6,000 rows with 60, or 12,000 with 30."""
+
+
+def tries_residuals(residual: str, n_rows: int, n_targets: int) -> bool:
+    """Return whether a fit tries local residuals: of few rows or many targets only if they are asked for."""
+    usual = n_rows >= RESIDUAL_ROWS and n_targets <= RESIDUAL_TARGETS
+    return residual == "local" or (residual == "auto" and usual)
 
 
 @dataclass(frozen=True)

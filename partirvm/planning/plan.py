@@ -8,10 +8,10 @@ from typing import Any
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
 from partirvm.planning import memory
-from partirvm.planning.cost import CORRECTED, Rates, RoundCost, RowsRead, Schedule, Work, n_partitions
+from partirvm.planning.cost import CORRECTED, Rates, RoundCost, RowsRead, Schedule, Work, n_partitions, tries_residuals
 from partirvm.planning.memory import ALLOWANCE, FLOAT, RESIDUAL_SHARE, DataShape, StepBytes, residual_bytes, step_bytes
 from partirvm.quoting import counted, format_bytes, format_duration, html_table
-from partirvm.types import LEARNING_ROWS, LEFT_OUT_ROWS, RESIDUAL_ROWS
+from partirvm.types import LEARNING_ROWS, LEFT_OUT_ROWS
 
 LEAST_PARTITION = 50
 """Minimum to which an automatic partition size is lowered because of the memory limit."""
@@ -132,7 +132,7 @@ class Plan:
             "kernel_store": store.where,
             "kernel_store_bytes": store.bytes,
             **({} if self.learned is None else {"learned": self.learned}),
-            **({} if self.residuals is None else {"correction_rate": CORRECTED // self.request.neighbours}),
+            **({} if self.residuals is None else {"correction_rate": correction_rate(self.request, shape)}),
             "notes": list(self.notes),
         }
 
@@ -252,11 +252,16 @@ def make_plan(
     return replace(plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns)))
 
 
+def correction_rate(request: Request, shape: DataShape) -> int:
+    """Return the predictions per second and core with local residuals; targets share the search for neighbours."""
+    return int(CORRECTED / request.neighbours / (1.0 + (shape.n_targets - 1) / 4))
+
+
 def residuals_text(request: Request, work: Work, machine: Machine, columns: int) -> str | None:
     """Describe bytes and seconds of local residuals; None for a fit that has none. A fit has at most ``columns``."""
-    shape, few = work.shape, work.shape.n_rows < RESIDUAL_ROWS and request.residual != "local"
-    several = shape.classes or shape.n_targets > 1
-    if request.residual == "none" or few or several or request.noise_variance != "estimate":
+    shape = work.shape
+    tried = tries_residuals(request.residual, shape.n_rows, shape.n_targets)
+    if not tried or shape.classes or request.noise_variance != "estimate":
         return None
     n, k = shape.n_rows, request.neighbours
     (size, whole), (_, least) = (residual_bytes(shape, rows, k) for rows in (n, min(n, LEFT_OUT_ROWS)))
@@ -265,7 +270,7 @@ def residuals_text(request: Request, work: Work, machine: Machine, columns: int)
     place = "in memory" if RESIDUAL_SHARE * whole <= machine.limit else "in files of a job"
     seconds = work.pass_seconds(n, n * columns, 2.0 * n * columns)
     one_pass = f", a pass of {format_duration(seconds)}" if n > LEFT_OUT_ROWS else ""
-    rate = f"{CORRECTED // k:,} predictions per second and core with {k}"
+    rate = f"{correction_rate(request, shape):,} predictions per second and core with {k}"
     return f"if rows left out gain: about {format_bytes(size)} {place}{one_pass}; {rate}"
 
 

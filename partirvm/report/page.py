@@ -198,7 +198,7 @@ def _predictions(job: Any) -> list[Section]:
             + (f": {group.name}" if group.name else ""),
             [*notes, left_out] if group.left_out else notes,
             group.charts,
-            [group.largest, *map(_neighbours, stored)],
+            [group.largest, _neighbours(stored[group.number])],
         )
         for group in target_charts(from_json(stored), job.outputs)
     ]

@@ -234,7 +234,7 @@ def _confusion(found: ClassDiagnostics, names: Sequence[str], axis: Any) -> None
 
 
 class TargetCharts(NamedTuple):
-    """The charts of one target, and its rows of largest error. ``name`` is empty if there is only one target.
+    """The charts of one target by its ``number``, and its rows of largest error; one target has no ``name``.
 
     ``left_out`` is true for training rows that were left out one by one, and false for new rows.
     """
@@ -243,6 +243,7 @@ class TargetCharts(NamedTuple):
     charts: Sequence[Chart]
     largest: Table
     left_out: bool = False
+    number: int = 0
 
 
 def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[TargetCharts]:
@@ -266,7 +267,7 @@ def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> li
         ]
         header = ("row", "actual", "predicted", "stated deviation", "error / deviation")
         table = Table("Largest errors" + (f": {own_name}" if own_name else ""), header, rows)
-        drawn.append(TargetCharts(own_name, number_charts(each, name), table, not len(each.covered)))
+        drawn.append(TargetCharts(own_name, number_charts(each, name), table, not len(each.covered), number))
     return [group for group in drawn if group.charts]
 
 

@@ -103,8 +103,8 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
         (labels is None and request.class_weight is not None, "class_weight needs a target that is a class"),
         (several and request.noise == "local", "noise='local' needs one target: leave noise='auto'"),
         (
-            request.residual == "local" and (several or labels is not None),
-            "residual='local' needs one numeric target: leave residual='auto' (of classes it would bring nothing)",
+            request.residual == "local" and labels is not None,
+            "residual='local' needs numeric targets: leave residual='auto' (of classes it would bring nothing)",
         ),
         (several and priors, "alpha_prior and noise_prior need one target: fit each target separately"),
         (

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from partirvm.likelihoods.base import Fit, survivors
 from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import ScorePass
+from partirvm.planning.cost import tries_residuals
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import (
     FitResiduals,
@@ -157,21 +158,25 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
 
 
 def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
-    """Request the passes that compute the residual of a fit, and return their statistics."""
+    """Request the passes that compute the residual of a fit, and return their statistics.
+
+    Of a last fit of all rows errors of rows left out are the first; of several targets local residuals alone need them.
+    """
     problem, rows = state.problem, posterior_rows(state.problem, state.options, state.seen)
-    whole = state.seen != "sample"
-    passes = problem.likelihood.settling(problem, state.design, state.fit, rows, whole=whole, last=last)
+    needed = problem.n_targets == 1 or tries_residuals(state.options.residual, problem.n_rows, problem.n_targets)
+    left_out = needed and last and state.seen != "sample"
+    passes = problem.likelihood.settling(problem, state.design, state.fit, rows, last=last, left_out=left_out)
     return list((yield passes) if passes else ())
 
 
 def settled(state: RoundsState) -> Steps[RoundsState]:
-    """Settle the noise of a last fit, and then request its local residuals; of few rows only if they are asked for."""
+    """Settle the noise of a last fit, and then request its local residuals."""
     state, left_out = yield from with_noise(state)
-    always, few = state.options.residual == LOCAL, state.problem.n_rows < RESIDUAL_ROWS
-    if left_out is None or state.options.residual == "none" or (few and not always):
+    residual = state.options.residual
+    if not left_out or not tries_residuals(residual, state.problem.n_rows, state.problem.n_targets):
         return state
     try:
-        (found,) = yield (_residuals_of(state, left_out, always=always),)
+        (found,) = yield (_residuals_of(state, left_out, always=residual == LOCAL),)
     except Stopped:
         yield from saved(replace(state, scores=None), "early")
         raise
@@ -182,38 +187,38 @@ def corrected(state: RoundsState) -> Steps[float]:
     """Return the RMSE of rows left out after local residuals, in the model's units; 0 if these do not gain or fit."""
     problem, options = state.problem, state.options
     room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < RESIDUAL_ROWS
-    if options.residual == "none" or few or not room or not problem.likelihood.has_noise:
+    tried = tries_residuals(options.residual, problem.n_rows, problem.n_targets)
+    if not tried or few or not room or not problem.likelihood.has_noise:
         return 0.0
     rows = posterior_rows(problem, options, state.seen)
-    left_out = left_out_of(
-        (yield problem.likelihood.settling(problem, state.design, state.fit, rows, whole=True, last=True)[:1])
-    )
-    if left_out is None:
+    passes = problem.likelihood.settling(problem, state.design, state.fit, rows, last=True, left_out=True)
+    left_out = left_out_of((yield passes[: problem.n_targets]))
+    if not left_out:
         return 0.0
     (found,) = yield (_residuals_of(state, left_out, trial=True),)
-    return float(found.rmse)
+    return float(found.error())
 
 
-def _residuals_of(state: RoundsState, left_out: LeftOut, **how: bool) -> FitResiduals:
+def _residuals_of(state: RoundsState, left_out: tuple[LeftOut, ...], **how: bool) -> FitResiduals:
     options, how = state.options, {"always": False, **how}
     assert isinstance(state.fit, HyperState)
     return FitResiduals(state.design, state.fit, left_out, options.neighbours, room=options.residual_bytes, **how)
 
 
-def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, LeftOut | None]]:
+def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, tuple[LeftOut, ...]]]:
     """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise`` was just fitted.
 
-    Returns the errors of rows left out, too.
+    Returns the errors of rows left out for each target, too.
     """
     statistics = yield from residuals(state, last=True)
     left_out = left_out_of(statistics)
-    if left_out is not None and noise is not None:
-        statistics[0] = left_out.scaled(noise.rows, noise.factors)
+    if left_out and noise is not None:
+        statistics[0] = left_out[0].scaled(noise.rows, noise.factors)
     constant = replace(state, fit=state.problem.likelihood.settle(state.fit, *statistics, last=True))
-    if left_out is None or state.options.noise == CONSTANT or state.design.noise is not None:
+    if len(left_out) != 1 or state.options.noise == CONSTANT or state.design.noise is not None:
         return constant, left_out
     try:
-        noise = yield from fitted_noise(constant, left_out)
+        noise = yield from fitted_noise(constant, left_out[0])
         if noise is None:
             return constant, left_out
         design = replace(constant.design, noise=noise.noise)
@@ -234,8 +239,7 @@ def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | N
         return None
     (inputs,) = yield (Gather(sample.rows),)
     (end,) = yield (NoiseFit(state.design, inputs.points, sample, state.options.noise == LOCAL),)
-    found: FittedNoise | None = end.fit
-    return found
+    return cast(FittedNoise | None, end.fit)
 
 
 def scored(state: RoundsState) -> Steps[RoundsState]:
@@ -263,12 +267,11 @@ def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Step
 def line_of(state: RoundsState, **facts: Any) -> Record:
     """Return the line of history of a state; ``facts`` are further fields of ``Record``, or other values of them."""
     problem, fit, scores, noise = state.problem, state.fit, state.scores, state.design.noise
-    corrected = state.local.diagnostics
-    left_out = left_out_diagnostics(problem, fit) if corrected is None else (corrected,)
+    left_out = state.local.diagnostics or left_out_diagnostics(problem, fit)
     found = left_out if scores is None else scores.diagnostics
     given = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
     given |= {"number": state.round, "termination": state.reason, "fit_rows": state.seen or state.options.last_rows}
-    given["residuals"] = None if state.local == NO_RESIDUALS else state.local.facts(problem.target_scale)
+    given["residuals"] = None if state.local == NO_RESIDUALS else state.local.facts(problem.empty.scaling.t_scale)
     given["noise_vectors"] = None if noise is None else len(noise.weights)
     given["diagnostics"] = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
     return Record(**{**problem.likelihood.record(problem, fit, scores), **given, **facts})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import shutil
 import signal
 from dataclasses import replace
 
@@ -10,7 +12,7 @@ import pandas as pd
 import pytest
 from processes import running
 
-from partirvm import ingest, jobs, open_job
+from partirvm import ingest, jobs, load_model, open_job, save_model
 from partirvm.cli import main
 from partirvm.errors import UsageError
 from partirvm.jobs.job import advice_of
@@ -71,7 +73,7 @@ def test_rows_join_in_memory_and_then_on_disk(job, tmp_path, monkeypatch, capsys
     np.testing.assert_array_equal(records[:300], records_of(old))
     np.testing.assert_array_equal(records[:, NUMBER], np.arange(460))
     np.testing.assert_array_equal(last.mean, old.mean)
-    assert last.residuals.kernel == old.residuals.kernel
+    assert last.residuals.kernels == old.residuals.kernels
     assert len(last.residuals.cells.boxes) == 8
     at_once = replace(last, residuals=replace(last.residuals, cells=Cells.of(records)))
     np.testing.assert_array_equal(last.predict(new, return_std=True), at_once.predict(new, return_std=True))
@@ -126,3 +128,35 @@ def test_a_killed_update_leaves_the_old_model(job, when):
 def test_a_job_without_local_residuals_is_refused(tmp_path):
     with pytest.raises(UsageError, match="its model has no local residuals"):
         grown(tmp_path, replace(ASKED, residual="none")).update(residual_only=True)
+
+
+def test_a_job_of_two_targets(tmp_path, monkeypatch):
+    """The second target is −2 times the first one, and so are its predictions, to the bit, in a fit and an update.
+
+    300 of 600 rows are left out; memory holds the records of seven numbers of these, but not of all.
+    """
+    limit, learning = 2**30, 4096 * 10 * (10 + 7)
+    monkeypatch.setattr(cells, "CELL_ROWS", 100)
+    monkeypatch.setattr("partirvm.core.left_out.LEFT_OUT_ROWS", 300)
+    monkeypatch.setattr("partirvm.resolve.resolve.RESIDUAL_SHARE", limit // (8 * (learning + 2 * 7 * 500)))
+    (X, y), (more, z), place, new = rows(600, 0), rows(100, 1), str(tmp_path / "rows.zarr"), rows(50, 9)[0]
+    ingest((X, np.column_stack([y, -2 * y])), place, tile_rows=64)
+    jobs.fit(place, str(tmp_path / "job"), replace(ASKED, memory_limit=limit))
+    ingest((more, np.column_stack([z, -2 * z])), place, append=True)
+    job = open_job(tmp_path / "job")
+    old, shown = job.model(), job.state().history[-1]["diagnostics"]
+    near = [np.array(each["neighbours"])[:, :, 3] for each in shown]
+    np.testing.assert_array_equal(near[1], -2 * near[0])
+    assert job.report().html.count("<caption>Their nearest training rows") == 2
+    assert job.update(residual_only=True).wait(60) is Status.DONE
+    updated = job.model()
+    for model, n in ((old, 600), (updated, 700)):
+        assert model.cells_place.startswith(f"{job.location}/cells/")
+        np.testing.assert_array_equal(records_of(model)[:, NUMBER], np.arange(n))
+        mean, std = model.predict(new, return_std=True)
+        np.testing.assert_array_equal(mean[:, 1], -2 * mean[:, 0])
+        np.testing.assert_array_equal(std[:, 1], 2 * std[:, 0])
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(new), mean)
+    save_model(updated, tmp_path / "copy", copy=True)
+    shutil.rmtree(tmp_path / "job" / "cells")
+    np.testing.assert_array_equal(load_model(tmp_path / "copy").predict(new), mean)

@@ -11,13 +11,13 @@ from scipy.spatial.distance import cdist
 from partirvm.errors import MissingDataError, PartirvmError
 from partirvm.learning.residual_rows import sorted_cells
 from partirvm.local import cells as module
-from partirvm.local.cells import COLUMNS, Cells
+from partirvm.local.cells import Cells
 
 
-def records(points, seed=0):
+def records(points, targets=1):
     """Records of points, with random numbers and errors."""
-    rng = np.random.default_rng(seed)
-    return np.column_stack([points, rng.normal(size=(len(points), 3)), rng.permutation(len(points))])
+    rng = np.random.default_rng(0)
+    return np.column_stack([points, rng.normal(size=(len(points), targets + 2)), rng.permutation(len(points))])
 
 
 def found(cells, points, k, own=None):
@@ -26,17 +26,17 @@ def found(cells, points, k, own=None):
 
 def brute(rows, points, k, own=None):
     """The nearest rows by all distances, of equal ones those of smaller numbers."""
-    squares = cdist(points, rows[:, :-COLUMNS], "sqeuclidean")
+    squares = cdist(points, rows[:, : points.shape[1]], "sqeuclidean")
     if own is not None:
         squares[own[:, None] == rows[:, -1]] = np.inf
     order = np.lexsort((np.broadcast_to(rows[:, -1], squares.shape), squares))
     return rows[order[:, :k]]
 
 
-def made(rows, place=None):
+def made(rows, place=None, targets=1):
     """The cells of records in pieces, in memory or in a new folder."""
     keep = place and (lambda make: make(str(place)))
-    return sorted_cells(np.array_split(rows, 7), len(rows), rows[:100, :-COLUMNS], keep)
+    return sorted_cells(np.array_split(rows, 7), len(rows), rows[:100, : -targets - 3], keep, targets)
 
 
 @pytest.fixture(params=[50, 1000], ids=["many cells", "one cell"])
@@ -50,12 +50,16 @@ def some_rows(request, monkeypatch):
 @pytest.mark.parametrize("levels", [1, 2, 4, 1000])
 @pytest.mark.parametrize("width", [1, 3, 8])
 def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_path):
-    """Recall 1 with ties, duplicates, equal rows and categories, in memory and from Zarr, the nearest first."""
+    """Recall 1 with ties, duplicates, equal rows and categories, in memory and from Zarr, the nearest first.
+
+    Errors of further targets change no distance.
+    """
     points = np.random.default_rng(levels).integers(levels, size=(601, width)).astype(float)
-    rows = records(points)
-    in_memory, on_disk = made(rows), made(rows, tmp_path / "cells")
+    targets = 2 if width == 3 else 1
+    rows = records(points, targets)
+    in_memory, on_disk = (made(rows, place, targets) for place in (None, tmp_path / "cells"))
     assert np.diff(on_disk.starts).max() <= some_rows
-    new = rows[::7, :-COLUMNS] if own else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
+    new = rows[::7, :width] if own else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
     own = rows[::7, -1] if own else None
     expected = brute(rows, new, 9, own)
     for cells in (in_memory, on_disk):
