@@ -77,21 +77,16 @@ class Scores:
         """The scores of an evaluation by name: means over rows and targets, and those of several ``targets``."""
         means = dict(zip(MEANS, (self.sums.mean(axis=0) / self.n).tolist(), strict=True))
         if len(targets) < 2:
-            return {"rmse": self.rmse, **means}
+            return {"rmse": self.loss, **means}
         ones = (slice(k, k + 1) for k in range(len(targets)))
         alone = (Scores(self.n, self.square[one], self.sums[one]) for one in ones)
         each = {name: scores.figures() for name, scores in zip(targets, alone, strict=True)}
-        return {"rmse": self.rmse, **means, "targets": each}
-
-    @property
-    def rmse(self) -> float:
-        """Root mean square error over rows and targets, in the unit of the targets."""
-        return float(np.sqrt(np.mean(self.square) / self.n))
+        return {"rmse": self.loss, **means, "targets": each}
 
     @property
     def loss(self) -> float:
-        """The loss minimised by early stopping: the root mean square error."""
-        return self.rmse
+        """The loss minimised by early stopping: the root mean square error over rows and targets, in their unit."""
+        return float(np.sqrt(np.mean(self.square) / self.n))
 
 
 def ranking(scores: Float, positive: Bool) -> Int:
