@@ -130,7 +130,7 @@ def test_a_job_of_two_targets(tmp_path, monkeypatch):
 
     300 of 600 rows are left out; memory holds the records of seven numbers of these, but not of all.
     """
-    limit, learning = 2**30, 4096 * 10 * (10 + 7)
+    limit, learning = 2**34, 4096 * 10 * (10 + 7)
     monkeypatch.setattr(cells, "CELL_ROWS", 100)
     monkeypatch.setattr("partirvm.core.left_out.LEFT_OUT_ROWS", 300)
     monkeypatch.setattr("partirvm.resolve.resolve.RESIDUAL_SHARE", limit // (8 * (learning + 2 * 7 * 500)))
