@@ -152,6 +152,9 @@ def test_a_job_of_two_targets(tmp_path, monkeypatch):
         np.testing.assert_array_equal(mean[:, 1], -2 * mean[:, 0])
         np.testing.assert_array_equal(std[:, 1], 2 * std[:, 0])
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(new), mean)
+    prediction.predict(job.location, place, str(tmp_path / "out.parquet"), interval=0.9)
+    *_, lower, upper, _ = pd.read_parquet(tmp_path / "out.parquet").to_numpy().T
+    np.testing.assert_array_equal(lower, -2 * upper)  # of the second and of the first target
     save_model(updated, tmp_path / "copy", copy=True)
     shutil.rmtree(tmp_path / "job" / "cells")
     np.testing.assert_array_equal(load_model(tmp_path / "copy").predict(new), mean)
