@@ -62,10 +62,9 @@ class NumberDiagnostics(FieldSums):
 
     def scaled(self, shift: float, scale: float) -> NumberDiagnostics:
         """Return the diagnostics of the target shift + scale·t."""
-        parts = {"sample": self.sample, "largest": self.largest}
         off = np.array([shift, shift, 0.0])
-        moved: Any = {name: replace(each, values=each.values * scale + off) for name, each in parts.items()}
-        return replace(self, **moved)
+        sample, largest = (replace(each, values=each.values * scale + off) for each in (self.sample, self.largest))
+        return replace(self, sample=sample, largest=largest)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
+from partirvm.core.sampling import Word, scrambled
 from partirvm.core.statistics import TreeSum
 from partirvm.data.zarr_source import CODEC, FORMAT, GROUP, KIND, VERSIONS, DataAttributes, dtype_of, open_data
 from partirvm.errors import ExistsError, LeaseLostError
@@ -246,12 +246,9 @@ def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
         yield np.concatenate(pieces)
 
 
-def row_hashes(rows: Float) -> NDArray[np.uint64]:
+def row_hashes(rows: Float) -> Word:
     """Return a hash of every row by splitmix64; their sum identifies the values of all rows, in any order."""
     bits = (rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
     multipliers = np.random.default_rng(20230517).integers(0, 2**63, size=rows.shape[1], dtype=np.uint64)
     bits ^= bits >> np.uint64(32)
-    mixed: NDArray[np.uint64] = bits @ (multipliers * np.uint64(2) + np.uint64(1))
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+    return scrambled(bits @ (multipliers * np.uint64(2) + np.uint64(1)))

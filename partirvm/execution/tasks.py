@@ -13,7 +13,7 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import add
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -146,8 +146,7 @@ def run_tiles(
     total = TreeSum(len(tiles))
     for position, (number, part) in enumerate(tiles):
         total.add(position, tile_statistics(passes, parts[part], number, keeping))
-    found: SeveralStatistics = total.result()
-    return found
+    return cast(SeveralStatistics, total.result())
 
 
 def on_worker(function: Callable[..., Any], *arguments: Any) -> Any:

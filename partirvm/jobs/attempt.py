@@ -151,7 +151,7 @@ def run_attempt(
     """Run an attempt at a job whose lease the caller holds, as ``run_job``."""
     if not _due(store, attempt):
         return None
-    asked = store.asked().request
+    asked = store.folded().request
     requests.require_code_allowed(store.location, asked, allow_code)
     with _ending(store):
         if asked.get("joining"):
@@ -163,7 +163,10 @@ def run_attempt(
         request, poll = check_parameters(requests.parameters_of(asked)), _poll(store, state.attempt, watcher)
         with closing(executor_for(client)) as executor:
             timer = Timer(request.time_limit)
-            interrupted = timer.after(poll)
+
+            def interrupted() -> Termination | None:
+                return poll() or timer()
+
             how = source, request, executor, held_out, interrupted
             try:
                 journal.spec = spec = resolve(*how) if restored is None else continued(restored.spec, *how)

@@ -70,16 +70,16 @@ def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
 
 
 def stored(value: Any) -> Any:
-    """Return a checkpoint or a state without class codes, diagnostics and local residuals."""
+    """Return a checkpoint, a spec or a state without class codes, diagnostics and local residuals."""
     if isinstance(value, Checkpoint):
-        return replace(value, spec=value.spec.with_codes(None), state=stored(value.state))
+        return replace(value, spec=stored(value.spec), state=stored(value.state))
     if isinstance(value, RoundsState):
         fit, scores = value.fit, replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
         if isinstance(fit, HyperState):
             fit = replace(fit, left_out=None, found=fit.posterior)
         local = replace(value.local, residuals=None, diagnostics=())  # as large as the data, not for a resumed run
         value = replace(value, fit=fit, scores=scores, local=local, best_round=stored(value.best_round))
-    return replace(value, problem=replace(value.problem, codes=None)) if isinstance(value, State) else value
+    return replace(value, problem=replace(value.problem, codes=None)) if isinstance(value, State | FitSpec) else value
 
 
 def resumes(value: Any, n_rows: int) -> bool:

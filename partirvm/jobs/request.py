@@ -126,7 +126,7 @@ def requeue(
         )
     store = JobStore(location)
     with store.acquire():
-        state = store.asked()
+        state = store.folded()
         request = {**state.request, **moved}
         kept = {"data", "validation"} - moved.keys()
         require_places(location, [state.request[name] for name in sorted(kept)], allow_data)

@@ -48,9 +48,7 @@ SPEC_NAME, EVENTS = "spec.json", "events"
 
 FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": list[str], "about": str, "moments": str}
 
-LEAST: Schema = {"time": TIME, "parameters?": {}}
-
-SPEC: Schema = LEAST | {"data": str, "validation": str | None, "parameters": {"kernel": Any, "basis": Any}}
+SPEC: Schema = {"time": TIME, "data": str, "validation": str | None, "parameters": {"kernel": Any, "basis": Any}}
 SPEC |= {"versions": dict[str, str], "fingerprint": FINGERPRINT, "validation_fingerprint": (FINGERPRINT, None)}
 
 EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason?": str}
@@ -106,11 +104,11 @@ class JobStore:
         """Return True if the folder holds a job, readable or not."""
         return self.folder.exists(SPEC_NAME)
 
-    def spec(self, schema: Schema = LEAST) -> dict[str, Any]:
+    def spec(self) -> dict[str, Any]:
         """Return the request. Raises ``MissingDataError`` without a job, ``FormatError`` if it is damaged."""
         spec = read_json(self.folder, SPEC_NAME, missing="no job here: ")
         require_format(spec.get("format"), FORMAT, self.location, "job")
-        require(spec, schema, f"{self.location}/{SPEC_NAME}")
+        require(spec, SPEC, f"{self.location}/{SPEC_NAME}")
         return spec
 
     def acquire(self, *, patience: float = 0.0) -> Lease:
@@ -171,13 +169,9 @@ class JobStore:
                 events.append(event)
         return events
 
-    def folded(self, schema: Schema = LEAST) -> JobState:
+    def folded(self) -> JobState:
         """Return the state by the request and the events alone."""
-        return fold(self.events(), self.spec(schema))
-
-    def asked(self) -> JobState:
-        """Return ``folded``. Raises ``FormatError`` if a field of the request that a fit needs is missing or wrong."""
-        return self.folded(SPEC)
+        return fold(self.events(), self.spec())
 
     def state(self) -> JobState:
         """Return the state of the job, computed from its events, its lease and the requests to end it."""

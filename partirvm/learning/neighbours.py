@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -51,21 +50,23 @@ FLOAT = 8  # Bytes of a number
 TRIAL_SHARE, TRIAL_ROWS = 10, 500
 """A trial has one row of so many, and at most so many."""
 
-FAMILY_ROWS, LEARNING_ROWS, NOISE_ROWS, CALIBRATION_ROWS = 384, 1024, 8192, 1024
-"""Maximum numbers of rows by which a family is chosen, that teach the kernel, that teach the noise alone, which rare
-large errors beside near copies decide, and that calibrate. The first two are at most an eighth of the rows."""
+FAMILY_ROWS, METRIC_ROWS, LEARNING_ROWS, NOISE_ROWS, CALIBRATION_ROWS = 1024, 4096, 2048, 4096, 1024
+"""Maximum numbers of rows by which a family is chosen, that teach the metric, that teach the kernel, that teach the
+noise, which rare large errors beside near copies decide, and that calibrate. The first three are at most an eighth of
+the rows."""
 
 QUIET = 1e-4
 """Factor of the noise, and its inverse that of the variance, at the second start of a search."""
 
-FEWER, FEWER_NATS = 0.01, 0.01
+FEWER, FEWER_NATS = 0.005, 0.005
 """Gains of the error and of the mean log density for which predictions use more neighbours."""
 
 NATS, RMSE = 0.05, 0.05
 """Gains of which one suffices: of the mean log density of rows left out, and of their error."""
 
-TRIAL_NEIGHBOURS, LEAST_LEFT_OUT = 20, 20
-"""Greatest k of the trial, and the minimum number of rows left out."""
+FEW_NEIGHBOURS, MANY_NEIGHBOURS, LEAST_LEFT_OUT = 20, 40, 20
+"""Greatest k of the trial and the search for the metric, and of the last search; the minimum number of rows left out.
+A kernel of 40 neighbours serves 60 as well."""
 
 
 def fit_residuals(
@@ -84,8 +85,8 @@ def fit_residuals(
     metric, left_out, T = Metric.of(asked.design, source.columns), len(asked.left_out[0].rows), len(asked.left_out)
     if metric is None or left_out < LEAST_LEFT_OUT:
         return ResidualsFitted()
-    width = metric.width + T + COLUMNS
-    learning = 2 * LEARNING_ROWS * asked.neighbours * (asked.neighbours + width)
+    width, k = metric.width + T + COLUMNS, min(asked.neighbours, MANY_NEIGHBOURS)
+    learning = NOISE_ROWS * k * (k + width)
     in_memory, fewer = (FLOAT * (2 * width * rows + learning) <= asked.room for rows in (source.n_rows, left_out))
     if not fewer:
         return ResidualsFitted()
@@ -97,16 +98,24 @@ def fit_residuals(
         return gains
     if not in_memory and keep is None:
         return replace(gains, rmse=(), lacking=FLOAT * width * source.n_rows)
-    cells, sample = Cells.of(records, n_targets=T), records[evenly(len(records), NOISE_ROWS)]
-    if source.n_rows > left_out:
-        place, wanted = None if in_memory else keep, evenly(source.n_rows, NOISE_ROWS)
-        points = records[:, : metric.width]
-        cells, sample = cells_of(asked, metric, source, executor, progress, spent, place, points, wanted)
-    some = evenly(len(records), CALIBRATION_ROWS)
-    kernels, tried = _learned(cells, records[some], sample, asked.neighbours, trials, executor.threads, progress)
+    with ThreadPoolExecutor(executor.threads) as pool:
+        apply = _interruptible(progress, pool.map)
+        kernels, scales = _searched(
+            Cells.of(records, n_targets=T), records, min(asked.neighbours, FEW_NEIGHBOURS), apply
+        )
+        metric, points = metric.scaled(scales), records[:, : metric.width]
+        points *= scales
+        cells = Cells.of(records, n_targets=T)
+        if source.n_rows > left_out:
+            place = None if in_memory else keep
+            cells = cells_of(asked, metric, source, executor, progress, spent, place, points)
+        kernels = _learned(cells, records, asked.neighbours, kernels, apply)
+        kernels = [replace(each, inflation=trial.inflation) for each, trial in zip(kernels, trials, strict=True)]
+        some = evenly(len(records), CALIBRATION_ROWS)
+        tried = _by_number(cells, records[some], asked.neighbours, kernels, apply)
     errors = records[some, metric.width : LOG_FACTOR].T
     k = max(map(fewest, errors, tried))
-    found = LocalResiduals(metric, kernels, k, cells, ())
+    found = LocalResiduals(metric, tuple(kernels), k, cells, ())
     corrected = _calibrated(asked, some, errors, found, [of_target[k] for of_target in tried])
     return replace(corrected, density_gain=gains.density_gain)
 
@@ -137,6 +146,11 @@ def _near(cells: Cells, own: Float, k: int) -> Float:
     return np.concatenate([near for _, near in found])
 
 
+def _around(cells: Cells, own: Float, k: int) -> list[Panels]:
+    """Return neighbourhoods of rows with these records among the rows of cells, and their errors, for each target."""
+    return _panels(own, _near(cells, own, k), cells.rank)
+
+
 def _panels(own: Float, near: Float, rank: int) -> list[Panels]:
     """Return neighbourhoods and errors of rows, ``ROWS`` together, for each target.
 
@@ -164,21 +178,16 @@ def _trials(
     asked: FitResiduals, records: Float, progress: Callable[..., None]
 ) -> tuple[list[LocalKernel], ResidualsFitted]:
     """Return kernels that a few rows left out teach, and their gains over the fit alone, with the corrected RMSE."""
-    n, k, cells = (
-        len(records),
-        min(asked.neighbours, TRIAL_NEIGHBOURS),
-        Cells.of(records, n_targets=len(asked.left_out)),
-    )
+    n, k, cells = len(records), min(asked.neighbours, FEW_NEIGHBOURS), Cells.of(records, n_targets=len(asked.left_out))
     few, many = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS)), evenly(n, CALIBRATION_ROWS)
-    panels, apply = _panels(records[few], _near(cells, records[few], k), cells.rank), _interruptible(progress)
+    panels, apply = _around(cells, records[few], k), _interruptible(progress)
     kernels, gains = list[LocalKernel](), list[float]()
     for target, each in enumerate(panels):
-        kernel, density = learned(*each, start_of(*each), apply)
+        kernel, _, density = learned(*each, start_of(*each), apply)
         inflation, of_alone = _alone(asked, target, few, records[few])
         kernels.append(replace(kernel, inflation=inflation))
         gains.append(density - 0.5 * float(np.log(inflation)) - of_alone)
-    panels = _panels(records[many], _near(cells, records[many], k), cells.rank)
-    before, after = zip(*map(_corrected, kernels, panels), strict=True)
+    before, after = zip(*map(_corrected, kernels, _around(cells, records[many], k)), strict=True)
     return kernels, ResidualsFitted(None, _gain(before, after), float(np.mean(gains)), after)
 
 
@@ -217,55 +226,61 @@ def _starts(kernel: LocalKernel) -> tuple[LocalKernel, LocalKernel]:
     return kernel, replace(kernel, noise=QUIET * kernel.noise, variance=kernel.variance / QUIET)
 
 
-def _learned(
-    cells: Cells,
-    some: Float,
-    sample: Float,
-    k: int,
-    trials: Sequence[LocalKernel],
-    threads: int,
-    progress: Callable[..., None],
-) -> tuple[tuple[LocalKernel, ...], list[ByNumber]]:
-    """Learn the kernel of each target with the k nearest rows among all, after a choice of its family.
+def _searched(
+    cells: Cells, records: Float, k: int, apply: Callable[..., Iterable[Any]]
+) -> tuple[list[LocalKernel], Float]:
+    """Return the kernel of each target after a choice of its family, and scales (r,) of the coordinates.
 
-    Rows left out, with the records ``some`` (m, width), teach it, and the rows of the ``sample`` its noise. Returns
-    mean and variance of the errors of the former, too, by the number of neighbours, for each target.
+    Rows left out, whose ``records`` the cells hold, teach both by k neighbours. Scales are geometric means over the
+    targets. They stay 1 unless the errors of other rows than those that teach them are lower.
     """
-    n, rank, near = cells.n_rows, cells.rank, _near(cells, some, k)
-    many = _panels(sample, _near(cells, sample, min(k, TRIAL_NEIGHBOURS)), rank)
-    few, teachers = (evenly(len(some), min(count, n // 8)) for count in (FAMILY_ROWS, LEARNING_ROWS))
-    found: list[ByNumber] = [{} for _ in trials]
-    with ThreadPoolExecutor(threads) as pool:
-        apply = _interruptible(progress, pool.map)
-        panels = _panels(some[few], near[few, : -(-k // 2)], rank)
-        starts = [_start(*each, apply) for each in zip(trials, panels, many, strict=True)]
-        panels = _panels(some[teachers], near[teachers], rank)
-        kernels = tuple(_taught(*each, apply) for each in zip(trials, starts, panels, many, strict=True))
-        for count in (-(-near.shape[1] * part // 3) for part in (1, 2, 3)):
-            panels = _panels(some, near[:, :count], rank)
-            for kernel, (hoods, _), of_target in zip(kernels, panels, found, strict=True):
-                parts = pool.map(partial(moments, kernel), hoods)
-                mean, variance = map(np.concatenate, zip(*parts, strict=True))
-                of_target[count] = mean, variance
-    return kernels, found
+    n = len(records)
+    few, many = (evenly(n, min(count, n // 8)) for count in (FAMILY_ROWS, METRIC_ROWS))
+    others = np.setdiff1d(evenly(n, 3 * CALIBRATION_ROWS), many)
+    first, teachers, judges = (_around(cells, records[some], k) for some in (few, many, others))
+    plain = [
+        learned(*each, _start(panels, each, apply), apply)[0] for panels, each in zip(first, teachers, strict=True)
+    ]
+    found = [learned(*each, kernel, apply, scales=True) for each, kernel in zip(teachers, plain, strict=True)]
+    logs = np.log([scales for _, scales, _ in found])
+    levels, scales = np.exp(logs.mean(axis=1)), np.exp((logs - logs.mean(axis=1, keepdims=True)).mean(axis=0))
+    kernels = [
+        replace(each, length=each.length / level) for (each, *_), level in zip(found, levels.tolist(), strict=True)
+    ]
+    scaled = [([hoods.scaled(scales) for hoods in panels], errors) for panels, errors in judges]
+    before, after = ([each[1] for each in map(_corrected, *pair)] for pair in ((plain, judges), (kernels, scaled)))
+    return (kernels, scales) if _gain(before, after) > 0 else (plain, np.ones_like(scales))
 
 
-def _start(trial: LocalKernel, panels: Panels, many: Panels, apply: Callable[..., Iterable[Any]]) -> LocalKernel:
+def _start(few: Panels, many: Panels, apply: Callable[..., Iterable[Any]]) -> LocalKernel:
     """Return the kernel of the family that corrects many rows best, taught by few."""
-    firsts = trial, _starts(start_of(*panels))[1]
-    starts = [replace(each, family=family) for family in CORRELATIONS for each in firsts]
-    tried = [learned(*panels, each, apply)[0] for each in starts]
+    starts = [replace(each, family=family) for family in CORRELATIONS for each in _starts(start_of(*few))]
+    tried = [learned(*few, each, apply)[0] for each in starts]
     return min(tried, key=lambda each: _corrected(each, many)[1])
 
 
-def _taught(
-    trial: LocalKernel, start: LocalKernel, panels: Panels, many: Panels, apply: Callable[..., Iterable[Any]]
-) -> LocalKernel:
-    """Return the kernel that rows teach, and many rows its noise alone, from a start."""
-    start = replace(start, noise=max(start.noise, trial.noise))
-    kernel = max((learned(*panels, each, apply) for each in _starts(start)), key=itemgetter(1))[0]
-    kernel = learned(*many, kernel, apply, noise_alone=True)[0]
-    return replace(kernel, inflation=trial.inflation)
+def _learned(
+    cells: Cells, records: Float, k: int, kernels: Sequence[LocalKernel], apply: Callable[..., Iterable[Any]]
+) -> list[LocalKernel]:
+    """Learn the kernel of each target with the k nearest rows among all, by rows left out with these ``records``."""
+    few = min(LEARNING_ROWS, len(records) // 8)
+    for count, form in ((few, True), (NOISE_ROWS, False)):
+        panels = _around(cells, records[evenly(len(records), count)], min(k, MANY_NEIGHBOURS))
+        kernels = [learned(*each, kernel, apply, form=form)[0] for each, kernel in zip(panels, kernels, strict=True)]
+    return list(kernels)
+
+
+def _by_number(
+    cells: Cells, some: Float, k: int, kernels: Sequence[LocalKernel], apply: Callable[..., Iterable[Any]]
+) -> list[ByNumber]:
+    """Return mean and variance of the errors of rows with these records, for each target, by a third of k and more."""
+    near, found = _near(cells, some, k), [ByNumber() for _ in kernels]
+    for count in (-(-near.shape[1] * part // 3) for part in (1, 2, 3)):
+        panels = _panels(some, near[:, :count], cells.rank)
+        for kernel, (hoods, _), of_target in zip(kernels, panels, found, strict=True):
+            mean, variance = map(np.concatenate, zip(*apply(partial(moments, kernel), hoods), strict=True))
+            of_target[count] = mean, variance
+    return found
 
 
 def fewest(errors: Float, found: ByNumber) -> int:

@@ -49,25 +49,18 @@ def cells_of(
     spent: Spent,
     keep: Keep | None,
     points: Float,
-    wanted: Int,
-) -> tuple[Cells, Float]:
-    """Return the cells of all rows of positive weight, from one pass, and the records of the ``wanted`` ones.
+) -> Cells:
+    """Return the cells of all rows of positive weight, from one pass.
 
     ``points`` (m, r) are those of some rows. ``keep`` makes a folder for the records; without it they stay in memory.
     """
-    task = partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric, wanted)
-    sample, began = list[Float](), time.perf_counter()
-
-    def pieces() -> Iterator[Float]:
-        for _, (records, some) in executor.map(task, source, range(source.n_tiles), partial(progress, ())):
-            sample.append(some)
-            yield records
-
-    found = sorted_cells(pieces(), source.n_rows, points, keep, source.n_targets)
+    task, began = partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric), time.perf_counter()
+    pieces = (records for _, records in executor.map(task, source, range(source.n_tiles), partial(progress, ())))
+    found = sorted_cells(pieces, source.n_rows, points, keep, source.n_targets)
     spent.passing += time.perf_counter() - began
     spent.passes += 1
     spent.rows += source.n_rows
-    return found, np.concatenate(sample)
+    return found
 
 
 def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | None, n_targets: int = 1) -> Cells:
@@ -116,7 +109,7 @@ def with_rows(residuals: LocalResiduals, design: Design, mean: Float, rows: Tile
     ``design`` and ``mean``, (M,) or (M, T), are those of the model.
     """
     last, points = _last_and_some(residuals.cells)
-    records = records_of(design, mean, residuals.metric, rows, np.arange(len(rows.X)) + last + 1)[1]
+    records = records_of(design, mean, residuals.metric, rows, np.arange(len(rows.X)) + last + 1)
     return _joined(residuals, points, iter([records]), len(records), None)
 
 
@@ -133,11 +126,10 @@ def with_rows_of(
 
     ``keep`` makes a folder for the records; without it they stay in memory.
     """
-    (last, points), nothing = _last_and_some(residuals.cells), np.zeros(0, dtype=np.int64)
-    first = last + 1
-    task = partial(records_of_tile, design, mean, residuals.metric, nothing)
+    last, points = _last_and_some(residuals.cells)
+    first, task = last + 1, partial(records_of_tile, design, mean, residuals.metric)
     found = executor.map(task, source, range(first // source.tile_rows, source.n_tiles), progress)
-    pieces = (records[records[:, NUMBER] >= first] for _, (records, _) in found)
+    pieces = (records[records[:, NUMBER] >= first] for _, records in found)
     return _joined(residuals, points, pieces, source.n_rows - first, keep)
 
 
@@ -160,17 +152,13 @@ def _joined(
     return replace(residuals, cells=sorted_cells(together, cells.n_rows + n, points, keep, cells.n_targets))
 
 
-def records_of_tile(
-    design: Design, mean: Float, metric: Metric, wanted: Int, source: Source, number: int
-) -> tuple[Float, Float]:
-    """Return the records of one tile, and those of the ``wanted`` rows, numbers in the source, among them."""
-    tile = source.tile(number)
-    there, found = records_of(design, mean, metric, tile, source.original_rows(number))
-    return found, found[np.isin(tile.start + there, wanted)]
+def records_of_tile(design: Design, mean: Float, metric: Metric, source: Source, number: int) -> Float:
+    """Return the records of one tile."""
+    return records_of(design, mean, metric, source.tile(number), source.original_rows(number))
 
 
-def records_of(design: Design, mean: Float, metric: Metric, tile: Tile, numbers: Int) -> tuple[Int, Float]:
-    """Return the places of the rows of positive weight in a tile, and their records with these ``numbers``."""
+def records_of(design: Design, mean: Float, metric: Metric, tile: Tile, numbers: Int) -> Float:
+    """Return the records of the rows of positive weight in a tile, with these ``numbers``."""
     scaling = design.scaling
     weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
     there = np.flatnonzero(weights > 0)
@@ -181,4 +169,4 @@ def records_of(design: Design, mean: Float, metric: Metric, tile: Tile, numbers:
         errors = scaling.targets(tile.t[some]) - fitted.reshape(len(X), -1)
         others = np.log(np.ones(len(X)) * design.noise_factor(X)), 1.0 / weights[some], numbers[some]
         found[start : start + len(some)] = np.column_stack([metric(scaling.inputs(X)), errors, *others])
-    return there, found
+    return found

@@ -67,6 +67,12 @@ class Metric:
         """r, the number of coordinates."""
         return len(self.axes) + len(self.levels)
 
+    def scaled(self, scales: Float) -> Metric:
+        """Return the metric whose coordinates are multiplied by ``scales`` (r,)."""
+        own = zip(self.levels, scales[len(self.axes) :].tolist(), strict=True)
+        levels = tuple((feature, code, scale * coordinate) for (feature, code, coordinate), scale in own)
+        return Metric(self.axes * scales[: len(self.axes), None], levels)
+
     def __call__(self, points: Float) -> Float:
         """Return the coordinates (n, r) of points (n, d), by sums over features in their order."""
         found = np.zeros((len(points), self.width))

@@ -6,7 +6,7 @@ Neighbours are exact and in a fixed order (``cells``), so that the bits of a pre
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.left_out import Calibration
 from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER, Cells, near_order
-from partirvm.local.kriging import LocalKernel, Neighbourhoods, moments, weights
+from partirvm.local.kriging import LocalKernel, Neighbourhoods, Steps, moments, weights
 from partirvm.local.metric import Metric
 from partirvm.types import Float
 
@@ -57,7 +57,7 @@ class LocalResiduals:
         for near, hoods in self._neighbourhoods(points, factor, own):
             numbers = near[:, :, NUMBER].astype(np.int64)
             shares = _together(list(map(weights, self.kernels, hoods)))
-            parts = numbers, np.sqrt(hoods[0].squares), shares, _together([each.errors for each in hoods])
+            parts = numbers, np.sqrt(hoods[0].steps.squares), shares, _together([each.errors for each in hoods])
             for some, part in zip(found.values(), parts, strict=True):
                 some.append(part)
         return {name: np.concatenate(parts) for name, parts in found.items()}
@@ -84,5 +84,5 @@ def hoods_of(near: Float, points: Float, log_factors: Float, noises: Float) -> l
     rank = points.shape[1]
     errors = np.moveaxis(near[:, :, rank:LOG_FACTOR], 2, 0)
     others = near[:, :, LOG_FACTOR], near[:, :, NOISE], log_factors, noises
-    first = Neighbourhoods.of(points, near[:, :, :rank], errors[0], *others)
-    return [replace(first, errors=each) for each in errors]
+    steps = Steps(near[:, :, :rank] - points[:, None])
+    return [Neighbourhoods(steps, each, *others) for each in errors]

@@ -79,13 +79,13 @@ class DataShape:
 
 
 def residual_bytes(shape: DataShape, rows: int, neighbours: int) -> tuple[int, int]:
-    """Return the bytes of rows of local residuals, and of making them in memory: twice, and 1,024 rows for a search.
+    """Return the bytes of rows of local residuals, and of making them in memory: twice, and 4,096 rows for a search.
 
     Rows have a coordinate for each feature, an error for each target, and three numbers more; a metric may have fewer
     coordinates.
     """
-    width = shape.n_features + shape.n_targets + 3
-    return FLOAT * rows * width, 2 * FLOAT * (rows * width + 1024 * neighbours * (neighbours + width))
+    width, k = shape.n_features + shape.n_targets + 3, min(neighbours, 40)
+    return FLOAT * rows * width, FLOAT * (2 * rows * width + 4096 * k * (k + width))
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executo
     """Return an ``Augmenting`` of a job's model and its DATA. Raises ``ChangedDataError`` for other DATA."""
     if not isinstance(model, Model):
         raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")
-    training, state = ZarrSource(data), store.asked()
+    training, state = ZarrSource(data), store.folded()
     if what := difference(training, state.request["fingerprint"]):
         raise ChangedDataError(
             f"{data}: these are not the DATA that {store.location} was fitted to ({what}): augment with "

@@ -84,10 +84,6 @@ class FitSpec:
         """Return the source with the class weights of the fit applied to its row weights."""
         return source if self.class_weights is None else ClassWeighted(source, self.class_weights)
 
-    def with_codes(self, codes: NDArray[np.integer[Any]] | None) -> FitSpec:
-        """Return the spec with class codes (N,), which are read from the source and not stored in the spec's file."""
-        return replace(self, problem=replace(self.problem, codes=codes))
-
 
 def check_parameters(request: Request) -> Request:
     """Check all options of a request and convert texts to numbers.

@@ -50,10 +50,6 @@ class Timer:
         """Return ``TIME`` if the time limit is over, otherwise None."""
         return Termination.TIME if self.seconds > (math.inf if self.limit is None else self.limit) else None
 
-    def after(self, other: Interrupted) -> Interrupted:
-        """Return a function that first calls ``other``, and calls this timer if ``other`` returns None."""
-        return lambda: other() or self()
-
 
 @dataclass
 class SmallFits:

@@ -74,7 +74,7 @@ def carry_learning_again(job, **options):
 def make_small(set_value):
     """Make 2,000 rows too many for memory and for six cells, by a function of a place and a value."""
     small = [("core.left_out.LEFT_OUT_ROWS", 600), ("likelihoods.gaussian.LEFT_OUT_ROWS", 600)]
-    for place, value in [*small, ("local.cells.CELL_ROWS", 300), ("resolve.resolve.RESIDUAL_SHARE", 780)]:
+    for place, value in [*small, ("local.cells.CELL_ROWS", 300), ("resolve.resolve.RESIDUAL_SHARE", 400)]:
         set_value(f"partirvm.{place}", value)
 
 
@@ -140,6 +140,7 @@ def overwrite_until(job, things):
 
     Returns how many things it does.
     """
+    from journals import REQUEST
     from reference import model
 
     from partirvm.storage import Folder
@@ -158,7 +159,7 @@ def overwrite_until(job, things):
 
     for name in ("create", "write", "remove"):
         setattr(Folder, name, counted(getattr(Folder, name)))
-    store = JobStore.create(job, {"run": 2}, overwrite=True)
+    store = JobStore.create(job, REQUEST | {"run": 2}, overwrite=True)
     store.acquire()
     store.save(model(2))
     store.record({"event": "note"})

@@ -103,10 +103,10 @@ def test_an_abort_here(breeder, data_of, tmp_path, case, where, after):
 def test_a_kill_around_cells_changes_no_bits(breeder, data, tmp_path, monkeypatch, state):
     """Those of a job with room in memory; readers always have a model; only what events name stays in the end.
 
-    Of 600 rows left out, the records take 2.68 MB with those of 10 neighbours, of all rows 2.81 MB.
+    Of 600 rows left out, the records take 5.30 MB with those of 10 neighbours, of all rows 5.43 MB.
     """
     make_small(monkeypatch.setattr)
-    little, much = 780 * 2_750_000, 8 << 30
+    little, much = 400 * 5_370_000, 8 << 30
     asked = Request(gamma=0.5, strategy="working-set", partition_size=20, max_rounds=2, residual="local", neighbours=10)
     whole = queued((data[0], None), tmp_path / "whole", replace(asked, memory_limit=much))
     breeder.call(carry_small, job=whole.location).end()

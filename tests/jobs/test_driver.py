@@ -15,7 +15,6 @@ from same import assert_same, reread
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve
@@ -88,22 +87,6 @@ def test_a_run_goes_on_from_every_checkpoint(strategy, likelihood, validated, op
         assert left(journal) == left(whole)
         assert journal.history[-1]["seconds"] > 100
     executor.close()
-
-
-def test_no_file_holds_the_codes_of_all_rows(tmp_path):
-    """They are read from the source; neither the state nor the spec of a checkpoint has an array of N of them."""
-    X, codes = rows_of(3, 240)
-    source = ArraySource(X, codes, columns=Columns(("a", "b"), "kind", {}, (0, 1, 2)))
-    executor, journal = LocalExecutor(1), Recorder()
-    fit = resolve(source, Request(gamma=0.5, strategy="working-set", partition_size=60, max_rounds=2), executor)
-    Driver(executor, source).run(STRATEGIES["working-set"](), fit.problem, fit.options, journal)
-    executor.close()
-    assert fit.problem.codes.dtype == np.int8
-    save_checkpoint(Checkpoint(fit, pickle.loads(journal.checkpoints[0][1]), 1), str(tmp_path / "c"))
-    found = load_checkpoint(str(tmp_path / "c"))
-    assert found.state.problem.codes is found.spec.problem.codes is None
-    assert b'"|i1"' not in (tmp_path / "c" / "000000").read_bytes()
-    assert_same(fit, found.spec.with_codes(fit.problem.codes))
 
 
 @contextmanager

@@ -266,18 +266,12 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
     assert job.model().n_vectors > 0
 
 
-def moved_job(tmp_path):
-    """A job that broke off, and where its DATA were and are now."""
+def test_data_that_moved_are_given_again(tmp_path):
+    """Held to the fingerprint; the job remembers the new place, and an update finds new rows there."""
     rows, job = own_job(tmp_path)
     before, now = tmp_path / "rows.zarr", tmp_path / "elsewhere" / "rows.zarr"
     now.parent.mkdir()
     before.rename(now)
-    return job, rows, before, now
-
-
-def test_data_that_moved_are_given_again(tmp_path):
-    """Held to the fingerprint; the job remembers the new place, and an update finds new rows there."""
-    job, rows, before, now = moved_job(tmp_path)
     stood, events = job.state(), len(job.store.events())
     with pytest.raises(MissingDataError, match=r"rows\.zarr"):
         job.resume()
@@ -293,16 +287,3 @@ def test_data_that_moved_are_given_again(tmp_path):
     ingest((rows[0][:50] + 0.1, rows[1][:50]), before, append=True)
     assert job.update(data=before, max_rounds=1).wait(timeout=60) is Status.DONE
     assert job.asked()["data"] == str(before)
-
-
-def test_data_that_are_gone_when_the_job_begins_do_not_fail_it(tmp_path):
-    """Between the resume and the driver's first look: interrupted, and resumed with the place given."""
-    job, _, before, now = moved_job(tmp_path)
-    now.rename(before)
-    job.requeue()
-    before.rename(now)
-    with pytest.raises(MissingDataError):
-        jobs.run_job(job.location)
-    assert job.status() is Status.INTERRUPTED
-    assert "rows.zarr" in job.state().reason
-    assert job.resume(data=now).wait(timeout=60) is Status.DONE

@@ -15,6 +15,7 @@ from processes import running
 from partirvm import ingest, jobs, load_model, open_job, save_model
 from partirvm.cli import main
 from partirvm.errors import UsageError
+from partirvm.jobs.job import advice_of
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.local import cells
@@ -55,6 +56,10 @@ def records_of(model):
 def test_rows_join_in_memory_and_then_on_disk(job, tmp_path, monkeypatch, capsys):
     """The vectors, the kernel and the old records stay; predictions are those of cells of all rows at once."""
     old, new = job.model(), rows(50, 9)[0]
+    found = job.state().history[-1]["residuals"]
+    assert job.progress()["advice"].endswith(f"nearest rows change its RMSE by {-found['rmse_gain']:+.0%}.")
+    lacking = replace(job.state(), history=[{"residuals": {"rmse_gain": 0.25, "bytes": 0, "lacking": 1}}])
+    assert "would change its RMSE by -25%: give a job folder or a larger memory_limit" in advice_of(lacking)
     assert main(["update", job.location, "--residual-only", "--quiet"]) == 0
     assert "appended rows joined the local residuals" in capsys.readouterr().out
     second = job.model()
@@ -130,7 +135,7 @@ def test_a_job_of_two_targets(tmp_path, monkeypatch):
 
     300 of 600 rows are left out; memory holds the records of seven numbers of these, but not of all.
     """
-    limit, learning = 2**30, 2 * 1024 * 10 * (10 + 7)
+    limit, learning = 2**30, 4096 * 10 * (10 + 7)
     monkeypatch.setattr(cells, "CELL_ROWS", 100)
     monkeypatch.setattr("partirvm.core.left_out.LEFT_OUT_ROWS", 300)
     monkeypatch.setattr("partirvm.resolve.resolve.RESIDUAL_SHARE", limit // (8 * (learning + 2 * 7 * 500)))

@@ -24,6 +24,7 @@ from partirvm.likelihoods import GAUSSIAN, LIKELIHOODS
 from partirvm.likelihoods.base import Pass, PassFit, survivors
 from partirvm.likelihoods.gaussian import GaussianLikelihood
 from partirvm.options import Request
+from partirvm.strategies import STRATEGIES
 
 NU, UPDATES = 4.0, 30
 """ν, and the number of passes that are followed by updates of α and β; as many find the mode."""
@@ -149,14 +150,7 @@ def assert_mode(model, X, y):
 
 @pytest.mark.parametrize(
     ("strategy", "selection"),
-    [
-        ("basic", "random"),
-        ("working-set", "random"),
-        ("working-set", "error"),
-        ("working-set", "gain"),
-        ("incremental", "random"),
-        ("split-merge", "random"),
-    ],
+    [(strategy, "random") for strategy in STRATEGIES] + [("working-set", "error"), ("working-set", "gain")],
 )
 def test_the_mean_is_the_mode_and_outliers_do_not_move_it(rows, data, strategy, selection, tmp_path):
     """By every strategy, with candidates that are chosen by the verbs of the likelihood."""

@@ -119,7 +119,7 @@ def test_an_abort_is_heard_while_the_kernel_is_learned(monkeypatch, tmp_path):
 
 def test_what_rows_without_room_would_bring(monkeypatch):
     """300 of 1,500 rows are left out, and fit in memory; all, of six numbers, do not, and there is no folder."""
-    searched, (X, y) = 2 * 1024 * 2 * (2 + 6), rough(1500)
+    searched, (X, y) = 4096 * 2 * (2 + 6), rough(1500)
     monkeypatch.setattr("partirvm.core.left_out.LEFT_OUT_ROWS", 300)
     monkeypatch.setattr("partirvm.resolve.resolve.RESIDUAL_SHARE", 2**30 // (8 * (searched + 2 * 6 * 1400)))
     model = RVMRegressor(**OPTIONS, residual=Local(neighbours=2), memory_limit=2**30).fit(X, y)

@@ -21,6 +21,8 @@ from waiting import PATIENCE
 pytest.importorskip("moto")
 pytest.importorskip("s3fs")
 
+from journals import REQUEST
+
 from partirvm import RVMRegressor, ingest, jobs, save_model
 from partirvm.errors import PartirvmError, StorageError
 from partirvm.jobs import open_job
@@ -132,7 +134,7 @@ def test_the_lease_is_taken_released_and_taken_again(between, kind) -> None:
     may be made again.
     """
     between.begin(lambda request: kind if request.changes and request.first else None)
-    store = JobStore.create(f"{BUCKET}/lease-{kind}", {})
+    store = JobStore.create(f"{BUCKET}/lease-{kind}", REQUEST)
     for epoch in (1, 2):
         with store.acquire() as lease:
             assert lease.epoch == epoch

@@ -60,10 +60,10 @@ def test_what_local_residuals_take():
         f"{format_bytes(size)} in files of a job, a pass of {format_duration(seconds)}; 12,000 predictions per second"
     )
     assert taken in str(plan)
-    limit = 20 * (size + 8 * 1024 * 60 * 72)
+    limit = 20 * size + 10 * 8 * 4096 * 40 * (40 + 12)
     for place, less in (("in memory", 0), ("in files of a job", 1)):
         assert f"{place}, a pass" in str(plan_of(machine=Machine(2, 150 << 20, limit - less)))
-    limit = 20 * 8 * (50_000 * 12 + 1024 * 60 * 72)
+    limit = 10 * 8 * (2 * 50_000 * 12 + 4096 * 40 * (40 + 12))
     assert f"not tried below a memory_limit of {format_bytes(limit)}" in str(plan_of(machine=Machine(1, 0, limit - 1)))
     sizes = (900, 8, 1, 1024), (10**6, 8, 5, 16384, 5), (10**6, 8, 9, 16384, 9)
     few, several, many = ({"shape": DataShape(*each)} for each in sizes)
