@@ -100,7 +100,7 @@ def figures(fitted: Fitted, X: Float, y: Float, unit: float) -> dict[str, float]
     inside = (lower <= y) & (y <= upper)
     tenths = [100 * float(inside[some].mean()) for some in np.array_split(np.argsort(std, kind="stable"), TENTHS)]
     scores = Scores.of(y / unit, mean / unit, (std / unit) ** 2)
-    found |= {"RMSE": scores.rmse, "NLPD": scores.figures()["nlpd"], "CRPS": scores.figures()["crps"]}
+    found |= {"RMSE": scores.loss, "NLPD": scores.figures()["nlpd"], "CRPS": scores.figures()["crps"]}
     found |= {"coverage %": 100 * float(inside.mean())}
     found |= {"least tenth %": min(tenths), "largest tenth %": max(tenths)}
     return found | {"smallest std": float(std.min()) / unit, "largest std": float(std.max()) / unit}

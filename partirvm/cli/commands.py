@@ -230,8 +230,9 @@ def predict(
     expected target, and std, the standard deviation of a new measurement with its noise (mean_TARGET and std_TARGET
     for several targets). For a classification they are label, the most probable class, and p_CLASS, the probability of
     each class. --interval adds lower and upper: a new measurement lies between them with the given probability
-    (lower_CLASS and upper_CLASS: a credible interval for the probability of each class). Row i of OUTPUT belongs to
-    row i of the table from which DATA were made. DATA need no target: see --like of `partirvm ingest`.
+    (lower_TARGET and upper_TARGET for several targets, which need local residuals; lower_CLASS and upper_CLASS: a
+    credible interval for the probability of each class). Row i of OUTPUT belongs to row i of the table from which DATA
+    were made. DATA need no target: see --like of `partirvm ingest`.
 
     OUTPUT gets its name when all rows are predicted. Until then the predictions are in a hidden folder beside OUTPUT,
     such as .predictions.csv.partial, which a killed command leaves and the next one with this OUTPUT removes.

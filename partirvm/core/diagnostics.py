@@ -48,7 +48,7 @@ class NumberDiagnostics(FieldSums):
 
     @classmethod
     def of(
-        cls, t: Float, mean: Float, std: Float, rows: Int, multiples: Sequence[float] = NORMAL_MULTIPLES
+        cls, t: Float, mean: Float, std: Float, rows: Int, multiples: Sequence[float] | Float = NORMAL_MULTIPLES
     ) -> NumberDiagnostics:
         """Return the diagnostics of targets with means, standard deviations and row numbers, (n,) each.
 

@@ -220,13 +220,15 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         of a fit whose noise was given or that has fewer than 20 rows, use quantiles of Student's t. False gives the
         interval of the posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22). The uncertainty
         of a learned kernel is included in neither, but in ``joint_laplace``. Several targets, which share their
-        vectors, have no intervals: fit each with ``MultiOutputRegressor`` of scikit-learn.
+        vectors, have prediction intervals, (n, T) each, with local residuals alone: otherwise fit each target with
+        ``MultiOutputRegressor`` of scikit-learn.
 
         Raises ``UsageError`` for another level or kind, ``DataError`` for other features; both are ``ValueError``.
         """
         check_is_fitted(self)
         ends = self._values(self.model_.interval(level, kind, hyperparameters=hyperparameters), X)
-        return ends[:, 0], ends[:, 1]
+        lower, upper = np.split(ends, 2, axis=1)
+        return (lower, upper) if self.model_.n_targets > 1 else (lower[:, 0], upper[:, 0])
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
         """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).

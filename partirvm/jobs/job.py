@@ -299,7 +299,7 @@ class Job:
 
 
 def advice_of(state: JobState) -> str:
-    """Return the advice of the status; if the job is done, that of the reason, and remarks on the accuracy."""
+    """Return the advice of the status; if the job is done, that of the reason, and what else concerns accuracy."""
     advice, last = state.status.advice, state.history[-1] if state.history else {}
     if state.status is not Status.DONE:
         return advice
@@ -307,4 +307,10 @@ def advice_of(state: JobState) -> str:
         advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
     elif state.reason in Termination._value2member_map_:
         advice = Termination(state.reason).advice
-    return " ".join([advice, *last.get("reference", {}).get("remarks", ())])
+    remarks, near = list(last.get("reference", {}).get("remarks", ())), last.get("residuals") or {}
+    if near.get("bytes"):
+        remarks.append(f"The errors of the nearest rows change its RMSE by {-near['rmse_gain']:+.0%}.")
+    elif near.get("lacking"):
+        change = f"would change its RMSE by {-near['rmse_gain']:+.0%}"
+        remarks.append(f"The errors of the nearest rows {change}: give a job folder or a larger memory_limit.")
+    return " ".join([advice, *remarks])

@@ -27,7 +27,7 @@ class Family(Kernel, Value):
     multiples: Any = held("gamma_multiples", kw_only=True)
     metric: str = held("metric", kw_only=True)
     of: ClassVar[str] = "kernel"
-    learned: ClassVar[tuple[str, ...]] = ("gamma",)
+    learned: ClassVar[str] = "gamma"
     decreasing: ClassVar[bool] = True
     form: ClassVar[type[Any]]
     numbers: ClassVar[dict[str, Check]] = {}

@@ -224,24 +224,22 @@ def _searched(
     """Return the kernel of each target after a choice of its family, and scales (r,) of the coordinates.
 
     Rows left out, whose ``records`` the cells hold, teach both by k neighbours. Scales are geometric means over the
-    targets. They stay 1 unless the errors of other rows than those that teach them are lower.
+    targets. They stay 1 unless the log density rises by more than ½ r log n for n rows (Schwarz 1978).
     """
-    n = len(records)
-    few, many = (evenly(n, min(count, n // 8)) for count in (FAMILY_ROWS, METRIC_ROWS))
-    others = np.setdiff1d(evenly(n, 3 * CALIBRATION_ROWS), many)
-    first, teachers, judges = (_around(cells, records[some], k) for some in (few, many, others))
-    plain = [
-        learned(*each, _start(panels, each, apply), apply)[0] for panels, each in zip(first, teachers, strict=True)
-    ]
-    found = [learned(*each, kernel, apply, scales=True) for each, kernel in zip(teachers, plain, strict=True)]
+    few, many = (evenly(len(records), min(count, len(records) // 8)) for count in (FAMILY_ROWS, METRIC_ROWS))
+    first, teachers = (_around(cells, records[some], k) for some in (few, many))
+    plain = [learned(*each, _start(panels, each, apply), apply) for panels, each in zip(first, teachers, strict=True)]
+    found = [learned(*each, start, apply, scales=True) for each, (start, *_) in zip(teachers, plain, strict=True)]
     logs = np.log([scales for _, scales, _ in found])
-    levels, scales = np.exp(logs.mean(axis=1)), np.exp((logs - logs.mean(axis=1, keepdims=True)).mean(axis=0))
+    rise = len(many) * sum(after - before for (*_, before), (*_, after) in zip(plain, found, strict=True))
+    if rise <= 0.5 * logs.size * np.log(len(many)):
+        return [kernel for kernel, *_ in plain], np.ones(logs.shape[1])
+    levels = logs.mean(axis=1, keepdims=True)
     kernels = [
-        replace(each, length=each.length / level) for (each, *_), level in zip(found, levels.tolist(), strict=True)
+        replace(kernel, length=kernel.length / level)
+        for (kernel, *_), level in zip(found, np.exp(levels[:, 0]).tolist(), strict=True)
     ]
-    scaled = [([hoods.scaled(scales) for hoods in panels], errors) for panels, errors in judges]
-    before, after = ([each[1] for each in map(_corrected, *pair)] for pair in ((plain, judges), (kernels, scaled)))
-    return (kernels, scales) if _gain(before, after) > 0 else (plain, np.ones_like(scales))
+    return kernels, np.exp((logs - levels).mean(axis=0))
 
 
 def _start(few: Panels, many: Panels, apply: Callable[..., Iterable[Any]]) -> LocalKernel:

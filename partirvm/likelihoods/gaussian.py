@@ -159,7 +159,7 @@ class GaussianLikelihood(Likelihood):
             "floored": fit.floored,
             "overconfidence": None if fit.calibration is None else fit.calibration.overconfidence,
             "overconfident": fit.overconfident,
-            "held_out_rmse": scores.rmse if scores else None,
+            "held_out_rmse": scores.loss if scores else None,
             "held_out_nlpd": scores.figures()["nlpd"] if scores else None,
         }
 

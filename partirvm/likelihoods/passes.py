@@ -5,6 +5,7 @@ evidence.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from partirvm.core import tied
-from partirvm.core.diagnostics import STATED_LEVELS
+from partirvm.core.diagnostics import NORMAL_MULTIPLES, STATED_LEVELS
 from partirvm.core.left_out import LeftOut
 from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, probabilities, targets
 from partirvm.core.sampling import LargestErrors, drawn
@@ -135,19 +136,19 @@ class LeaveOneOutPass(Pass):
 class ScorePass(Pass):
     """Pass over the held-out rows for scores in the target's units: a ``core.scores.Scores``, or ``ClassScores``.
 
-    ``stated`` is the model with the stated uncertainty, ``multiples`` are half widths of its intervals at
+    ``stated`` is the model with the stated uncertainty, ``multiples`` (T, L) are half widths of its intervals at the
     ``STATED_LEVELS`` in standard deviations.
     """
 
     name: ClassVar[str] = "held-out"
     held_out: ClassVar[bool] = True
     stated: AnyModel
-    multiples: tuple[float, ...] = ()
+    multiples: Sequence[float] | Float = NORMAL_MULTIPLES
 
     @classmethod
     def of(cls, model: AnyModel) -> Self:
         """Return the pass that scores a model by what it states."""
-        return cls(model.predictive, model.multiples(STATED_LEVELS) if isinstance(model, Model) else ())
+        return cls(model.predictive, model.multiples(STATED_LEVELS) if isinstance(model, Model) else NORMAL_MULTIPLES)
 
     def statistic(self, tile: Any) -> Any:
         """Return the scores of one tile; the moments of its rows are computed at once, as ``local.cells`` asks for."""

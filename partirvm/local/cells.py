@@ -35,8 +35,8 @@ CELL_BYTES, CELL_ROWS = 1 << 23, 1 << 16
 KEPT = 16
 """Number of cells from Zarr that a process keeps in memory."""
 
-FOUND_BYTES, FOUND_BYTES_FROM_ZARR = 1 << 25, 1 << 27
-"""Bytes of the records that are found at once: each time all cells are read."""
+FOUND_BYTES = 1 << 25
+"""Bytes of the records that are found at once. Of points in ``near_order`` a few cells have them."""
 
 ROWS = 128
 """Number of points whose neighbours are handed over at once."""
@@ -195,8 +195,7 @@ class Cells:
         count; of fewer than k other rows all are returned.
         """
         k = min(k, self.n_rows - (own is not None))
-        most = FOUND_BYTES if self.records is not None else FOUND_BYTES_FROM_ZARR
-        at_once = max(most // (8 * self.width * k) // ROWS, 1) * ROWS
+        at_once = max(FOUND_BYTES // (8 * self.width * k) // ROWS, 1) * ROWS
         for start in range(0, max(len(points), 1), at_once):
             some = slice(start, start + at_once)
             found = self._nearest(points[some], k, None if own is None else own[some])

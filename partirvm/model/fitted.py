@@ -150,12 +150,13 @@ class Model(FittedModel):
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
 
-        Of several targets ``mean_<target>`` for each and then ``std_<target>``, by number where they have no names.
+        Of several targets ``mean_<target>`` for each and then ``std_<target>`` and so on; targets without names are
+        numbered.
         """
         names = self.columns.targets or range(self.n_targets)
         targets = [f"_{name}" for name in names] if self.n_targets > 1 else [""]
-        ends = ("lower", "upper") if interval else ()
-        return (*(f"mean{target}" for target in targets), *(f"std{target}" for target in targets), *ends)
+        kinds = ("mean", "std", "lower", "upper") if interval else ("mean", "std")
+        return tuple(f"{kind}{target}" for kind in kinds for target in targets)
 
     def values(self, X: Float) -> tuple[Float, Float]:
         """What is predicted of raw inputs X (n, d), (n, V) by ``value_names``, and nearness (n,)."""
@@ -198,6 +199,8 @@ class Model(FittedModel):
     def interval(self, level: float, kind: str = "prediction", *, hyperparameters: bool = True) -> OfRows:
         """The central interval at this level: a function of X (n, d) with ends (n, 2) and nearness (n,).
 
+        Of T targets the ends are (n, 2T), all lower ones first: prediction intervals of models with local residuals.
+
         ``kind`` is ``"prediction"``, of a new noisy target, or ``"credible"``, of the mean. With ``hyperparameters``
         the weights' covariance includes the uncertainty of α and β (``core.predictive``), and the multiple is the
         quantile of the errors of rows left out; for the mean, or without such errors, it is a quantile of Student's t.
@@ -205,31 +208,32 @@ class Model(FittedModel):
         """
         if kind not in ("prediction", "credible"):
             raise UsageError(f"kind is {kind!r}: it must be 'prediction' or 'credible'")
-        self._require_one_target("intervals")
+        if self.residuals is None or kind == "credible" or not hyperparameters:
+            self._require_one_target("intervals other than prediction intervals with local residuals")
         if not hyperparameters:
             noise = float(self.evidence_noise) if kind == "prediction" else 0.0
             return partial(replace(self.sparse(), noise_variance=noise)._ends, quantile(level))
-        root, freedom = self._widened
         if kind == "credible":
+            root, freedom = self._widened
             return partial(replace(self, root=root, noise_variance=0.0)._ends, quantile(level, freedom))
-        return partial(self.predictive._ends, self._half_width(level))
+        return partial(self.predictive._ends, self._half_widths(level))
 
-    def multiples(self, levels: Sequence[float]) -> tuple[float, ...]:
-        """Half widths of the prediction intervals at these levels, in standard deviations of ``predictive``."""
-        if self.n_targets > 1:
-            return tuple(map(quantile, levels))
-        return tuple(map(self._half_width, levels))
+    def multiples(self, levels: Sequence[float]) -> Float:
+        """Half widths (T, L) of the prediction intervals at L levels, in standard deviations of ``predictive``."""
+        return np.stack([self._half_widths(level) for level in levels], axis=1)
 
-    def _half_width(self, level: float) -> float:
-        """Half width of the prediction interval at this level, in standard deviations of ``predictive``."""
+    def _half_widths(self, level: float) -> Float:
+        """Half widths (T,) of the prediction intervals at this level, in standard deviations of ``predictive``."""
         if self.residuals is not None:
-            return self.residuals.calibrations[0].multiple(level)
+            return np.array([each.multiple(level) for each in self.residuals.calibrations])
+        if self.n_targets > 1:
+            return np.full(self.n_targets, quantile(level))
         freedom = self._widened[1]
         ratio = self._multiple(level, freedom) / self._multiple(GAUSSIAN_LEVEL, freedom)
-        return ratio * quantile(GAUSSIAN_LEVEL)
+        return np.array([ratio * quantile(GAUSSIAN_LEVEL)])
 
-    def _ends(self, multiple: float, X: Float) -> tuple[Float, Float]:
-        """Means ± a multiple of the standard deviations (n, 2), and nearness (n,), at raw inputs X (n, d)."""
+    def _ends(self, multiple: float | Float, X: Float) -> tuple[Float, Float]:
+        """Means ± multiples (T,) of the standard deviations (n, 2T), and nearness (n,), at raw inputs X (n, d)."""
         mean, variance, near = self.moments(X)
         assert variance is not None
         half = multiple * np.sqrt(variance)

@@ -15,6 +15,7 @@ from processes import running
 from partirvm import ingest, jobs, load_model, open_job, save_model
 from partirvm.cli import main
 from partirvm.errors import UsageError
+from partirvm.jobs.job import advice_of
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore
 from partirvm.local import cells
@@ -55,6 +56,10 @@ def records_of(model):
 def test_rows_join_in_memory_and_then_on_disk(job, tmp_path, monkeypatch, capsys):
     """The vectors, the kernel and the old records stay; predictions are those of cells of all rows at once."""
     old, new = job.model(), rows(50, 9)[0]
+    found = job.state().history[-1]["residuals"]
+    assert job.progress()["advice"].endswith(f"nearest rows change its RMSE by {-found['rmse_gain']:+.0%}.")
+    lacking = replace(job.state(), history=[{"residuals": {"rmse_gain": 0.25, "bytes": 0, "lacking": 1}}])
+    assert "would change its RMSE by -25%: give a job folder or a larger memory_limit" in advice_of(lacking)
     assert main(["update", job.location, "--residual-only", "--quiet"]) == 0
     assert "appended rows joined the local residuals" in capsys.readouterr().out
     second = job.model()
@@ -130,13 +135,13 @@ def test_a_job_of_two_targets(tmp_path, monkeypatch):
 
     300 of 600 rows are left out; memory holds the records of seven numbers of these, but not of all.
     """
-    limit, learning = 2**30, 4096 * 10 * (10 + 7)
+    room = 8 * (4096 * 10 * (10 + 7) + 2 * 7 * 500)
     monkeypatch.setattr(cells, "CELL_ROWS", 100)
     monkeypatch.setattr("partirvm.core.left_out.LEFT_OUT_ROWS", 300)
-    monkeypatch.setattr("partirvm.resolve.resolve.RESIDUAL_SHARE", limit // (8 * (learning + 2 * 7 * 500)))
+    monkeypatch.setattr("partirvm.resolve.resolve.RESIDUAL_SHARE", 200)
     (X, y), (more, z), place, new = rows(600, 0), rows(100, 1), str(tmp_path / "rows.zarr"), rows(50, 9)[0]
     ingest((X, np.column_stack([y, -2 * y])), place, tile_rows=64)
-    jobs.fit(place, str(tmp_path / "job"), replace(ASKED, memory_limit=limit))
+    jobs.fit(place, str(tmp_path / "job"), replace(ASKED, memory_limit=200 * room))
     ingest((more, np.column_stack([z, -2 * z])), place, append=True)
     job = open_job(tmp_path / "job")
     old, shown = job.model(), job.state().history[-1]["diagnostics"]
@@ -152,6 +157,9 @@ def test_a_job_of_two_targets(tmp_path, monkeypatch):
         np.testing.assert_array_equal(mean[:, 1], -2 * mean[:, 0])
         np.testing.assert_array_equal(std[:, 1], 2 * std[:, 0])
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(new), mean)
+    prediction.predict(job.location, place, str(tmp_path / "out.parquet"), interval=0.9)
+    *_, lower, upper, _ = pd.read_parquet(tmp_path / "out.parquet").to_numpy().T
+    np.testing.assert_array_equal(lower, -2 * upper)  # of the second and of the first target
     save_model(updated, tmp_path / "copy", copy=True)
     shutil.rmtree(tmp_path / "job" / "cells")
     np.testing.assert_array_equal(load_model(tmp_path / "copy").predict(new), mean)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from functools import partial
 
 import naive
 import numpy as np
 import pytest
 
 from partirvm import Local, RVMRegressor, load_model, save_model
+from partirvm.core.diagnostics import STATED_LEVELS as LEVELS
 from partirvm.core.left_out import LeftOut
 from partirvm.errors import UsageError
 from partirvm.local.cells import LOG_FACTOR, NUMBER, Cells
@@ -47,6 +49,25 @@ def test_new_rows_of_each_target(fitted):
     assert line["held_out_nlpd"] == pytest.approx(density.mean(), rel=1e-9)
     assert line["held_out_rmse"] == pytest.approx(np.sqrt(squares.mean()), rel=1e-9)
     assert line["residuals"]["rmse"] == pytest.approx(np.sqrt(squares.mean()), rel=0.2)
+
+
+def test_intervals_of_each_target(fitted):
+    """Those of held-out rows are counted in the history; other kinds need one target."""
+    (X, Y), model = NEW, fitted.model_
+    for target, shown in enumerate(fitted.history_[-1]["diagnostics"]):
+        ends = [
+            (lower[:, target], upper[:, target]) for lower, upper in map(partial(fitted.predict_interval, X), LEVELS)
+        ]
+        assert shown["covered"] == [np.sum((low <= Y[:, target]) & (Y[:, target] <= high)) for low, high in ends]
+    lower, upper = fitted.predict_interval(X, 0.95)
+    covered = np.mean((lower <= Y) & (upper >= Y), axis=0)
+    assert ((covered > 0.925) & (covered < 0.975)).all()
+    assert model.value_names(interval=True) == tuple(
+        f"{of}_{k}" for of in ("mean", "std", "lower", "upper") for k in (0, 1)
+    )
+    for how in ({"kind": "credible"}, {"hyperparameters": False}):
+        with pytest.raises(UsageError, match="need a model with one target"):
+            fitted.predict_interval(X, **how)
 
 
 def test_neighbours_are_the_same_and_weights_of_each_target(fitted):
