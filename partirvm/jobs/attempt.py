@@ -24,7 +24,7 @@ from partirvm.jobs.checkpoint import Checkpoint, attached, resumes
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.request import Place
 from partirvm.jobs.run import run, with_new_rows
-from partirvm.jobs.state import TRANSITIONS, JobState, Status
+from partirvm.jobs.state import TRANSITIONS, Status
 from partirvm.jobs.store import JobStore
 from partirvm.learning.residual_rows import with_rows_of
 from partirvm.model import AnyModel, Model
@@ -156,7 +156,11 @@ def run_attempt(
     with _ending(store):
         if asked.get("joining"):
             return _join(store, asked, allow_code, client, watcher)
-        restored, state = _begun(store, asked["fingerprint"]["n_rows"], allow_code)
+        n_rows = asked["fingerprint"]["n_rows"]
+        restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
+        lines = 0 if restored is None else restored.history
+        store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}"})
+        state = store.folded()
         journal = JobJournal(store=store, history=list(state.history), keep_cells=store.keep_cells)
         before = float(state.history[-1]["seconds"]) if state.history else 0.0
         source, held_out = requests.open_unchanged(asked["data"], asked["fingerprint"]), requests.open_held_out(asked)
@@ -211,14 +215,6 @@ def _join(store: JobStore, asked: dict[str, Any], allow_code: bool, client: Any,
             reason = stopped.reason
     outcome = Outcome(reason, None, state.computing_seconds() or 0.0)
     return _end(journal, state.attempt, outcome, "appended rows joined the local residuals")
-
-
-def _begun(store: JobStore, n_rows: int, allow_code: bool) -> tuple[Checkpoint | None, JobState]:
-    """Record that this process runs the job; return the checkpoint to resume from, if any, and the state after it."""
-    restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
-    lines = 0 if restored is None else restored.history
-    store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}"})
-    return restored, store.folded()
 
 
 def _checkpoint(restored: Checkpoint | None, spec: FitSpec) -> Any:
