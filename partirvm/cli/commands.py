@@ -18,7 +18,7 @@ from partirvm.cli import job_commands, options
 from partirvm.cli.options import GroupedCommand, as_flags, takes
 from partirvm.cli.running import cluster, echo, in_foreground, show
 from partirvm.options import TABLE
-from partirvm.quoting import listed, named
+from partirvm.quoting import counted, listed, named
 
 
 class InOrder(click.Group):
@@ -127,7 +127,6 @@ def ingest(
       partirvm ingest mails.csv mails.zarr --target kind --classes
     """
     from partirvm.data import ingest as ingest_table
-    from partirvm.quoting import counted
     from partirvm.report.progress import progress_for
 
     if no_shuffle and shuffle is not None:

@@ -28,7 +28,6 @@ from partirvm.process import one_blas_thread
 from partirvm.strategies import AnyStrategy
 from partirvm.strategies.problem import (
     FitResiduals,
-    Gather,
     Gathered,
     Instruction,
     KernelLearned,
@@ -196,11 +195,9 @@ class Driver:
                 return (fit_residuals(instructions[0], self.source, *how),)
             case LearnKernel():
                 return (self._learn(instructions[0]),)
-            case Gather():
+            case _:
                 found = ((each.rows, self.source.gather(each.rows)) for each in instructions)
                 return tuple(Gathered(rows[tile.present], tile.X[tile.present]) for rows, tile in found)
-            case unknown:
-                raise TypeError(f"a strategy yielded {unknown!r:.80}, which is no instruction")
 
     def _write(self, instructions: Sequence[Save]) -> None:
         """Save the models and write the lines of history."""

@@ -18,6 +18,7 @@ import numpy as np
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.data import Source
+from partirvm.data.arrays import ClassWeighted
 from partirvm.errors import (
     AccuracyWarning,
     DataWarning,
@@ -70,7 +71,8 @@ def run(
                 remarks.extend(found["reference"]["remarks"])
         return found
 
-    driver = replace(driver, source=spec.weigh(source), for_readers=for_readers)
+    weighted = source if spec.class_weights is None else ClassWeighted(source, spec.class_weights)
+    driver = replace(driver, source=weighted, for_readers=for_readers)
     for entry in spec.entries if checkpoint is None else ():
         journal.record(entry)
         driver.watcher.on_record(entry)

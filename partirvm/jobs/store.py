@@ -33,7 +33,6 @@ from partirvm.local.cells import Cells
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import lease as leases
 from partirvm.storage import open_folder, storing
-from partirvm.storage.address import require_address
 from partirvm.storage.codec import HEAD
 from partirvm.storage.lease import Lease
 from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
@@ -61,7 +60,6 @@ class JobStore:
     """Reads and writes the folder of one job. ``lease`` is the lease of this process, or None without a lease."""
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
-        require_address(os.fspath(location))
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
         self.folder = open_folder(self.location)

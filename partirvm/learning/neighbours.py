@@ -26,15 +26,7 @@ from partirvm.learning.residual_rows import Keep, cells_of
 from partirvm.learning.sample import Spent, gathered
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.local.cells import COLUMNS, LOG_FACTOR, NOISE, NUMBER, ROWS, Cells
-from partirvm.local.kriging import (
-    CORRELATIONS,
-    LEAST_SQUARE,
-    LocalKernel,
-    Neighbourhoods,
-    learned,
-    moments,
-    start_of,
-)
+from partirvm.local.kriging import CORRELATIONS, LEAST_SQUARE, LocalKernel, Neighbourhoods, learned, moments, start_of
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted

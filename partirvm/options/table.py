@@ -183,7 +183,7 @@ class Request:
     residual: str = of_noise(
         "auto",
         'Whether the errors of the nearest training rows correct each prediction of a regression: "none", "local" (the '
-        'model then keeps these rows), or "auto" ("local" if, of 1,000 rows and more with 8 targets at most, rows left '
+        'model then keeps these rows), or "auto" ("local" if, of 1,000 rows and more with 4 targets at most, rows left '
         "out are predicted with an error lower by 5 % or a log density higher by 0.05 nats, and the rows fit in memory "
         "or in files of a job).",
         one_of(words.Residual),

@@ -18,18 +18,7 @@ import numpy as np
 from partirvm.errors import PartirvmError
 from partirvm.options import Request
 from partirvm.quoting import counted, printable
-from partirvm.report.history import (
-    MEASURED,
-    SIDES,
-    Entry,
-    Kind,
-    Quantity,
-    Table,
-    columns,
-    format_share,
-    kind_of,
-    last_model,
-)
+from partirvm.report.history import MEASURED, SIDES, Entry, Kind, Table, columns, format_share, kind_of, last_model
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
 from partirvm.report.text import figure_rows, figures_of, is_corrected, parameter_text
 from partirvm.storage.folder import write_text
@@ -102,7 +91,7 @@ def history_charts(history: Sequence[Entry], kind: Kind) -> list[Chart]:
     alike = [entry for entry in fits if entry["rows"] == fits[0]["rows"]]
     charts = []
     for measure in (kind.head, kind.beside):
-        charts += _curves(measure.title, measure.unit, fits, {side: Quantity(side, measure).key for side in SIDES})
+        charts += _curves(measure.title, measure.unit, fits, {side: measure.over(side).key for side in SIDES})
     charts += _curves("Relevance vectors", "", fits, {"vectors": "vectors"})
     evidence = f"nats, over {alike[0]['rows']:,} rows" if alike else ""
     return [*charts, *_curves("Log evidence", evidence, alike, {"evidence": "log_evidence"})]

@@ -17,7 +17,6 @@ from partirvm.report.history import (
     SIDES,
     Entry,
     Lines,
-    Quantity,
     Table,
     format_error,
     format_evidence,
@@ -26,7 +25,7 @@ from partirvm.report.history import (
 )
 
 FORMS: dict[str, Callable[[Any], str]] = {
-    **{key: quantity.measure.figure for key, quantity in QUANTITIES.items()},
+    **{key: quantity.figure for key, quantity in QUANTITIES.items()},
     "noise_sd": format_error,
     "rho": format_error,
     "seconds": format_duration,
@@ -135,7 +134,7 @@ def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
             rows.append([name, "unreadable", *[MISSING] * 7, job["error"]])
             continue
         first = kind_of(job).head
-        errors = [Quantity(side, first).text(job) for side in SIDES]
+        errors = [first.over(side).text(job) for side in SIDES]
         measure = first.name if set(errors) != {MISSING} else MISSING
         fits, vectors, took = (formatted(job, key) for key in ("fits", "vectors", "seconds"))
         rows.append([name, job["status"], fits, vectors, measure, *errors, took, moment(job["since"]), job["reason"]])

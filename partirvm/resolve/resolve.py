@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
 from partirvm.data import Source
-from partirvm.data.arrays import ClassWeighted
 from partirvm.errors import UsageError
 from partirvm.execution import Executor
 from partirvm.kernels import NoKernel
@@ -79,10 +78,6 @@ class FitSpec:
     def in_order(self) -> bool:
         """True if new rows become candidates in order, partition by partition: not in a working set."""
         return bool(self.problem.n_kernels) and not self.plan.schedule.selects
-
-    def weigh(self, source: Source) -> Source:
-        """Return the source with the class weights of the fit applied to its row weights."""
-        return source if self.class_weights is None else ClassWeighted(source, self.class_weights)
 
 
 def check_parameters(request: Request) -> Request:

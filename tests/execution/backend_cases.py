@@ -20,14 +20,7 @@ from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import (
-    ErrorPass,
-    GramPass,
-    LeaveOneOutPass,
-    ResidualPass,
-    ScorePass,
-    SlopePass,
-)
+from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass, SlopePass
 from partirvm.model import Model
 from partirvm.types import PANEL_ROWS, Columns, Scaling
 

@@ -8,8 +8,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from backend_cases import bits
 from by_default import some
+from journals import left
 
 from partirvm import jobs
 from partirvm.core import rprop
@@ -48,14 +48,6 @@ def classes(tmp_path_factory):
         K: ingest((X, np.digitize(score, cuts[K])), folder / f"{K}.zarr", tile_rows=512, classes=True, shuffle=1)
         for K in cuts
     }
-
-
-def left(fitted):
-    """Everything that a fit decided: the model and each line of history, but for times and bytes."""
-    times = {"seconds", "pass_seconds", "solve_seconds", "peak_memory"}
-    lines = [tuple((k, repr(v)) for k, v in line.items() if k not in times) for line in fitted.history]
-    model = fitted.model
-    return bits(model.mean), bits(model.design.labels), bits(model.root), model.log_evidence.hex(), tuple(lines)
 
 
 @pytest.mark.parametrize(("strategy", "likelihood"), CASES)

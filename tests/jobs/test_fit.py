@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from partirvm import ingest, jobs
-from partirvm.errors import (
-    DataError,
-    MemoryLimitError,
-    MissingDataError,
-    UsageError,
-)
+from partirvm.errors import DataError, MemoryLimitError, MissingDataError, UsageError
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.jobs.store import JobStore

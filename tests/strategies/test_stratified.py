@@ -8,13 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm.strategies.fit_rows import (
-    SPAN,
-    drawn_rows,
-    quotas,
-    ranked,
-    stratified_partition,
-)
+from partirvm.strategies.fit_rows import SPAN, drawn_rows, quotas, ranked, stratified_partition
 
 EVENS = st.sampled_from([0.0, 0.5, 1.0])
 
