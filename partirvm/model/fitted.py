@@ -158,11 +158,17 @@ class Model(FittedModel):
         kinds = ("mean", "std", "lower", "upper") if interval else ("mean", "std")
         return tuple(f"{kind}{target}" for kind in kinds for target in targets)
 
-    def values(self, X: Float) -> tuple[Float, Float]:
-        """What is predicted of raw inputs X (n, d), (n, V) by ``value_names``, and nearness (n,)."""
+    def values(self, X: Float, multiples: Float | None = None) -> tuple[Float, Float]:
+        """What is predicted of raw inputs X (n, d), (n, V) by ``value_names``, and nearness (n,).
+
+        ``multiples`` (T,) are half widths of intervals in standard deviations, whose ends come after these.
+        """
         mean, variance, near = self.moments(X)
         assert variance is not None
-        return np.column_stack([mean, np.sqrt(variance)]), near
+        found = [mean, np.sqrt(variance)]
+        if multiples is not None:
+            found += [mean - multiples * found[1], mean + multiples * found[1]]
+        return np.column_stack(found), near
 
     def means(self, X: Float) -> tuple[Float, Float]:
         """Means (n, T) at raw inputs X (n, d), and nearness (n,)."""

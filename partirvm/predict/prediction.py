@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -90,15 +91,13 @@ def predict(
     require_like(source, model.columns)
     if augment is not None and interval is not None:
         raise UsageError("augment and interval cannot be combined: leave one of them out")
-    bands = () if interval is None else (model.interval(interval, model.interval_written),)
-    names, far = model.value_names(interval=bool(bands)), 0
+    tiles, names, far = _tile_values(model, interval), model.value_names(interval=interval is not None), 0
     place = check_output(output, overwrite=overwrite)
     for given in filter(None, (job, data, augment)):
         if place.is_inside(open_folder(given)):
             raise UsageError(f"output {output!r} lies inside the input {given!r}: choose another path")
     with closing(executor_for(client)) as executor:
         if augment is None:
-            tiles = TileValues((model.predictive.values, *bands))
             read = _together(source, model)
             found = (records for _, records in executor.map(tiles, read, range(read.n_tiles), progress))
         else:
@@ -121,6 +120,18 @@ def predict(
     if augment is None:
         warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
+
+
+def _tile_values(model: AnyModel, interval: float | None) -> TileValues:
+    """Return what is predicted of a tile, with the ends of intervals at this level."""
+    values = model.predictive.values
+    if interval is None:
+        return TileValues((values,))
+    ends = model.interval(interval, model.interval_written)  # raises UsageError where there are none
+    if isinstance(model, ClassModel):
+        return TileValues((values, ends))
+    # neighbours are searched once
+    return TileValues((partial(model.predictive.values, multiples=model.multiples([interval])[:, 0]),))
 
 
 def _together(source: Source, model: AnyModel) -> Source:
