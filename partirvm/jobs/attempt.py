@@ -24,7 +24,7 @@ from partirvm.jobs.checkpoint import Checkpoint, attached, resumes
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.request import Place
 from partirvm.jobs.run import run, with_new_rows
-from partirvm.jobs.state import TRANSITIONS, JobState, Status
+from partirvm.jobs.state import TRANSITIONS, Status
 from partirvm.jobs.store import JobStore
 from partirvm.learning.residual_rows import with_rows_of
 from partirvm.model import AnyModel, Model
@@ -32,7 +32,7 @@ from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.resolve.new_problem import Interrupted
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
-from partirvm.resolve.small_fits import Timer
+from partirvm.resolve.small_fits import timer
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 
@@ -156,30 +156,34 @@ def run_attempt(
     with _ending(store):
         if asked.get("joining"):
             return _join(store, asked, allow_code, client, watcher)
-        restored, state = _begun(store, asked["fingerprint"]["n_rows"], allow_code)
+        n_rows = asked["fingerprint"]["n_rows"]
+        restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
+        lines = 0 if restored is None else restored.history
+        store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}"})
+        state = store.folded()
         journal = JobJournal(store=store, history=list(state.history), keep_cells=store.keep_cells)
         before = float(state.history[-1]["seconds"]) if state.history else 0.0
         source, held_out = requests.open_unchanged(asked["data"], asked["fingerprint"]), requests.open_held_out(asked)
         request, poll = check_parameters(requests.parameters_of(asked)), _poll(store, state.attempt, watcher)
         with closing(executor_for(client)) as executor:
-            timer = Timer(request.time_limit)
+            began, over = time.monotonic() - before, timer(request.time_limit)
 
             def interrupted() -> Termination | None:
-                return poll() or timer()
+                return poll() or over()
 
             how = source, request, executor, held_out, interrupted
             try:
                 journal.spec = spec = resolve(*how) if restored is None else continued(restored.spec, *how)
             except Stopped:
-                return _end(journal, state.attempt, Outcome(Termination.ABORTED, None, before + timer.seconds))
+                return _end(journal, state.attempt, Outcome(Termination.ABORTED, None, time.monotonic() - began))
             checkpoint = _checkpoint(restored, spec)
-            if checkpoint is None and timer() is None:  # otherwise the spec may lack learned values
+            if checkpoint is None and over() is None:  # otherwise the spec may lack learned values
                 store.checkpoint(Checkpoint(spec, None, 0))
             store.record({"event": "plan", **spec.plan.to_json(), "text": str(spec.plan)})
             watcher.on_plan(spec.plan)
             for entry in state.history:
                 watcher.on_record(entry)
-            driver = Driver(executor, source, held_out, watcher, interrupted, elapsed=before + timer.seconds)
+            driver = Driver(executor, source, held_out, watcher, interrupted, elapsed=time.monotonic() - began)
             driver.usable = checkpoint is not None and store.has_model()
             beside = None if "://" in store.location else Path(store.location, "kernel")
             outcome = run(driver, spec, journal, checkpoint, beside)
@@ -211,14 +215,6 @@ def _join(store: JobStore, asked: dict[str, Any], allow_code: bool, client: Any,
             reason = stopped.reason
     outcome = Outcome(reason, None, state.computing_seconds() or 0.0)
     return _end(journal, state.attempt, outcome, "appended rows joined the local residuals")
-
-
-def _begun(store: JobStore, n_rows: int, allow_code: bool) -> tuple[Checkpoint | None, JobState]:
-    """Record that this process runs the job; return the checkpoint to resume from, if any, and the state after it."""
-    restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
-    lines = 0 if restored is None else restored.history
-    store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}"})
-    return restored, store.folded()
 
 
 def _checkpoint(restored: Checkpoint | None, spec: FitSpec) -> Any:

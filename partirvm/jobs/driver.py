@@ -195,7 +195,7 @@ class Driver:
                 return (fit_residuals(instructions[0], self.source, *how),)
             case LearnKernel():
                 return (self._learn(instructions[0]),)
-            case _:
+            case _:  # Gather
                 found = ((each.rows, self.source.gather(each.rows)) for each in instructions)
                 return tuple(Gathered(rows[tile.present], tile.X[tile.present]) for rows, tile in found)
 

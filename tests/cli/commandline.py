@@ -18,6 +18,7 @@ started: list[subprocess.Popen[Any]] = []
 
 NOISE = 0.1
 LONG = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "6", "--max-rounds", "500")
+LONG += ("--residual", "none")
 """A fit that takes long enough to be aborted."""
 
 

@@ -56,7 +56,7 @@ def test_memory_limit_holds(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (30_000, 4))
     data = ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
-    choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "3", "--memory-limit", "192MiB")
+    choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "2", "--memory-limit", "192MiB")
     status, peak, _, said = measured("fit", data.url, str(tmp_path / "job"), *choices, "--neighbours", "20", "--quiet")
     assert status == 0, said
     assert peak <= 192
