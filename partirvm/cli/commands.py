@@ -239,7 +239,7 @@ def predict(
 
     Far from all relevance vectors, std falls back to the standard deviation of the noise. With --augment TRAIN_DATA it
     grows there instead, up to the standard deviation of the target. TRAIN_DATA must be the DATA that JOB was fitted to,
-    and are read again and again. Only regressions support --augment.
+    and are read again and again. Only regressions support --augment, and it predicts without local residuals.
 
     \b
     Examples:

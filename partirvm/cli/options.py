@@ -165,7 +165,7 @@ SHARED: dict[str, Callable[[Any], Any]] = {
     "--augment": click.option(
         "--augment",
         metavar="TRAIN_DATA",
-        help="The training DATA: for std that grows with the distance from them (RVM*).",
+        help="The training DATA: for std that grows with the distance from them (RVM*), without local residuals.",
     ),
     "--reason": click.option("--reason", default="", help="Why the job is ended; stored with the job."),
     "--detach": switch("--detach", help="With --scheduler: submit the fit to the cluster and return."),

@@ -174,14 +174,16 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a new noisy target.
 
         Of T targets both are (n, T). Mean ± 1.645 × the standard deviation is the 90 % interval of
-        ``predict_interval``, so the Gaussian of this standard deviation is the stated predictive density.
-        X is of any kind that ``fit`` takes.
+        ``predict_interval``, so the Gaussian of this standard deviation is the stated predictive density. With local
+        residuals the standard deviation is that of the largest log density on rows left out, and the multiples of
+        ``predict_interval`` are quantiles of their errors. X is of any kind that ``fit`` takes.
 
         ``augment`` gives the rows of the fit again, in any order: a pair (X, y), a triple (X, y, sample_weight), or
         DATA. Each row is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005): with a basis function more at
         itself (of the first of several kernels), so that the standard deviation grows away from these rows, to
         √(noise variance + variance of y) where there are none, and not back to that of the noise. It takes passes
-        over them, N·n·M products for N rows of the fit, n of X and M basis functions.
+        over them, N·n·M products for N rows of the fit, n of X and M basis functions. RVM* is that of the vectors
+        alone: local residuals correct neither its mean nor its standard deviation.
 
         Raises ``DataError`` or ``ValueError`` if X has other features, or ``augment`` has another number of rows.
         """
@@ -199,10 +201,10 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         """The training rows whose errors correct the predictions at X (n, d), rows in memory, by local residuals.
 
         ``rows``, ``distances``, ``weights`` and ``errors`` have shape (n, k), the nearest row first. Numbers of rows
-        count from 0 in the order that ``fit`` or ``ingest`` was given; distances are in the metric of the kernel, and
-        errors in the target's units. The prediction is that of ``model_.sparse()`` plus the sum of weights times
-        errors; of T targets both are (n, k, T). Raises ``UsageError`` for a model without local residuals, and
-        ``DataError`` for other features.
+        count from 0 in the order that ``fit`` or ``ingest`` was given; rows in memory of weight 0 do not count.
+        Distances are in the metric of the kernel, and errors in the target's units. The prediction is that of
+        ``model_.sparse()`` plus the sum of weights times errors; of T targets both are (n, k, T). Raises ``UsageError``
+        for a model without local residuals, and ``DataError`` for other features.
         """
         check_is_fitted(self)
         found: dict[str, Any] = self.model_.nearest_rows(rows_of(self, X, self.model_.columns.categories))
@@ -218,7 +220,9 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         (``core.predictive``), and the quantiles and the noise variance are those of the errors of training rows that
         are left out, each without the basis function centred at it (``core.left_out``). Credible intervals, and those
         of a fit whose noise was given or that has fewer than 20 rows, use quantiles of Student's t. False gives the
-        interval of the posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22). The uncertainty
+        interval of the posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22). With local
+        residuals the variance is that of the local kernel, without the weights' covariance, and the quantiles are those
+        of corrected rows left out; False leaves the local residuals out, too. The uncertainty
         of a learned kernel is included in neither, but in ``joint_laplace``. Several targets, which share their
         vectors, have prediction intervals, (n, T) each, with local residuals alone: otherwise fit each target with
         ``MultiOutputRegressor`` of scikit-learn.
@@ -233,7 +237,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
         """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).
 
-        Each column is one function: weights drawn from N(μ, Σ), with the covariance Σ of the stated uncertainty.
+        Each column is one function: weights drawn from N(μ, Σ), with the covariance Σ of the stated uncertainty. With
+        local residuals it is the mean plus one random multiple, the same at all X, of the mean's standard deviation.
         ``noise`` adds that of a new target to each value, so that the standard deviation of the values is that of
         ``predict``. ``random_state`` is an int, a RandomState or None. Raises
         ``DataError`` or ``ValueError`` if X has other features, ``UsageError`` for several targets.

@@ -206,7 +206,9 @@ class Driver:
                 # the model chooses its own origin, as it does when it is loaded, so that both predict the same bits
                 design = replace(each.design, origin=None)
                 model: Any = self._likelihood.model(design, each.fit, self.source.columns, each.moderate)
-                self._journal.save(model if each.residuals is None else replace(model, residuals=each.residuals))
+                if each.residuals is not None:
+                    model = replace(model, residuals=replace(each.residuals, n_rows=self.source.n_rows))
+                self._journal.save(model)
                 self._usable = True
             entry = line(each.record, self._spent.share(len(instructions) - number), self._began, saved=each.model)
             entry |= self.for_readers(entry)

@@ -104,13 +104,13 @@ def _starts(keys: Float, count: int) -> Int:
 
 @one_blas_thread()
 def with_rows(residuals: LocalResiduals, design: Design, mean: Float, rows: Tile) -> LocalResiduals:
-    """Return local residuals with further rows in memory, whose numbers follow those of the records.
+    """Return local residuals with further rows in memory, whose numbers follow those of all earlier rows.
 
     ``design`` and ``mean``, (M,) or (M, T), are those of the model.
     """
-    last, points = _last_and_some(residuals.cells)
-    records = records_of(design, mean, residuals.metric, rows, np.arange(len(rows.X)) + last + 1)
-    return _joined(residuals, points, iter([records]), len(records), None)
+    first, count = residuals.n_rows, residuals.n_rows + len(rows.X)
+    records = records_of(design, mean, residuals.metric, rows, np.arange(first, count))
+    return _joined(residuals, iter([records]), count, None)
 
 
 def with_rows_of(
@@ -122,34 +122,25 @@ def with_rows_of(
     progress: Callable[[int, int], None],
     keep: Keep | None,
 ) -> LocalResiduals:
-    """Return local residuals with those rows of a source that were appended to the rows of the records, from one pass.
+    """Return local residuals with those rows of a source that were appended to the earlier ones, from one pass.
 
     ``keep`` makes a folder for the records; without it they stay in memory.
     """
-    last, points = _last_and_some(residuals.cells)
-    first, task = last + 1, partial(records_of_tile, design, mean, residuals.metric)
+    first, task = residuals.n_rows, partial(records_of_tile, design, mean, residuals.metric)
     found = executor.map(task, source, range(first // source.tile_rows, source.n_tiles), progress)
     pieces = (records[records[:, NUMBER] >= first] for _, records in found)
-    return _joined(residuals, points, pieces, source.n_rows - first, keep)
+    return _joined(residuals, pieces, source.n_rows, keep)
 
 
-def _last_and_some(cells: Cells) -> tuple[int, Float]:
-    """Return the largest number of a row of cells, and the points of one row of ``SAMPLE``."""
-    last, points = 0, list[Float]()
-    for records in map(cells.cell, range(len(cells.boxes))):
-        last = max(last, int(records[:, NUMBER].max()))
-        points.append(records[::SAMPLE, : cells.rank])
-    return last, np.concatenate(points)
-
-
-def _joined(
-    residuals: LocalResiduals, points: Float, pieces: Iterator[Float], n: int, keep: Keep | None
-) -> LocalResiduals:
-    """Return local residuals with at most ``n`` further records, sorted by old ``points`` and by the first piece."""
+def _joined(residuals: LocalResiduals, pieces: Iterator[Float], count: int, keep: Keep | None) -> LocalResiduals:
+    """Return local residuals of ``count`` rows with further records, sorted by some old points and the first piece."""
     cells, first = residuals.cells, next(pieces, np.empty((0, residuals.cells.width)))
-    points = np.concatenate([points, first[:, : cells.rank]])
-    together = chain(map(cells.cell, range(len(cells.boxes))), [first], pieces)
-    return replace(residuals, cells=sorted_cells(together, cells.n_rows + n, points, keep, cells.n_targets))
+    numbers = range(len(cells.boxes))
+    points = [cells.cell(number)[::SAMPLE, : cells.rank] for number in numbers]
+    points.append(first[:, : cells.rank])
+    together, most = chain(map(cells.cell, numbers), [first], pieces), cells.n_rows + count - residuals.n_rows
+    found = sorted_cells(together, most, np.concatenate(points), keep, cells.n_targets)
+    return replace(residuals, cells=found, n_rows=count)
 
 
 def records_of_tile(design: Design, mean: Float, metric: Metric, source: Source, number: int) -> Float:

@@ -32,8 +32,8 @@ COLUMNS = 3
 CELL_BYTES, CELL_ROWS = 1 << 23, 1 << 16
 """Maximum bytes and rows of a cell on disk. A search takes as much again for its tree."""
 
-KEPT = 24
-"""Number of cells from Zarr that a process keeps in memory."""
+KEPT_BYTES = 1 << 28
+"""Bytes of the cells from Zarr, with their trees, that a ``Cells`` object keeps in memory: at least 16 full cells."""
 
 FOUND_BYTES = 1 << 24
 """Bytes of the records that are found at once. Of points in ``near_order`` a few cells have them."""
@@ -68,13 +68,16 @@ class Leaves:
 
     @classmethod
     def of(cls, points: Float, count: int) -> Leaves:
-        """The tree of at least ``count`` leaves that divides points (n, r) at medians of their widest coordinates."""
+        """The tree of at least ``count`` leaves that divides points (n, r) at medians of their widest coordinates.
+
+        Both children of a node have points, unless all points of the node are equal.
+        """
         axes, places, level = list[int](), list[float](), [points]
         while len(level) < count:
             following = list[Float]()
             for group in level:
                 axis = int(np.argmax(group.var(axis=0))) if len(group) else 0
-                place = float(np.median(group[:, axis])) if len(group) else 0.0
+                place = _middle(group[:, axis]) if len(group) else 0.0
                 right = group[:, axis] > place
                 axes.append(axis)
                 places.append(place)
@@ -180,13 +183,14 @@ class Cells:
 
     @cached_property
     def _searched(self) -> Callable[[int], tuple[Float, Any]]:
-        """A function that returns the records of a cell and their tree, those of all cells in memory once."""
+        """A function that returns the records of a cell and their tree; those of records in memory are all kept."""
 
         def searched(number: int) -> tuple[Float, Any]:
             records = self.cell(number)
             return records, tree_of(records[:, : self.rank])
 
-        return lru_cache(KEPT if self.records is None else None)(searched)
+        full = 2 * 8 * self.width * rows_of_cell(self.width)
+        return lru_cache(max(KEPT_BYTES // full, 1) if self.records is None else None)(searched)
 
     def neighbours(self, points: Float, k: int, own: Float | None = None) -> Iterator[tuple[slice, Float]]:
         """Yield some of the points (n, r) at a time, and the records (m, k, width) of their nearest rows, in order.
@@ -195,6 +199,9 @@ class Cells:
         count; of fewer than k other rows all are returned.
         """
         k = min(k, self.n_rows - (own is not None))
+        if not k:  # there is one row, which does not count
+            yield slice(0, len(points)), np.empty((len(points), 0, self.width))
+            return
         at_once = max(FOUND_BYTES // (8 * self.width * k) // ROWS, 1) * ROWS
         for start in range(0, max(len(points), 1), at_once):
             some = slice(start, start + at_once)
@@ -233,6 +240,16 @@ class Cells:
         order = np.lexsort((rows[:, :, NUMBER], together))[:, :k]
         best[0][some] = np.take_along_axis(together, order, axis=1)
         best[1][some] = np.take_along_axis(rows, order[:, :, None], axis=1)
+
+
+def _middle(values: Float) -> float:
+    """Return a place that divides values (n,): their median, or halfway to the next value if this is the largest."""
+    place, largest = float(np.median(values)), float(values.max())
+    smaller = values[values < largest]
+    if place < largest or not len(smaller):
+        return place
+    below = float(smaller.max())
+    return min(0.5 * (below + largest), float(np.nextafter(largest, below)))
 
 
 def rows_of_cell(width: int) -> int:

@@ -23,7 +23,8 @@ from partirvm.types import Float
 class LocalResiduals:
     """The rows of a fit in the ``metric``, with errors in the model's units, and the kernel of these for each target.
 
-    ``neighbours`` is k. ``calibrations`` have the quantiles of errors of rows left out.
+    ``neighbours`` is k. ``calibrations`` have the quantiles of errors of rows left out. ``n_rows`` is the number of all
+    rows of the data, also those of weight 0, which have no record: the numbers of rows that join begin with it.
     """
 
     metric: Metric
@@ -31,6 +32,7 @@ class LocalResiduals:
     neighbours: int
     cells: Cells
     calibrations: tuple[Calibration, ...]
+    n_rows: int = 0
 
     def moments(self, points: Float, factor: Float | float, *, noisy: bool = True) -> tuple[Float, Float]:
         """Return mean and variance (n,), of T targets (n, T), of the errors at ``points`` (n, d) of the kernel.

@@ -137,9 +137,11 @@ def _require_shapes(model: Saved) -> None:
         known = all(kernel.family in CORRELATIONS for kernel in residuals.kernels)
         levels = all(0 <= feature < d for feature, *_ in metric.levels)
         starts = cells.starts[:1].tolist() == [0] and bool((cells.starts[1:] > cells.starts[:-1]).all())
-        known = known and levels and starts
+        known = known and levels and starts and cells.n_rows <= residuals.n_rows
         if not (placed and known and 0 < residuals.neighbours <= min(cells.n_rows - 1, MOST_NEIGHBOURS)):
-            raise ValueError("its local residuals have no rows, too many neighbours, or an unknown feature or family")
+            raise ValueError(
+                "its local residuals have wrong numbers of rows or neighbours, an unknown feature or family"
+            )
         count = len(cells.starts) - 1
         found["axes"] = (metric.axes.shape[1:], (d,))
         found["boxes"] = (cells.boxes.shape, (count, 2, metric.width))

@@ -2,7 +2,8 @@
 
 Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the target's own units. The
 variances that are stated differ from this formula in three respects (``Model.predictive``): Σ includes the uncertainty
-of α and β, σ² is estimated from rows left out, and a factor makes the Gaussian as wide as their 90 % interval.
+of α and β, σ² is estimated from rows left out, and a factor makes the Gaussian as wide as their 90 % interval. Those
+of local residuals are the variances of these alone.
 """
 
 from __future__ import annotations
@@ -139,7 +140,8 @@ class Model(FittedModel):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean (n,) of the target at X (n, d), an array, lists or a data frame; also the sd of a new noisy target.
 
-        Mean ± 1.645 sd contains 90 % of new targets (``predictive``). Raises ``DataError`` for other features.
+        Mean ± 1.645 sd contains 90 % of new targets (``predictive``); with local residuals the sd has the largest log
+        density on rows left out, and ``interval`` has other multiples. Raises ``DataError`` for other features.
         """
         model = self.predictive if return_std else self
         mean, variance, _ = model.moments(checked_rows(X, self.columns), variance=return_std)
@@ -211,6 +213,8 @@ class Model(FittedModel):
         the weights' covariance includes the uncertainty of α and β (``core.predictive``), and the multiple is the
         quantile of the errors of rows left out; for the mean, or without such errors, it is a quantile of Student's t.
         Without, the interval is the posterior's own, at the noise of maximum evidence (Tipping 2001, eqs. 20–22).
+        With local residuals and ``hyperparameters`` the variance is that of the local kernel, in which the weights'
+        covariance has no part.
         """
         if kind not in ("prediction", "credible"):
             raise UsageError(f"kind is {kind!r}: it must be 'prediction' or 'credible'")

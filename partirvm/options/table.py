@@ -191,7 +191,7 @@ class Request:
     neighbours: int = of_noise(
         60,
         "Maximum number of nearest training rows whose errors correct a prediction; a third or two thirds of it where "
-        "more gain less than 1 % of the error.",
+        "more gain less than half a per cent of the error.",
         Check("whole", least=2, below=MOST_NEIGHBOURS + 1),
     )
     reference: str = of_noise(

@@ -78,8 +78,9 @@ def predict(
     their probabilities. OUTPUT appears under its name only when it is complete. Until then the rows are in a hidden
     folder beside it (of a URL: on this machine), which the next call removes if a call was killed.
 
-    ``augment`` is the DATA of the fit of JOB: each row is predicted by RVM* (``predict.rvm_star``). This needs passes
-    over the training rows, whose tiles are reported to ``progress``, and cannot be combined with ``interval``.
+    ``augment`` is the DATA of the fit of JOB: each row is predicted by RVM* (``predict.rvm_star``), without local
+    residuals. This needs passes over the training rows, whose tiles are reported to ``progress``, and cannot be
+    combined with ``interval``.
     ``allow_code`` permits importing and running a kernel or basis that is a named function.
 
     Raises ``DataError`` for other features, ``ChangedDataError`` for other DATA than those of the fit, ``LeaseError``

@@ -1,6 +1,7 @@
 """RVM* for large data: predictions with an extra basis function at each test row (``core.predictive``), tile by tile.
 
-The additional function uses the model's kernel; if centres have several kernels, the first one. Each pass over the
+The additional function uses the model's kernel; if centres have several kernels, the first one. Local residuals have no
+part in the predictions. Each pass over the
 training rows serves ``MAX_ROWS`` test rows; all passes together need N·n·M products for N training rows, n test rows
 and M columns. Test rows are cut into pieces of ``EXTRA_COLUMNS`` rows, the last one filled up with copies of a row, so
 that the bits of a row do not depend on the other rows.

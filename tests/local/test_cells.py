@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from partirvm.errors import MissingDataError, PartirvmError
 from partirvm.learning.residual_rows import sorted_cells
 from partirvm.local import cells as module
-from partirvm.local.cells import Cells
+from partirvm.local.cells import Cells, Leaves
 
 
 def records(points, targets=1):
@@ -66,13 +66,35 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
         np.testing.assert_array_equal(found(cells, new, 9, own), expected)
 
 
+def test_leaves_divide_rows_of_which_most_have_the_largest_value():
+    """480 of 800 rows have 1, the others 0: the first node divides these, and the others medians of the rest."""
+    rest = np.random.default_rng(0).permutation(800)
+    points = np.column_stack([rest < 480, rest / 8000])
+    numbers = Leaves.of(points, 8).numbers(points)
+    np.testing.assert_array_equal(np.bincount(numbers), 4 * [80] + 4 * [120])
+    np.testing.assert_array_equal(numbers >= 4, rest < 480)
+    adjacent = np.array([np.nextafter(1.0, 0.0), 1.0, 1.0])  # nothing lies halfway
+    assert module._middle(adjacent) == adjacent[0]
+
+
+def test_few_cells_stay_in_memory(tmp_path, monkeypatch):
+    """Those of 600 rows of six numbers, with trees as large, in the memory of three cells of 50 rows."""
+    monkeypatch.setattr(module, "CELL_ROWS", 50)
+    monkeypatch.setattr(module, "KEPT_BYTES", 3 * 2 * 50 * 6 * 8)
+    rows = records(np.random.default_rng(0).normal(size=(600, 2)))
+    cells = made(rows, tmp_path / "cells")
+    np.testing.assert_array_equal(found(cells, rows[:, :2], 9), brute(rows, rows[:, :2], 9))
+    assert cells._searched.cache_info().currsize == 3
+
+
 @pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("n", [1, 12])
 @pytest.mark.usefixtures("some_rows")
-def test_of_few_rows_all_are_neighbours(own):
-    rows = records(np.random.default_rng(0).normal(size=(12, 2)))
+def test_of_few_rows_all_are_neighbours(n, own):
+    rows = records(np.random.default_rng(0).normal(size=(n, 2)))
     own = rows[:, -1] if own else None
     near = found(made(rows), rows[:, :2], 20, own)
-    np.testing.assert_array_equal(near, brute(rows, rows[:, :2], 11 if own is not None else 12, own))
+    np.testing.assert_array_equal(near, brute(rows, rows[:, :2], n if own is None else n - 1, own))
 
 
 @pytest.mark.parametrize("damage", ["changed", "swapped", "missing"])

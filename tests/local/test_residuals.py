@@ -14,6 +14,7 @@ from scipy.spatial.distance import cdist
 from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
 from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.termination import Termination
+from partirvm.data import ArraySource
 from partirvm.errors import FormatError, MissingDataError, UsageError
 from partirvm.jobs.driver import Watcher
 from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER, Cells
@@ -236,6 +237,15 @@ def test_new_rows_join_without_a_fit(fitted):
     assert records[-1, NOISE] == 0.5
     at_once = replace(fitted.model_, residuals=replace(fitted.model_.residuals, cells=Cells.of(records)))
     np.testing.assert_array_equal(updated.predict(new, return_std=True), at_once.predict(new, return_std=True))
+
+
+def test_numbers_of_rows_that_join_follow_rows_of_weight_0():
+    """Of 300 rows of a source the last ten have no record."""
+    (X, y), weights = rough(320), np.repeat([1.0, 0.0], [290, 10])
+    model = RVMRegressor(**OPTIONS, residual=Local(neighbours=10)).fit(ArraySource(X[:300], y[:300], weights))
+    model.update_residuals(X[300:310], y[300:310]).update_residuals(X[310:], y[310:])
+    numbers = np.sort(model.model_.residuals.cells.records[:, NUMBER])
+    np.testing.assert_array_equal(numbers, np.r_[:290, 300:320])
 
 
 def test_a_later_partial_fit_takes_rows_that_have_joined():
