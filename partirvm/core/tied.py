@@ -147,8 +147,8 @@ def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: fl
 
     ``target`` is (n, K), ``mean`` (M, K), and ``weights`` (n,) are the row weights.
     """
-    found: Float = (covariance @ block.T).T  # stored column by column, the fastest layout for kernels
-    found *= -beta * target.shape[1]
+    scaled = -beta * target.shape[1] * covariance
+    found: Float = (scaled @ block.T).T  # stored column by column, the fastest layout for kernels
     found += (mean @ (beta * (target - block @ mean)).T).T
     if weights is not None:
         found *= weights[:, None]

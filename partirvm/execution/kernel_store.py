@@ -141,18 +141,23 @@ class BlockStore:
         failures = int(values is None)
         if values is None:
             panel.labels, values = NONE, np.empty((0, len(X)))
-        kept, order = np.isin(labels, panel.labels), np.argsort(panel.labels)
-        rows[kept] = values[order[np.searchsorted(panel.labels, labels[kept], sorter=order)]]
+        kept, order, new = np.isin(labels, panel.labels), np.argsort(panel.labels), rows
+        if np.array_equal(labels, panel.labels):
+            rows[:] = values
+        elif kept.any():
+            rows[kept] = values[order[np.searchsorted(panel.labels, labels[kept], sorter=order)]]
         missing = np.flatnonzero(~kept)
-        new = np.empty((len(missing), len(X)))
-        if missing.size:
+        if len(missing) == len(labels):
+            design.take(missing, leading=NONE).block(X, rows.T)
+        else:
+            new = np.empty((len(missing), len(X)))
             design.take(missing, leading=NONE).block(X, new.T)
             rows[missing] = new
         failures += self._keep(panel, values, labels, labels[missing], new)
         with self._lock:
             if self._panels.setdefault(key, panel) is not panel:
                 self._delete(panel)  # two runs of one task overlapped
-        return Counter(evaluated=new.size, kept=int(kept.sum()) * len(X), failures=failures)
+        return Counter(evaluated=len(missing) * len(X), kept=int(kept.sum()) * len(X), failures=failures)
 
     def _keep(self, panel: _Panel, kept: Float, requested: Int, labels: Int, values: Float) -> int:
         """Keep the requested columns, and as many new ones as fit. Returns the number of failed writes."""

@@ -14,11 +14,12 @@ log σ² below a tenth of the target variance.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
-from scipy.optimize import minimize
+from scipy.linalg import blas, lapack, solve_triangular
 
+from partirvm.core.ascent import ascend
 from partirvm.core.updates import NOISE_FLOOR
 from partirvm.kernels import Kernel
 from partirvm.kernels.base import PreparedKernel
@@ -41,19 +42,21 @@ TIED_SHARES = 10.0 ** np.arange(-6, 3)
 
 
 def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, Float] | None:
-    """Return the evidence of targets (n, T), its derivative (n, n) in the covariance, and A; None if not definite."""
+    """Return the evidence of targets (n, T), its derivative in the covariance, and A; None if not definite.
+
+    The covariance, in Fortran order, is overwritten. The derivative (n, n) is folded: elements below the diagonal are
+    doubled, and those above are 0.
+    """
     n, T = targets.shape
-    factor, failed = lapack.dpotrf(covariance, lower=1)
+    factor, failed = lapack.dpotrf(covariance, lower=1, overwrite_a=1)
     if failed:
         return None
     weights = lapack.dpotrs(factor, targets, lower=1)[0]
     log_determinant = 2.0 * float(np.log(factor.diagonal()).sum())
     value = -0.5 * (float((targets * weights).sum()) + T * (log_determinant + n * np.log(2 * np.pi)))
     inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    slopes = inverse + inverse.T  # one is zero above the diagonal, the other one below
-    np.fill_diagonal(slopes, inverse.diagonal())
-    slopes *= -0.5 * T
-    slopes += 0.5 * weights @ weights.T
+    slopes = blas.dsyrk(1.0, weights, beta=-float(T), c=inverse, lower=1, overwrite_c=1)
+    slopes.T.flat[:: n + 1] *= 0.5
     return value, slopes, weights
 
 
@@ -94,11 +97,15 @@ class ProcessRows:
         inverse = np.ones(len(raw)) if weights is None else 1 / weights
         return cls(sample, problem, scaling.inputs(raw), scaling.targets(t), inverse, columns)
 
+    @cached_property
+    def _of_columns(self) -> Float:
+        return np.asarray((self.columns @ self.columns.T).T)  # symmetric, in the layout of the values
+
     def covariance(self, values: Float, fit: ProcessFit) -> Float:
         """Return the covariance (n, n) for the kernel values (n, n) and the variances of ``fit``."""
         covariance: Float = np.exp(fit.signal) * values
-        covariance += (self.columns @ self.columns.T).T  # symmetric, in the layout of the values
-        covariance.flat[:: len(self.X) + 1] += self.noise_of(fit) * self.inverse
+        covariance += self._of_columns
+        covariance.T.flat[:: len(self.X) + 1] += self.noise_of(fit) * self.inverse
         return covariance
 
     def noise_of(self, fit: ProcessFit) -> float:
@@ -124,7 +131,7 @@ class ProcessRows:
         of_noise = (
             0.0 if self.problem.noise_variance is not None else np.exp(fit.noise) * (slopes.diagonal() @ self.inverse)
         )
-        return value, np.concatenate([of_kernel, [signal * (slopes * values).sum(), of_noise]])
+        return value, np.concatenate([of_kernel, [signal * np.vdot(slopes.T, values.T), of_noise]])
 
     def log_prior(self, theta: Float) -> tuple[float, Float]:
         """Return the log prior of log parameters, log s² and log σ², (p + 2,), without constants, and its slopes."""
@@ -170,30 +177,24 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int) -> ProcessFit:
     free = np.append(np.isfinite(logs), [True, True])
     best = replace(start, value=-np.inf)
 
-    def negative(theta: Float) -> tuple[float, Float]:
+    def per_row(theta: Float) -> tuple[float, Float]:
         nonlocal best
         rows.sample.check_interrupted()
-        now = np.append(logs, [0.0, 0.0])
-        now[free] = theta
-        fit = ProcessFit(start.kernel.with_logs(now[:-2]), float(now[-2]), float(now[-1]))
+        fit = ProcessFit(start.kernel.with_logs(theta[:-2]), float(theta[-2]), float(theta[-1]))
         found = rows.evaluate(fit)
         if found is None:
-            return 1e10, np.zeros(len(theta))  # L-BFGS then takes a smaller step
-        (log_prior, rise), (evidence, slopes) = rows.log_prior(theta), found
-        value, slope = evidence + log_prior, slopes[free] + rise
-        if value > best.value:
+            return -1e10, np.zeros(len(theta))  # L-BFGS then takes a smaller step
+        (log_prior, rise), (evidence, slopes) = rows.log_prior(theta[free]), found
+        slopes[free] += rise
+        if (value := evidence + log_prior) > best.value:
             best = replace(fit, value=value)
-        return -value / n, -slope / n
+        return value / n, slopes / n
 
     middle = np.concatenate([logs, [np.log(variance), np.log(variance)]])
     low = middle + np.concatenate([np.full(len(logs), np.log(1e-6)), [-7.0, np.log(NOISE_FLOOR)]])
     high = middle + np.concatenate([np.full(len(logs), np.log(1e3)), [7.0, np.log(2.0)]])
-    begin = np.clip(np.concatenate([logs, [start.signal, start.noise]]), low, high)[free]
-    bounds = list(zip(low[free], high[free], strict=True))
-    # with 10 gradients in memory it took half as many steps again in 50 parameters
-    options = {"maxiter": steps, "maxcor": 20}
-    end = minimize(negative, begin, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return replace(best, evaluations=start.evaluations + int(end.nfev))
+    _, evaluations = ascend(per_row, np.concatenate([logs, [start.signal, start.noise]]), low, high, maxiter=steps)
+    return replace(best, evaluations=start.evaluations + evaluations)
 
 
 def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:

@@ -52,10 +52,10 @@ SCREENED_ROWS, SCREENED = 4000, 100
 JITTER, FIRST_NOISE = 0.3, 0.01
 """Deviation of the first log parameters around a start, since equal features can stay equal; first noise ÷ variance."""
 
-STARTS_CLIMBED, KEPT, TURNS = 3, 2, 3
+STARTS_CLIMBED, KEPT, TURNS = 2, 1, 2
 """Number of starts climbed to the end, of results from which families begin, and of times directions are computed."""
 
-FIRST_STEPS, LATER_STEPS, STEPS, LAST_STEPS = 15, 35, 20, 10
+FIRST_STEPS, LATER_STEPS, STEPS, LAST_STEPS = 15, 30, 20, 6
 """Maximum number of steps of L-BFGS from a start, then from the best of them, from another kernel, and at the end."""
 
 FOLDS, LEFT_OUT = 5, 400

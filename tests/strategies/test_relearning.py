@@ -10,7 +10,7 @@ import naive
 import numpy as np
 import pytest
 
-from partirvm.core.rprop import OFF
+from partirvm.core.ascent import OFF
 from partirvm.core.scores import Scores
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
