@@ -13,7 +13,6 @@ killed with SIGKILL and replaced; later the job is aborted and resumed. Both mod
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import partirvm
-from benchmarks.measure import apart, say, write
+from benchmarks.measure import apart, command_line, say, write
 from partirvm.model import Model
 
 COLUMNS = {
@@ -180,11 +179,10 @@ def experiment(place: Path, rows: int, fit_rows: str) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Run the benchmark and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__, data=False)
     parser.add_argument("--rows", type=int, default=200_000_000, metavar="N")
     parser.add_argument("--fit-rows", default="growing", help="rows of fits before the last (default: growing)")
     parser.add_argument("--folder", help="folder for 58 GB of temporary files (default: the system's)")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-", dir=options.folder) as name:
         rows = experiment(Path(name), options.rows, options.fit_rows)

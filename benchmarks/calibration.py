@@ -19,7 +19,6 @@ and #3 the sd of the noise is a third of the sd of the signal.
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Iterator
@@ -201,10 +200,8 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the requested sets; write the table and the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser = measure.command_line(__doc__)
     parser.add_argument("--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets (default: all)")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     rows = []
     for name in options.sets or list(DATASETS):

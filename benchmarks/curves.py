@@ -2,12 +2,12 @@
 
     python -m benchmarks.curves --data DIR [--set NAME ...] [--method NAME ...] [--output FOLDER]
 
-Each fit runs in its own process on two threads, and is a whole fit: the choice of widths or penalties is part of its
+Each fit runs in its own process on all cores, and is a whole fit: the choice of widths or penalties is part of its
 seconds. ``max_vectors`` varies for this library, everything else has its default. The others have
 
 nystroem    ``Nystroem`` and ``BayesianRidge`` on all rows; the width of the kernel is chosen on 8,000 rows
 svr         ``SVR`` on a random subset of the rows; width and C are chosen on 2,000 rows
-svgp        a sparse Gaussian process with 500 inducing points and a width per feature (``benchmarks.torch_peers``)
+svgp        a sparse Gaussian process with 500 inducing points and a width per feature (``benchmarks.regressors``)
 boosting    ``HistGradientBoostingRegressor`` with early stopping
 
 RMSE is that of held-out rows, in units of the sd of the training target. Standardised inputs are given to all.
@@ -15,7 +15,6 @@ RMSE is that of held-out rows, in units of the sd of the training target. Standa
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import regressors, sheets
 from benchmarks.datasets import load
-from benchmarks.measure import apart, say, write
+from benchmarks.measure import apart, command_line, say, write
 
 Float = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -39,8 +39,6 @@ SIZES: dict[str, tuple[int, ...]] = {
 
 LARGE, MOST_COMPONENTS = 500_000, 500
 """From ``LARGE`` rows on, ``nystroem`` has at most ``MOST_COMPONENTS`` components: its features must fit in memory."""
-
-THREADS = 2
 
 COLUMNS = {
     "data": "", "rows": ",", "method": "", "size": ",", "seconds": ".1f", "rmse": ".4f", "vectors": "",
@@ -89,13 +87,18 @@ def boosting(X: Float, y: Float, size: int) -> Any:
     return HistGradientBoostingRegressor(max_iter=size, early_stopping=True, random_state=0).fit(X, y)
 
 
+def svgp(X: Float, y: Float, size: int) -> Any:
+    """Fit a sparse Gaussian process by this number of steps."""
+    return regressors.svgp(X, y, steps=size)
+
+
 METHODS: dict[str, Callable[[Float, Float, int], Any]] = {
     "partirvm": partirvm,
     "nystroem": nystroem,
     "svr": svr,
+    "svgp": svgp,
     "boosting": boosting,
 }
-"""Methods with the interface of scikit-learn."""
 
 
 def measure(folder: str, name: str, method: str, size: int) -> dict[str, Any]:
@@ -104,33 +107,21 @@ def measure(folder: str, name: str, method: str, size: int) -> dict[str, Any]:
     shift, scale, unit = split.X.mean(axis=0), split.X.std(axis=0), split.deviation
     X, y = (split.X - shift) / scale, (split.y - split.y.mean()) / unit
     new, truth = (split.X_test - shift) / scale, (split.y_test - split.y.mean()) / unit
-    vectors = None
     began = time.perf_counter()
+    model = METHODS[method](X, y, size)
+    seconds, found = time.perf_counter() - began, model.predict(new)
+    vectors = getattr(model, "n_relevance_vectors_", None)
     if method == "svgp":
-        from benchmarks.torch_peers import svgp
-
-        # predictions of 2,000 rows are a small part of these seconds
-        some = np.random.default_rng(0).permutation(len(new))[:2_000]
-        found, *_ = svgp(X, y, new[some], truth[some], steps=size, threads=THREADS)
-        seconds, truth = time.perf_counter() - began, truth[some]
-    else:
-        model = METHODS[method](X, y, size)
-        seconds, found = time.perf_counter() - began, model.predict(new)
-        vectors = getattr(model, "n_relevance_vectors_", None)
+        found, vectors = found[0], None
     rmse = float(np.sqrt(np.mean((found - truth) ** 2)))
     return {"rows": len(X), "seconds": seconds, "rmse": rmse, "vectors": vectors}
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw a panel per set: all fits, and the smallest error of each method so far."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     sets = list(dict.fromkeys(row["data"] for row in rows))
-    figure, axes = plt.subplots(1, len(sets), figsize=(4.6 * len(sets), 3.8), squeeze=False, layout="constrained")
-    for panel, name in zip(axes[0], sets, strict=True):
+    figure, panels = sheets.sheet(len(sets), "Test error over the seconds of a fit", columns=len(sets))
+    for panel, name in zip(panels, sets, strict=True):
         for method in SIZES:
             some = sorted(
                 (row["seconds"], row["rmse"]) for row in rows if (row["data"], row["method"]) == (name, method)
@@ -143,18 +134,15 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         panel.set(xscale="log", xlabel="seconds of the fit", ylabel="test RMSE ÷ sd(y)", title=name)
         panel.xaxis.set_major_formatter("{x:g}")
         panel.xaxis.set_minor_formatter("")
-        panel.grid(alpha=0.3, which="both")
-    axes[0][0].legend(frameon=False)
-    figure.savefig(path, dpi=150)
+    panels[0].legend(frameon=False)
+    sheets.save(figure, path)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark; write the table and the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder with the sets as .npz files")
+    parser = command_line(__doc__)
     parser.add_argument("--set", nargs="+", default=["kin40k", "protein", "nyc_green_taxi"], metavar="NAME")
     parser.add_argument("--method", nargs="+", default=list(SIZES), choices=list(SIZES))
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []
     for name in options.set:

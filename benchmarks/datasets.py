@@ -36,6 +36,12 @@ class Split:
         return float(self.y.std())
 
 
+def read(folder: str | Path, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the inputs (N, d) and targets (N,) of a set."""
+    with np.load(_path(folder, name)) as file:
+        return file["X"].reshape(len(file["y"]), -1), file["y"]
+
+
 def load(folder: str | Path, name: str, column: int = 0) -> Split:
     """Read a set and split it by column ``column`` of its test mask, or without a mask at random (10 % test rows)."""
     with np.load(_path(folder, name)) as file:
@@ -52,8 +58,7 @@ def load_random(folder: str | Path, name: str, train: int, test: int, seed: int)
 
     The test rows do not depend on ``train``.
     """
-    with np.load(_path(folder, name)) as file:
-        X, y = file["X"], file["y"]
+    X, y = read(folder, name)
     order = np.random.default_rng(seed).permutation(len(y))
     training, testing = order[test : test + train], order[:test]
     return Split(name, X[training], y[training], X[testing], y[testing])

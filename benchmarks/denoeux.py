@@ -15,7 +15,6 @@ deviation over x: it falls to σ with n.
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import sheets
-from benchmarks.measure import write
+from benchmarks.measure import command_line, write
 from partirvm import AlphaPrior, RVMRegressor
 from partirvm.errors import PartirvmWarning
 
@@ -107,8 +106,7 @@ def draw(path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the table and the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
+    parser = command_line(__doc__, data=False)
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", PartirvmWarning)
     write(options.output, "denoeux", [measure(n) for n in COUNTS], COLUMNS)

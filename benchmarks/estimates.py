@@ -10,13 +10,12 @@ between 2/3 and 3/2. ``DIR`` contains the public sets of ``benchmarks.datasets``
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.datasets import load_random
-from benchmarks.measure import apart, say, write
+from benchmarks.measure import apart, command_line, say, write
 from partirvm import Incremental, RVMClassifier, RVMRegressor, SplitMerge
 
 COLUMNS = {
@@ -80,10 +79,8 @@ def measure(folder: str, fit: Fit) -> dict[str, Any]:
 
 def main() -> None:
     """Run the fits one after another."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True)
+    parser = command_line(__doc__)
     parser.add_argument("--only", default="")
-    parser.add_argument("--output", default="benchmarks-results/estimates")
     arguments = parser.parse_args()
     rows = []
     for fit in FITS:

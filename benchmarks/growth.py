@@ -10,17 +10,15 @@ process with a memory limit of 512 MiB. ``ingest`` is the seconds to write DATA,
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import partirvm
-from benchmarks.measure import apart, say, write
-from benchmarks.working_set import bare_pass
+from benchmarks import sheets
+from benchmarks.measure import apart, command_line, say, write
+from benchmarks.working_set import bare_pass, generated
 from partirvm import jobs, predict
 from partirvm.data import ZarrSource
 from partirvm.model import load_model, save_model
@@ -33,14 +31,12 @@ COLUMNS = {
 
 
 def ingest(folder: str, rows: int) -> dict[str, Any]:
-    """Make DATA of rows of a smooth function of four inputs with noise of .2, and of 20,000 other rows."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-3, 3, size=(rows + 20_000, 4))
-    y = np.sin(2 * X[:, 0] + X[:, 1]) + np.cos(X[:, 2] - 0.5 * X[:, 3] ** 2) + 0.2 * rng.normal(size=len(X))
+    """Make DATA of generated rows, and of 20,000 other rows."""
+    split = generated(rows)
     began = time.perf_counter()
-    partirvm.ingest((X[:rows], y[:rows]), f"{folder}/train.zarr")
+    partirvm.ingest((split.X, split.y), f"{folder}/train.zarr")
     seconds = time.perf_counter() - began
-    partirvm.ingest((X[rows:], y[rows:]), f"{folder}/test.zarr")
+    partirvm.ingest((split.X_test, split.y_test), f"{folder}/test.zarr")
     return {"seconds": seconds}
 
 
@@ -79,29 +75,21 @@ def measure(rows: int, vectors: int) -> dict[str, Any]:
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw the seconds of fits and bare passes over the number of rows."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    most = max(row["vectors"] for row in rows)
+    figure, (axes,) = sheets.sheet(1, f"at most {most:,} vectors, two cores", panel=(6, 3.6))
     for key, label in (("fit", "fit"), ("bare", "one bare pass"), ("ingest", "ingest")):
         axes.loglog([row["rows"] for row in rows], [row[key] for row in rows], "o-", label=label)
-    axes.set_xlabel("rows")
-    axes.set_ylabel("seconds")
-    axes.set_title(f"at most {max(row['vectors'] for row in rows):,} vectors, two cores")
-    axes.grid(alpha=0.3)
+    axes.set(xlabel="rows", ylabel="seconds")
     axes.legend()
-    figure.savefig(path, dpi=120)
+    sheets.save(figure, path)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark, write the table and the plot."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__, data=False)
     default = [100_000, 300_000, 1_000_000, 3_000_000, 10_000_000]
     parser.add_argument("--rows", type=int, nargs="+", default=default, metavar="N")
     parser.add_argument("--vectors", type=int, default=400, metavar="M", help="most vectors (default: 400)")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     rows = []
     for count in options.rows:

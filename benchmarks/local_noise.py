@@ -5,7 +5,7 @@
 ``RVMRegressor()`` is fitted to random rows of each set with ``noise="constant"`` and with the default, and predicts up
 to 20,000 others. A line of the table is a mean over the splits:
 
-deciles        least and largest coverage of the 95 % interval among ten groups of new rows by predicted deviation
+tenths         least and largest coverage of the 95 % interval among ten groups of new rows by predicted deviation
 deviations     smallest and largest predicted standard deviation, in units of the target's sd
 centres        of the log variance; the number of splits in which local noise was taken is ``taken``
 NLPD           mean negative log predictive density, in nats, of targets in units of their sd
@@ -17,33 +17,25 @@ the files NAME.npz of DIR (``benchmarks/datasets.py``); of small sets 70 % of th
 
 from __future__ import annotations
 
-import argparse
-import time
-import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import measure
-from partirvm import RVMRegressor
+from benchmarks import datasets, measure, regressors
 from partirvm.cli.demo import load_terrain
-from partirvm.core.diagnostics import STATED_LEVELS
-from partirvm.core.scores import Scores
-from partirvm.errors import PartirvmWarning
 
 Float = NDArray[np.float64]
 
 SETS = ("mcycle", "demo", "etopo20", "housing", "nyc_green_taxi", "boston", "concrete", "airfoil", "auto")
 SETS += ("abalone", "pumadyn_8nm", "protein", "kin40k")
-NEW_ROWS, FITTED, DECILES = 20_000, 0.7, 10
+NEW_ROWS, FITTED = 20_000, 0.7
 OPTIONS: dict[str, dict[str, Any]] = {"demo": {"gamma": 80.0, "partition_size": 350, "max_rounds": 4}}
 SPLITS = {"mcycle": 10, "demo": 1}
 ROWS = {"mcycle": 100, "demo": 30_000}
 
 COLUMNS = {"set": "", "noise": "", "rows": "d", "vectors": ".0f", "taken": "d", "centres": ".0f", "RMSE": ".4f"}
-COLUMNS |= {"NLPD": ".4f", "CRPS": ".4f", "coverage %": ".1f", "least decile %": ".1f", "largest decile %": ".1f"}
+COLUMNS |= {"NLPD": ".4f", "CRPS": ".4f", "coverage %": ".1f", "least tenth %": ".1f", "largest tenth %": ".1f"}
 COLUMNS |= {"smallest std": ".3f", "largest std": ".3f", "CPU s": ".1f"}
 
 
@@ -63,56 +55,21 @@ def load(folder: str, name: str) -> tuple[Float, Float]:
     if name == "demo":
         terrain = load_terrain()
         return terrain.points, terrain.elevation.ravel()
-    with np.load(Path(folder, f"{name}.npz")) as file:
-        return file["X"].reshape(len(file["y"]), -1), file["y"]
-
-
-def fit(X: Float, y: Float, rows: int, seed: int, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of one fit to ``rows`` random rows."""
-    order = np.random.default_rng(seed).permutation(len(y))
-    train, test = order[:rows], order[rows : rows + NEW_ROWS]
-    began = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PartirvmWarning)
-        model = RVMRegressor(random_state=0, **options).fit(X[train], y[train])
-        seconds = time.process_time() - began
-        mean, std = model.predict(X[test], return_std=True)
-        lower, upper = model.predict_interval(X[test], 0.95)
-    inside, unit = (y[test] >= lower) & (y[test] <= upper), float(y.std())
-    groups = np.array_split(np.argsort(std, kind="stable"), DECILES)
-    deciles = [100 * float(inside[group].mean()) for group in groups]
-    scores = Scores.of(y[test] / unit, mean / unit, (std / unit) ** 2, multiples=model.model_.multiples(STATED_LEVELS))
-    noise = model.model_.design.noise
-    return {
-        "vectors": model.n_relevance_vectors_,
-        "taken": noise is not None,
-        "centres": 0 if noise is None else len(noise.weights),
-        "RMSE": scores.rmse,
-        "NLPD": scores.figures()["nlpd"],
-        "CRPS": scores.figures()["crps"],
-        "coverage %": 100 * float(inside.mean()),
-        "least decile %": min(deciles),
-        "largest decile %": max(deciles),
-        "smallest std": float(std.min()) / unit,
-        "largest std": float(std.max()) / unit,
-        "CPU s": seconds,
-    }
+    return datasets.read(folder, name)
 
 
 def line(fits: list[dict[str, Any]], **names: Any) -> dict[str, Any]:
     """Return the row of the table that summarises these fits."""
-    found = {name: float(np.mean([each[name] for each in fits])) for name in fits[0]}
+    found = {name: float(np.mean([each[name] for each in fits])) for name in fits[0] if name != "kernel"}
     return {**names, **found, "taken": sum(each["taken"] for each in fits)}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run all fits; write the table after each line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser = measure.command_line(__doc__)
     parser.add_argument("--sets", nargs="+", default=SETS, metavar="NAME", help="data sets (default: 13)")
     parser.add_argument("--rows", type=int, default=4000, help="maximum number of training rows (default: 4000)")
     parser.add_argument("--splits", type=int, default=3, help="number of splits (default: 3)")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     table = []
     for name in options.sets:
@@ -120,8 +77,8 @@ def main(arguments: list[str] | None = None) -> None:
         rows = min(ROWS.get(name, options.rows), int(FITTED * len(y)))
         splits = range(min(SPLITS[name], 10 * options.splits) if name in SPLITS else options.splits)
         for noise in ("constant", "auto"):
-            asked = {"noise": noise, **OPTIONS.get(name, {})}
-            fits = [fit(X, y, rows, seed, asked) for seed in splits]
+            method = regressors.rvm(noise=noise, **OPTIONS.get(name, {}))
+            fits = [regressors.run(method, X, y, rows, seed, NEW_ROWS) for seed in splits]
             table.append(line(fits, set=name, noise=noise, rows=rows))
             measure.write(options.output, "local_noise", table, COLUMNS)
 

@@ -1,7 +1,8 @@
-"""Functions that run a benchmark in a separate process, and write its results."""
+"""The command line of a benchmark, its runs in separate processes, and its results."""
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import json
 import multiprocessing
@@ -10,10 +11,20 @@ import platform
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from partirvm.process import peak_memory
+
+
+def command_line(text: str, *, data: bool = True) -> argparse.ArgumentParser:
+    """Return a parser with ``--output`` and, if a benchmark reads data sets, ``--data``; ``text`` is the help."""
+    made = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if data:
+        made.add_argument("--data", required=True, metavar="DIR", help="folder of NAME.npz, see benchmarks/datasets.py")
+    made.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
+    return made
 
 
 def say(text: str) -> None:
@@ -61,15 +72,14 @@ def _call(sender: Any, function: Callable[..., dict[str, Any]], args: Any, kwarg
     sender.send({**result, "wall_seconds": time.perf_counter() - began, "peak_mib": peak_memory() / 2**20})
 
 
-def machine() -> dict[str, Any]:
-    """Return a description of the machine and the software."""
-    packages = ("numpy", "scipy", "zarr", "partirvm")
-    return {
-        "cores": len(os.sched_getaffinity(0)),
-        "processor": platform.processor() or platform.machine(),
-        "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in packages},
-    }
+def machine(*more: str) -> dict[str, Any]:
+    """Return a description of the machine and the versions of the software; ``more`` names packages that may lack."""
+    found: dict[str, Any] = {"cores": len(os.sched_getaffinity(0))}
+    found |= {"processor": platform.processor() or platform.machine(), "python": platform.python_version()}
+    for name in ("numpy", "scipy", "zarr", "partirvm", *more):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def table(rows: list[dict[str, Any]], columns: dict[str, str]) -> str:

@@ -12,7 +12,6 @@ augmented prediction, which holds as many rows as a fit, is compared with the li
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import apart, say, within, write
+from benchmarks.measure import apart, command_line, say, within, write
 
 COLUMNS = {
     "setting": "", "data": "", "limit_mib": ".0f", "planned_mib": ".0f", "peak_mib": ".0f", "ratio": ".2f",
@@ -209,13 +208,12 @@ def measured(folder: str, setting: Setting, seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     """Ingest the data, run the fits, and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__, data=False)
     parser.add_argument("--only", default="", help="run only settings whose name or data contain this text")
     parser.add_argument("--seconds", type=float, default=120.0, help="maximum seconds of each process (default: 120)")
     parser.add_argument(
         "--folder", help="folder for about 300 MB of temporary files (default: the system's temporary folder)"
     )
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory(prefix="partirvm-benchmark-", dir=options.folder) as folder:

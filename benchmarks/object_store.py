@@ -11,7 +11,6 @@ The last line states whether the models, and the predictions, have the bits of t
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import os
@@ -31,7 +30,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.measure import say, write
+from benchmarks.measure import command_line, say, write
 
 COLUMNS = {
     "step": "", "read": ",", "list": ",", "head": ",", "write": ",", "delete": ",", "mib_read": ".1f",
@@ -189,10 +188,9 @@ def measure(n_rows: int, rounds: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Run the benchmark, or the server."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__, data=False)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     parser.add_argument("--serve", action="store_true", help="only the server")
     arguments = parser.parse_args()
     if arguments.serve:

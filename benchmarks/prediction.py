@@ -10,7 +10,6 @@ seconds are medians.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from statistics import median
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas
 
-from benchmarks.measure import say, write
+from benchmarks.measure import command_line, say, write
 from partirvm import RVMRegressor
 from partirvm.model import Model
 from partirvm.process import one_blas_thread
@@ -71,36 +70,21 @@ def measure(vectors: int, n_rows: int, repeats: int) -> list[dict[str, Any]]:
     model.predict(X[:10], return_std=True)
     rows = []
     for std in (False, True):
-        pairs = [
-            (
-                seconds_of(lambda std=std: model.predict(X, return_std=std)),
-                seconds_of(lambda std=std: limit(model, X, std=std)),
-            )
-            for _ in range(repeats)
-        ]
+        timed = (lambda std=std: model.predict(X, return_std=std), lambda std=std: limit(model, X, std=std))
+        pairs = [tuple(map(seconds_of, timed)) for _ in range(repeats)]
         taken, least = (median(each) for each in zip(*pairs, strict=True))
-        rows.append(
-            {
-                "vectors": model.n_vectors,
-                "rows": n_rows,
-                "predicted": "mean and std" if std else "mean",
-                "seconds": taken,
-                "limit": least,
-                "share": least / taken,
-                "rows_per_second": n_rows / taken,
-            }
-        )
+        row = {"vectors": model.n_vectors, "rows": n_rows, "predicted": "mean and std" if std else "mean"}
+        rows.append(row | {"seconds": taken, "limit": least, "share": least / taken, "rows_per_second": n_rows / taken})
         say(f"{model.n_vectors:,} vectors, {rows[-1]['predicted']}: {taken:.2f} s, {least / taken:.0%} of the limit")
     return rows
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__, data=False)
     parser.add_argument("--rows", type=int, default=300_000, metavar="N")
     parser.add_argument("--vectors", type=int, nargs="+", default=[200, 1000], metavar="M")
     parser.add_argument("--repeats", type=int, default=3, metavar="K")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     rows = [row for vectors in options.vectors for row in measure(vectors, options.rows, options.repeats)]
     write(options.output, "prediction", rows, COLUMNS)

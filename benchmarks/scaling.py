@@ -16,7 +16,6 @@ wait for the scheduler.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from statistics import median
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import partirvm
-from benchmarks.measure import apart, say, write
+from benchmarks.measure import apart, command_line, say, write
 from partirvm import jobs
 from partirvm.execution.dask import MOST_TILES
 from partirvm.options import Request
@@ -121,26 +120,17 @@ def modelled(rows: list[dict[str, Any]], n_rows: int, passes: int) -> list[dict[
         tasks = 2 * -(-tiles // per)
         minutes = wanted * per_row / workers / 60
         share = tasks * per_task / 60 / minutes
-        found.append(
-            {
-                "rows": wanted,
-                "model_workers": workers,
-                "tiles_per_task": per,
-                "tasks": tasks,
-                "pass_minutes": minutes,
-                "scheduler_share": share,
-            }
-        )
+        row = {"rows": wanted, "model_workers": workers, "tiles_per_task": per, "tasks": tasks}
+        found.append({**row, "pass_minutes": minutes, "scheduler_share": share})
     return found
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the benchmark and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__, data=False)
     parser.add_argument("--rows", type=int, default=1_000_000, metavar="N")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4], metavar="W")
     parser.add_argument("--repeats", type=int, default=3, metavar="K")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     ways = [0, *options.workers]
     runs: dict[int, list[dict[str, Any]]] = {way: [] for way in ways}

@@ -1,4 +1,4 @@
-"""Experiments of Tipping (2001), §4.1 and §4.2, EM beside MacKay's updates, and the softmax of eq. 28.
+"""Experiments of Tipping (2001), §4.1 and §4.2, and the softmax.
 
     python -m benchmarks.tipping --data DIR [--draws 100] [--output FOLDER]
 
@@ -6,16 +6,15 @@ sinc           100 equidistant points of [−10, 10], linear spline kernel. With
                error is the largest one on 1,001 points. With noise, uniform on ±0.2, it is the RMS error to the truth;
                the paper has one draw, and ``share`` is the share of draws whose error is at most the paper's.
 ripley         100 random rows of Ripley's 250, a Gaussian kernel of radius 0.5 (γ = 4), errors on 1,000 test rows
-em             α and σ² by expectation maximisation and by MacKay's updates, on the first noisy sinc
-softmax        three ways to share α: for each class and vector (eq. 28), for each vector, and one against the rest,
-               beside the default; log loss and error on held-out rows of iris, digits and 1,500 rows of pendigits
+first draw     the first noisy sinc by MacKay's updates alone
+softmax        an α for each vector, and one against the rest, beside the default; log loss and error on held-out rows
+               of iris, digits and 1,500 rows of pendigits
 
 DIR contains ripley_synth.npz and pendigits.npz; without them their rows are left out.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable
@@ -26,11 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.family.data import sinc, uniform_noise
-from benchmarks.measure import say, write
+from benchmarks.measure import command_line, say, write
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.errors import PartirvmWarning
-from partirvm.literature.classical import classical
-from partirvm.literature.softmax_per_class import NAME, register
 
 Float = NDArray[np.float64]
 Row = dict[str, Any]
@@ -45,7 +42,6 @@ SOFTMAX_COLUMNS = {
 }  # fmt: skip
 
 SHARED = {
-    NAME: "α of each class and vector (eq. 28)",
     "multinomial": "α of each vector",
     "ovr": "one against the rest",
     "auto": "default",
@@ -78,33 +74,23 @@ def spline(**options: Any) -> RVMRegressor:
 
 
 def regressions(draws: int) -> list[Row]:
-    """Return the rows of sinc and EM."""
+    """Return the rows of sinc."""
     X, truth = sinc()
     grid, exact = sinc(1001)
-    rows = [
-        over(
-            "sinc, no noise, σ = 0.01",
-            "9 vectors, largest error 0.0070",
-            None,
-            [
-                timed(
-                    spline(noise_variance=1e-4),
-                    X,
-                    truth,
-                    lambda model: float(np.abs(model.predict(grid) - exact).max()),
-                )
-            ],
-        )
-    ]
+
+    def largest(model: Any) -> float:
+        return float(np.abs(model.predict(grid) - exact).max())
+
+    quiet = timed(spline(noise_variance=1e-4), X, truth, largest)
+    rows = [over("sinc, no noise, σ = 0.01", "9 vectors, largest error 0.0070", None, [quiet])]
 
     def rms(model: Any) -> float:
         return float(np.sqrt(np.mean((model.predict(X) - truth) ** 2)))
 
     noisy = [timed(spline(), X, truth + uniform_noise(100, seed), rms) for seed in range(draws)]
     rows.append(over("sinc, uniform noise ±0.2", "6 vectors, RMS error 0.0245 (one draw)", 0.0245, noisy))
-    for updates, solver in (("mackay", "fixed-point"), ("em", classical("em", em=True))):
-        fit = timed(spline(solver=solver), X, truth + uniform_noise(100, 0), rms)
-        rows.append(over(f"first draw, {updates} alone", "", None, [fit]))
+    fit = timed(spline(solver="fixed-point"), X, truth + uniform_noise(100, 0), rms)
+    rows.append(over("first draw, mackay alone", "", None, [fit]))
     return rows
 
 
@@ -139,7 +125,6 @@ def softmax(folder: str) -> list[Row]:
     from sklearn.metrics import log_loss
     from sklearn.model_selection import train_test_split
 
-    register()
     rows = []
     for name, (X, y) in sets(folder).items():
         size = min(1500, int(0.6 * len(y)))
@@ -158,10 +143,8 @@ def softmax(folder: str) -> list[Row]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the experiments and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser = command_line(__doc__)
     parser.add_argument("--draws", type=int, default=100, help="number of draws of noise and of rows (default: 100)")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", PartirvmWarning)
     rows = [*regressions(options.draws), *ripley(options.data, min(options.draws, 20))]

@@ -14,7 +14,6 @@ constant noise. The case ``generated`` has 10⁷ rows.
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import tempfile
@@ -34,7 +33,7 @@ from threadpoolctl import threadpool_limits
 
 import partirvm
 from benchmarks.datasets import Split, load
-from benchmarks.measure import apart, say, write
+from benchmarks.measure import apart, command_line, say, write
 from partirvm import jobs, predict
 from partirvm.data import ZarrSource
 from partirvm.execution.local import usable_cores
@@ -92,18 +91,17 @@ class Way:
 
 def ingest(folder: str, name: str, target: str) -> dict[str, Any]:
     """Make DATA from the training and the test rows of a set."""
-    split = generated() if name == "generated" else load(folder, name)
+    split = generated(GENERATED_ROWS) if name == "generated" else load(folder, name)
     partirvm.ingest((split.X, split.y), f"{target}/train.zarr")
     partirvm.ingest((split.X_test, split.y_test), f"{target}/test.zarr")
     return {"deviation": split.deviation, "rows": len(split.y)}
 
 
-def generated() -> Split:
-    """Return rows of a smooth function of four inputs, with noise of .2."""
+def generated(train: int) -> Split:
+    """Return training rows of a smooth function of four inputs with noise of .2, and 20,000 test rows."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(-3, 3, size=(GENERATED_ROWS + 20_000, 4))
+    X = rng.uniform(-3, 3, size=(train + 20_000, 4))
     y = np.sin(2 * X[:, 0] + X[:, 1]) + np.cos(X[:, 2] - 0.5 * X[:, 3] ** 2) + 0.2 * rng.normal(size=len(X))
-    train = GENERATED_ROWS
     return Split("generated", X[:train], y[:train], X[train:], y[train:])
 
 
@@ -226,8 +224,7 @@ def measure(
 
 def main() -> None:
     """Run the requested cases and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="folder of the .npz files, see benchmarks/datasets.py")
+    parser = command_line(__doc__)
     default = [name for name in CASES if name != "generated"]
     parser.add_argument(
         "--case", choices=CASES, nargs="+", default=default, help="data sets (default: the public ones)"
@@ -240,7 +237,6 @@ def main() -> None:
     parser.add_argument(
         "--repeats", type=int, default=3, help="number of runs of each fit; the table has the median (default: 3)"
     )
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args()
     name, ways = "working_set", [Way()]
     if options.selections:

@@ -1,4 +1,4 @@
-"""Journals that keep checkpoints, and what a run left: for comparisons of runs to the bit."""
+"""Journals that keep checkpoints, what a run left, for comparisons of runs to the bit, and the request of a job."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import Any
 
 from partirvm.jobs.driver import MemoryJournal
 
-TIMES = {"seconds", "pass_seconds", "solve_seconds", "peak_memory", "kernel_evaluated", "kernel_kept"}
+TIMES = {"seconds", "pass_seconds", "solve_seconds", "peak_memory"}
 """What a line of history says about clocks, memory and stores, not about the fit."""
+
+DATA = {"n_rows": 9, "n_features": 2, "hashes": [], "about": "", "moments": ""}
+REQUEST = {"data": "d.zarr", "validation": None, "fingerprint": DATA, "validation_fingerprint": None, "versions": {}}
+REQUEST |= {"parameters": {"kernel": "gaussian", "basis": None}}
+"""What a job was asked to do, without a word on how."""
 
 
 class Recorder(MemoryJournal):

@@ -163,7 +163,7 @@ NAMED = [case for case in CASES if case.name != "callable"]
 """Those that have a spec."""
 
 IMPOSSIBLE = {
-    "gaussian": [{"gamma": gamma} for gamma in ([], [0.0, 0.0], [1.0, -1.0], [np.nan], [np.inf], "learn", {})],
+    "gaussian": [{"gamma": gamma} for gamma in ([], [0.0, 0.0], [1.0, -1.0], [np.nan], [1e308], "learn", {})],
     "laplacian": [{"gamma": [-1.0]}, {}, {"gamma": [1.0], "length": 3}],
     "matern32": [{"gamma": [0.0]}, {"gamma": None}],
     "matern52": [{"gamma": [0.0]}, {"gamma": [[1.0]]}],

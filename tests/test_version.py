@@ -29,11 +29,9 @@ def test_the_workflow_has_every_classified_python():
     """The matrix of the tests is the list of classifiers, and the oldest is the lower bound."""
     if not ROOT.joinpath(".github").exists():
         pytest.skip("the sdist holds no workflows")
-    matrix = yaml.safe_load(ROOT.joinpath(".github/workflows/tests.yml").read_text())["jobs"]["tests"]["strategy"][
-        "matrix"
-    ]
+    jobs = yaml.safe_load(ROOT.joinpath(".github/workflows/tests.yml").read_text())["jobs"]
     classified = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", name)]
-    assert matrix["python"] == classified
+    assert jobs["tests"]["strategy"]["matrix"]["python"] == classified
     assert PROJECT["requires-python"] == f">={classified[0]}"
 
 

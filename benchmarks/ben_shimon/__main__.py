@@ -15,7 +15,6 @@ noise of the generated sets.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any
 from benchmarks.ben_shimon.data import DATASETS, Dataset, available
 from benchmarks.ben_shimon.fits import Settings, warm_up
 from benchmarks.ben_shimon.sections import PARTS, Part, Section
-from benchmarks.measure import machine, say
+from benchmarks.measure import command_line, machine, say
 
 TABLES = tuple(name for part in PARTS for name in part.tables)
 
@@ -63,14 +62,12 @@ def run(part: Part, datasets: list[Dataset], settings: Settings, output: Path) -
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the requested parts and write their tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser = command_line(__doc__)
     parser.add_argument("--table", nargs="+", choices=TABLES, default=TABLES, metavar="N", help="tables (default: all)")
     parser.add_argument("--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets (default: all in DIR)")
     parser.add_argument("--repeats", type=int, default=10, help="number of random splits (default: 10)")
     parser.add_argument("--minutes", type=float, help="maximum minutes of a part (default: 1 to 8, see PARTS)")
     parser.add_argument("--rows", type=int, help="maximum number of training rows, for a short run")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     output, wanted = Path(options.output), tuple(options.sets) if options.sets else None
     warm_up()

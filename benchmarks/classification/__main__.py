@@ -18,9 +18,9 @@ from pathlib import Path
 
 from benchmarks.classification.data import DATASETS
 from benchmarks.classification.methods import METHODS, method_of
-from benchmarks.classification.report import report
 from benchmarks.classification.runs import Settings, kept, run
-from benchmarks.measure import say
+from benchmarks.classification.tables import report
+from benchmarks.measure import command_line, say
 
 
 def known(name: str) -> str:
@@ -33,31 +33,19 @@ def known(name: str) -> str:
         ) from None
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
-    made.add_argument("--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets (default: all in DIR)")
-    made.add_argument(
+def main(arguments: list[str] | None = None) -> None:
+    """Run the requested methods, and write the results."""
+    parser = command_line(__doc__)
+    parser.add_argument("--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets (default: all in DIR)")
+    parser.add_argument(
         "--methods", nargs="+", type=known, default=list(METHODS), metavar="NAME",
         help="methods (default: all); options of partirvm in one argument: 'partirvm moderate=True'",
     )  # fmt: skip
-    made.add_argument("--repeats", type=int, default=10, help="maximum number of splits of each set (default: 10)")
-    made.add_argument(
-        "--minutes",
-        type=float,
-        default=10,
-        help="maximum minutes of a process; determines the number of splits (default: 10)",
-    )
-    made.add_argument("--keep-widths", action="store_true", help="use the parameters that an earlier run chose")
-    made.add_argument("--report", action="store_true", help="only write the tables of stored runs")
-    made.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
-    return made
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run the requested methods, and write the results."""
-    options = parser().parse_args(arguments)
+    parser.add_argument("--repeats", type=int, default=10, help="maximum number of splits of each set (default: 10)")
+    parser.add_argument("--minutes", type=float, default=10, help="maximum minutes of a process (default: 10)")
+    parser.add_argument("--keep-widths", action="store_true", help="use the parameters that an earlier run chose")
+    parser.add_argument("--report", action="store_true", help="only write the tables of stored runs")
+    options = parser.parse_args(arguments)
     output = Path(options.output) / "classification"
     names = options.sets or tuple(DATASETS)
     missing = [name for name in names if not DATASETS[name].present(options.data)]

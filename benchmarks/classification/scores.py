@@ -21,21 +21,10 @@ def aligned(probabilities: Float, classes: NDArray[Any], n_classes: int) -> Floa
     return whole
 
 
-def binned(predicted: Float, happened: NDArray[np.bool_]) -> list[list[float]]:
-    """Compute the reliability bins of [0, 1]: number of rows, mean predicted probability and observed frequency.
-
-    Empty bins are omitted.
-    """
-    number = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
-    rows = np.bincount(number, minlength=BINS)
-    sums = (np.bincount(number, weights=values, minlength=BINS) for values in (predicted, happened.astype(np.float64)))
-    means = [total[rows > 0] / rows[rows > 0] for total in sums]
-    return [list(line) for line in zip(rows[rows > 0].tolist(), *(mean.tolist() for mean in means), strict=True)]
-
-
-def calibration_error(bins: list[list[float]]) -> float:
-    """Compute the expected calibration error Σ_b n_b/n · abs(frequency − mean probability) (Naeini et al. 2015)."""
-    return sum(rows * abs(share - mean) for rows, mean, share in bins) / sum(rows for rows, _, _ in bins)
+def calibration_error(confidence: Float, right: NDArray[np.bool_]) -> float:
+    """Return the expected calibration error Σ_b n_b/n · abs(frequency − mean probability) (Naeini et al. 2015)."""
+    number = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    return float(np.abs(np.bincount(number, weights=right - confidence)).sum() / len(right))
 
 
 def scores(probabilities: Float, y: Int) -> dict[str, Any]:
@@ -49,5 +38,5 @@ def scores(probabilities: Float, y: Int) -> dict[str, Any]:
     return {
         "error": 1 - float(accuracy_score(y, predicted)),
         "log_loss": float(log_loss(y, probabilities, labels=np.arange(probabilities.shape[1]))),
-        "ece": calibration_error(binned(confidence, predicted == y)),
+        "ece": calibration_error(confidence, predicted == y),
     }

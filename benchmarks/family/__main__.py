@@ -2,21 +2,20 @@
 
     python -m benchmarks.family --data DIR [--tables cases kth] [--draws 100] [--output FOLDER]
 
-``cases``: sinc with the linear spline kernel (without noise, with uniform noise and with Gaussian noise), and mcycle
-with a Gaussian kernel. Each case has the result of Tipping (2001), a KTH report or kernlab, and a note on differences.
+``cases``: sinc with the linear spline kernel and Gaussian noise, and mcycle with a Gaussian kernel. Each case has the
+result of a KTH report or kernlab, and a note on differences (``benchmarks.tipping`` has the cases of Tipping 2001).
 ``kth``: Tables 1 and 2 of the KTH report beside the same methods by this library (``benchmarks.family.kth``). Each set
 is stored in a separate file in FOLDER/family/runs, and existing files are not computed again.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 from benchmarks.family import cases, kth
 from benchmarks.family.data import REPORT_SETS
-from benchmarks.measure import say, write
+from benchmarks.measure import command_line, say, write
 
 TABLES = ("cases", "kth")
 
@@ -49,13 +48,11 @@ def write_kth(folder: str, output: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the requested tables and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser = command_line(__doc__)
     parser.add_argument(
         "--tables", nargs="+", choices=TABLES, default=list(TABLES), metavar="NAME", help="table (default: all)"
     )
     parser.add_argument("--draws", type=int, default=100, help="number of draws of each kind of noise (default: 100)")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     output = Path(options.output) / "family"
     if "cases" in options.tables:

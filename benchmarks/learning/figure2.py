@@ -19,7 +19,6 @@ DIR contains auto.npz with ``X`` (392, d), ``y``, and ``columns``, the names of 
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from typing import Any
@@ -119,7 +118,7 @@ def figure(joint: JointLaplace, weight: Float, mpg: Float, path: Path) -> None:
     axis.plot(grid[:, 0], mean, color="#3b6ea8", lw=1.8, label="mean")
     axis.plot(weight[:TRAIN, 0], mpg[:TRAIN], ".", color="#555555", ms=4, label="train")
     axis.plot(weight[TRAIN:, 0], mpg[TRAIN:], ".", color="#c8553d", ms=5, label="test")
-    at = joint.design.centres
+    at = joint.model.design.centres
     label = f"{len(at)} relevance vectors"
     axis.plot(at[:, 0], joint.predict(at)[0], "o", ms=10, mfc="none", mec=sheets.INK, mew=1.4, label=label)
     axis.axvline((weight[TRAIN - 1, 0] + weight[TRAIN, 0]) / 2, color=sheets.INK, lw=0.8, ls=":")
@@ -130,9 +129,7 @@ def figure(joint: JointLaplace, weight: Float, mpg: Float, path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the fits, and write the table and the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of auto.npz")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
+    parser = measure.command_line(__doc__)
     options = parser.parse_args(arguments)
     weight, mpg = load(options.data)
     fits = [fit(weight, mpg, name, kernel) for name, kernel in KERNELS.items()]

@@ -25,7 +25,6 @@ PFCVM's 8; the noise is below 0.2 in the mean, but not for each feature. With on
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 import warnings
@@ -163,8 +162,7 @@ def figure(fits: list[dict[str, Any]], path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the fits, and write the table and the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
+    parser = measure.command_line(__doc__, data=False)
     parser.add_argument("--sets", type=int, default=30, help="number of data sets (default: 30)")
     parser.add_argument("--minutes", type=float, default=15, help="minutes after which no fit starts (default: 15)")
     options = parser.parse_args(arguments)

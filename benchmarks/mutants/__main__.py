@@ -156,13 +156,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=60, help="number of mutants (default: 60)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random selection (default: 0)")
     parser.add_argument("--replay", type=Path, metavar="RESULTS", help="take the mutants of an earlier run first")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="RESULTS",
-        default=Path("mutants.jsonl"),
-        help="file of results (default: mutants.jsonl)",
-    )
+    parser.add_argument("--output", type=Path, metavar="RESULTS", default=Path("mutants.jsonl"), help="file of results")
     parser.add_argument("--cpu", type=int, default=300, help="maximum processor seconds of one process (default: 300)")
     parser.add_argument("--wall", type=int, default=1800, help="maximum seconds of one run of pytest (default: 1800)")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")

@@ -12,36 +12,22 @@ of BLAS threads.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
-from benchmarks.measure import say, write
+from benchmarks.measure import command_line, say, write
 from benchmarks.peers.data import DATASETS
 from benchmarks.peers.methods import METHODS
 from benchmarks.peers.runs import Settings, kept, run_sizes
 
 SIZES = (500, 1000, 2000, 4000, 8000)
 
-COLUMNS = {
-    "data": "",
-    "rows": ",d",
-    "method": "",
-    "seconds": ".2f",
-    "cpu_seconds": ".2f",
-    "fit_mib": ".0f",
-    "rmse": ".4f",
-    "nlpd": ".3f",
-    "coverage": ".3f",
-    "vectors": ",d",
-    "evidence": ",.1f",
-    "note": "",
-}
+COLUMNS = {"data": "", "rows": ",d", "method": "", "seconds": ".2f", "cpu_seconds": ".2f", "fit_mib": ".0f"}
+COLUMNS |= {"rmse": ".4f", "nlpd": ".3f", "coverage": ".3f", "vectors": ",d", "evidence": ",.1f", "note": ""}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the missing fits, and write the table of all results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the .npz files")
+    parser = command_line(__doc__)
     parser.add_argument(
         "--sets", nargs="+", choices=DATASETS, default=list(DATASETS), metavar="NAME", help="table (default: all)"
     )
@@ -49,10 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME", help="table (default: all)"
     )
-    parser.add_argument(
-        "--limit", type=float, default=600.0, help="maximum seconds of a fit and its predictions (default: 600)"
-    )
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
+    parser.add_argument("--limit", type=float, default=600.0, help="maximum seconds of a fit (default: 600)")
     options = parser.parse_args(arguments)
     settings = Settings(options.data, Path(options.output) / "peers", options.limit)
     methods = [name for name in options.methods if not METHODS[name].missing()]

@@ -13,7 +13,7 @@ The training rows are the first N rows of a random order of the training part, s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from benchmarks.ben_shimon.data import FRIEDMAN_NOISE, SINC_NOISE, Float, friedman, sinc
 from benchmarks.datasets import Split, load
+from benchmarks.regressors import standardised
 
 SEED = 0
 
@@ -39,7 +40,7 @@ class Dataset:
 
     def split(self, folder: str | Path, rows: int) -> Split:
         """Return standardised training and test rows; all rows if there are fewer than ``rows``."""
-        return standardised(self._raw(folder, rows))
+        return in_units(self._raw(folder, rows))
 
     def _raw(self, folder: str | Path, rows: int) -> Split:
         if self.generate is None:
@@ -66,18 +67,10 @@ class Dataset:
         return self.generate is not None or Path(folder, f"{self.name}.npz").exists()
 
 
-def standardised(split: Split) -> Split:
-    """Standardise inputs and target by the training moments (ddof 0; a constant feature keeps scale 1)."""
-    shift, scale = split.X.mean(axis=0), split.X.std(axis=0)
-    scale[scale == 0] = 1.0
-    mean, deviation = split.y.mean(), split.deviation
-    return replace(
-        split,
-        X=(split.X - shift) / scale,
-        X_test=(split.X_test - shift) / scale,
-        y=(split.y - mean) / deviation,
-        y_test=(split.y_test - mean) / deviation,
-    )
+def in_units(split: Split) -> Split:
+    """Standardise inputs and target by the training moments."""
+    X, y, of = standardised(split.X, split.y)
+    return Split(split.name, X, y, of.scaled(split.X_test), (split.y_test - of.mean) / of.unit)
 
 
 DATASETS = {

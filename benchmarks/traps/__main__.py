@@ -15,7 +15,6 @@ warned     whether the fit ended with an ``AccuracyWarning``; it must where ``--
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable
@@ -90,12 +89,11 @@ def run(trap: Trap, rows: int, gp_rows: int, max_vectors: int | None = None) -> 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run all cases; write the table after each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measure.command_line(__doc__, data=False)
     parser.add_argument("--rows", nargs="+", type=int, default=(200,), help="training rows (default: 200)")
     parser.add_argument("--gp-rows", type=int, default=200, help="most rows of the exact process (default: 200)")
     parser.add_argument("--cases", nargs="+", metavar="NAME", help="names of functions (default: all)")
     parser.add_argument("--max-vectors", type=int, metavar="M", help="as the option of the estimator (default: none)")
-    parser.add_argument("--output", default="benchmarks/results", help="output folder (default: benchmarks/results)")
     options = parser.parse_args(arguments)
     table: list[dict[str, Any]] = []
     for rows in options.rows:

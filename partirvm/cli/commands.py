@@ -6,6 +6,7 @@ Modules that are slow to import are imported inside the commands.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -15,9 +16,9 @@ import partirvm as package
 from partirvm import jobs
 from partirvm.cli import job_commands, options
 from partirvm.cli.options import GroupedCommand, as_flags, takes
-from partirvm.cli.running import cluster, echo, in_foreground, place, show
+from partirvm.cli.running import cluster, echo, in_foreground, show
 from partirvm.options import TABLE
-from partirvm.quoting import listed, named
+from partirvm.quoting import counted, listed, named
 
 
 class InOrder(click.Group):
@@ -126,7 +127,6 @@ def ingest(
       partirvm ingest mails.csv mails.zarr --target kind --classes
     """
     from partirvm.data import ingest as ingest_table
-    from partirvm.quoting import counted
     from partirvm.report.progress import progress_for
 
     if no_shuffle and shuffle is not None:
@@ -135,15 +135,12 @@ def ingest(
     choices["memory_limit"] = None if choices["memory_limit"] == "auto" else choices["memory_limit"]
     with progress_for(quiet=quiet) as progress:
         made = ingest_table(source, data, progress=progress.on_rows, **choices)
-    facts: dict[str, Any] = {"data": data, "features": list(made.columns.features), "shuffle": made.seed}
-    facts |= {name: getattr(made, name) for name in ("n_rows", "n_features", "n_tiles", "tile_rows")}
-    facts["target"] = target = made.columns.target if made.n_targets else None
+    columns, target = made.columns, made.columns.target if made.n_targets else None
+    facts = {name: getattr(made, name) for name in ("n_rows", "n_features", "n_tiles", "tile_rows")}
+    facts |= {"data": data, "shuffle": made.seed, **asdict(columns), "target": target}
     to = ", no target" if target is None else f" → {named(target)}"
-    if made.n_targets > 1:
-        facts["targets"] = list(made.columns.targets)
-    if made.columns.classes is not None:
-        facts["classes"] = classes = list(made.columns.classes)
-        to += f" ({len(classes):,} classes: {listed(classes, 10)})"
+    if columns.classes is not None:
+        to += f" ({len(columns.classes):,} classes: {listed(columns.classes, 10)})"
     following = [f"partirvm plan {data}", f"partirvm fit {data} JOB"]
     if target is None or choices["like"] is not None:
         scored = [f"partirvm evaluate JOB {data}"] if target is not None else []
@@ -155,7 +152,7 @@ def ingest(
 
 
 @partirvm.command(cls=GroupedCommand)
-@takes("data", options.fit_options, "--json")
+@takes("data", options.fit_options, "--json", "--help-all")
 def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool, **choices: Any) -> None:
     """Show what a fit of DATA would do, without fitting.
 
@@ -167,7 +164,7 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
       partirvm plan trips.zarr --memory-limit 2GiB --max-rounds 9
     """
     with cluster(scheduler) as client:
-        made = jobs.plan(options.parameters(choices), place(data, client), validation=validation, client=client)
+        made = jobs.plan(options.parameters(choices), data, validation=validation, client=client)
     show(made.to_json(), as_flags(str(made)), as_json)
 
 
@@ -175,7 +172,7 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
 @takes(
     *("data", "job", options.fit_options),
     click.option("--verify", is_flag=True, help="First read all of DATA and compare it with its checksums."),
-    *("--detach", "--overwrite", "--quiet", "--json"),
+    *("--detach", "--overwrite", "--quiet", "--json", "--help-all"),
 )
 def fit(
     data: str, job: str, validation: str | None, scheduler: str | None, detach: bool, verify: bool, **choices: Any
@@ -198,16 +195,18 @@ def fit(
       partirvm fit trips.zarr jobs/run3 --scheduler tcp://10.0.0.5:8786 --detach
       partirvm fit mails.zarr jobs/run4 --class-weight spam=1,ham=5 --validation later.zarr
     """
-    options.require_detachable(detach, scheduler, verify)
+    from partirvm.jobs.request import open_sources
+
+    options.require_detachable(detach, scheduler)
     quiet, as_json, overwrite = (choices.pop(name) for name in ("quiet", "as_json", "overwrite"))
     asked = options.parameters(choices)
+    if verify:
+        open_sources(data, None)[0].verify()
     with cluster(scheduler) as client:
-        source, held_out = place(data, client), place(validation, client)
-        how: dict[str, Any] = {"validation": held_out, "client": client, "overwrite": overwrite}
+        how: dict[str, Any] = {"validation": validation, "client": client, "overwrite": overwrite}
         if detach:
-            jobs.submit(asked, source, place(job, client), **how)
-            return job_commands.detached(job, scheduler, as_json)
-        work = partial(jobs.fit, source, job, asked, verify=verify, **how)
+            return job_commands.detached(jobs.submit(asked, data, job, **how), as_json)
+        work = partial(jobs.fit, data, job, asked, **how)
         return in_foreground(work, job, quiet=quiet, as_json=as_json)
 
 
@@ -223,7 +222,7 @@ def fit(
     *("--allow-code", "--scheduler", "--overwrite", "--quiet", "--json"),
 )
 def predict(
-    job: str, data: str, output: str, augment: str | None, scheduler: str | None, as_json: bool, **choices: Any
+    job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **choices: Any
 ) -> None:
     """Predict every row of DATA with the model of JOB, into OUTPUT.
 
@@ -231,8 +230,9 @@ def predict(
     expected target, and std, the standard deviation of a new measurement with its noise (mean_TARGET and std_TARGET
     for several targets). For a classification they are label, the most probable class, and p_CLASS, the probability of
     each class. --interval adds lower and upper: a new measurement lies between them with the given probability
-    (lower_CLASS and upper_CLASS: a credible interval for the probability of each class). Row i of OUTPUT belongs to
-    row i of the table from which DATA were made. DATA need no target: see --like of `partirvm ingest`.
+    (lower_TARGET and upper_TARGET for several targets, which need local residuals; lower_CLASS and upper_CLASS: a
+    credible interval for the probability of each class). Row i of OUTPUT belongs to row i of the table from which DATA
+    were made. DATA need no target: see --like of `partirvm ingest`.
 
     OUTPUT gets its name when all rows are predicted. Until then the predictions are in a hidden folder beside OUTPUT,
     such as .predictions.csv.partial, which a killed command leaves and the next one with this OUTPUT removes.
@@ -250,9 +250,9 @@ def predict(
     from partirvm import predict
     from partirvm.report.progress import progress_for
 
-    with cluster(scheduler) as client, progress_for(quiet=choices.pop("quiet")) as progress:
-        choices |= {"augment": place(augment, client), "progress": partial(progress.on_tile, "predict")}
-        rows = predict.predict(job, place(data, client), output, client=client, **choices)
+    with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
+        hears = partial(progress.on_tiles, "predict")
+        rows = predict.predict(job, data, output, client=client, progress=hears, **choices)
     show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
 
 
@@ -261,9 +261,7 @@ def predict(
     *("job", "data", "--augment", "--allow-code", "--scheduler", "--quiet"),
     click.option("--json", is_flag=True, expose_value=False, help="Accepted as elsewhere: the result is always JSON."),
 )
-def evaluate(
-    job: str, data: str, augment: str | None, allow_code: bool, scheduler: str | None, quiet: bool
-) -> dict[str, Any]:
+def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices: Any) -> dict[str, Any]:
     """Score the model of JOB on DATA that were not used in the fit.
 
     Prints one line of JSON, with or without --json. For a regression: n_rows, n_vectors, rmse (root mean square error),
@@ -282,8 +280,8 @@ def evaluate(
     from partirvm.report.progress import progress_for
 
     with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
-        how: dict[str, Any] = {"augment": place(augment, client), "progress": partial(progress.on_tile, "evaluate")}
-        scores = predict.evaluate(job, place(data, client), allow_code=allow_code, client=client, **how)
+        hears = partial(progress.on_tiles, "evaluate")
+        scores: dict[str, Any] = predict.evaluate(job, data, client=client, progress=hears, **choices)
     echo(json.dumps(scores))
     return scores
 

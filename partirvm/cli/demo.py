@@ -19,10 +19,11 @@ from partirvm.errors import UsageError
 from partirvm.types import Float
 
 FIT = ("--gamma", "80", "--partition-size", "350", "--max-rounds", "6")
+EVERY = 1  # of each so many rows and columns of the landscape one is taken
 
 
-def load_terrain(every: int = 1) -> tuple[Float, Float, Float]:
-    """Return heights (ny, nx) in metres, longitudes (nx,) and latitudes (ny,), of each ``every``-th row and column.
+def load_terrain() -> tuple[Float, Float, Float]:
+    """Return heights (ny, nx) in metres, longitudes (nx,) and latitudes (ny,).
 
     Raises ``UsageError`` if matplotlib or its sample data are not installed.
     """
@@ -39,21 +40,16 @@ def load_terrain(every: int = 1) -> tuple[Float, Float, Float]:
         heights = sample["elevation"].astype(np.float64)
         west, north, dx, dy = (float(sample[name]) for name in ("xmin", "ymin", "dx", "dy"))
     rows, columns = (np.arange(n) + 0.5 for n in heights.shape)
-    return heights[::every, ::every], (west + dx * columns)[::every], (north - dy * rows)[::every]
+    return heights[::EVERY, ::EVERY], (west + dx * columns)[::EVERY], (north - dy * rows)[::EVERY]
 
 
-def run(
-    verbs: click.Group, output: str, memory_limit: int, quiet: bool, fit: tuple[str, ...] = FIT, every: int = 1
-) -> int:
-    """Run the demo with these commands, write its files to the folder ``output``, and return the exit status.
-
-    ``fit`` are options of the fit; ``every`` is as for ``load_terrain``.
-    """
+def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:
+    """Run the demo with these commands, write its files to the folder ``output``, and return the exit status."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     began = time.perf_counter()
-    folder, terrain = Path(output), load_terrain(every)
+    folder, terrain = Path(output), load_terrain()
     folder.mkdir(parents=True, exist_ok=True)
     heights, points = terrain[0].ravel(), np.stack(np.meshgrid(*terrain[1:]), axis=-1).reshape(-1, 2)
     order = np.random.default_rng(20060101).permutation(len(heights))
@@ -75,7 +71,7 @@ def run(
         pq.write_table(pa.table(columns), table)
         command("ingest", table, data[name], "--target", "elevation", *limit, "--overwrite")
     job, picture = str(folder / "job"), folder / "terrain.png"
-    status: int = command("fit", data["train"], job, *fit, "--validation", data["validation"], *limit, "--overwrite")
+    status: int = command("fit", data["train"], job, *FIT, "--validation", data["validation"], *limit, "--overwrite")
     if status != ExitStatus.DONE:
         return status
     scores = command("evaluate", job, data["test"])

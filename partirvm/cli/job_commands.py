@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -9,20 +10,15 @@ import click
 from partirvm import jobs
 from partirvm.cli import options
 from partirvm.cli.options import FLAGS, as_flags, takes
-from partirvm.cli.running import ExitStatus, cluster, echo, in_foreground, place, show, show_status
+from partirvm.cli.running import ExitStatus, cluster, echo, in_foreground, show, show_status
 from partirvm.errors import DoneError, JobFailedError, MissingDataError, PartirvmError
 from partirvm.options import TABLE
 
 
-def detached(job: str, scheduler: str | None, as_json: bool) -> int:
-    """Print that a job runs on the cluster, and the commands that watch and stop it."""
-    show(
-        {"job": job, "status": "queued", "scheduler": scheduler},
-        f"{job}: handed over to {scheduler}",
-        as_json,
-        f"partirvm status {job} --follow",
-        f"partirvm abort {job}",
-    )
+def detached(opened: jobs.Job, as_json: bool) -> int:
+    """Print that a job waits for the cluster, and the commands that watch and stop it."""
+    job = opened.location
+    show_status(opened, as_json, f"partirvm status {job} --follow", f"partirvm abort {job}")
     return ExitStatus.DONE
 
 
@@ -54,7 +50,7 @@ def status(job: str, follow: bool, as_json: bool) -> int:
     except KeyboardInterrupt:
         echo(f"stopped following the job; {job} is still running", err=True)
         return ExitStatus.DONE
-    return show_status(opened, as_json, "\n")
+    return show_status(opened, as_json)
 
 
 @click.command("jobs")
@@ -74,9 +70,6 @@ def list_jobs(folder: str, as_json: bool) -> None:
             found.append(job.progress())
         except PartirvmError as error:
             found.append({"job": job.location, "error": str(error)})
-    if not found and not as_json:
-        echo(f"{folder}: no jobs in this folder")
-        return
     show(found, jobs_table(found), as_json)
 
 
@@ -183,6 +176,7 @@ def resume(job: str, **choices: Any) -> int:
 @takes(
     "job",
     options.flag(TABLE["max_rounds"], default=None),
+    click.option("--residual-only", is_flag=True, help="Join the new rows to the local residuals, and fit nothing."),
     again,
 )
 def update(job: str, **choices: Any) -> int:
@@ -193,10 +187,15 @@ def update(job: str, **choices: Any) -> int:
     working set selects them from all rows, the other strategies take the new rows partition by partition. --max-rounds
     counts these rounds alone. The kernel, the scaling and the classes do not change.
 
+    With --residual-only one pass reads the new rows: their errors correct predictions nearby, and the vectors do not
+    change. It is for a finished job whose model has local residuals. A later update without the option fits these
+    rows, too.
+
     \b
     Examples:
       partirvm ingest more.parquet trips.zarr --append
       partirvm update jobs/run1 --max-rounds 3
+      partirvm update jobs/run1 --residual-only
     """
     return _run_again(job, "update", **choices)
 
@@ -210,17 +209,12 @@ def _run_again(
     with cluster(scheduler) as client:
         try:
             if detach:
-                getattr(jobs.Job(place(job, client)), verb)(client=client, **choices)
-                return detached(job, scheduler, as_json)
+                return detached(getattr(opened, verb)(client=client, **choices), as_json)
             attempt = opened.requeue(grown=verb == "update", **choices).attempt
         except DoneError as error:
             show(opened.progress(), as_flags(str(error)), as_json)
             return ExitStatus.DONE
-
-        def work(**hooks: Any) -> Any:
-            code = choices["allow_code"]
-            return jobs.run_job(job, attempt=attempt, client=client, patience=0.0, allow_code=code, **hooks)
-
+        work = partial(jobs.run_job, job, attempt=attempt, client=client, allow_code=choices["allow_code"])
         return in_foreground(work, job, quiet=quiet, as_json=as_json)
 
 

@@ -87,6 +87,7 @@ DURATION = Text("TIME", partial(parse_duration, what="the value"))
 NAMES = Text("A,B,…", lambda text: tuple(name.strip() for name in text.split(",")))
 
 READ: dict[str, Callable[[str], Any]] = {
+    "gamma": lambda text: tuple(map(number, text.split(","))) if "," in text else number(text),
     "basis": lambda text: text if "," not in text else NAMES.read(text),
     "fixed_alpha": partial(pairs, "NAME=ALPHA", "bias=1e-6"),
     "class_weight": lambda text: text if text == "balanced" else pairs("LABEL=WEIGHT", "spam=5,ham=1", text),
@@ -128,6 +129,20 @@ def _allow_protocols(context: click.Context, option: click.Parameter, names: tup
         allow_protocols(*names)
 
 
+ORDER = ("everyday", "kernel", "strategy", "noise and priors", "resources", "cluster")
+"""Groups of options of a fit as the help shows them."""
+
+SHOWN = "partirvm.shown"
+"""Entry of the context of a command: the groups of options that its help shows."""
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        ctx.meta[SHOWN] = (*ORDER, "other options")
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
 switch = partial(click.option, is_flag=True)
 
 SHARED: dict[str, Callable[[Any], Any]] = {
@@ -143,6 +158,9 @@ SHARED: dict[str, Callable[[Any], Any]] = {
     ),
     "--quiet": switch("--quiet", help="Print no progress, only errors and warnings."),
     "--json": switch("--json", "as_json", help="Print the result as one line of JSON."),
+    "--help-all": switch(
+        "--help-all", is_eager=True, expose_value=False, callback=_show_all, help="Show all options and exit."
+    ),
     "--overwrite": switch("--overwrite", help="Replace an existing output."),
     "--augment": click.option(
         "--augment",
@@ -187,9 +205,6 @@ limits = takes(
 )
 """The options that a resume may change."""
 
-ORDER = ("everyday", "kernel", "strategy", "noise and priors", "resources", "cluster")
-"""Groups of options of a fit as the help shows them."""
-
 GROUPS = {option.name: option.group for option in TABLE.values()} | {"validation": "everyday", "scheduler": "cluster"}
 
 fit_options = takes(
@@ -199,21 +214,11 @@ fit_options = takes(
 """The options of a fit, which ``fit`` and ``plan`` have in common."""
 
 
-SHOWN = "partirvm.shown"
-"""Entry of the context of a command: the groups of options that its help shows."""
-
-
 class GroupedCommand(click.Command):
     """A command whose help shows its options in groups.
 
     ``--help`` shows the groups "everyday" and "cluster" and the command's own options, ``--help-all`` every group.
     """
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The parameters of the command, ``--help-all`` and ``--help``."""
-        shown: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": _show_all}
-        every = click.Option(["--help-all"], help="Show all options and exit.", **shown)
-        return [*super().get_params(ctx), every]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """A section for each group of options; the command's own options come last."""
@@ -232,23 +237,14 @@ class GroupedCommand(click.Command):
             formatter.write_text(f"--help-all shows {count} more options: {', '.join(hidden)}.")
 
 
-def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
-        ctx.meta[SHOWN] = (*ORDER, "other options")
-        click.echo(ctx.get_help(), color=ctx.color)
-        ctx.exit()
-
-
-def require_detachable(detach: bool, scheduler: str | None, verify: bool = False) -> None:
-    """Raise ``click.UsageError`` for ``--detach`` without a cluster, or with ``--verify``."""
-    message = (
-        "--detach needs --scheduler ADDRESS: without a cluster the fit would stop when this command exits. Run it "
-        "in the background of your shell instead (nohup, tmux, systemd-run)."
-    )
-    if scheduler is not None:
-        message = "--verify reads all of DATA in this process before the fit; it cannot be combined with --detach."
-    if detach and (scheduler is None or verify):
-        raise click.UsageError(message, click.get_current_context())
+def require_detachable(detach: bool, scheduler: str | None) -> None:
+    """Raise ``click.UsageError`` for ``--detach`` without a cluster."""
+    if detach and scheduler is None:
+        raise click.UsageError(
+            "--detach needs --scheduler ADDRESS: without a cluster the fit would stop when this command exits. Run it "
+            "in the background of your shell instead (nohup, tmux, systemd-run).",
+            click.get_current_context(),
+        )
 
 
 def parameters(options: dict[str, Any]) -> Request:

@@ -9,9 +9,8 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import IntEnum
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -19,7 +18,7 @@ import click
 
 from partirvm import jobs
 from partirvm.cli.options import as_flags
-from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning, UsageError
+from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning
 from partirvm.quoting import printable
 
 TRACEBACK = "PARTIRVM_TRACEBACK"
@@ -50,40 +49,29 @@ def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
         echo("\n".join(["", "next:", *(f"  {command}" for command in following)]))
 
 
-def show_status(opened: Any, as_json: bool, before: str = "") -> int:
-    """Print the status of a job and return the exit status that belongs to it."""
+def show_status(opened: Any, as_json: bool, *following: str, **more: Any) -> int:
+    """Print the facts of a job, and ``more``; return the exit status that belongs to it."""
     from partirvm.report.text import job_facts, status_text
 
-    found = opened.progress() if as_json else job_facts(opened)
-    show(found, "" if as_json else before + as_flags(status_text(found)), as_json)
+    found = {**job_facts(opened), **more}
+    show(found, as_flags(status_text(found)), as_json, *following)
     return {"done": ExitStatus.DONE, "aborted": ExitStatus.ABORTED}.get(found["status"], ExitStatus.FAILED)
 
 
-@contextmanager
-def cluster(address: str | None) -> Iterator[Any]:
-    """Yield a client of the scheduler at this address and close it after the block; yield None without an address."""
+def cluster(address: str | None) -> AbstractContextManager[Any]:
+    """Return a client of the scheduler at this address for a block, or None without an address."""
     if address is None:
-        yield None
-        return
+        return nullcontext()
     from partirvm.execution.cluster import connect
 
-    try:
-        client = connect(address)
-    except ClusterError as error:
-        raise UsageError(str(error)) from error
-    with client:
-        yield client
-
-
-def place(name: Any, client: Any) -> Any:
-    """Return the path that a fit uses: absolute on a cluster, because its workers may run in another folder."""
-    return name if client is None or name is None or "://" in name else str(Path(name).absolute())
+    client: AbstractContextManager[Any] = connect(address)
+    return client
 
 
 def status_of(error: BaseException) -> ExitStatus:
     """Return the exit status of an error: 2 if the user can correct it, 4 for a failure."""
     failed = isinstance(error, JobFailedError | NumericalError | ClusterError)
-    corrected = isinstance(error, click.ClickException | PartirvmError) or getattr(error, "filename", None) is not None
+    corrected = isinstance(error, click.ClickException | PartirvmError)
     return ExitStatus.USAGE if corrected and not failed else ExitStatus.FAILED
 
 
@@ -106,8 +94,6 @@ def message_of(error: BaseException) -> str:
             message += f" See `{error.ctx.command_path} --help`."
     elif isinstance(error, PartirvmError):
         message = as_flags(str(error))
-    elif isinstance(error, OSError) and error.filename is not None:
-        message = f"{error.filename}: {error.strerror}"
     else:
         message = (
             f"{type(error).__name__}: {error}. This is a fault of the program or of its environment, not of your "
@@ -118,17 +104,14 @@ def message_of(error: BaseException) -> str:
 
 @contextmanager
 def shown_warnings() -> Iterator[None]:
-    """Print warnings to stderr as ``partirvm: warning: …``, each text once, without deprecations."""
-    seen: set[str] = set()
+    """Print warnings to stderr as ``partirvm: warning: …``, each once."""
 
     def warn(message: Any, category: type[Warning], *place: Any) -> None:
         text = as_flags(str(message)) if issubclass(category, PartirvmWarning) else f"{category.__name__}: {message}"
-        if text not in seen and not issubclass(category, DeprecationWarning):
-            seen.add(text)
-            echo(f"partirvm: warning: {text}", err=True)
+        echo(f"partirvm: warning: {text}", err=True)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("always", PartirvmWarning)
+        warnings.simplefilter("default", PartirvmWarning)
         warnings.showwarning = warn  # type: ignore[assignment]
         yield
 
@@ -193,12 +176,11 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     """Run ``work`` with progress, end it on Ctrl-C, print its result, and return the exit status.
 
     ``work`` takes a watcher, and returns what ``jobs.fit`` returns, or None if another process has finished the job.
-    The first Ctrl-C aborts the fit, the second one stops the process, and a new job without a plan is removed. Without
-    a usable model the exit status is 4, and a message states the reason.
+    The first Ctrl-C aborts the fit, the second one stops the process. Without a usable model the exit status is 4, and
+    a message states the reason.
     """
-    from partirvm.model.fitted import basis_functions_json, targets_json
+    from partirvm.model.fitted import targets_json
     from partirvm.report.progress import progress_for
-    from partirvm.report.text import job_facts, summary
 
     opened = jobs.Job(job)
     with progress_for(quiet=quiet, spell=as_flags) as progress:
@@ -213,19 +195,11 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
             has = "the model of the last finished round" if usable else "no model yet"
             progress.note(f"stopped at once; {job} holds {has}. Continue with: partirvm resume {job}")
             return ExitStatus.ABORTED if usable else ExitStatus.FAILED
-    if fitted is None:
-        echo(f"{job}: another process has run it in the meantime", err=True)
+    if fitted is None or opened.status().value == "cancelled":
         return show_status(opened, as_json)
     if fitted.model is None:
-        if opened.status().value == "cancelled":
-            raise JobFailedError(f"{job} was cancelled: its model was discarded")
         raise JobFailedError(f"{job} ended before it had a model. Continue with: partirvm resume {job}")
-    reason, bases = fitted.reason.value, basis_functions_json(fitted.model)
-    facts = {**job_facts(opened), "reason": reason, "target": fitted.model.columns.target}
-    if reason != "converged":
-        facts["advice"] = fitted.reason.advice
-    facts |= targets_json(fitted.model) | ({"basis": bases} if bases else {})
+    facts = {"target": fitted.model.columns.target, **targets_json(fitted.model)}
     following = [f"partirvm evaluate {job} TEST.zarr", f"partirvm predict {job} NEW.zarr predictions.csv"]
-    aborted = reason == "aborted"
-    show(facts, as_flags(summary(facts)), as_json, *following, *[f"partirvm resume {job}"] * aborted)
-    return ExitStatus.ABORTED if aborted else ExitStatus.DONE
+    aborted = fitted.reason.value == "aborted"
+    return show_status(opened, as_json, *following, *[f"partirvm resume {job}"] * aborted, **facts)

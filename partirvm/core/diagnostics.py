@@ -48,7 +48,7 @@ class NumberDiagnostics(FieldSums):
 
     @classmethod
     def of(
-        cls, t: Float, mean: Float, std: Float, rows: Int, multiples: Sequence[float] = NORMAL_MULTIPLES
+        cls, t: Float, mean: Float, std: Float, rows: Int, multiples: Sequence[float] | Float = NORMAL_MULTIPLES
     ) -> NumberDiagnostics:
         """Return the diagnostics of targets with means, standard deviations and row numbers, (n,) each.
 
@@ -62,10 +62,9 @@ class NumberDiagnostics(FieldSums):
 
     def scaled(self, shift: float, scale: float) -> NumberDiagnostics:
         """Return the diagnostics of the target shift + scale·t."""
-        parts = {"sample": self.sample, "largest": self.largest}
         off = np.array([shift, shift, 0.0])
-        moved: Any = {name: replace(each, values=each.values * scale + off) for name, each in parts.items()}
-        return replace(self, **moved)
+        sample, largest = (replace(each, values=each.values * scale + off) for each in (self.sample, self.largest))
+        return replace(self, sample=sample, largest=largest)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class LaplaceState:
     @property
     def own_prior(self) -> Prior:
         """The part of the prior that each output has."""
-        return self.prior.shared(self.alpha.shape[1]) if self.link.shared_alpha else self.prior
+        return self.prior.shared(self.alpha.shape[1]) if self.link.coupled else self.prior
 
     @cached_property
     def present(self) -> Bool:
@@ -191,16 +191,15 @@ def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock, log_l
 def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
     """Update α once on the fixed quadratic, by the rule of the prior, and prune columns; of outputs ``going`` (C,)."""
     s, q = state.sparsity_quality()
-    gamma, square, variance = (_alike(state, each) for each in (state.determinedness, state.mean**2, state.variance))
-    s, quality, prior = _alike(state, s), _alike(state, q**2), state.own_prior
-    alpha = prior.alpha_update(gamma, square, variance)
-    gone = (prior.worthless(s, quality) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
-    gone = (gone & ~prior.held(state.labels)[:, None]) | ~state.present
+    gamma, square = _alike(state, state.determinedness), _alike(state, state.mean**2)
+    alpha = state.own_prior.alpha_update(gamma, square)
+    gone = ((_alike(state, q**2) <= _alike(state, s)) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
+    gone = (gone & ~state.prior.held(state.labels)[:, None]) | ~state.present
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature)
-    if state.link.shared_alpha:
+    if state.link.coupled:
         floor = np.broadcast_to(floor.max(axis=1, keepdims=True), floor.shape)
     alpha = np.where(gone, np.inf, np.maximum(alpha, floor))
-    if going is None or state.link.shared_alpha:
+    if going is None or state.link.coupled:
         return _without(state, gone, alpha)
     gone, alpha = np.where(going, gone, ~state.present), np.where(going, alpha, state.alpha)
     return _without(state, gone, alpha, np.flatnonzero(~going).tolist())
@@ -209,12 +208,12 @@ def update(state: LaplaceState, going: Bool | None = None) -> LaplaceState:
 def thin(state: LaplaceState) -> LaplaceState:
     """Delete columns that do not raise the evidence, of correlated ones one at a time; the state itself if none."""
     s, q = state.sparsity_quality()
-    worthless = state.own_prior.worthless(_alike(state, s), _alike(state, q**2))
+    worthless = _alike(state, q**2) <= _alike(state, s)
     failing = worthless & state.present & ~state.prior.held(state.labels)[:, None]
     if not failing.any():
         return state
     gone = ~state.present
-    if state.link.shared_alpha:
+    if state.link.coupled:
         gone[weakly_correlated(state.posteriors, np.flatnonzero(failing[:, 0]))] = True
     else:
         for k, each in enumerate(state.posteriors):
@@ -225,7 +224,7 @@ def thin(state: LaplaceState) -> LaplaceState:
 
 def _alike(state: LaplaceState, value: Float) -> Float:
     """Return a value (M, C), or its mean over outputs that share α."""
-    return np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) if state.link.shared_alpha else value
+    return np.broadcast_to(value.mean(axis=1, keepdims=True), value.shape) if state.link.coupled else value
 
 
 def _without(state: LaplaceState, gone: Bool, alpha: Float, same: Collection[int] = ()) -> LaplaceState:

@@ -177,11 +177,9 @@ class LeftOut:
         return replace(self, errors=errors, variances=variances, targets=targets)
 
     def scaled(self, rows: Int, factors: Float) -> LeftOut:
-        """Return the errors with the weights u of the rows with these numbers (k,) multiplied by ``factors`` (k,)."""
+        """Return the errors with the weights u of rows with these increasing numbers (k,) times ``factors`` (k,)."""
         scale = np.ones(len(self.rows))
-        place = np.minimum(np.searchsorted(rows, self.rows), len(rows) - 1)
-        known = rows[place] == self.rows
-        scale[known] = factors[place[known]]
+        scale[np.isin(self.rows, rows)] = factors[np.isin(rows, self.rows)]
         return replace(self._weighted(scale), least_square=0.0)
 
     def calibration(self, beta: float, target_variance: float) -> Calibration | None:
@@ -209,9 +207,9 @@ class LeftOut:
         return NumberDiagnostics.of(targets, mean, std, self.rows, ())
 
 
-def left_out_of(statistics: Iterable[Any]) -> LeftOut | None:
-    """Return the errors of rows left out among the statistics of some passes, or None."""
-    return next((each for each in statistics if isinstance(each, LeftOut)), None)
+def left_out_of(statistics: Iterable[Any]) -> tuple[LeftOut, ...]:
+    """Return the errors of rows left out among the statistics of some passes: of each target, or none."""
+    return tuple(each for each in statistics if isinstance(each, LeftOut))
 
 
 def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:

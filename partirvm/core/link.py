@@ -27,13 +27,12 @@ from partirvm.types import Bool, Float, Int
 class Link:
     """Functions of a classification likelihood with C linear predictors f (n, C) and targets (n, C) of 0 and 1.
 
-    Outputs that are ``coupled`` share one likelihood; otherwise each output is a separate fit. With ``shared_alpha``
-    the weights of a column in all outputs share one α; only coupled outputs may.
+    Outputs that are ``coupled`` share one likelihood, and the weights of a column in all outputs share one α;
+    otherwise each output is a separate fit.
     """
 
     name: str
     coupled: bool = False
-    shared_alpha: bool = False
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
         """Return the log likelihood (n, C), or (n, 1) if coupled, its derivative and its curvature ≥ 0 in f (n, C)."""
@@ -83,7 +82,6 @@ class Softmax(Link):
 
     name = "multinomial"
     coupled = True
-    shared_alpha = True
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
         logs = log_softmax(f, axis=1)

@@ -171,7 +171,7 @@ def _propose(
 
 def _grouped(state: LaplaceState, values: Float) -> Float:
     """Return values of outputs (C,), or their sum (1,) if the outputs share α."""
-    return values.sum(keepdims=True) if state.link.shared_alpha else values
+    return values.sum(keepdims=True) if state.link.coupled else values
 
 
 def _at_new_alpha(state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs) -> NewtonSearch:
@@ -217,19 +217,23 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSear
 
 
 def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
-    """Return the state with the weights after ``part`` of a Newton step; weights that share α sum to zero."""
-    if not state.link.coupled:
-        return replace(state, weights=state.weights + part * (state.mean - state.weights))
-    weights = state.weights + part * _newton_step(state, pairs)
-    return replace(state, weights=weights - weights.mean(axis=1, keepdims=True) if state.link.shared_alpha else weights)
+    """Return the state with the weights after ``part`` of a Newton step; those of coupled outputs sum to zero."""
+    if state.link.coupled:
+        return replace(state, weights=centred(state.weights + part * _newton_step(state, pairs)))
+    return replace(state, weights=state.weights + part * (state.mean - state.weights))
+
+
+def centred(weights: Float) -> Float:
+    """Return weights (M, C) whose sum over outputs is zero; the softmax is the same."""
+    found: Float = weights - weights.mean(axis=1, keepdims=True)
+    return found
 
 
 def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:
-    """Return a step (M, C) of coupled outputs towards the mode; weights of columns at α = ∞ do not change."""
-    q = np.where(state.present, state.block.gradient - state.precision * state.weights, 0.0)
-    used = []
-    for step, fall in ((state.present * step, state.present * fall) for step, fall in pairs):
-        change = fall + state.precision * step
+    """Return a step (M, C) of coupled outputs, which all have all columns, towards the mode."""
+    q, used = state.block.gradient - state.alpha * state.weights, []
+    for step, fall in pairs:
+        change = fall + state.alpha * step
         product = float(np.sum(step * change))
         if product > STRAIGHT * np.sqrt(np.sum(step**2) * np.sum(change**2)):
             used.append((step, change, product))
@@ -249,10 +253,8 @@ def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:
 def _by_blocks(state: LaplaceState, right: Float) -> Float:
     """Return (G_k + A_k)⁻¹ times column k of ``right``, for each output k, (M, C)."""
     found = np.zeros(right.shape)
-    for k, each in enumerate(state.posteriors):
-        active = state.present[:, k]
-        if active.any():
-            found[active, k] = each.scale * lapack.dpotrs(each.factor, each.scale * right[active, k], lower=1)[0]
+    for k, each in enumerate(state.posteriors if len(right) else ()):
+        found[:, k] = each.scale * lapack.dpotrs(each.factor, each.scale * right[:, k], lower=1)[0]
     return found
 
 
@@ -276,7 +278,7 @@ def enter(
     begun = together.take(np.arange(len(labels) - new.sum()))
     old = init(likelihood, labels[~new], alpha[~new], weights[~new], begun, prior)
     s, q, precision = entry_factors(old, together)
-    if old.link.shared_alpha:
+    if old.link.coupled:
         s, q, precision = (value.mean(axis=1, keepdims=True) for value in (s, q**2, precision))
         q = np.sqrt(q)
     entered = alpha.copy()

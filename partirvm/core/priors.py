@@ -69,12 +69,8 @@ class Prior:
         """True if α can stay finite for a column that does not raise the evidence."""
         return self.alpha.rate > 0
 
-    def worthless(self, s: Float, square: Float) -> Bool:
-        """Return True for columns that do not raise the evidence at any α: q² ≤ s (Tipping & Faul 2003, eq. 20)."""
-        return square <= s
-
     def shared(self, outputs: int) -> Prior:
-        """Return the prior of each of ``outputs`` weights that share α, for updates from means of γ, μ² and Σ_ii."""
+        """Return the prior of each of ``outputs`` weights that share α, for updates from means of γ and μ²."""
         return replace(self, alpha=GammaDensity(self.alpha.shape / outputs, self.alpha.rate / outputs))
 
     def held(self, labels: Int) -> Bool:
@@ -91,16 +87,11 @@ class Prior:
             alpha = np.where(mine, value, alpha)
         return alpha
 
-    def alpha_update(self, determinedness: Float, square: Float, variance: Float) -> Float:
-        """Return the next α (appendix A, eq. 48) from γ, μ² and Σ_ii, of one shape; ∞ or NaN where α diverges."""
+    def alpha_update(self, determinedness: Float, square: Float) -> Float:
+        """Return the next α (appendix A, eq. 48) from γ and μ², of one shape; ∞ or NaN where α diverges."""
         a, b = 2.0 * self.alpha.shape, 2.0 * self.alpha.rate
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return (determinedness + a) / (square + b)
-
-    def noise_update(self, n: float, determined: Float, residual: Float, beta: Float) -> tuple[Float, Float]:
-        """Return numerator and denominator of the next β (eq. 50), (T,), from N, Σγ, ‖t − Φμ‖² and the current β."""
-        c, d = 2.0 * self.noise.shape, 2.0 * self.noise.rate
-        return np.maximum(n - determined, 1.0) + c, residual + d
 
     def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
         """Return the contribution of the priors to the log evidence, nats; infinite α and β = None contribute zero."""

@@ -75,17 +75,17 @@ def random_order(n_rows: int, draws: np.random.Generator, places: Int) -> Int:
     while len(beyond):
         left, right = found[beyond] >> width, found[beyond] & mask
         for key in keys:
-            left, right = right, left ^ (_scrambled(right + key) & mask)
+            left, right = right, left ^ (scrambled(right + key) & mask)
         found[beyond] = (left << width) | right
         beyond = beyond[found[beyond] >= n_rows]
     return found.astype(np.int64)
 
 
 def _mixed(state: Word) -> Word:
-    return _scrambled((state + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+    return scrambled((state + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
 
 
-def _scrambled(x: Word) -> Word:
+def scrambled(x: Word) -> Word:
     """Scramble all bits: the finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -46,19 +46,20 @@ class Scores:
         mean: Float,
         variance: Float,
         rows: Int | None = None,
-        multiples: Sequence[float] = NORMAL_MULTIPLES,
+        multiples: Sequence[float] | Float = NORMAL_MULTIPLES,
     ) -> Scores:
         """Scores of targets t under normal predictions with this mean and (noisy) variance, all (n,) or (n, T).
 
-        Intervals at ``STATED_LEVELS`` are mean ± ``multiples`` × the standard deviation. With the numbers of the
-        ``rows`` (n,) the first targets have diagnostics.
+        Intervals at ``STATED_LEVELS`` are mean ± ``multiples``, (L,) or (T, L), × the standard deviation. With the
+        numbers of the ``rows`` (n,) the first targets have diagnostics.
         """
         t, mean, variance = (np.atleast_2d(each.T) for each in (t, mean, variance))
         r, sd = t - mean, np.sqrt(variance)
         z = r / sd
         nll = 0.5 * (np.log(2 * np.pi * variance) + z**2)
         crps = sd * (z * (2 * ndtr(z) - 1) + np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2) - 1 / np.sqrt(np.pi))
-        half_widths = dict(zip(STATED_LEVELS, multiples, strict=True))
+        widths = np.broadcast_to(multiples, (len(t), len(STATED_LEVELS)))
+        half_widths = dict(zip(STATED_LEVELS, widths.T[:, :, None], strict=True))
         half = half_widths[0.95] * sd
         width = 2 * half + 2 / (1 - 0.95) * np.maximum(np.abs(r) - half, 0.0)
         sums = [nll.sum(axis=1), crps.sum(axis=1), width.sum(axis=1)]
@@ -66,8 +67,8 @@ class Scores:
         found = cls(t.shape[1], np.einsum("tn,tn->t", r, r), np.stack(sums, axis=1))
         if rows is None:
             return found
-        shown = zip(t[:MOST_TARGETS], mean, sd, strict=False)
-        return replace(found, diagnostics=tuple(NumberDiagnostics.of(*each, rows, multiples) for each in shown))
+        shown = (NumberDiagnostics.of(t[k], mean[k], sd[k], rows, widths[k]) for k in range(min(len(t), MOST_TARGETS)))
+        return replace(found, diagnostics=tuple(shown))
 
     def __add__(self, other: Scores) -> Scores:
         diagnostics = tuple(one + more for one, more in zip(self.diagnostics, other.diagnostics, strict=True))
@@ -77,21 +78,16 @@ class Scores:
         """The scores of an evaluation by name: means over rows and targets, and those of several ``targets``."""
         means = dict(zip(MEANS, (self.sums.mean(axis=0) / self.n).tolist(), strict=True))
         if len(targets) < 2:
-            return {"rmse": self.rmse, **means}
+            return {"rmse": self.loss, **means}
         ones = (slice(k, k + 1) for k in range(len(targets)))
         alone = (Scores(self.n, self.square[one], self.sums[one]) for one in ones)
         each = {name: scores.figures() for name, scores in zip(targets, alone, strict=True)}
-        return {"rmse": self.rmse, **means, "targets": each}
-
-    @property
-    def rmse(self) -> float:
-        """Root mean square error over rows and targets, in the unit of the targets."""
-        return float(np.sqrt(np.mean(self.square) / self.n))
+        return {"rmse": self.loss, **means, "targets": each}
 
     @property
     def loss(self) -> float:
-        """The loss minimised by early stopping: the root mean square error."""
-        return self.rmse
+        """The loss minimised by early stopping: the root mean square error over rows and targets, in their unit."""
+        return float(np.sqrt(np.mean(self.square) / self.n))
 
 
 def ranking(scores: Float, positive: Bool) -> Int:

@@ -139,9 +139,9 @@ class StepInfo:
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """One update of α and β, pruning, one factorisation."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
-    values = [np.atleast_2d(each.T).T for each in (old.determinedness, old.mean**2, old.variance)]
-    gamma = values[0].max(axis=1, initial=0.0)  # what is said of γ must hold for all targets
-    alpha = prior.alpha_update(*(each.sum(axis=1) for each in values))
+    determined, square = (np.atleast_2d(each.T).T for each in (old.determinedness, old.mean**2))
+    gamma = determined.max(axis=1, initial=0.0)  # what is said of γ must hold for all targets
+    alpha = prior.alpha_update(determined.sum(axis=1), square.sum(axis=1))
     beta, floored = (state.beta, state.floored) if state.fixed_noise else noise_precision(state)
     gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     kept = np.flatnonzero(~gone | prior.held(state.labels))
@@ -157,17 +157,18 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
 def _worthless(state: HyperState) -> Bool:
     """True for columns that do not raise the evidence at any α (M,)."""
     s, q = own_factors(state.posterior, state.alpha)
-    return fails(s, q, state.alpha) if s.ndim == 2 else state.prior.worthless(s, q**2)
+    return fails(s, q, state.alpha) if s.ndim == 2 else q**2 <= s
 
 
 def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tuple[float | Float, bool]:
-    """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eq. 18), and True if ``NOISE_FLOOR`` limits any of it.
+    """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eqs. 18 and 50), and True if ``NOISE_FLOOR`` limits any.
 
     ``now`` are Σγ and ‖t − Φμ‖², by default those of the posterior.
     """
     determined, residual = now or (state.posterior.determinedness.sum(axis=0), state.posterior.residual)
-    determined, residual, beta = (np.atleast_1d(each) for each in (determined, residual, state.beta))
-    freedom, residual = state.prior.noise_update(state.n, determined, residual, beta)
+    prior = state.prior.noise
+    freedom = np.maximum(state.n - np.atleast_1d(determined), 1.0) + 2.0 * prior.shape
+    residual = np.atleast_1d(residual) + 2.0 * prior.rate
     floor = NOISE_FLOOR * np.atleast_1d(state.target_variance)
     ceiling = 1.0 / np.maximum(floor, state.least_noise)
     held = residual * ceiling <= freedom
@@ -176,24 +177,17 @@ def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tu
     return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), floored
 
 
-def settled(state: HyperState, info: StepInfo, rule: StopRule) -> bool:
-    """True if the step to ``state`` pruned no column and changed the evidence by less than ``tol``·N or rounding."""
-    rounding = 0.5 * float(np.sum(state.beta * state.posterior.rounding))
-    return info.pruned == 0 and abs(info.change) < max(rule.tol * state.n, rounding)
-
-
 def maximise(
     state: HyperState,
     rule: StopRule,
     on_step: Callable[[StepInfo], None] = lambda info: None,
-    converged: Callable[[HyperState, StepInfo, StopRule], bool] = settled,
 ) -> tuple[HyperState, Termination]:
     """A dense fit: step until the rule ends it. ``on_step`` is called at each step; it may raise to stop the fit."""
     state, reason, keeps = replace(state, found=state.posterior), None, state.prior.keeps_worthless
     while reason is None:
         state, info = step(state)
         on_step(info)
-        reason = verdict(state, rule, converged(state, info, rule))
+        reason = verdict(state, info, rule)
         # with a prior that keeps columns, they are thinned once a step changes little
         slow = keeps and reason is None and abs(info.change) < 100.0 * rule.tol * state.n
         done = reason is Termination.CONVERGED and (rule.thin or keeps)
@@ -225,12 +219,16 @@ def _columns(state: HyperState, kept: Int) -> GramStatistics:
     return statistics.take(kept)
 
 
-def verdict(state: HyperState, rule: StopRule, converged: bool) -> Termination | None:
-    """The reason if the fit ends at ``state``, otherwise None."""
+def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | None:
+    """The reason if the fit ends after the step ``info`` to ``state``, otherwise None.
+
+    It converges if the step pruned no column and changed the evidence by less than ``tol``·N or rounding.
+    """
     if rule.guard and state.posterior.cancelled:
         return Termination.CANCELLED
     if rule.vectors is not None and state.n_vectors <= rule.vectors:
         return Termination.HALVED
-    if converged:
+    rounding = 0.5 * float(np.sum(state.beta * state.posterior.rounding))
+    if info.pruned == 0 and abs(info.change) < max(rule.tol * state.n, rounding):
         return Termination.CONVERGED
     return Termination.ITERATIONS if state.iteration >= rule.max_iterations else None

@@ -131,10 +131,8 @@ class ArraySource(Source):
 
             fetch = optimize if self._client is None else partial(computed, client=self._client)
             rows |= zip(lazy, fetch(*lazy.values()), strict=True)
-        if not rows:
-            return self
-        fingerprint, part = self.fingerprint(), copy(self)
-        part._fingerprint, part._permutation = fingerprint, None
+        part = copy(self)
+        part._permutation = None
         part._arrays = {**self._arrays, **rows}
         part._first = {**self._first, **dict.fromkeys(rows, start)}
         return part
@@ -200,9 +198,7 @@ class ClassWeighted(Source):
 
     def part(self, tiles: Sequence[int]) -> ClassWeighted:
         """Return a part of the source with the same class weights."""
-        part = ClassWeighted(self._source.part(tiles), self._class_weights)
-        part._fingerprint = self.fingerprint()
-        return part
+        return ClassWeighted(self._source.part(tiles), self._class_weights)
 
 
 def client_of(*collections: Any) -> Any:
@@ -223,11 +219,10 @@ def computed(*collections: Any, client: Any = None) -> tuple[Any, ...]:
     return values
 
 
-def known_sizes(array: Any) -> Any:
-    """Compute unknown chunk sizes of a Dask array. All other values are returned unchanged."""
-    if hasattr(array, "compute_chunk_sizes") and any(np.isnan(n) for n in array.shape):
-        return array.compute_chunk_sizes()
-    return array
+def lengths_of(frame: Any) -> list[int]:
+    """Return the number of rows of each partition of a Dask frame or series."""
+    (lengths,) = computed(frame.map_partitions(len), client=client_of(frame))
+    return [int(n) for n in lengths]
 
 
 def in_process(name: str, values: Any) -> np.ndarray[Any, Any]:

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import refuse_masked
-from partirvm.data.arrays import ArraySource, client_of, computed, known_sizes, refuse_missing_chunks, shuffled_rows
+from partirvm.data.arrays import ArraySource, client_of, computed, lengths_of, refuse_missing_chunks, shuffled_rows
 from partirvm.data.source import Source, check_beside, check_dtype, check_shapes, default_names, numeric_array
 from partirvm.data.tables import Batch, Reader, file_table, opened, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.quoting import listed, quoted
 from partirvm.storage import open_filesystem
-from partirvm.types import Columns, is_frame, module_of, pandas_column, pandas_frame
+from partirvm.types import Columns, is_frame, pandas_column, pandas_frame
 
 
 def as_source(
@@ -47,21 +47,31 @@ def as_source(
     if is_frame(X):
         names = () if y is None else _target_names(y)
         columns = columns or Columns(tuple(map(str, X.columns)), target=names[0] if len(names) == 1 else "y")
-    X, y, weights = _numbers("X", X), _numbers("y", y), _numbers("the weights", weights)
+    X, y, weights = _array("X", X), _array("y", y), _array("the weights", weights)
     loaded = not any(hasattr(values, "chunks") for values in (X, y, weights))
     order = shuffled_rows(len(X), seed) if loaded and seed is not None and X.ndim == 2 else None
     return ArraySource(X, y, weights, permutation=order, tile_rows=tile_rows, columns=columns)
 
 
-def _numbers(name: str, values: Any) -> Any:
-    """Convert numbers to an array that supports slicing; arrays of Zarr and Dask are unchanged."""
+def _array(name: str, values: Any, *, numbers: bool = True) -> Any:
+    """Convert values, ``numbers`` or labels, to an array that is sliced by position: of NumPy, Zarr or Dask.
+
+    Raises ``DataError`` for masked values, and for other ``numbers`` than real ones.
+    """
+    if hasattr(values, "to_dask_array"):
+        columns = values.dtypes.items() if values.ndim == 2 else [(name, values.dtype)]
+        for column, dtype in columns if numbers else ():
+            check_dtype(f"the column {quoted(str(column))} of the data frame" if name == "X" else name, dtype)
+        extended = values.ndim == 1 and not isinstance(values.dtype, np.dtype)  # text and categories of pandas' own
+        plain = values.astype(np.float64 if numbers else object) if numbers or extended else values
+        return plain.to_dask_array(lengths_of(values))
     if values is None or hasattr(values, "chunks"):
-        return known_sizes(values)
-    if not hasattr(values, "npartitions"):
+        unknown = hasattr(values, "compute_chunk_sizes") and any(np.isnan(n) for n in values.shape)
+        return values.compute_chunk_sizes() if unknown else values
+    if numbers:
         return numeric_array(name, values)
-    for column, dtype in values.dtypes.items() if values.ndim == 2 else [(name, values.dtype)]:
-        check_dtype(f"the column {quoted(str(column))} of the data frame" if name == "X" else name, dtype)
-    return values.astype(np.float64).to_dask_array(_lengths(values))
+    refuse_masked(values, name)
+    return np.asarray(values)
 
 
 def open_table(source: Any, room: int | None = None) -> Reader:
@@ -108,25 +118,23 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
     frame = is_frame(X)
     name = name or ("the data frame" if frame else "the array X" if y is None else "the arrays (X, y)")
     if not frame:
-        X = _numbers("X", X)
+        X = _array("X", X)
         check_shapes(X)
     own = tuple(map(str, X.columns)) if frame else tuple(names) or default_names(X.shape[1])
     if len(own) != X.shape[1]:
         raise DataError(f"{name}: X has {X.shape[1]} columns, but `columns` has {len(own)} names.")
     lazy, targets = frame and hasattr(X, "npartitions"), () if y is None else _target_names(y)
-    n_rows = None if lazy and y is None and weights is None else sum(_lengths(X)) if lazy else int(X.shape[0])
+    n_rows = None if lazy and y is None and weights is None else sum(lengths_of(X)) if lazy else int(X.shape[0])
     refuse_missing_chunks("X", X)
     parts = [(X, own)]
     for role, given, names in (("y", y, targets), ("the weights", weights, ("weights",))):
         if given is not None:
-            values = _positional(given)
-            refuse_missing_chunks(role, values)
+            refuse_missing_chunks(role, given)
+            values = _array(role, given, numbers=False)
             check_beside(role, values, n_rows or 0)
             parts.append((values, names))
     columns = tuple(column for _, names in parts for column in names)
-    coded = [
-        column for column, dtype in zip(own, X.dtypes if frame else (), strict=False) if hasattr(dtype, "categories")
-    ]
+    coded = tuple(str(name) for name, dtype in X.dtypes.items() if hasattr(dtype, "categories")) if frame else ()
 
     def batches(wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         for blocks in _blocks([values for values, _ in parts], rows_per_batch(batch_bytes, len(columns))):
@@ -137,7 +145,7 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
                 if column in wanted
             }
 
-    return Reader(name, columns, batches, n_rows, targets, None if weights is None else "weights", tuple(coded))
+    return Reader(name, columns, batches, n_rows, targets, None if weights is None else "weights", coded)
 
 
 def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:
@@ -178,25 +186,9 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _lengths(frame: Any) -> list[int]:
-    """Return the number of rows of each partition of a Dask frame or series."""
-    (lengths,) = computed(frame.map_partitions(len), client=client_of(frame))
-    return [int(n) for n in lengths]
-
-
 def _target_names(y: Any) -> tuple[str, ...]:
     """Return the names of the targets: those in a series or data frame y, otherwise y, or y0, y1, …."""
     if hasattr(y, "to_frame") or is_frame(y):
         return tuple(str(name or "y") for name in (y.columns if is_frame(y) else [y.name]))
     shape = y.shape if hasattr(y, "shape") else np.shape(y)
     return ("y",) if len(shape) == 1 or shape[1] == 1 else tuple(f"y{k}" for k in range(shape[1]))
-
-
-def _positional(values: Any) -> Any:
-    """Convert numbers or labels to values that are sliced by position."""
-    if hasattr(values, "to_dask_array"):
-        return values.to_dask_array(lengths=_lengths(values))
-    refuse_masked(values, "y")
-    if module_of(values) == "pandas":
-        return values
-    return known_sizes(values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values))

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from partirvm.data.labels import plain_label
 from partirvm.data.tables import Batch, Reader, numbers, text_column
 from partirvm.errors import DataError, UsageError
-from partirvm.quoting import listed, listed_values, named, quoted
+from partirvm.quoting import listed, named, quoted
 from partirvm.types import Columns, Float, label_bytes
 
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
@@ -116,15 +117,14 @@ def _check_roles(roles: Roles, table: Reader) -> None:
 class Levels:
     """The labels of a column, with provisional codes in the order of occurrence and sorted codes at the end.
 
-    ``known`` labels keep their codes from the start, and any other label has the code ``len(known)``. Labels of an
-    ``untyped`` source (CSV) are converted to numbers if every label is a number.
+    ``known`` labels keep their codes from the start. Any other label has the code ``len(known)``, or is refused if the
+    labels are ``classes``. Labels of an ``untyped`` source (CSV) are converted to numbers if every label is a number.
     """
 
-    def __init__(self, where: str, known: Sequence[Any] | None = None, *, untyped: bool = False) -> None:
-        self._where, self._untyped, self._known = where, untyped, known
+    def __init__(self, where: str, known: Sequence[Any] | None, untyped: bool, classes: bool) -> None:
+        self._where, self._known, self._untyped, self._classes = where, known, untyped, classes
         self.found: dict[Any, int] = {level: code for code, level in enumerate(known or ())}
         self._numeric = known is not None and not any(isinstance(level, str) for level in known)
-        self.unseen: dict[Any, None] = {}
         self.nbytes = 0
 
     def codes(self, values: Any) -> Float:
@@ -150,8 +150,11 @@ class Levels:
             return self.found.setdefault(label, len(self.found))
         if label not in self.found and self._numeric and isinstance(label, str):
             label = _number(label)
-        if label not in self.found and len(self.unseen) < 10:
-            self.unseen[label] = None
+        if label not in self.found and self._classes:
+            raise DataError(
+                f"{self._where} holds the class {quoted(label)}, which the DATA of `--like` or `--append` do not have: "
+                "leave such rows out, or ingest all rows as new DATA"
+            )
         return self.found.get(label, len(self._known))
 
     def final(self) -> tuple[tuple[Any, ...], Float]:
@@ -189,7 +192,7 @@ class Encoder:
         if like is not None and roles.classes:
             known[roles.targets[0]] = like.classes
         self.levels = {
-            column: Levels(self._column(column), known.get(column), untyped=table.untyped)
+            column: Levels(self._column(column), known.get(column), table.untyped, column in roles.targets)
             for column in (*roles.categorical, *(roles.targets if roles.classes else ()))
         }
 
@@ -256,29 +259,22 @@ class Encoder:
             raise text_column(self._name, column, f"{quoted(first)} of the type {named(values.type)}")
         return numbers(values if kind.is_float64(values.type) else values.cast(pa.float64(), safe=False))
 
-    def check(self) -> None:
-        """Raise ``DataError`` for classes that a fit does not accept."""
-        self._final = {column: levels.final() for column, levels in self.levels.items()}
-        if not self.roles.classes:
-            return
-        target = self.roles.targets[0]
-        if unseen := self.levels[target].unseen:
-            raise DataError(
-                f"{self._column(target)} holds classes that the DATA of `--like` or `--append` do not have: "
-                f"{listed_values(list(unseen))}. Leave these rows out, or ingest all rows as new DATA."
-            )
+    @cached_property
+    def final(self) -> dict[str, tuple[tuple[Any, ...], Float]]:
+        """The labels of each column and their final codes (``Levels.final``), after the last batch."""
+        return {column: levels.final() for column, levels in self.levels.items()}
 
     def finished(self, records: Float, first: int) -> Float:
         """Replace provisional codes by final codes, and add ``first`` to the numbers of the rows, in place."""
         for place, column in enumerate(self.roles.wanted, 2):
-            if column in self._final:
-                records[:, place] = self._final[column][1][records[:, place].astype(np.int64)]
+            if column in self.final:
+                records[:, place] = self.final[column][1][records[:, place].astype(np.int64)]
         records[:, 1] += first
         return records
 
     def columns(self) -> Columns:
         """Return names, categories and classes; without a target, the target and classes of ``like``."""
-        final = {column: labels for column, (labels, _) in self._final.items()}
+        final = {column: labels for column, (labels, _) in self.final.items()}
         if not self.roles.targets:
             assert self._like is not None
             return replace(self._like, features=self.roles.features, categories=final)

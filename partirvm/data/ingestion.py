@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.data.convert import open_table
+from partirvm.data.convert import as_source, open_table
 from partirvm.data.encode import Encoder, Roles, assign_roles
 from partirvm.data.source import check_row_count, tile_rows_for
 from partirvm.data.tables import Reader
@@ -28,7 +28,7 @@ from partirvm.options.constraints import Check, parse_bytes
 from partirvm.process import return_freed_memory, settled_memory
 from partirvm.quoting import listed
 from partirvm.storage import storing
-from partirvm.types import Columns, Float
+from partirvm.types import Float
 
 ALLOWANCE = 28 << 20
 """Bytes for libraries loaded at first use, uncollected objects, fragmentation."""
@@ -88,7 +88,7 @@ def ingest(
         True if the target is a class. Classes are stored as codes 0 … K−1, the labels in the attributes.
     shuffle : int or None
         Seed of the shuffle; None keeps the order of the source. Appended rows keep their order if those of DATA did.
-    like : DATA, path or Columns, optional
+    like : DATA or path, optional
         Use the features, categories, target and classes of the DATA ``like``, for a test set or for rows to predict. A
         category missing in ``like`` gets the code after the last category; a class missing in ``like`` is an error.
         Without a target column the new DATA can be used only for prediction.
@@ -132,6 +132,7 @@ def ingest(
     url = os.fspath(data)
     columns: dict[str, Any] = {"features": features, "categorical": categorical, "classes": classes}
     columns |= {"target": target, "weights": weights, "noise": noise}
+    training = None if like is None else as_source(like).columns
     report = progress or (lambda phase, done, total: None)
     return_freed_memory()
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep freed memory
@@ -139,7 +140,7 @@ def ingest(
     table = open_table(source, None if limit is None else limit - settled_memory() - ALLOWANCE)
     with publication(url, overwrite=overwrite, append=append) as place:
         old = place.before
-        known = columns["like"] = _known_columns(like) if old is None else old.columns
+        known = columns["like"] = training if old is None else old.columns
         roles = assign_roles(table, **columns)
         if old is not None:
             _require_same_roles(old, roles, url)
@@ -158,7 +159,6 @@ def ingest(
                     raise MemoryLimitError(f"{table.name}: reading took more than memory_limit: {MORE}.")
                 report("read", encoder.n_rows, table.n_rows)
             check_row_count(encoder.n_rows, 2 if roles.targets and old is None else 1, table.name)
-            encoder.check()
             if old is None:
                 tile_rows = tile_rows or tile_rows_for(encoder.n_rows, tile_width)
                 seed, weighted = None if shuffle is None else int(shuffle), roles.weights is not None
@@ -172,13 +172,6 @@ def ingest(
             )
         place.commit(made)
     return ZarrSource(data)
-
-
-def _known_columns(like: Any) -> Columns | None:
-    columns = ZarrSource(like).columns if isinstance(like, str | os.PathLike) else getattr(like, "columns", like)
-    if not isinstance(columns, Columns | None):
-        raise UsageError(f"like is of type {type(like).__name__}: it must be DATA that ingest made, or their path.")
-    return columns
 
 
 def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from partirvm.data.arrays import in_process
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, listed_values, quoted
-from partirvm.types import Float
+from partirvm.types import Float, pandas_column
 
 Labels = NDArray[Any]
 
@@ -39,7 +39,7 @@ def find_classes(y: Any) -> Labels:
 
 def label_values(y: Any) -> Labels:
     """Return labels in memory as an array; numbers and booleans of dtype object get a numeric or boolean dtype."""
-    labels = np.asarray(y, dtype=object if isinstance(y, list | tuple) else None)
+    labels = np.asarray(pandas_column(y), dtype=object if isinstance(y, list | tuple) else None)
     plain = np.array(labels.tolist()) if labels.dtype.kind == "O" else labels
     return _checked(labels if plain.dtype.kind in "US" else plain)
 

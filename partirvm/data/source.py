@@ -11,23 +11,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from partirvm.core.moments import Moments, refuse_masked
-from partirvm.errors import ChangedDataError, DataError
-from partirvm.quoting import listed_values, quoted
+from partirvm.errors import DataError
+from partirvm.quoting import quoted
 from partirvm.storage.records import checksum
 from partirvm.types import Columns, Float, Int
 
 TILE_BYTES = 1 << 20
 """Approximate number of bytes of the inputs of a tile, for data with many rows."""
-
-FINGERPRINT_TILES = 16
-"""Number of tiles that are hashed if ingest did not record hashes."""
-
 
 FARTHEST, HEAVIEST = 1e60, 1e100
 """Value or standard deviation, and mean weight, beyond which powers leave float64."""
@@ -65,21 +61,6 @@ def concatenated(tiles: Sequence[Tile]) -> Tile:
     return Tile(0, 0, X, t, np.concatenate(weights) if weights else None)
 
 
-@dataclass(frozen=True)
-class Fingerprint:
-    """The identity of data: the shape, and one short hash per tile of the raw bytes of X, t and weights.
-
-    ``hashes`` may contain only the first tiles. For DATA, ``about`` is a hash of the attributes that do not change when
-    rows are appended (names, categories, classes), and ``moments`` one of the moments.
-    """
-
-    n_rows: int
-    n_features: int
-    hashes: tuple[str, ...]
-    about: str = ""
-    moments: str = ""
-
-
 class Source:
     """A set of rows that is read tile by tile. Reading is thread-safe. A source on disk is small when pickled.
 
@@ -94,7 +75,6 @@ class Source:
     shuffled: bool = False
     moments: Moments | None = None
     weighted: bool = False
-    _fingerprint: Fingerprint | None = None
 
     @property
     def n_tiles(self) -> int:
@@ -118,7 +98,7 @@ class Source:
         return np.arange(start, min(start + self.tile_rows, self.n_rows), dtype=np.int64)
 
     def part(self, tiles: Sequence[int]) -> Source:
-        """Return a picklable source from which another process can read the given tiles, with the same numbers."""
+        """Return a picklable source from which another process reads these tiles alone, with the same numbers."""
         return self
 
     def gather(self, rows: Sequence[int] | Int) -> Tile:
@@ -132,26 +112,6 @@ class Source:
         places = np.split(wanted[order] % self.tile_rows, firsts[1:])
         pieces = [self.tile(k).take(some, 0) for k, some in zip(numbers.tolist(), places, strict=False)]
         return concatenated(pieces or [self.tile(0).take(slice(0), 0)]).take(np.argsort(order), 0)
-
-    def fingerprint(self) -> Fingerprint:
-        """Return the shape and the hashes of the first ``FINGERPRINT_TILES`` tiles, computed once."""
-        if self._fingerprint is None:
-            hashes = tuple(hash_tile(self.tile(number)) for number in range(min(self.n_tiles, FINGERPRINT_TILES)))
-            self._fingerprint = Fingerprint(self.n_rows, self.n_features, hashes)
-        return self._fingerprint
-
-    def check(self, expected: Fingerprint) -> None:
-        """Raise ``ChangedDataError`` unless shape, attributes and common hashes are those of an earlier fingerprint."""
-        now = self.fingerprint()
-        pairs = [*zip(now.hashes, expected.hashes, strict=False), (now.about, expected.about)]
-        pairs += [(now.moments, expected.moments)]
-        found = "names, categories, classes, moments, the tile size or values have changed"
-        if (now.n_rows, now.n_features) != (expected.n_rows, expected.n_features):
-            shapes = f"{now.n_rows:,} rows × {now.n_features} features, but had {expected.n_rows:,} × "
-            found = f"the data have {shapes}{expected.n_features} before"
-        elif all(each == before for each, before in pairs if each and before):
-            return
-        raise ChangedDataError(f"{self}: {found}. Pass the same data again, or start a new fit.")
 
     def _span(self, number: int) -> tuple[int, int]:
         """Return the number of the first row of a tile, and the number of the first row after the tile."""
@@ -167,6 +127,26 @@ class Source:
 
     def __str__(self) -> str:
         return f"{type(self).__name__} of {self.n_rows:,} rows × {self.n_features} features"
+
+
+class Together(Source):
+    """A source on disk whose tiles are ``count`` tiles of another one together."""
+
+    def __init__(self, source: Source, count: int) -> None:
+        self._source, self._count = source, count
+        self._take_shape_of(source)
+        self.tile_rows *= count
+
+    def tile(self, number: int) -> Tile:
+        """Read neighbouring tiles of the source."""
+        tile = concatenated([self._source.tile(each) for each in self._tiles(number)])
+        return replace(tile, number=number, start=number * self.tile_rows)
+
+    def original_rows(self, number: int) -> Int:
+        return np.concatenate([self._source.original_rows(each) for each in self._tiles(number)])
+
+    def _tiles(self, number: int) -> range:
+        return range(number * self._count, min((number + 1) * self._count, self._source.n_tiles))
 
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:
@@ -247,36 +227,37 @@ def require_target(source: Source) -> None:
         )
 
 
+def require_like(source: Source, columns: Columns, n_targets: int = 0) -> None:
+    """Raise ``DataError`` unless the data have the features and categories of the training data, whose are ``columns``.
+
+    With ``n_targets`` they also need these targets and classes: so many, and of the same names if several have names.
+    """
+    other = source.columns
+    pairs: list[tuple[str, Any, Any]] = [
+        ("features", other.features, columns.features),
+        ("categories", other.categories, columns.categories),
+    ]
+    if n_targets:
+        require_target(source)
+        named = other.targets and columns.targets
+        targets = (other.targets, columns.targets) if named else (source.n_targets, n_targets)
+        pairs += [("targets", *targets), ("classes", other.classes, columns.classes)]
+    for what, found, wanted in pairs:
+        if found != wanted:
+            raise DataError(
+                f"{source}: the {what} of the data are {found!r:.200}, those of the training data {wanted!r:.200}: "
+                "ingest the data with the training DATA as like= (`--like`)"
+            )
+
+
 def check_dtype(name: str, dtype: Any) -> None:
     """Raise ``DataError`` for complex numbers, text, dates and objects; real numbers and booleans are accepted."""
-    if getattr(dtype, "kind", "O") == "c":
-        raise DataError(f"Complex data not supported: {name} holds complex numbers; pass real numbers.")
-    if getattr(dtype, "kind", "O") not in "fiub":
+    if (kind := getattr(dtype, "kind", "O")) not in "fiub":
+        what = f"{'Complex data not supported: ' * (kind == 'c')}{name} holds"
         raise DataError(
-            f"{name} holds text, dates or objects ({dtype}), but real numbers are needed: convert the "
+            f"{what} complex numbers, text, dates or objects ({dtype}), but real numbers are needed: convert the "
             "values, or ingest the table with its text columns named as categorical (`--categorical`)."
         )
-
-
-def class_codes(source: Source, classes: Sequence[Any]) -> tuple[int, ...] | None:
-    """Return the model's code of each class of a source, or None if all codes are equal to the source's codes.
-
-    Raises ``DataError`` if the target of the source is not a class, or not among the ``classes`` of the model.
-    """
-    found = source.columns.classes
-    if found is None:
-        raise DataError(
-            f"{source}: the model is a classifier for {listed_values(classes)}, but the target of the data is numeric: "
-            "ingest the data with like= (`--like`) and the DATA that the model was trained on, or with `--classes`"
-        )
-    unknown = [label for label in found if label not in classes]
-    if unknown:
-        raise DataError(
-            f"{source}: the classes {listed_values(unknown)} of the data are not in the training data, whose "
-            f"classes are {listed_values(classes)}. Leave such rows out, or train on rows of all classes"
-        )
-    codes = {label: code for code, label in enumerate(classes)}
-    return None if found == tuple(classes) else tuple(codes[label] for label in found)
 
 
 def check_range(moments: Moments, columns: Columns) -> None:

@@ -61,13 +61,11 @@ def file_table(url: str) -> Reader:
     """Return the table of a file, or of the files of a folder or a glob, which are all CSV or all Parquet."""
     filesystem, path = open_filesystem(url)
     with reading(url):
-        if filesystem.isfile(path):
-            found = [path]
-        elif filesystem.isdir(path):
+        if any(mark in path for mark in "*?[") and not filesystem.exists(path):
+            found = list(filesystem.glob(path))
+        else:
             below = path.rstrip("/")
             found = [file for file in filesystem.find(path) if not re.search(r"/[._]", file.removeprefix(below))]
-        else:
-            found = list(filesystem.glob(path)) if any(mark in path for mark in "*?[") else []
     files = sorted(file for file in found if file.lower().endswith(ENDINGS))
     if not files:
         raise MissingDataError(f"{url}: there is no file that ingest can read ({', '.join(ENDINGS)}, or one .npz).")

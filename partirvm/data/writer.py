@@ -5,31 +5,31 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
+from partirvm.core.sampling import Word, scrambled
 from partirvm.core.statistics import TreeSum
 from partirvm.data.zarr_source import CODEC, FORMAT, GROUP, KIND, VERSIONS, DataAttributes, dtype_of, open_data
 from partirvm.errors import ExistsError, LeaseLostError
 from partirvm.storage import Folder, open_folder, storing
 from partirvm.storage.lease import Lease, acquire
-from partirvm.storage.records import checksum, listed_numbers, numbered, to_json
+from partirvm.storage.records import checksum, create_blosc, listed_numbers, numbered, to_json
 from partirvm.types import Float
 
 Progress = Callable[[str, int, int | None], None]  # the phase, "read" or "write", rows done, and the total
 
 BUCKETS = 128
-"""Number of key ranges of equal width; each is an open file, of which some systems allow 256."""
+"""Number of key ranges of equal width, each a file."""
 
 
 class ExternalSorter:
@@ -44,7 +44,6 @@ class ExternalSorter:
         folder.mkdir(parents=True)
         self.n_records = 0
         self._folder, self._width, self._high = folder, width, high
-        self._files: dict[int, BinaryIO] = {}
 
     def add(self, records: Float) -> None:
         """Add records (n, width)."""
@@ -55,17 +54,15 @@ class ExternalSorter:
         ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS))
         for bucket, rows in enumerate(np.split(order, ends[:-1])):
             if len(rows):
-                if bucket not in self._files:
-                    self._files[bucket] = (self._folder / f"{bucket}").open("wb")
-                self._files[bucket].write(np.ascontiguousarray(records[rows]).data)
+                with (self._folder / f"{bucket}").open("ab") as file:
+                    file.write(np.ascontiguousarray(records[rows]).data)
 
     def blocks(self, memory: int = 64 << 20) -> Iterator[Float]:
         """Yield all records in order of their keys, as blocks (rows, width); call this once.
 
         ``memory`` is the maximum number of bytes that are sorted at once. The peak memory is twice this number.
         """
-        self._close()
-        for bucket, path in sorted((bucket, Path(file.name)) for bucket, file in self._files.items()):
+        for path in sorted(self._folder.iterdir(), key=lambda path: int(path.name)):
             size = path.stat().st_size
             if self._high is None:
                 yield from self._batches(path)
@@ -74,7 +71,7 @@ class ExternalSorter:
                 yield records[np.argsort(records[:, 0], kind="stable")]
                 del records
             else:
-                finer = ExternalSorter(self._folder / f"{bucket}-finer", self._width, high=self._high / BUCKETS)
+                finer = ExternalSorter(self._folder / f"{path.name}-finer", self._width, high=self._high / BUCKETS)
                 with finer:
                     for batch in self._batches(path):
                         finer.add(batch)
@@ -85,12 +82,7 @@ class ExternalSorter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _close(self) -> None:
-        for file in self._files.values():
-            file.close()
 
     def _batches(self, path: Path, size: int = 2 << 20) -> Iterator[Float]:
         rows = max(size // (8 * self._width), 1)
@@ -116,25 +108,6 @@ class Publication:
             raise ExistsError(f"{url} exists already. Choose another name, or pass overwrite=True (`--overwrite`).")
         if folder.is_file() or not (numbers or all(map(GROUP.fullmatch, names))):
             raise ExistsError(f"{url} exists and is not DATA of partirvm. Choose another name.")
-
-    def create_arrays(self, chunks: Mapping[str, tuple[int, ...]], n_rows: int) -> dict[str, Any]:
-        """Create the empty arrays of the group with these chunks."""
-        import zarr
-        from zarr.codecs import BloscCodec, Crc32cCodec
-
-        return {
-            name: zarr.create_array(
-                self.folder.place(f"{self.name}/{name}"),
-                shape=(n_rows, *chunk[1:]),
-                dtype=dtype_of(name),
-                chunks=chunk,
-                compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()],
-                fill_value=-1 if name == "row" else np.nan,
-                config={"write_empty_chunks": True},
-                zarr_format=3,
-            )
-            for name, chunk in chunks.items()
-        }
 
     def commit(self, attributes: DataAttributes) -> None:
         """Write the attributes and publish the group. Raises ``LeaseLostError`` if another process published first."""
@@ -212,8 +185,11 @@ def write_tiles(
     R, n = old.tile_rows, len(before) + n_new
     first, n_tiles = old.n_rows // R, -(-n // R)
     moments, checksums, total = TreeSum(n_tiles), list[dict[str, str]](), np.zeros(1, np.uint64)
+    arrays: dict[str, Any] = {}
     with storing("the data"):
-        arrays = place.create_arrays(old.chunks, n)
+        for name, chunk in old.chunks.items():
+            group, fill = place.folder.place(f"{place.name}/{name}"), -1 if name == "row" else np.nan
+            arrays[name] = create_blosc(group, (n, *chunk[1:]), chunk, dtype_of(name), fill)
     runs, write = runs_of(chain([before], blocks), R), partial(_write_tile, old, arrays, len(before))
     with ThreadPoolExecutor(2) as pool:
         while pair := list(islice(runs, 2)):
@@ -257,28 +233,22 @@ def _write_tile(
 
 def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
     """Divide blocks of any length into separate arrays of ``rows`` rows; the last array may be shorter."""
-    n_held = 0
-    for block in filter(len, blocks):
-        start = 0
-        while start < len(block):
-            if n_held == 0:
-                run = np.empty((rows, block.shape[1]))
-            part = block[start : start + rows - n_held]
-            run[n_held : n_held + len(part)] = part
-            start, n_held = start + len(part), (n_held + len(part)) % rows
-            if n_held == 0:
-                yield run
-        del block, part  # free the memory before the next block is read
-    if n_held:
-        yield run[:n_held]
+    pieces, n_held = list[Float](), 0
+    for block in blocks:
+        while len(block):
+            pieces.append(block[: rows - n_held].copy())
+            block, n_held = block[rows - n_held :], n_held + len(pieces[-1])
+            if n_held == rows:
+                yield np.concatenate(pieces)
+                pieces, n_held = [], 0
+        del block  # free the memory before the next block is read
+    if pieces:
+        yield np.concatenate(pieces)
 
 
-def row_hashes(rows: Float) -> NDArray[np.uint64]:
+def row_hashes(rows: Float) -> Word:
     """Return a hash of every row by splitmix64; their sum identifies the values of all rows, in any order."""
     bits = (rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
     multipliers = np.random.default_rng(20230517).integers(0, 2**63, size=rows.shape[1], dtype=np.uint64)
     bits ^= bits >> np.uint64(32)
-    mixed: NDArray[np.uint64] = bits @ (multipliers * np.uint64(2) + np.uint64(1))
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+    return scrambled(bits @ (multipliers * np.uint64(2) + np.uint64(1)))

@@ -32,10 +32,10 @@ from typing import Any
 import numpy as np
 
 from partirvm.core.moments import ColumnMoments, Moments
-from partirvm.data.source import Fingerprint, Source, hash_of, hash_tile
+from partirvm.data.source import Source, hash_of, hash_tile
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
 from partirvm.storage import Folder, open_folder, reading
-from partirvm.storage.address import allow_protocols, protocol_of
+from partirvm.storage.address import absolute, allow_protocols, protocol_of
 from partirvm.storage.codec import Codec
 from partirvm.storage.records import checksum, digest, listed_numbers, numbered, read_blosc, read_json
 from partirvm.types import Columns, Int
@@ -88,14 +88,18 @@ class DataAttributes:
         }
         return {name: shape for name, shape in arrays.items() if shape is not None}
 
-    def fingerprint(self) -> Fingerprint:
-        """Return the identity of the data."""
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the identity of the data, as JSON: shape, and hashes of each tile, of the moments, and of the rest.
+
+        ``about`` is the hash of what does not change when rows are appended: names, categories, classes.
+        """
         blocks = (self.hashes[name] for name in ("X", "y", "weights") if name in self.hashes)
-        hashes = tuple(map(hash_of, zip(*blocks, strict=True)))
+        hashes = list(map(hash_of, zip(*blocks, strict=True)))
         fixed = (asdict(self.columns), self.tile_rows, self.seed, self.weighted, self.labelled)
         moments = [*vars(self.moments.inputs).values(), *vars(self.moments.targets).values()]
         values = digest(repr([np.asarray(each).tolist() for each in moments]))
-        return Fingerprint(self.n_rows, self.n_features, hashes, digest(fixed), values)
+        shape = {"n_rows": self.n_rows, "n_features": self.n_features}
+        return {**shape, "hashes": hashes, "about": digest(fixed), "moments": values}
 
     def agree(self) -> bool:
         """Return whether the attributes agree with each other, as those of a damaged file may not."""
@@ -178,7 +182,6 @@ class ZarrSource(Source):
             self.seed, self.weighted = attributes.seed, attributes.weighted
             self.shuffled = self.seed is not None and len(attributes.batches) == 1
             self._opened, self._group = (folder, attributes), attributes.segments[-1][1]
-            self._fingerprint = attributes.fingerprint()
         return self._opened
 
     @contextmanager
@@ -209,19 +212,18 @@ class ZarrSource(Source):
     def original_rows(self, number: int) -> Int:
         return super().original_rows(number) if self.seed is None else self._read("row", number)
 
-    def fingerprint(self) -> Fingerprint:
-        """Return the shape and the hashes of all tiles and of the attributes, as recorded by ingest."""
-        self._open()
-        return super().fingerprint()
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the identity of the data as recorded by ingest (``DataAttributes.fingerprint``)."""
+        return self._open()[1].fingerprint()
 
-    def has_grown(self, then: Fingerprint) -> bool:
+    def has_grown(self, then: dict[str, Any]) -> bool:
         """Return True if the DATA consist of the rows of an earlier fingerprint followed by more rows."""
-        (full, rest), now = divmod(then.n_rows, self.tile_rows), self.fingerprint()
-        if now.n_rows <= then.n_rows or now.about != then.about or now.hashes[:full] != then.hashes[:full]:
+        (full, rest), now = divmod(then["n_rows"], self.tile_rows), self.fingerprint()
+        if now["n_rows"] <= then["n_rows"] or now["about"] != then["about"]:
             return False
-        if not rest:
-            return True
-        return hash_tile(self.tile(full).take(slice(rest), 0)) == then.hashes[full]
+        if now["hashes"][:full] != then["hashes"][:full]:
+            return False
+        return not rest or hash_tile(self.tile(full).take(slice(rest), 0)) == then["hashes"][full]
 
     def verify(self) -> None:
         """Read all rows, and the numbers of the rows. Raises ``ChangedDataError`` or ``MissingDataError``."""
@@ -230,7 +232,7 @@ class ZarrSource(Source):
             self.original_rows(number)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None, "_fingerprint": None}
+        return {**self.__dict__, "url": absolute(self.url), "_opened": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

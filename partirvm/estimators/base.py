@@ -17,12 +17,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.termination import Termination
-from partirvm.data import as_source, require_target
-from partirvm.data.source import Source
+from partirvm.data import as_source
+from partirvm.data.source import Source, require_like
 from partirvm.errors import UsageError
 from partirvm.estimators.inputs import Labels, data_errors, in_memory, rows_of, source_of, training_source
 from partirvm.execution import executor_for
-from partirvm.jobs.driver import MemoryJournal
+from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
 from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
@@ -31,7 +31,7 @@ from partirvm.model.input_rows import label_array
 from partirvm.options import TABLE, Request
 from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName
 from partirvm.options.values import AlphaPrior, Strategy, Value, flat
-from partirvm.predict.prediction import TileValues, check_features, score, warn_of_far_rows
+from partirvm.predict.prediction import TileValues, score, warn_of_far_rows
 from partirvm.report.plots import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, progress_for
 from partirvm.resolve.kernel import portable
@@ -223,7 +223,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         sample_weight : array-like (N,), optional
             Precision weights of a regression: a row's noise variance is σ²/weight, so that known relative noise r is
             the weight 1/r². Of a classification a row of weight 2 counts as two. A row of zero weight is absent.
-        validation : pair (X, y) or DATA, optional
+        validation : (X, y), (X, y, sample_weight) or DATA, optional
             Held-out rows: their error or log loss goes into ``history_`` and ends the fit when it stops falling.
 
         Raises
@@ -269,8 +269,8 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
                 spec = continued(before[0], source, parameters, executor)
                 checkpoint = with_new_rows(before[1], spec)
             display.on_plan(spec.plan)
-            how: dict[str, Any] = {"held_out": held_out, "checkpoint": checkpoint, "elapsed": timer.seconds}
-            outcome = run(spec, source, executor, log, watcher=display, interrupted=interrupted, **how)
+            driver = Driver(executor, source, held_out, display, interrupted, elapsed=timer.seconds)
+            outcome = run(driver, spec, log, checkpoint)
         for callback in display.callbacks:
             callback.on_end(outcome.reason)
         assert log.model is not None
@@ -324,7 +324,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
             far = int((near < FAR).sum())
         else:
             source, tiles = as_source(X), TileValues((function,))
-            check_features(self.model_, source)
+            require_like(source, self.model_.columns)
             with closing(executor_for(self.client)) as executor:
                 blocks = [block for _, block in executor.map(tiles, source, range(source.n_tiles), None)]
             found = np.concatenate(blocks)
@@ -343,9 +343,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         first four are drawn, and of more than twelve classes the last ones are one class.
 
         X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; training rows look too good. Without X the
-        rows are the held-out rows (``validation``) of the fit; a regression of one target without these has the
-        training rows, each predicted as if the fit had not had it, and no coverage of intervals. ``figure`` is an empty
-        matplotlib figure, by default a new one of ``pyplot``. The display has ``figure_`` and ``axes_``.
+        rows are the held-out rows (``validation``) of the fit; a regression of one target without these, or one with
+        local residuals, has the training rows, each predicted as if the fit had not had it, and no coverage of
+        intervals. ``figure`` is an empty matplotlib figure, by default a new one of ``pyplot``. The display has
+        ``figure_`` and ``axes_``.
 
         Raises ``UsageError`` if matplotlib is not installed, or X is None and the fit has no such rows, and
         ``DataError`` for other features, targets or labels than those of the fit; both are ``ValueError``.
@@ -362,7 +363,5 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
             return from_json(stored)
         with data_errors():
             source = source_of(self, X if y is None else (X, y), self.model_.columns, getattr(self, "classes_", None))
-        require_target(source)
-        check_features(self.model_, source)
         with closing(executor_for(self.client)) as executor:
             return list(score(self.model_, source, executor).diagnostics)

@@ -11,9 +11,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import probabilities
+from partirvm.data.arrays import in_process
 from partirvm.data.labels import coded, find_classes, text_of_label
 from partirvm.estimators.base import RelevanceVectorMachine, documented
-from partirvm.estimators.inputs import Labels, array_of
+from partirvm.estimators.inputs import Labels
 from partirvm.model import ClassModel
 from partirvm.options import Request
 from partirvm.options.constraints import Auto, MultiClass
@@ -75,7 +76,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         return replace(asked, class_weight=texts)
 
     def _coded(self, y: Any) -> tuple[Any, Labels]:
-        y = array_of(y)
+        y = in_process("y", y)
         labels = find_classes(y)
         return coded(y, labels), labels
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from partirvm.data import as_source, require_target
+from partirvm.data import as_source
 from partirvm.data.labels import coded, label_values, plain_labels
-from partirvm.data.source import Source, numeric_array
+from partirvm.data.source import Source, default_names, numeric_array
 from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
 from partirvm.model.input_rows import Levels, check_names, coded_frame, levels_of
 from partirvm.types import Columns, Float, module_of, pandas_column, pandas_frame
@@ -28,16 +28,7 @@ LAZY = ("zarr", "dask", "dask_expr", "distributed")
 
 def in_memory(X: Any) -> bool:
     """Return whether scikit-learn can validate X: anything except paths, sources, Zarr and Dask arrays."""
-    source = hasattr(X, "tile") and hasattr(X, "gather")
-    return not (isinstance(X, str) or hasattr(X, "__fspath__") or source or module_of(X) in LAZY)
-
-
-def array_of(y: Any) -> Any:
-    """Convert labels or targets to an array: a Dask series as a Dask array, lists and other series as a NumPy array."""
-    if hasattr(y, "to_dask_array"):
-        y = y if isinstance(y.dtype, np.dtype) else y.astype(object)  # text and categories of pandas' own
-        return y.to_dask_array(lengths=True)
-    return y if module_of(y) in LAZY else np.asarray(y)
+    return not (isinstance(X, str | os.PathLike | Source) or module_of(X) in LAZY)
 
 
 @contextmanager
@@ -49,23 +40,14 @@ def data_errors() -> Iterator[None]:
     except PartirvmError:
         raise
     except (ValueError, TypeError) as error:
-        text = str(error)
-        if "\n" in text:  # without the arrays that are printed on several lines
-            text = re.sub(r"(array=)?\[[\s\S]*\]\.?", "", text)
-        text = " ".join(line for line in text.splitlines() if line.strip())
-        raise (DataError if isinstance(error, ValueError) else DataTypeError)(text) from error
+        raise (DataError if isinstance(error, ValueError) else DataTypeError)(" ".join(str(error).split())) from error
 
 
-def labels_of(y: Any) -> Labels:
-    """Labels in memory as an array of their own type. Raises ``DataError`` for missing or invalid labels."""
-    return label_values(pandas_column(y))
-
-
-def numbers_of(y: Any) -> NDArray[Any]:
-    """Targets in memory as an array of finite numbers. Raises ``DataError`` for others."""
-    targets = numeric_array("y", pandas_column(y))
-    require_finite("y", targets)
-    return targets
+def finite(name: str, values: Any) -> NDArray[Any]:
+    """Targets or weights in memory as an array of finite numbers. Raises ``DataError`` for others."""
+    numbers = numeric_array(name, pandas_column(values))
+    require_finite(name, numbers)
+    return numbers
 
 
 def require_finite(name: str, values: NDArray[Any], columns: Any = None) -> None:
@@ -93,7 +75,7 @@ def rows_of(estimator: Any, X: Any, levels: Levels, *y: Any, reset: bool = False
     """Rows in memory as an array (n, d), and targets if they are given; ``levels`` are those of the training rows."""
     if y:
         numbers = is_regressor(estimator)
-        y = tuple(each if each is None else numbers_of(each) if numbers else labels_of(each) for each in y)
+        y = tuple(each if each is None else finite("y", each) if numbers else label_values(each) for each in y)
         checks |= {"y_numeric": numbers, "multi_output": numbers}
     with data_errors():
         X = coded_frame(X, levels)
@@ -109,7 +91,7 @@ class TrainingRows:
     X: Float
     y: Any
     weights: Float | None
-    columns: Columns | None
+    columns: Columns
     labels: Labels | None
 
 
@@ -119,8 +101,7 @@ def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, levels: Le
     levels = levels_of(X) if levels is None else levels
     X, y = rows_of(estimator, X, levels, y, ensure_min_samples=1 if more else 2, reset=not more)
     if sample_weight is not None:
-        weights = numeric_array("sample_weight", sample_weight)
-        require_finite("sample_weight", weights)
+        weights = finite("sample_weight", sample_weight)
         if not weights.any():
             raise DataError("no row has a weight above zero: there is nothing to fit")
         given = weights if weights.ndim else float(weights)
@@ -130,8 +111,8 @@ def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, levels: Le
         if not present.all():
             X, y, weights = X[present], y[present], weights[present]
     y, labels = estimator._coded(y)
-    names = getattr(estimator, "feature_names_in_", None)
-    return TrainingRows(X, y, weights, names if names is None else Columns(tuple(names), categories=levels), labels)
+    names = tuple(getattr(estimator, "feature_names_in_", default_names(X.shape[1])))
+    return TrainingRows(X, y, weights, Columns(names, categories=levels), labels)
 
 
 def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
@@ -142,12 +123,11 @@ def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: in
     else:
         y, labels = (y, None) if y is None else estimator._coded(y)
         source = as_source(X, y, sample_weight, seed=seed)
-        require_target(source)
         if source.n_targets != 1 and labels is not None:
             raise UsageError(f"y has {source.n_targets} columns: one class of each row at a time")
         estimator.n_features_in_ = source.n_features
         estimator.__dict__.pop("feature_names_in_", None)
-        names = [] if hasattr(X, "gather") else list(getattr(X, "columns", ()))
+        names = [] if isinstance(X, Source) else list(getattr(X, "columns", ()))
         if names and all(isinstance(name, str) for name in names):
             estimator.feature_names_in_ = np.array(names, dtype=object)
     if labels is not None:
@@ -161,12 +141,11 @@ def source_of(
     """Return rows with the ``columns`` and classes of the training rows: (X, y), (X, y, sample_weight), or DATA."""
     if not isinstance(given, tuple | list):
         return as_source(given)
-    if len(given) not in ((2,) if name == "validation" else (2, 3)):
-        triple = "" if name == "validation" else " or (X, y, sample_weight) of the fit"
-        raise UsageError(f"{name} has {len(given)} parts: it must be (X, y){triple}, or DATA")
+    if len(given) not in (2, 3):
+        raise UsageError(f"{name} has {len(given)} parts: it must be (X, y) or (X, y, sample_weight), or DATA")
     X, y, *weights = given
     X = pandas_frame(X, f"the {name} X")
     check_names(X, columns.features)
     if in_memory(X):
         X, y = rows_of(estimator, X, columns.categories, y)
-    return as_source(X, y if labels is None else coded(array_of(y), labels), *weights, columns=columns)
+    return as_source(X, y if labels is None else coded(y, labels), *weights, columns=columns)

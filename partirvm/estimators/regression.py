@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -13,16 +13,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import ArraySource, as_source, shuffled_rows
-from partirvm.errors import DataError, UsageError
+from partirvm.data.source import Tile, require_like
+from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented
-from partirvm.estimators.inputs import (
-    TrainingRows,
-    data_errors,
-    in_memory,
-    rows_of,
-    source_of,
-    training_rows,
-)
+from partirvm.estimators.inputs import TrainingRows, data_errors, in_memory, rows_of, source_of, training_rows
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import is_growable
@@ -31,10 +25,9 @@ from partirvm.options import Request
 from partirvm.options.constraints import Estimate, NoiseForm, Reference, Residual
 from partirvm.options.table import TABLE
 from partirvm.options.values import Local, Noise
-from partirvm.predict.prediction import check_features
 from partirvm.predict.rvm_star import Augmenting, require_augmentable
 from partirvm.resolve.resolve import LIMITS, FitSpec
-from partirvm.types import Columns, Float
+from partirvm.types import Float
 
 
 @dataclass(frozen=True)
@@ -42,7 +35,6 @@ class Stream:
     """The state kept between two calls of ``partial_fit``: the rows of each call, and the fit of all of them."""
 
     calls: tuple[TrainingRows, ...]
-    columns: Columns
     request: Request
     spec: FitSpec
     checkpoint: Any
@@ -68,8 +60,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         training rows is ``noise_variance_``, which also holds far from all of them. For one target whose noise variance
         is estimated.
     residual : {"auto", "none", "local"} or Local
-        Rows are near in the metric of the kernel; ``model_.sparse()`` is the model without them. For one target whose
-        noise variance is estimated. ``Local(neighbours=30)`` has its option.
+        Rows are near in the metric of the kernel; ``model_.sparse()`` is the model without them. For targets whose
+        noise variance is estimated; each has a kernel of its own. ``Local(neighbours=30)`` has its option.
     reference : {"auto", "none"}
 
     Attributes
@@ -121,27 +113,51 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
                 "partial_fit cannot continue the last fit: fit keeps no rows, and a file holds none. Call partial_fit "
                 "of an estimator that is not fitted, with these rows first"
             )
-        asked, journal = self.parameters(), MemoryJournal()
+        request, journal = self.parameters(), MemoryJournal()
         if stream is None:
-            rows = training_rows(self, X, y, sample_weight)
-            calls: tuple[TrainingRows, ...] = (rows,)
-            columns, request, before = rows.columns or ArraySource(rows.X).columns, asked, None
+            calls: tuple[TrainingRows, ...] = (training_rows(self, X, y, sample_weight),)
+            before = None
         else:
-            request, columns, before = self._continued(stream, asked), stream.columns, (stream.spec, stream.checkpoint)
-            calls = (*stream.calls, training_rows(self, X, y, sample_weight, columns.categories))
-        spec = self._fit(_source_of_calls(calls, columns, request.seed), None, request, journal, before)
+            request, before = self._continued(stream, request), (stream.spec, stream.checkpoint)
+            calls = (*stream.calls, training_rows(self, X, y, sample_weight, stream.calls[0].columns.categories))
+        spec = self._fit(_source_of_calls(calls, request.seed), None, request, journal, before)
         # a fit that has ended without a checkpoint cannot be continued
-        self._stream = None if journal.last is None else Stream(calls, columns, request, spec, journal.last)
+        self._stream = None if journal.last is None else Stream(calls, request, spec, journal.last)
+        return self
+
+    def update_residuals(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Let new rows, X (n, d) and y (n,) or (n, T) in memory, join the local residuals; nothing is fitted.
+
+        Their errors, y less the mean of the vectors, correct later predictions nearby. The vectors, the local kernel
+        and the quantiles of intervals stay, so this takes seconds at most. The numbers of the rows follow those of the
+        earlier ones (``nearest_rows``). A later ``partial_fit`` fits these rows, too.
+
+        Raises ``UsageError`` for a model without local residuals and for rows that are not in memory, and the errors of
+        ``fit`` for other features or values that cannot be used.
+        """
+        from partirvm.learning.residual_rows import with_rows  # fits in memory do not load it
+
+        check_is_fitted(self)
+        model: Model = self.model_
+        if not in_memory(X):
+            raise UsageError(f"update_residuals takes rows in memory, X is {type(X).__name__}: append to DATA of a job")
+        rows = training_rows(self, X, y, sample_weight, model.columns.categories)
+        targets = np.asarray(rows.y, dtype=np.float64).reshape(len(rows.X), -1)
+        if targets.shape[1] != model.n_targets:
+            raise UsageError(f"y has {targets.shape[1]} columns, and the model {model.n_targets}")
+        tile = Tile(0, 0, rows.X, targets, rows.weights)
+        self.model_ = replace(model, residuals=with_rows(model.own_residuals, model.design, model.mean, tile))
+        stream: Stream | None = getattr(self, "_stream", None)
+        if stream is not None:
+            self._stream = replace(stream, calls=(*stream.calls, rows))
         return self
 
     def _continued(self, stream: Stream, asked: Request) -> Request:
         """Return the request of the next call: that of the first call, with the limits that are asked for now."""
-        if not is_growable(stream.checkpoint):
-            raise UsageError("partial_fit cannot continue: split-merge ended before its last merge; fit all rows again")
-        if not stream.spec.problem.target_variance:
-            raise DataError(
-                "the target of the first rows was constant, so that the target of new rows cannot be scaled: call fit "
-                "with rows whose targets vary"
+        if not is_growable(stream.checkpoint, stream.spec):
+            raise UsageError(
+                "partial_fit cannot continue: split-merge ended before its last merge, or the target of the first rows "
+                "was constant; fit all rows again"
             )
         for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
             before, now = getattr(stream.request, name), getattr(asked, name)
@@ -185,7 +201,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         ``rows``, ``distances``, ``weights`` and ``errors`` have shape (n, k), the nearest row first. Numbers of rows
         count from 0 in the order that ``fit`` or ``ingest`` was given; distances are in the metric of the kernel, and
         errors in the target's units. The prediction is that of ``model_.sparse()`` plus the sum of weights times
-        errors. Raises ``UsageError`` for a model without local residuals, ``DataError`` for other features.
+        errors; of T targets both are (n, k, T). Raises ``UsageError`` for a model without local residuals, and
+        ``DataError`` for other features.
         """
         check_is_fitted(self)
         found: dict[str, Any] = self.model_.nearest_rows(rows_of(self, X, self.model_.columns.categories))
@@ -203,13 +220,15 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         of a fit whose noise was given or that has fewer than 20 rows, use quantiles of Student's t. False gives the
         interval of the posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22). The uncertainty
         of a learned kernel is included in neither, but in ``joint_laplace``. Several targets, which share their
-        vectors, have no intervals: fit each with ``MultiOutputRegressor`` of scikit-learn.
+        vectors, have prediction intervals, (n, T) each, with local residuals alone: otherwise fit each target with
+        ``MultiOutputRegressor`` of scikit-learn.
 
         Raises ``UsageError`` for another level or kind, ``DataError`` for other features; both are ``ValueError``.
         """
         check_is_fitted(self)
         ends = self._values(self.model_.interval(level, kind, hyperparameters=hyperparameters), X)
-        return ends[:, 0], ends[:, 1]
+        lower, upper = np.split(ends, 2, axis=1)
+        return (lower, upper) if self.model_.n_targets > 1 else (lower[:, 0], upper[:, 0])
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
         """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).
@@ -236,8 +255,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             source = as_source(rows_of(self, X, model.columns.categories), columns=model.columns)
         else:
             source = as_source(X)
-        for each in (training, source):
-            check_features(model, each)
+        require_like(source, model.columns)
         with closing(executor_for(self.client)) as executor:
             augmenting = Augmenting.of(model, training, executor)
             found = np.concatenate([records for records, *_ in augmenting.pieces(source)])
@@ -261,9 +279,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         self.noise_variance_ = model.noise_variance
 
 
-def _source_of_calls(calls: Iterable[TrainingRows], columns: Columns, seed: int) -> ArraySource:
+def _source_of_calls(calls: Sequence[TrainingRows], seed: int) -> ArraySource:
     """Return the rows of all calls of ``partial_fit``, those of each call shuffled among themselves."""
-    calls = list(calls)
     sizes, weights = [len(call.X) for call in calls], None
     if any(call.weights is not None for call in calls):
         weights = np.concatenate([np.ones(len(call.X)) if call.weights is None else call.weights for call in calls])
@@ -271,4 +288,4 @@ def _source_of_calls(calls: Iterable[TrainingRows], columns: Columns, seed: int)
     order = np.concatenate([start + shuffled_rows(n, seed) for start, n in zip(starts, sizes, strict=True)])
     with data_errors():  # of calls with other numbers of targets
         X, y = (np.concatenate([getattr(call, name) for call in calls]) for name in ("X", "y"))
-    return ArraySource(X, y, weights, permutation=order, columns=columns)
+    return ArraySource(X, y, weights, permutation=order, columns=calls[0].columns)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from partirvm.errors import FormatError, PartirvmError, UsageError
+from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
@@ -24,6 +24,7 @@ from partirvm.model.files import load_saved
 from partirvm.model.input_rows import plain_labels
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.resolve import check_parameters
+from partirvm.storage import reading
 from partirvm.storage.records import require
 
 VALUE_OF = {
@@ -42,16 +43,20 @@ CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}
 Saved: TypeAlias = Model | ClassModel | RVMRegressor | RVMClassifier
 
 
-def save_model(model: Saved, location: str | os.PathLike[str]) -> None:
+def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = False) -> None:
     """Write a fitted estimator, or a model, to a folder or fsspec URL that must not exist yet.
 
     Everything of an estimator is saved except ``client``, ``plan_``, metadata requests, and the training rows that
     ``partial_fit`` needs.
+    A model of a job may keep the rows of its local residuals in the folder of the job (its ``repr`` names the place):
+    the saved one refers to them there, or has a copy of them with ``copy``, so that the job can be removed.
     Three things cannot be saved: a ``kernel`` or ``basis`` that only this process has, such as a lambda; a
     ``random_state`` that is not an integer; a subclass of the two estimators. Nothing is pickled.
 
-    Raises ``UsageError`` for what cannot be saved (the message names it), ``ExistsError`` if the location exists,
-    ``StorageError`` if it cannot be written, and ``NotFittedError`` for an estimator that is not fitted.
+    Raises ``UsageError`` for what cannot be saved (the message names it), and for rows of local residuals in another
+    store without ``copy``, ``MissingDataError`` if those that are copied are missing or damaged, ``ExistsError`` if the
+    location exists, ``StorageError`` if it cannot be written, and ``NotFittedError`` for an estimator that is not
+    fitted.
 
     Examples
     --------
@@ -66,12 +71,10 @@ def save_model(model: Saved, location: str | os.PathLike[str]) -> None:
     True
     """
     if isinstance(model, FittedModel):
-        write_model(model, location)
+        write_model(model, location, copy=copy)
         return
-    if not isinstance(model, RelevanceVectorMachine):
-        raise UsageError(f"save_model was given a {type(model).__name__}: it takes a fitted estimator or a model")
     check_is_fitted(model)
-    write_model(model.model_, location, estimator=_values(model))
+    write_model(model.model_, location, estimator=_values(model), copy=copy)
 
 
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
@@ -109,12 +112,8 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
     model, saved = load_saved(location, allow_code=allow_code)
     if saved is None:
         return model
-    try:
+    with reading(f"{location}: the estimator", "save it again with this version of partirvm"):
         return _estimator(model, saved, location, allow_code)
-    except PartirvmError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"{location}: the estimator cannot be read: {error}") from error
 
 
 def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
@@ -138,8 +137,6 @@ def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
 def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: bool) -> RVMRegressor | RVMClassifier:
     """Return the fitted estimator; the parameters name the functions of its next fit, the model may use others."""
     require(saved, VALUE_OF, location)
-    if saved["class"] not in CLASSES:
-        raise FormatError(f"{location}: the estimator {saved['class']!r} is unknown to this version of partirvm")
     parameters, attributes = saved["parameters"], saved["attributes"]
     if not allow_code:
         require_no_code((parameters["kernel"], parameters["basis"]), location)

@@ -15,10 +15,10 @@ from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from partirvm.errors import ClusterError, NoWorkersError, PartirvmError
+from partirvm.errors import ClusterError, NoWorkersError, PartirvmError, UsageError
 from partirvm.execution.local import POLL
 from partirvm.execution.tasks import PACKAGES
-from partirvm.storage.address import allow_protocols, allowed_protocols
+from partirvm.storage.address import allow_protocols, allowed
 
 R = TypeVar("R")
 
@@ -31,14 +31,14 @@ ATTEMPTS = 5  # maximum number of attempts if workers are lost repeatedly
 
 
 def connect(address: str) -> Any:
-    """Return a client of the scheduler at this address, by Dask's configuration; ``ClusterError`` if none responds."""
+    """Return a client of the scheduler at this address, by Dask's configuration; ``UsageError`` if none responds."""
     from distributed import Client  # type: ignore[attr-defined,unused-ignore]
 
     try:
         return Client(address, timeout=CONNECT)  # type: ignore[no-untyped-call,unused-ignore]
     except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two types: TLS on one side only
         text = f"{error} {error.__cause__ or ''}".rstrip()  # some errors of ssl are only in the text
-        raise ClusterError(
+        raise UsageError(
             f"no Dask scheduler responds at {address!r} ({text}): start one with `dask scheduler`, give the address "
             "that it prints, such as tcp://10.0.0.5:8786; if the scheduler uses TLS, give its tls:// address, and name "
             "the tls.yaml of a client's certificates, made together with the scheduler's, in DASK_CONFIG"
@@ -217,7 +217,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
 
     cluster = Cluster(client)
     with cluster.reaching():
-        future = client.submit(_drive, allowed_protocols(), function, args, options, key=key, pure=False)
+        future = client.submit(_drive, tuple(allowed), function, args, options, key=key, pure=False)
         fire_and_forget(future)  # type: ignore[no-untyped-call,unused-ignore]
     cluster.call(accepted(), ANSWER)
 

@@ -19,9 +19,9 @@ from partirvm.core.statistics import TreeSum, aligned_runs
 from partirvm.data.source import Source
 from partirvm.errors import PartirvmError
 from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster
-from partirvm.execution.kernel_store import Blocks, Keeping, forget
+from partirvm.execution.kernel_store import Keeping, forget
 from partirvm.execution.local import POLL, SHARE, usable_cores
-from partirvm.execution.tasks import PassGroup, Progress, grouped, map_tile, run_solve, run_tiles, ungrouped
+from partirvm.execution.tasks import PassGroup, Progress, grouped, on_worker, run_tiles, solution, ungrouped
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
 from partirvm.process import resident_memory
@@ -40,8 +40,6 @@ class DaskExecutor:
     or a worker has other package versions.
     """
 
-    elastic = False
-
     def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
         self._client, self._cluster = client, Cluster(client, patience)
         self._sent: WeakKeyDictionary[Source, tuple[int, dict[int, Any]]] = WeakKeyDictionary()
@@ -59,18 +57,17 @@ class DaskExecutor:
         base = max(resident_memory(), *(worker["metrics"].get("memory", 0) for worker in workers))
         memory = min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0)
         threads = max(worker["nthreads"] for worker in workers)
-        return Machine(threads, base, limit or int(SHARE * memory) or 8 << 30, workers=len(workers))
+        return Machine(threads, base, limit or int(SHARE * memory) or 8 << 30, len(workers), least_threads=threads)
 
     def use(self, threads: int) -> None:
         """Do nothing: the workers determine the number of threads."""
 
     def run(
-        self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, blocks: Blocks | None = None
+        self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, keeping: Keeping | None = None
     ) -> list[Any]:
         """Return the statistic of each pass, summed on the workers; ``progress`` is called after each tile."""
         groups = grouped(passes, source)
-        keeping = None if blocks is None else blocks.keeping
-        return ungrouped(groups, self._persist(lambda: self._run(groups, source, progress, keeping)), blocks)
+        return ungrouped(groups, self._persist(lambda: self._run(groups, source, progress, keeping)))
 
     def forget(self, token: str) -> None:
         """Delete the kept kernel blocks of a fit on all workers that respond."""
@@ -114,7 +111,7 @@ class DaskExecutor:
         """
 
         def begin(solve: DenseFit) -> Any:
-            return self._submit("dense-fit", run_solve, *self._send([solve], "columns"))
+            return self._submit("dense-fit", solution, *self._send([solve], "columns"))
 
         return list(self._each(begin, solves, progress, []))
 
@@ -132,7 +129,7 @@ class DaskExecutor:
             if not sent:
                 sent.extend(self._send([function], "model"))
             parts, _ = self._parts(source, [number])
-            return self._submit(getattr(function, "name", "tile"), map_tile, sent[0], parts, number)
+            return self._submit(getattr(function, "name", "tile"), sent[0], parts[0], number)
 
         with closing(self._each(begin, tiles, progress, sent)) as results:
             yield from zip(tiles, results, strict=True)
@@ -219,10 +216,10 @@ class DaskExecutor:
             raise CancelledError(str(error)) from error
         return list(futures.values())
 
-    def _submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Submit a task. Dask's dashboard shows tasks by ``name``."""
+    def _submit(self, name: str, function: Any, *arguments: Any) -> Any:
+        """Submit a task; functions and arguments may be futures. Dask's dashboard shows tasks by ``name``."""
         with self._cluster.reaching():
-            return self._client.submit(function, *arguments, key=_key(name), pure=False)
+            return self._client.submit(on_worker, function, *arguments, key=_key(name), pure=False)
 
     def _finished(self, waiting: Collection[Any]) -> set[Any]:
         """Return the tasks that ended within ``POLL`` s. Raises ``CancelledError`` for lost data, or their error."""

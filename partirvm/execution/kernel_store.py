@@ -4,7 +4,7 @@ Kept columns of a request are copied; the others are evaluated, and kept if the 
 requested in the current or the previous run of passes over the panel are deleted.
 
 A column has the same bits whether it is evaluated alone or among others (``Design.origin``); where the bits differ,
-nothing is kept. A chunk on disk ends with a checksum; the columns of a damaged one are evaluated again.
+nothing is kept. A chunk on disk ends with a checksum; a damaged one, or a full disk, ends the fit with an error.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import tempfile
 import threading
 import time
 import uuid
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from partirvm.errors import PartirvmWarning
+from partirvm.errors import StorageError
 from partirvm.kernels.design import NONE, Design
 from partirvm.planning.plan import Plan
+from partirvm.storage.address import reading, storing
 from partirvm.types import Float, Int
 
 Key: TypeAlias = tuple[int, str, int, str]
@@ -35,6 +35,7 @@ Key: TypeAlias = tuple[int, str, int, str]
 
 IDLE = 600.0  # seconds without use after which the store of a fit is deleted
 STALE = 8  # number of runs of passes after which panels that were not requested are deleted
+ADVICE = "make room on this disk, which all workers must share, or choose another kernel_store"
 
 
 @dataclass(frozen=True)
@@ -47,29 +48,18 @@ class Keeping:
     folder: str | None = None
 
 
-Fetched: TypeAlias = Counter[str]
-"""Numbers of ``evaluated`` elements of Φ, of ``kept`` elements that were used, and of ``failures`` to read or write."""
-
-
-@dataclass
-class Blocks:
-    """Settings of the current run of passes, counts of all elements, and ``room``: bytes for a number of columns."""
-
-    keeping: Keeping
-    room: Callable[[int], int]
-    fetched: Fetched = field(default_factory=Counter)
-
-    def begin(self, columns: int) -> None:
-        """Start a run of passes with this many columns."""
-        self.keeping = replace(self.keeping, run=self.keeping.run + 1, budget=self.room(columns))
+KeepBlocks: TypeAlias = Callable[[int], Keeping]
+"""Returns the settings of the next run of passes, which has so many columns."""
 
 
 @contextmanager
-def keeping_blocks(plan: Plan, forget: Callable[[str], None], beside: Path | None = None) -> Iterator[Blocks | None]:
+def keeping_blocks(
+    plan: Plan, forget: Callable[[str], None], beside: Path | None = None
+) -> Iterator[KeepBlocks | None]:
     """Keep kernel blocks as planned until the end of the ``with`` statement; ``forget`` then gets their token.
 
-    ``beside`` is the folder for blocks on disk, emptied first; None for a temporary one. A failed read or write costs
-    time alone; one warning reports all failures.
+    ``beside`` is the folder for blocks on disk, emptied first; None for a temporary one. Raises ``StorageError`` if it
+    cannot be made.
     """
     store, folder = plan.kernel_store, None
     if beside is not None:
@@ -77,26 +67,21 @@ def keeping_blocks(plan: Plan, forget: Callable[[str], None], beside: Path | Non
     if store.where == "none":
         yield None
         return
-    most = store.bytes
+    token, runs = uuid.uuid4().hex, count(1)
     if store.where == "zarr":
         folder = str(beside or tempfile.mkdtemp(prefix="partirvm-kernel-"))
-        with suppress(OSError):  # then each block that cannot be written is counted
+        with storing(folder, ADVICE):
             Path(folder).mkdir(exist_ok=True)
-    room = (lambda columns: min(plan.room(columns), most)) if folder is None else (lambda columns: most)
-    blocks = Blocks(Keeping(uuid.uuid4().hex, 0, folder=folder), room)
+
+    def keep(columns: int) -> Keeping:
+        return Keeping(token, store.bytes if folder else min(plan.room(columns), store.bytes), next(runs), folder)
+
     try:
-        yield blocks
+        yield keep
     finally:
-        forget(blocks.keeping.token)
+        forget(token)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
-        if failures := blocks.fetched["failures"]:
-            warnings.warn(
-                f"kernel blocks could not be written or read {failures:,} times and were evaluated again: the result "
-                "is the same, but the fit was slower; check that the disk has space and that all workers can access it",
-                PartirvmWarning,
-                stacklevel=2,
-            )
 
 
 @dataclass(eq=False)
@@ -131,36 +116,27 @@ class BlockStore:
             while self._panels and (outdated or self.used > self._budget):
                 self._delete(self._panels.pop(outdated.pop()) if outdated else self._panels.popitem()[1])
 
-    def fill(self, key: Key, design: Design, X: Float, out: Float) -> Fetched:
+    def fill(self, key: Key, design: Design, X: Float, out: Float) -> None:
         """Write Φ of the rows X into ``out`` (n, M), stored column by column; ``key`` identifies panel and design."""
         design.lead(X, out)
         rows, labels = out.T[design.n_leading :], design.labels
         with self._lock:
             panel = self._panels.pop(key, None) or _Panel(np.empty((0, len(X))))
         values = _read(panel.values)
-        failures = int(values is None)
-        if values is None:
-            panel.labels, values = NONE, np.empty((0, len(X)))
-        kept, order, new = np.isin(labels, panel.labels), np.argsort(panel.labels), rows
-        if np.array_equal(labels, panel.labels):
-            rows[:] = values
-        elif kept.any():
-            rows[kept] = values[order[np.searchsorted(panel.labels, labels[kept], sorter=order)]]
+        kept, order = np.isin(labels, panel.labels), np.argsort(panel.labels)
+        rows[kept] = values[order[np.searchsorted(panel.labels, labels[kept], sorter=order)]]
         missing = np.flatnonzero(~kept)
-        if len(missing) == len(labels):
-            design.take(missing, leading=NONE).block(X, rows.T)
-        else:
-            new = np.empty((len(missing), len(X)))
+        new = np.empty((len(missing), len(X)))
+        if missing.size:
             design.take(missing, leading=NONE).block(X, new.T)
             rows[missing] = new
-        failures += self._keep(panel, values, labels, labels[missing], new)
+        self._keep(panel, values, labels, labels[missing], new)
         with self._lock:
             if self._panels.setdefault(key, panel) is not panel:
                 self._delete(panel)  # two runs of one task overlapped
-        return Counter(evaluated=len(missing) * len(X), kept=int(kept.sum()) * len(X), failures=failures)
 
-    def _keep(self, panel: _Panel, kept: Float, requested: Int, labels: Int, values: Float) -> int:
-        """Keep the requested columns, and as many new ones as fit. Returns the number of failed writes."""
+    def _keep(self, panel: _Panel, kept: Float, requested: Int, labels: Int, values: Float) -> None:
+        """Keep the requested columns, and as many new ones as fit."""
         alive, size = np.union1d(panel.requested, requested), 8 * values.shape[1]
         panel.requested, panel.run = (alive if panel.run == self._run else requested), self._run
         stay = np.isin(panel.labels, alive)
@@ -170,37 +146,26 @@ class BlockStore:
             self.used += size * count
         panel.nbytes = size * (int(stay.sum()) + count)
         if not count and stay.all():
-            return 0
+            return
         _remove(panel.values)
         panel.labels = np.concatenate([panel.labels[stay], labels[:count]])
         panel.values = np.concatenate([kept[stay], values[:count]])
-        if self._folder is None:
-            return 0
-        try:
+        if self._folder is not None:
             panel.values = _written(panel.values, self._folder)
-        except Exception:  # no error of a store or codec may end the fit
-            with self._lock:
-                self.used -= panel.nbytes
-                self._budget = 0  # the disk is full or missing
-            panel.values, panel.labels, panel.nbytes = np.empty((0, values.shape[1])), NONE, 0
-            return 1
-        return 0
 
     def _delete(self, panel: _Panel) -> None:
         self.used -= panel.nbytes
         _remove(panel.values)
 
 
-def _read(values: Float | Path) -> Float | None:
-    """Return values in memory, or those of a Zarr array; None if it cannot be read."""
+def _read(values: Float | Path) -> Float:
+    """Return values in memory, or those of a Zarr array. Raises ``StorageError`` if it is damaged."""
     if isinstance(values, np.ndarray):
         return values
     import zarr
 
-    try:
+    with reading(str(values), ADVICE, StorageError):
         return np.asarray(zarr.open_array(str(values), mode="r")[:])
-    except Exception:  # no error of a store or codec may end the fit
-        return None
 
 
 def _written(values: Float, folder: Path) -> Path:
@@ -208,12 +173,10 @@ def _written(values: Float, folder: Path) -> Path:
     import zarr
     from zarr.codecs import Crc32cCodec
 
-    if not folder.is_dir():  # Zarr would create it, even after the end of the fit
-        raise FileNotFoundError(folder)
-    place, crc, size = folder / f"block-{uuid.uuid4().hex}", Crc32cCodec(), values.shape
-    config: Any = {"write_empty_chunks": True}
-    array = zarr.create_array(str(place), shape=size, chunks=size, dtype="f8", compressors=[crc], config=config)
-    array[:] = values
+    place, how = folder / f"block-{uuid.uuid4().hex}", {"write_empty_chunks": True}
+    with storing(str(folder), ADVICE):
+        folder.stat()  # Zarr would create it, even after the end of the fit
+        zarr.create_array(str(place), data=values, chunks=values.shape, compressors=[Crc32cCodec()], config=how)  # type: ignore[arg-type]
     return place
 
 
@@ -243,15 +206,13 @@ def forget(token: str) -> None:
         _stores.pop(token, None)
 
 
-def fill_block(
-    keeping: Keeping | None, tile: int, rows: str, panel: int, design: Design, X: Float, out: Float
-) -> Fetched:
-    """Write Φ of a panel's rows X (n, d) to ``out`` (n, M), from kept columns if possible; ``rows`` names some."""
+def fill_block(keeping: Keeping | None, key: tuple[int, str, int], design: Design, X: Float, out: Float) -> None:
+    """Write Φ of a panel's rows X (n, d) to ``out`` (n, M), from kept columns if possible; ``key`` begins a ``Key``."""
     kept = keeping is not None and design.origin is not None and len(design.centres) > 0
     if keeping is not None and kept and all(independent(each, X.shape[1], len(X)) for each in design.kernels):
-        return store_of(keeping).fill((tile, rows, panel, design.basis), design, X, out)
-    design.block(X, out)
-    return Counter(evaluated=len(X) * len(design.centres))
+        store_of(keeping).fill((*key, design.basis), design, X, out)
+    else:
+        design.block(X, out)
 
 
 @lru_cache(maxsize=256)

@@ -7,20 +7,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 from partirvm.core.statistics import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
-from partirvm.execution.kernel_store import Blocks, forget
-from partirvm.execution.tasks import (
-    Progress,
-    SeveralStatistics,
-    grouped,
-    solution,
-    tile_statistics,
-    ungrouped,
-)
+from partirvm.execution.kernel_store import Keeping, forget
+from partirvm.execution.tasks import Progress, SeveralStatistics, grouped, solution, tile_statistics, ungrouped
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
 from partirvm.process import available_memory, one_blas_thread, resident_memory
@@ -40,8 +34,6 @@ class LocalExecutor:
     At most one finished tile per thread waits for its addition, so memory is bounded.
     """
 
-    elastic = True
-
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or usable_cores()
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="partirvm")
@@ -57,13 +49,12 @@ class LocalExecutor:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="partirvm")
 
     def run(
-        self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, blocks: Blocks | None = None
+        self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, keeping: Keeping | None = None
     ) -> list[Any]:
         """Return the statistic of each pass, summed in the fixed tree as tiles finish; each tile is read once.
 
-        ``progress`` is called after each tile. ``blocks`` has the settings of kept kernel blocks, and gets the counts.
+        ``progress`` is called after each tile. ``keeping`` has the settings of kept kernel blocks.
         """
-        keeping = None if blocks is None else blocks.keeping
         groups = grouped(passes, source)
         totals: list[TreeSum] = [TreeSum(len(group.tiles)) for group in groups]
         leaves = [(k, position) for k, group in enumerate(groups) for position in range(len(group.tiles))]
@@ -74,7 +65,7 @@ class LocalExecutor:
 
         for (k, position), found in zip(leaves, self._each(statistics, leaves, progress), strict=True):
             totals[k].add(position, found)
-        return ungrouped(groups, [total.result() for total in totals], blocks)
+        return ungrouped(groups, [total.result() for total in totals])
 
     def forget(self, token: str) -> None:
         """Delete the kept kernel blocks of a fit."""
@@ -91,11 +82,7 @@ class LocalExecutor:
             if left.is_set():
                 raise CancelledError("the result of this fit is not needed any more")
 
-        share = self.threads // max(len(solves), 1)
-
-        def run(solve: DenseFit) -> Solved:
-            return solution(solve, check, threads=share)
-
+        run = partial(solution, on_step=check, threads=self.threads // max(len(solves), 1))
         try:
             # start all fits: the pool limits the number of running fits, and no thread is idle
             return list(self._each(run, solves, progress, ahead=len(solves)))

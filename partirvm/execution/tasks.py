@@ -10,11 +10,10 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import platform
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import add
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from partirvm.core.posterior import on_threads
 from partirvm.core.statistics import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source, Tile
-from partirvm.execution.kernel_store import Blocks, Fetched, Keeping, fill_block
+from partirvm.execution.kernel_store import Keeping, fill_block
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Panel, Pass, Rows, Solved, between
 from partirvm.process import one_blas_thread, return_freed_memory
@@ -46,13 +45,12 @@ class MomentsPass(Pass):
 
 @dataclass(frozen=True)
 class SeveralStatistics:
-    """Statistics of several passes over the same tiles, and the counts of kernel blocks. Addition is elementwise."""
+    """Statistics of several passes over the same tiles. Addition is elementwise."""
 
     parts: tuple[Any, ...]
-    fetched: Fetched = field(default_factory=Counter)
 
     def __add__(self, other: SeveralStatistics) -> SeveralStatistics:
-        return SeveralStatistics(tuple(map(add, self.parts, other.parts)), self.fetched + other.fetched)
+        return SeveralStatistics(tuple(map(add, self.parts, other.parts)))
 
 
 @dataclass(frozen=True)
@@ -72,10 +70,8 @@ def grouped(passes: Sequence[Pass], source: Source) -> list[PassGroup]:
     return [PassGroup(tuple(mine), tuple(passes[k] for k in mine), tiles) for tiles, mine in groups.items()]
 
 
-def ungrouped(groups: Sequence[PassGroup], totals: Sequence[SeveralStatistics], blocks: Blocks | None) -> list[Any]:
-    """Return the statistic of each pass in the original order, and count what was fetched."""
-    if blocks is not None:
-        blocks.fetched = sum((total.fetched for total in totals), blocks.fetched)
+def ungrouped(groups: Sequence[PassGroup], totals: Sequence[SeveralStatistics]) -> list[Any]:
+    """Return the statistic of each pass in the original order."""
     positions = [position for group in groups for position in group.positions]
     parts = [part for total in totals for part in total.parts]
     return [parts[k] for k in np.argsort(positions)]
@@ -93,10 +89,9 @@ def tiles_of(pass_: Pass, source: Source) -> list[int]:
 
 @dataclass(frozen=True)
 class _Tile(Tile):
-    """A tile whose kernel blocks are kept between passes, with the counts of their elements for each panel."""
+    """A tile whose kernel blocks are kept between passes."""
 
     keeping: Keeping | None = None
-    fetched: list[Fetched] = field(default_factory=list)
 
     def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
         """Yield the panels of the selected rows, each with its blocks of the designs, stored column by column.
@@ -122,7 +117,7 @@ class _Tile(Tile):
             blocks = []
             for design, place in zip(designs, places, strict=True):
                 blocks.append(place[: len(here) * design.n_columns].reshape(design.n_columns, len(here)).T)
-                self.fetched.append(fill_block(self.keeping, self.number, digest, number, design, panel.X, blocks[-1]))
+                fill_block(self.keeping, (self.number, digest, number), design, panel.X, blocks[-1])
             yield panel, *blocks
 
 
@@ -132,20 +127,13 @@ def tile_statistics(
     """Return the contributions of one tile to each pass. ``keeping`` has the settings for kept kernel blocks."""
     read = source.tile(number)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, keeping)
-    parts = tuple(pass_.statistic(tile) for pass_ in passes)
-    return SeveralStatistics(parts, sum(tile.fetched, Counter()))
+    return SeveralStatistics(tuple(pass_.statistic(tile) for pass_ in passes))
 
 
 def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solved:
     """Run a dense fit to its end, on so many threads; ``on_step`` is called at each step, and may raise to stop."""
-    with one_blas_thread(), on_threads(threads):
+    with on_threads(threads):
         return Solved(*solve.run(on_step))
-
-
-def run_solve(solve: DenseFit) -> Solved:
-    """Run a dense fit on a worker."""
-    return_freed_memory()
-    return solution(solve)
 
 
 def run_tiles(
@@ -155,20 +143,17 @@ def run_tiles(
     keeping: Keeping | None = None,
 ) -> SeveralStatistics:
     """Return the node of an aligned run of tiles. Each tile is given by its number and the index of its part."""
-    return_freed_memory()
     total = TreeSum(len(tiles))
-    with one_blas_thread():
-        for position, (number, part) in enumerate(tiles):
-            total.add(position, tile_statistics(passes, parts[part], number, keeping))
-    found: SeveralStatistics = total.result()
-    return found
+    for position, (number, part) in enumerate(tiles):
+        total.add(position, tile_statistics(passes, parts[part], number, keeping))
+    return cast(SeveralStatistics, total.result())
 
 
-def map_tile(function: Callable[[Source, int], Any], parts: Sequence[Source], number: int) -> Any:
-    """Apply ``function`` to one tile on a worker; ``parts`` has one element."""
+def on_worker(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the function of a task on a worker, with one BLAS thread."""
     return_freed_memory()
     with one_blas_thread():
-        return function(parts[0], number)
+        return function(*arguments)
 
 
 PACKAGES = ("numpy", "scipy", "zarr", "partirvm")

@@ -12,33 +12,25 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from partirvm.core.termination import Termination
-from partirvm.data.zarr_source import ZarrSource
-from partirvm.errors import (
-    ChangedDataError,
-    ClusterError,
-    LeaseError,
-    MissingDataError,
-    PartirvmError,
-    StorageError,
-)
+from partirvm.errors import ChangedDataError, ClusterError, LeaseError, MissingDataError, StorageError
 from partirvm.execution import executor_for
-from partirvm.execution.cluster import address_of
 from partirvm.jobs import request as requests
 from partirvm.jobs.checkpoint import Checkpoint, attached, resumes
-from partirvm.jobs.driver import Entry, MemoryJournal, Outcome, Watcher
+from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome, Watcher
 from partirvm.jobs.request import Place
 from partirvm.jobs.run import run, with_new_rows
-from partirvm.jobs.state import TRANSITIONS, JobState, Status
+from partirvm.jobs.state import TRANSITIONS, Status
 from partirvm.jobs.store import JobStore
-from partirvm.model import AnyModel
+from partirvm.learning.residual_rows import with_rows_of
+from partirvm.model import AnyModel, Model
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.resolve.new_problem import Interrupted, check_aborted
+from partirvm.resolve.new_problem import Interrupted
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
 from partirvm.resolve.small_fits import Timer
 from partirvm.storage.lease import Process
@@ -51,24 +43,24 @@ POLL_SECONDS = 0.2
 """Seconds between two polls for requests to end the job."""
 
 
+@dataclass(kw_only=True)
 class JobJournal(MemoryJournal):
     """A journal that writes to the job's folder and also keeps the model and the history in memory."""
 
-    def __init__(self, store: JobStore, history: list[Entry], spec: FitSpec) -> None:
-        super().__init__(history=history)
-        self._store, self._spec = store, spec
+    store: JobStore
+    spec: Any = None
 
     def save(self, model: AnyModel) -> None:
-        self._store.save(model)
+        self.store.save(model)
         super().save(model)
 
     def record(self, entry: Entry) -> None:
-        self._store.record({"event": "fit", **entry})
+        self.store.record({"event": "fit", **entry})
         super().record(entry)
 
     def checkpoint(self, state: Any) -> None:
         lines = len(self.history) - (state.end is not None)  # an update from a final checkpoint drops the final line
-        self._store.checkpoint(Checkpoint(self._spec, state, lines))
+        self.store.checkpoint(Checkpoint(self.spec, state, lines))
 
 
 def plan(estimator: Any, data: str | os.PathLike[str], *, validation: Place = None, client: Any = None) -> Plan:
@@ -109,32 +101,18 @@ def fit(
     validation: str | None = None,
     client: Any = None,
     overwrite: bool = False,
-    verify: bool = False,
     watcher: Watcher | None = None,
 ) -> Outcome | None:
     """Fit DATA in this process and store model and history in JOB, as ``submit`` and ``run_job`` together.
 
-    Checks that read no rows run before JOB is changed, and with ``verify`` the comparison of all tiles of DATA with the
-    ingested ones. With ``overwrite`` an old JOB is removed when the new fit, but for kernel learning, is planned. A new
-    JOB is removed again after an error before its plan, as of a fit that needs more memory than allowed. Raises as
-    ``resolve.resolve.resolve`` does, ``ExistsError`` if JOB exists, and ``ChangedDataError``. If the watcher aborts the
-    fit, it ends with the last saved model, or without one; JOB can be resumed.
+    The fit is planned first, but for kernel learning: what is refused, as a fit that needs more memory than allowed,
+    makes no JOB, and leaves the old one of ``overwrite``. Raises as ``resolve.resolve.resolve`` does, and
+    ``ExistsError`` if JOB exists. If the watcher aborts the fit, it ends with the last saved model, or without one; JOB
+    can be resumed.
     """
-    if verify:
-        ZarrSource(data).verify()
-    if overwrite and JobStore(job).exists():
-        _plan(parameters, data, validation, client, lambda: Termination.TIME)  # what is refused leaves the old job
+    _plan(parameters, data, validation, client, lambda: Termination.TIME)
     requests.create(data, job, parameters, validation, overwrite)
-    try:
-        return run_job(job, attempt=1, allow_code=True, client=client, watcher=watcher)
-    except LeaseError:  # another process has the job
-        raise
-    except BaseException:
-        store = JobStore(job)
-        with suppress(PartirvmError), store.acquire():
-            if store.folded().plan is None:
-                store.folder.remove()
-        raise
+    return run_job(job, attempt=1, allow_code=True, client=client, watcher=watcher)
 
 
 def run_job(
@@ -156,69 +134,87 @@ def run_job(
     the original DATA are restored. Other exceptions are those of ``fit``; the job then records ``failed``.
     """
     store = JobStore(job)
-
-    def due() -> bool:
-        state = store.folded()
-        return Status.RUNNING in TRANSITIONS[state.status] and attempt in (None, state.attempt)
-
-    if not due():
+    if not _due(store, attempt):
         return None
     with store.acquire(patience=patience):
-        return run_attempt(store, client, watcher or Watcher(), allow_code) if due() else None
+        return run_attempt(store, attempt, allow_code, client, watcher or Watcher())
 
 
-def run_attempt(store: JobStore, client: Any, watcher: Watcher, allow_code: bool) -> Outcome:
-    """Run the current attempt at a job whose lease the caller holds, as ``run_job``."""
-    asked = store.asked().request
+def _due(store: JobStore, attempt: int | None) -> bool:
+    state = store.folded()
+    return Status.RUNNING in TRANSITIONS[state.status] and attempt in (None, state.attempt)
+
+
+def run_attempt(
+    store: JobStore, attempt: int | None, allow_code: bool, client: Any, watcher: Watcher
+) -> Outcome | None:
+    """Run an attempt at a job whose lease the caller holds, as ``run_job``."""
+    if not _due(store, attempt):
+        return None
+    asked = store.folded().request
     requests.require_code_allowed(store.location, asked, allow_code)
     with _ending(store):
-        restored, state = _begun(store, asked, client, allow_code)
-        history = list(state.history)
-        before = float(history[-1]["seconds"]) if history else 0.0
+        if asked.get("joining"):
+            return _join(store, asked, allow_code, client, watcher)
+        n_rows = asked["fingerprint"]["n_rows"]
+        restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
+        lines = 0 if restored is None else restored.history
+        store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}"})
+        state = store.folded()
+        journal = JobJournal(store=store, history=list(state.history), keep_cells=store.keep_cells)
+        before = float(state.history[-1]["seconds"]) if state.history else 0.0
         source, held_out = requests.open_unchanged(asked["data"], asked["fingerprint"]), requests.open_held_out(asked)
         request, poll = check_parameters(requests.parameters_of(asked)), _poll(store, state.attempt, watcher)
         with closing(executor_for(client)) as executor:
             timer = Timer(request.time_limit)
-            interrupted = timer.after(poll)
+
+            def interrupted() -> Termination | None:
+                return poll() or timer()
+
             how = source, request, executor, held_out, interrupted
             try:
-                check_aborted(interrupted)
-                spec = resolve(*how) if restored is None else continued(restored.spec, *how)
+                journal.spec = spec = resolve(*how) if restored is None else continued(restored.spec, *how)
             except Stopped:
-                stopped = Outcome(Termination.ABORTED, None, before + timer.seconds)
-                return _end(store, state.attempt, MemoryJournal(None, history), stopped, None)
+                return _end(journal, state.attempt, Outcome(Termination.ABORTED, None, before + timer.seconds))
             checkpoint = _checkpoint(restored, spec)
             if checkpoint is None and timer() is None:  # otherwise the spec may lack learned values
                 store.checkpoint(Checkpoint(spec, None, 0))
-            journal = JobJournal(store, history, spec)
             store.record({"event": "plan", **spec.plan.to_json(), "text": str(spec.plan)})
             watcher.on_plan(spec.plan)
-            for entry in history:
+            for entry in state.history:
                 watcher.on_record(entry)
-            outcome = run(
-                spec,
-                source,
-                executor,
-                journal,
-                held_out=held_out,
-                watcher=watcher,
-                interrupted=interrupted,
-                checkpoint=checkpoint,
-                usable=checkpoint is not None and store.has_model(),
-                elapsed=before + timer.seconds,
-                beside=None if "://" in store.location else Path(store.location, "kernel"),
-            )
+            driver = Driver(executor, source, held_out, watcher, interrupted, elapsed=before + timer.seconds)
+            driver.usable = checkpoint is not None and store.has_model()
+            beside = None if "://" in store.location else Path(store.location, "kernel")
+            outcome = run(driver, spec, journal, checkpoint, beside)
             # nobody waits for tiles that are still being read
-            return _end(store, state.attempt, journal, outcome, spec.plan)
+            return _end(journal, state.attempt, outcome)
 
 
-def _begun(store: JobStore, asked: Any, client: Any, allow_code: bool) -> tuple[Checkpoint | None, JobState]:
-    """Record that this process runs the job; return the checkpoint to resume from, if any, and the state after it."""
-    n_rows = asked["fingerprint"]["n_rows"]
-    restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
-    cluster, lines = "" if client is None else address_of(client), 0 if restored is None else restored.history
-    store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}", "cluster": cluster})
-    return restored, store.folded()
+def _join(store: JobStore, asked: dict[str, Any], allow_code: bool, client: Any, watcher: Watcher) -> Outcome:
+    """Let appended rows join the local residuals; the event of the end names the new model."""
+    store.record({"event": "running", "reason": f"by {Process.this()}"})
+    state, model = store.folded(), cast(Model, store.model(allow_code=allow_code))
+    journal, poll = JobJournal(store=store, history=list(state.history)), _poll(store, state.attempt, watcher)
+    source = requests.open_unchanged(asked["data"], asked["joining"])
+    last: Checkpoint | None = store.restore(allow_code=allow_code)
+    cells, room = model.own_residuals.cells, 0 if last is None else last.spec.options.residual_bytes
+    in_memory = cells.records is not None and 2 * cells.nbytes * source.n_rows <= room * cells.n_rows
+
+    def progress(done: int, total: int) -> None:
+        watcher.on_tiles("local residuals", done, total)
+        if reason := poll():
+            raise Stopped(reason)
+
+    reason = Termination.CONVERGED
+    with closing(executor_for(client)) as executor:
+        try:
+            how = source, executor, progress, None if in_memory else store.keep_cells
+            journal.save(replace(model, residuals=with_rows_of(model.own_residuals, model.design, model.mean, *how)))
+        except Stopped as stopped:
+            reason = stopped.reason
+    outcome = Outcome(reason, None, state.computing_seconds() or 0.0)
+    return _end(journal, state.attempt, outcome, "appended rows joined the local residuals")
 
 
 def _checkpoint(restored: Checkpoint | None, spec: FitSpec) -> Any:
@@ -265,14 +261,14 @@ def _ending(store: JobStore) -> Iterator[None]:
         raise
 
 
-def _end(store: JobStore, attempt: int, journal: MemoryJournal, outcome: Outcome, plan: Plan | None) -> Outcome:
-    """Record the end of an attempt and return its result."""
-    model, seconds = journal.model, outcome.seconds
+def _end(journal: JobJournal, attempt: int, outcome: Outcome, done: str = "") -> Outcome:
+    """Record the end of an attempt and return its result; ``done`` is the reason if it was no fit."""
+    store, model, seconds = journal.store, journal.model, outcome.seconds
     if model is None and store.has_model():
         model = store.model(allow_code=True)  # the caller was permitted to run the job's code
     what, reason = store.requested(attempt) or ("abort", "")
     if outcome.reason is not Termination.ABORTED:
-        store.record({"event": "done", "reason": outcome.reason.value, "seconds": seconds})
+        store.record({"event": "done", "reason": done or outcome.reason.value, "seconds": seconds})
     elif what == "cancel":
         store.record({"event": "cancelled", "reason": reason or "cancel requested"})
         store.forget()
@@ -280,4 +276,5 @@ def _end(store: JobStore, attempt: int, journal: MemoryJournal, outcome: Outcome
     else:
         advice = Termination.ABORTED.advice if model else "Aborted before a model was saved."
         store.record({"event": "aborted", "reason": reason or advice, "seconds": seconds})
+    plan = None if journal.spec is None else journal.spec.plan
     return replace(outcome, model=model, history=journal.history, plan=plan)

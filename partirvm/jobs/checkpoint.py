@@ -7,7 +7,7 @@ their bits may depend on how they were computed.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.link import LogisticBlock
@@ -24,15 +24,13 @@ from partirvm.model.base import DESIGN_CLASSES
 from partirvm.options import Request
 from partirvm.planning.cost import RoundCost, RowsRead, Schedule
 from partirvm.planning.memory import DataShape, StepBytes
-from partirvm.planning.plan import KernelStore, Machine, Plan, Sparseness
+from partirvm.planning.plan import KernelStore, Machine, Plan
 from partirvm.resolve.resolve import FitSpec
 from partirvm.storage import reading
 from partirvm.storage.codec import Codec
 from partirvm.strategies.problem import AppendedBatch, Options, Problem, ResidualsFitted
-from partirvm.strategies.split_merge import Part, SplitMergeState
+from partirvm.strategies.split_merge import Part, SplitMergeState, State
 from partirvm.strategies.stages import RoundsState
-
-State: TypeAlias = RoundsState | SplitMergeState
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,12 @@ class Checkpoint:
     history: int
 
 
-KIND, FORMAT = "partirvm-checkpoint", 15
+KIND, FORMAT = "partirvm-checkpoint", 16
 
 FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock, Posterior, Scores, Start)
 STATES = (Checkpoint, Part, ResidualsFitted, RoundsState, SplitMergeState, Termination)
 PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
-PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, RowsRead, Schedule, Sparseness, StepBytes)
+PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, RowsRead, Schedule, StepBytes)
 
 
 def codec() -> Codec:
@@ -72,15 +70,16 @@ def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
 
 
 def stored(value: Any) -> Any:
-    """Return a checkpoint or a state without class codes and diagnostics; other values are not changed."""
+    """Return a checkpoint, a spec or a state without class codes, diagnostics and local residuals."""
     if isinstance(value, Checkpoint):
-        return replace(value, spec=value.spec.with_codes(None), state=stored(value.state))
+        return replace(value, spec=stored(value.spec), state=stored(value.state))
     if isinstance(value, RoundsState):
         fit, scores = value.fit, replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
         if isinstance(fit, HyperState):
             fit = replace(fit, left_out=None, found=fit.posterior)
-        value = replace(value, fit=fit, scores=scores, best_round=stored(value.best_round))
-    return replace(value, problem=replace(value.problem, codes=None)) if isinstance(value, State) else value
+        local = replace(value.local, residuals=None, diagnostics=())  # as large as the data, not for a resumed run
+        value = replace(value, fit=fit, scores=scores, local=local, best_round=stored(value.best_round))
+    return replace(value, problem=replace(value.problem, codes=None)) if isinstance(value, State | FitSpec) else value
 
 
 def resumes(value: Any, n_rows: int) -> bool:
@@ -96,16 +95,8 @@ def attached(state: State, problem: Problem, options: Options) -> Any:
         problem = problem.with_kernel(state.problem.empty.kernel)
         own: dict[str, Any] = {"problem": problem, "options": replace(options, sample_rows=state.options.sample_rows)}
         if isinstance(state, RoundsState):
-            own["fit"] = _attached_fit(state.fit, problem)
+            if type(state.fit) is not type(problem.likelihood.start(problem)):
+                raise ValueError(f"it is not of this fit, but has a {type(state.fit).__name__}")
             if state.best_round is not None:
                 own["best_round"] = attached(state.best_round, problem, options)
         return replace(state, **own)
-
-
-def _attached_fit(fit: Any, problem: Problem) -> Any:
-    """Return a fit with the constants of the problem, which may have new rows."""
-    start = problem.likelihood.start(problem)
-    if type(fit) is not type(start):
-        raise ValueError(f"it is not of this fit, but has a {type(fit).__name__}")
-    known = ("prior", "target_variance", "fixed_noise", "least_noise")
-    return replace(fit, **{name: getattr(start, name) for name in known if hasattr(start, name)})

@@ -7,7 +7,6 @@ together, and several dense fits of one step in parallel. Models and history are
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -17,24 +16,22 @@ from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.execution import Executor
-from partirvm.execution.kernel_store import Blocks
-from partirvm.kernels.design import Design
+from partirvm.execution.kernel_store import KeepBlocks
 from partirvm.learning.neighbours import fit_residuals
+from partirvm.learning.residual_rows import Keep
 from partirvm.learning.sample import Entry as Entry
 from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
-from partirvm.likelihoods.base import DenseFit, Fit, Pass, PassFit, Solved
+from partirvm.likelihoods.base import DenseFit, Pass, PassFit, Solved
 from partirvm.model import AnyModel
 from partirvm.process import one_blas_thread
 from partirvm.strategies import AnyStrategy
 from partirvm.strategies.problem import (
     FitResiduals,
-    Gather,
     Gathered,
     Instruction,
     KernelLearned,
     LearnKernel,
-    Log,
     Options,
     Problem,
     Record,
@@ -58,14 +55,11 @@ class Watcher:
     def on_plan(self, plan: Any) -> None:
         """Called with the plan before the first round."""
 
-    def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
-        """Called when a pass has finished ``done`` of ``total`` tiles; ``rows`` is the number of rows of the pass."""
+    def on_tiles(self, name: str, done: int, total: int) -> None:
+        """Called when a pass has finished ``done`` of ``total`` tiles, or ("solve") so many of parallel dense fits."""
 
-    def on_step(self, info: StepInfo, candidates: int) -> None:
+    def on_step(self, info: StepInfo) -> None:
         """Called after each iteration of a dense fit."""
-
-    def on_solves(self, done: int, total: int) -> None:
-        """Called when ``done`` of ``total`` dense fits that run in parallel have finished."""
 
     def on_record(self, entry: dict[str, Any]) -> None:
         """Called with each line that is added to the history."""
@@ -73,11 +67,15 @@ class Watcher:
 
 @dataclass
 class MemoryJournal:
-    """The journal of a run, in memory: the last model, the history and the ``last`` state from which it can resume."""
+    """The journal of a run, in memory: the last model, the history and the ``last`` state from which it can resume.
+
+    ``keep_cells`` makes a folder for rows of local residuals; None if there is no place for it.
+    """
 
     model: AnyModel | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     last: Any = None
+    keep_cells: Keep | None = None
 
     def save(self, model: AnyModel) -> None:
         """Keep this model."""
@@ -115,8 +113,9 @@ class Driver:
     """Runs one strategy on one source.
 
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
-    the last saved model. If time is up before a model is saved, a small fit (``strategies.rounds``) makes a model.
-    ``for_readers`` returns fields of a line of history for its readers; ``kept`` has design and fit of the last model.
+    the last saved model; ``usable`` tells that there is one before the run. If time is up before a model is saved, a
+    small fit (``strategies.rounds``) makes a model. ``elapsed`` are the seconds of earlier attempts. ``for_readers``
+    returns fields of a line of history for its readers.
     """
 
     executor: Executor
@@ -124,29 +123,18 @@ class Driver:
     held_out: Source | None = None
     watcher: Watcher = field(default_factory=Watcher)
     interrupted: Callable[[], Termination | None] = lambda: None
-    blocks: Blocks | None = None
+    usable: bool = False
+    elapsed: float = 0.0
+    keep_blocks: KeepBlocks | None = None
     for_readers: Callable[[Entry], Entry] = lambda entry: {}
-    kept: tuple[Design, Fit] | None = field(default=None, init=False)
 
     def run(
-        self,
-        strategy: AnyStrategy,
-        problem: Problem,
-        options: Options,
-        journal: MemoryJournal,
-        *,
-        resume: Any = None,
-        usable: bool = False,
-        elapsed: float = 0.0,
+        self, strategy: AnyStrategy, problem: Problem, options: Options, journal: MemoryJournal, resume: Any = None
     ) -> Outcome:
-        """Run the strategy to its end, from the state ``resume`` on; afterwards the journal holds the model.
-
-        ``usable`` tells that there is a model already, ``elapsed`` are the seconds of earlier attempts.
-        """
-        self._journal, self._began = journal, time.perf_counter() - elapsed
-        self._spent, self._likelihood, self._usable = Spent(), problem.likelihood, usable
+        """Run the strategy to its end, from the state ``resume`` on; afterwards the journal holds the model."""
+        self._journal, self._began, self._usable = journal, time.perf_counter() - self.elapsed, self.usable
+        self._spent, self._likelihood = Spent(), problem.likelihood
         self._last: Record | None = None
-        self.kept = None
         with one_blas_thread(), on_threads(self.executor.threads):
             outcome = self._run(strategy, strategy.start(problem, options) if resume is None else resume)
             if outcome.reason is not Termination.TIME or self._usable:
@@ -178,7 +166,7 @@ class Driver:
                 return end.value, resumable
             # free the statistics, which may be as large as the fit made from them, before the next solve
             answers = None
-            if isinstance(instructions[0], Save | Log):
+            if isinstance(instructions[0], Save):
                 resumable = instructions[0].record.kind in RESUMABLE
             try:
                 send, answers = step.send, self._perform(instructions)
@@ -187,51 +175,53 @@ class Driver:
 
     def _perform(self, instructions: Sequence[Any]) -> tuple[Any, ...]:
         """Perform instructions that are all of one kind, or all lines of history, and return the answers."""
-        if not isinstance(instructions[0], Save | Log):
+        if not isinstance(instructions[0], Save):
             self._check()
         match instructions[0]:
-            case Save() | Log():
+            case Save():
                 self._write(instructions)
                 return (None,) * len(instructions)
             case Pass():
                 return tuple(self._passes(instructions))
             case PassFit():
                 return self._by_passes(instructions)
-            case DenseFit():
-                return tuple(self._solves(instructions))
+            case DenseFit() if len(instructions) > 1:
+                return tuple(self.executor.solve(instructions, self._telling(self.watcher.on_tiles, "solve")))
+            case DenseFit() as solve:
+                return (Solved(*solve.run(self._telling(self.watcher.on_step))),)
             case FitResiduals():
                 tell = self._telling(lambda *progress: None)
-                return (fit_residuals(instructions[0], self.source, self.executor, tell, self._spent),)
+                how = self.executor, tell, self._spent, self._journal.keep_cells
+                return (fit_residuals(instructions[0], self.source, *how),)
             case LearnKernel():
                 return (self._learn(instructions[0]),)
-            case Gather():
+            case _:  # Gather
                 found = ((each.rows, self.source.gather(each.rows)) for each in instructions)
                 return tuple(Gathered(rows[tile.present], tile.X[tile.present]) for rows, tile in found)
-            case unknown:
-                raise TypeError(f"a strategy yielded {unknown!r:.80}, which is no instruction")
 
-    def _write(self, instructions: Sequence[Save | Log]) -> None:
+    def _write(self, instructions: Sequence[Save]) -> None:
         """Save the models and write the lines of history."""
         for number, each in enumerate(instructions):
-            if isinstance(each, Save):
-                self.kept = each.design, each.fit
+            if each.model:
                 # the model chooses its own origin, as it does when it is loaded, so that both predict the same bits
                 design = replace(each.design, origin=None)
                 model: Any = self._likelihood.model(design, each.fit, self.source.columns, each.moderate)
                 self._journal.save(model if each.residuals is None else replace(model, residuals=each.residuals))
                 self._usable = True
-            self._record(each.record, self._spent.share(len(instructions) - number), saved=isinstance(each, Save))
+            entry = line(each.record, self._spent.share(len(instructions) - number), self._began, saved=each.model)
+            entry |= self.for_readers(entry)
+            self._journal.record(entry)
+            self.watcher.on_record(entry)
+            self._last = each.record
 
     def _passes(self, passes: Sequence[Pass]) -> list[Any]:
         source = self.held_out if passes[0].held_out else self.source
         assert source is not None
         rows = sum(source.n_rows if one.rows is None else len(one.rows) for one in passes)
-        tell, began, blocks = self._telling(self.watcher.on_tiles, passes[0].name), time.perf_counter(), self.blocks
-        if blocks is not None and source is self.source:
-            blocks.begin(max(sum(design.n_columns for design in one.designs) for one in passes))
-        else:  # only one pass per round reads the held-out rows
-            blocks = None
-        statistics = self.executor.run(passes, source, lambda done, total: tell(done, total, rows), blocks)
+        tell, began, keeping = self._telling(self.watcher.on_tiles, passes[0].name), time.perf_counter(), None
+        if self.keep_blocks is not None and source is self.source:  # one pass per round reads the held-out rows
+            keeping = self.keep_blocks(max(sum(design.n_columns for design in one.designs) for one in passes))
+        statistics = self.executor.run(passes, source, tell, keeping)
         self._spent.passing += time.perf_counter() - began
         self._spent.passes += len(passes)
         self._spent.rows += rows
@@ -242,10 +232,9 @@ class Driver:
 
         def progress(passes: Sequence[Any], done: int, total: int) -> None:
             if passes and total:
-                self.watcher.on_tiles(passes[0].name, done, total, total_rows * len(passes))
+                self.watcher.on_tiles(passes[0].name, done, total)
             self._check()
 
-        total_rows = self.source.n_rows if instruction.rows is None else len(instruction.rows)
         with gathered(self.source, instruction.rows, self.executor, progress, self._spent) as sample:
             return learn_again(sample, instruction)
 
@@ -256,25 +245,8 @@ class Driver:
             blocks = self._passes([searches[k].next_pass for k in active])
             for k, block in zip(active, blocks, strict=True):
                 searches[k] = searches[k].advance(block, self._check)
-                self._telling(self.watcher.on_step)(searches[k].info, tasks[k].candidates)
+                self._telling(self.watcher.on_step)(searches[k].info)
         return tuple(Solved(search.fit, search.reason) for search in searches if search.reason is not None)
-
-    def _solves(self, solves: Sequence[DenseFit]) -> list[Solved]:
-        """Run dense fits, several in parallel. A single one is watched at each step."""
-        if len(solves) > 1:
-            return self.executor.solve(solves, self._telling(self.watcher.on_solves))
-        (solve,), tell = solves, self._telling(self.watcher.on_step)
-        return [Solved(*solve.run(lambda info: tell(info, solve.candidates)))]
-
-    def _record(self, record: Record, spent: dict[str, float], *, saved: bool) -> None:
-        self._last = record
-        entry = line(record, spent, self._began, saved=saved)
-        if self.blocks is not None:
-            fetched, self.blocks.fetched = self.blocks.fetched, Counter(failures=self.blocks.fetched["failures"])
-            entry["kernel_evaluated"], entry["kernel_kept"] = fetched["evaluated"], fetched["kept"]
-        entry |= self.for_readers(entry)
-        self._journal.record(entry)
-        self.watcher.on_record(entry)
 
     def _telling(self, method: Callable[..., None], *first: Any) -> Callable[..., None]:
         """Return a function that calls a method of the watcher, and raises ``Stopped`` if the run is interrupted."""

@@ -9,25 +9,29 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, get_type_hints
 
 from partirvm.core.termination import Termination
-from partirvm.errors import JobFailedError, LeaseError, UsageError
-from partirvm.execution.cluster import address_of
-from partirvm.jobs.attempt import run_job
+from partirvm.errors import LeaseError, UsageError
+from partirvm.execution.cluster import address_of, start
+from partirvm.jobs.attempt import TAKE_OVER_SECONDS, run_attempt, run_job
 from partirvm.jobs.checkpoint import Checkpoint
-from partirvm.jobs.request import Place, Places, absolute, create, request_of, requeue
+from partirvm.jobs.driver import Watcher
+from partirvm.jobs.request import Place, Places, create, request_of, requeue
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.model.fitted import basis_functions_json, directions_json, relevances
 from partirvm.quoting import html_table
 from partirvm.storage import open_folder
+from partirvm.storage.address import absolute
 from partirvm.storage.records import MOST, TIME, require
+from partirvm.strategies import schedule_of
 from partirvm.strategies.problem import Record
 
 POLL_SECONDS = 0.5  # seconds between two polls of a waiting caller
-GRACE = 25.0  # seconds without a driver, more than a lease lives, after which a job on a cluster counts as ended
+GRACE = 30.0  # seconds after the last sign of life of a lost driver in which its cluster may start another one
 
 
 COUNTS = "rows features tiles passes rounds threads workers memory_limit memory_peak seconds"
@@ -75,9 +79,10 @@ def submit(
     >>> folder.cleanup()
     """
     asked, client = request_of(estimator, client)
+    if client is not None:
+        address_of(client)  # a closed client changes no folder
     made = Job(absolute(job))
-    address = "" if client is None else address_of(client)
-    return made._start(create(data, made.location, asked, validation, overwrite, address), True, client)
+    return made._start(create(data, made.location, asked, validation, overwrite), True, client)
 
 
 def open_job(job: str | os.PathLike[str]) -> Job:
@@ -105,9 +110,6 @@ class Job:
     def __init__(self, location: str) -> None:
         self.store = JobStore(location)
         self.location = self.store.location
-        self._thread: threading.Thread | None = None
-        self._error: Exception | None = None
-        self._attempt = 0
 
     def __repr__(self) -> str:
         return f"Job({self.location!r})"
@@ -145,7 +147,7 @@ class Job:
             "job": self.location,
             "status": state.status.value,
             "reason": state.reason,
-            "advice": _advice(state),
+            "advice": advice_of(state),
             "attempt": state.attempt,
             "strategy": (state.plan or {}).get("strategy"),
             "fits": sum(entry["kind"] not in ("heuristic", "kernel") for entry in state.history),
@@ -157,31 +159,29 @@ class Job:
 
     def asked(self) -> dict[str, Any]:
         """Return the request as JSON: the parameters with the changes of all resumes, ``data`` and ``validation``."""
-        request = self.store.asked().request
+        request = self.store.folded().request
         return {**request["parameters"], "data": request["data"], "validation": request["validation"]}
 
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
         """Yield the state now and after each change, until no process runs the job.
 
-        Raises ``TimeoutError`` after ``timeout`` seconds, ``JobFailedError`` if its thread ended before the job began.
+        Raises ``TimeoutError`` after ``timeout`` seconds.
         """
-        end, last, gone = time.monotonic() + (float("inf") if timeout is None else timeout), None, None
+        end, last = time.monotonic() + (float("inf") if timeout is None else timeout), None
         while True:
-            ended = self._thread is not None and not self._thread.is_alive()
             state = self.state()
             if state != last:
                 yield state
-            if ended and state.status is Status.QUEUED and state.attempt == self._attempt:
-                why = self._error or "its thread has ended"
-                raise JobFailedError(f"{self.location} is queued and could not be started: {why}; resume the job")
             last, now = state, time.monotonic()
-            lost = state.status is Status.INTERRUPTED and state.ended is None and bool(state.cluster)
-            gone = (gone or now) if lost else None
-            if state.status.final and (gone is None or now - gone > GRACE):
+            if state.status.final and not (state.ended is None and self._lately_held()):
                 return
             if now >= end:
                 raise TimeoutError(f"{self.location} is still {state.status} after {timeout:g} s")
             time.sleep(min(POLL_SECONDS, end - now))
+
+    def _lately_held(self) -> bool:
+        holder = self.store.holder()
+        return holder is not None and time.time() - holder.last_beat < GRACE
 
     def wait(self, timeout: float | None = None) -> Status:
         """Wait until no process runs the job and return its status. Raises as ``follow`` does."""
@@ -204,7 +204,6 @@ class Job:
         validation: Place = None,
         allow_code: bool = False,
         allow_data: Places = (),
-        grown: bool = False,
         **changed: Any,
     ) -> Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
@@ -212,48 +211,48 @@ class Job:
         ``data`` and ``validation`` are new places of moved DATA. ``changed`` holds new limits: ``max_rounds``,
         ``max_vectors``, ``effort``, ``time_limit`` (from the resume on) and ``memory_limit``. ``allow_code`` permits a
         named function as kernel or basis, ``allow_data`` names DATA in another store (host, bucket, or this machine)
-        than the job that it may read. ``grown`` resumes as ``update`` does.
+        than the job that it may read.
 
         The job is not changed if an error is raised: ``UsageError`` for other changes or without a permission,
         ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.
         """
-        how = {"allow_code": allow_code, "allow_data": allow_data, "grown": grown}
-        state = self.requeue(client=client, data=data, validation=validation, **how, **changed)
-        return self._start(state, allow_code, client)
+        if client is not None:
+            address_of(client)
+        how = {"allow_code": allow_code, "allow_data": allow_data, **changed}
+        return self._start(self.requeue(data=data, validation=validation, **how), allow_code, client)
 
-    def update(self, **how: Any) -> Job:
+    def update(self, *, residual_only: bool = False, **how: Any) -> Job:
         """Update with rows appended to the DATA; ``how`` is described in ``resume``, its one limit is ``max_rounds``.
 
         The vectors are fitted to all rows, then at most ``max_rounds`` rounds follow. The working set selects
         candidates among all rows; any other strategy continues as ``incremental``, with the new rows as the next
         partitions. Scaling, kernel and classes do not change. Raises as ``resume``, and ``UsageError`` without new rows
         or a fit that they could join.
-        """
-        return self.resume(grown=True, **how)
 
-    def requeue(self, *, client: Any = None, **how: Any) -> JobState:
+        With ``residual_only`` nothing is fitted: one pass over the new rows joins them to the local residuals of a
+        finished job, which takes seconds. A later update without it fits these rows, too.
+        """
+        return self.resume(grown=True, residual_only=residual_only, **how)
+
+    def requeue(self, **how: Any) -> JobState:
         """Queue the job again and return its state; ``run_job`` then runs it. Takes and raises what ``resume`` does."""
-        return requeue(self.location, cluster="" if client is None else address_of(client), **how)
+        return requeue(self.location, **how)
 
     def _start(self, state: JobState, allow_code: bool, client: Any) -> Job:
         """Run the queued attempt in a thread of this process, or on the cluster of ``client``."""
-        place, how = absolute(self.location), {"attempt": state.attempt, "allow_code": allow_code}
-        self._thread, self._error, self._attempt = None, None, state.attempt
+        place = absolute(self.location)
         if client is not None:
-            from partirvm.execution.cluster import start
-
             key = f"partirvm-{place}-{state.attempt}-{int(1e3 * state.since)}"  # unique even if the job is overwritten
-            start(client, key, run_job, place, **how)
+            start(client, key, run_job, place, attempt=state.attempt, allow_code=allow_code)
             return self
+        store = JobStore(place)
+        lease = store.acquire(patience=TAKE_OVER_SECONDS)
 
         def run() -> None:
-            try:
-                run_job(place, **how)  # type: ignore[arg-type]
-            except Exception as error:  # recorded in the job, except before the attempt has the lease
-                self._error = error
+            with lease, suppress(Exception):  # recorded in the job
+                run_attempt(store, state.attempt, allow_code, None, Watcher())
 
-        self._thread = threading.Thread(target=run, name=f"partirvm {place}", daemon=True)
-        self._thread.start()
+        threading.Thread(target=run, name=f"partirvm {place}", daemon=True).start()
         return self
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
@@ -299,9 +298,19 @@ class Job:
         return self.status()
 
 
-def _advice(state: JobState) -> str:
-    """Return the advice of the status, or of the reason of the end if the job is done."""
-    if state.status is Status.DONE and state.reason in Termination._value2member_map_:
-        reference = state.history[-1].get("reference") if state.history else None
-        return " ".join([Termination(state.reason).advice, *(reference or {}).get("remarks", ())])
-    return state.status.advice
+def advice_of(state: JobState) -> str:
+    """Return the advice of the status; if the job is done, that of the reason, and what else concerns accuracy."""
+    advice, last = state.status.advice, state.history[-1] if state.history else {}
+    if state.status is not Status.DONE:
+        return advice
+    if state.reason == Termination.CONVERGED.value and not schedule_of((state.plan or {}).get("strategy", "")).selects:
+        advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
+    elif state.reason in Termination._value2member_map_:
+        advice = Termination(state.reason).advice
+    remarks, near = list(last.get("reference", {}).get("remarks", ())), last.get("residuals") or {}
+    if near.get("bytes"):
+        remarks.append(f"The errors of the nearest rows change its RMSE by {-near['rmse_gain']:+.0%}.")
+    elif near.get("lacking"):
+        change = f"would change its RMSE by {-near['rmse_gain']:+.0%}"
+        remarks.append(f"The errors of the nearest rows {change}: give a job folder or a larger memory_limit.")
+    return " ".join([advice, *remarks])

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any, TypeAlias
 
-from partirvm.core.termination import Termination
 from partirvm.data import ZarrSource
-from partirvm.data.source import Fingerprint
 from partirvm.errors import ChangedDataError, DoneError, MissingDataError, UsageError
 from partirvm.execution.tasks import package_versions
 from partirvm.jobs.checkpoint import resumes
@@ -24,27 +21,12 @@ from partirvm.options import Request
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import check_request
 from partirvm.resolve.resolve import LIMITS, check_parameters
-from partirvm.storage.address import reading, require_address, store_of
+from partirvm.storage.address import absolute, reading, require_address, store_of
 from partirvm.strategies.rounds import IncrementalRounds
 from partirvm.strategies.working_set import LEAST_GAIN
 
 Place: TypeAlias = str | os.PathLike[str] | None
 Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
-ENDED_BY = {
-    Termination.ROUNDS.value: "max_rounds",
-    Termination.VECTORS.value: "max_vectors",
-    Termination.EFFORT.value: "effort",
-    Termination.TIME.value: "time_limit",
-    Termination.MEMORY.value: "memory_limit",
-}
-"""Reasons of an end after which a finished job can be resumed, each with the option that caused the end."""
-
-
-def absolute(place: str | os.PathLike[str]) -> str:
-    """Return an absolute path, which is valid in every working folder. A URL is returned unchanged."""
-    place = os.fspath(place)
-    return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - keeps symbolic links of the user
 
 
 def request_of(asked: Any, client: Any) -> tuple[Request, Any]:
@@ -107,18 +89,12 @@ def open_unchanged(place: str, began: dict[str, Any]) -> ZarrSource:
 
 def difference(source: ZarrSource, began: dict[str, Any]) -> str:
     """Return a text on the difference between data and the fingerprint ``began``; empty if they are equal."""
-    then, now = _fingerprint(began), source.fingerprint()
-    rows = f"{then.n_rows:,} rows at the start, {now.n_rows:,} now; "
-    return "" if now == then else rows + "values, names, categories, classes, moments or tile size differ"
+    now = source.fingerprint()
+    rows = f"{began['n_rows']:,} rows at the start, {now['n_rows']:,} now; "
+    return "" if now == began else rows + "values, names, categories, classes, moments or tile size differ"
 
 
-def _fingerprint(found: dict[str, Any]) -> Fingerprint:
-    return Fingerprint(**{**found, "hashes": tuple(found["hashes"])})
-
-
-def create(
-    data: str | os.PathLike[str], job: str, parameters: Request, validation: Place, overwrite: bool, cluster: str = ""
-) -> JobState:
+def create(data: str | os.PathLike[str], job: str, parameters: Request, validation: Place, overwrite: bool) -> JobState:
     """Create a queued job and return its state, after all checks that read no rows. Raises as ``fit`` does."""
     source, held_out = open_sources(data, validation)
     parameters = check_parameters(parameters)
@@ -126,45 +102,45 @@ def create(
     spec = {
         "data": absolute(source.url),
         "validation": None if held_out is None else absolute(held_out.url),
-        "fingerprint": asdict(source.fingerprint()),
-        "validation_fingerprint": None if held_out is None else asdict(held_out.fingerprint()),
+        "fingerprint": source.fingerprint(),
+        "validation_fingerprint": None if held_out is None else held_out.fingerprint(),
         "parameters": portable(parameters),
         "versions": package_versions(),
-        "cluster": cluster,
     }
     return JobStore.create(job, spec, overwrite=overwrite).folded()
 
 
 def requeue(
-    location: str,
-    *,
-    data: Place = None,
-    validation: Place = None,
-    allow_code: bool = False,
-    allow_data: Places = (),
-    grown: bool = False,
-    cluster: str = "",
-    **changed: Any,
+    location: str, *, allow_code: bool = False, allow_data: Places = (), grown: bool = False, **changed: Any
 ) -> JobState:
-    """Queue a job again, with new places of DATA that were moved. Raises as ``Job.resume`` or ``Job.update``."""
+    """Queue a job again, with new places of DATA that were moved. Raises as ``Job.resume`` or ``Job.update``.
+
+    ``grown`` is for an update; ``residual_only``, among what is ``changed``, limits it to the local residuals.
+    """
+    changed = {key: value for key, value in changed.items() if value is not None}
+    moved: dict[str, str] = {name: absolute(changed.pop(name)) for name in ("data", "validation") if name in changed}
+    residual_only = changed.pop("residual_only", False)
     if other := sorted(changed.keys() - set(LIMITS)):
         raise UsageError(
             f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job with these options"
         )
-    changed = {key: value for key, value in changed.items() if value is not None}
-    places = {"data": data, "validation": validation}
-    moved = {name: absolute(place) for name, place in places.items() if place is not None}
     store = JobStore(location)
     with store.acquire():
-        state = store.asked()
+        state = store.folded()
         request = {**state.request, **moved}
-        require_places(location, [state.request[name] for name in places if name not in moved], allow_data)
+        kept = {"data", "validation"} - moved.keys()
+        require_places(location, [state.request[name] for name in sorted(kept)], allow_data)
         require_code_allowed(location, request, allow_code)
         if state.status is Status.CANCELLED:
             raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
         open_held_out(request)
-        event = _grown(store, request, allow_code, changed) if grown else _resumed(location, state, request, changed)
-        store.record({"event": "queued", **event, "cluster": cluster, **moved})
+        if residual_only:
+            event = _joining(store, state, request, allow_code, changed)
+        elif grown:
+            event = _grown(store, request, allow_code, changed)
+        else:
+            event = _resumed(location, state, request, changed)
+        store.record({"event": "queued", **event, **moved})
         return store.folded()
 
 
@@ -172,28 +148,23 @@ def _resumed(location: str, state: JobState, request: dict[str, Any], changed: d
     """Return the event of a resume. A finished job needs a larger limit, or more time or memory (``DoneError``)."""
     before, after = parameters_of(request), check_parameters(parameters_of(request, **changed))
     if state.status is Status.DONE:
-        option = ENDED_BY.get(state.reason)
+        # the reason of an end by a limit is a word of the limit's name
+        option = next((name for name in LIMITS if state.reason in name.split("_")), None)
         if option is None:
             raise DoneError(f"{location} is done ({state.reason}), and a resume would change nothing")
         limits = [getattr(each, option) for each in (before, after)]
         was, now = [-LEAST_GAIN[effort] for effort in limits] if option == "effort" else limits
         if option in ("max_rounds", "max_vectors", "effort") and now <= was:
             raise DoneError(f"{location} is done; it reached {option} = {limits[0]}: resume with a larger {option}")
-    open_unchanged(request["data"], request["fingerprint"])
+    open_unchanged(request["data"], request.get("joining") or request["fingerprint"])
     return {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
 
 
 def _grown(store: JobStore, request: dict[str, Any], allow_code: bool, changed: dict[str, Any]) -> dict[str, Any]:
     """Return the event of an update."""
-    source, began = ZarrSource(request["data"]), request["fingerprint"]
-    if not source.has_grown(_fingerprint(began)):
-        what = difference(source, began) or "it is the same"
-        raise UsageError(
-            f"{source.url} has no rows that were appended since the last fit of the job ({what}): append rows first "
-            "(`ingest --append`), restore changed rows, or start a new job"
-        )
+    source = _open_grown(request["data"], request["fingerprint"])
     last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allow_code)
-    if last is None or not is_growable(last.state) or not last.spec.problem.target_variance:
+    if last is None or not is_growable(last.state, last.spec):
         raise UsageError(
             f"{store.location} cannot be updated: it has no fit that new rows could join (no round is finished, "
             "split-merge ended before its last merge, or the target is constant): start a new job"
@@ -204,5 +175,33 @@ def _grown(store: JobStore, request: dict[str, Any], allow_code: bool, changed: 
     if last.spec.in_order:
         changes["strategy"] = IncrementalRounds.schedule.name
     check_parameters(parameters_of(request, **changes))
-    fingerprint = asdict(source.fingerprint())
-    return {"reason": "updated", "changes": changes, "fingerprint": fingerprint, "rounds": rounds}
+    event = {"reason": "updated", "changes": changes, "fingerprint": source.fingerprint(), "rounds": rounds}
+    return {**event, "joining": None}
+
+
+def _joining(
+    store: JobStore, state: JobState, request: dict[str, Any], allow_code: bool, changed: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the event of an update of the local residuals alone."""
+    done, before = state.status is Status.DONE, request.get("joining")
+    if changed:
+        raise UsageError(f"an update with residual_only=True fits nothing: omit {', '.join(sorted(changed))}")
+    if not (done or before) or getattr(store.model(allow_code=allow_code), "residuals", None) is None:
+        raise UsageError(
+            f"{store.location} is not done, or its model has no local residuals that new rows could join: resume it, "
+            "or update it without residual_only=True"
+        )
+    source = _open_grown(request["data"], before if done and before else request["fingerprint"])
+    return {"reason": "updated", "joining": source.fingerprint()}
+
+
+def _open_grown(place: str, began: dict[str, Any]) -> ZarrSource:
+    """Open DATA that have more rows than those of a fingerprint. Raises ``UsageError`` for others."""
+    source = ZarrSource(place)
+    if not source.has_grown(began):
+        what = difference(source, began) or "it is the same"
+        raise UsageError(
+            f"{source.url} has no rows that were appended since the last fit of the job ({what}): append rows first "
+            "(`ingest --append`), restore changed rows, or start a new job"
+        )
+    return source

@@ -6,18 +6,19 @@ After a fit with a learned kernel the model is compared with boosted trees, on r
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.data import Source
+from partirvm.data.arrays import ClassWeighted
 from partirvm.errors import (
     AccuracyWarning,
     DataWarning,
@@ -26,9 +27,8 @@ from partirvm.errors import (
     OverconfidenceWarning,
     PartirvmError,
 )
-from partirvm.execution import Executor
 from partirvm.execution.kernel_store import keeping_blocks
-from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome, Watcher
+from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
 from partirvm.learning.forms import kernel_text
 from partirvm.learning.sample import Spent, gathered
 from partirvm.quoting import listed, quoted
@@ -36,11 +36,14 @@ from partirvm.resolve.resolve import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.strategies.stages import RoundsState
-from partirvm.types import PANEL_ROWS, Columns, Float
+from partirvm.types import Columns, Float
 
 LEAST_ROWS, LEAST_MEMORY, MOST_ROWS, MOST_BYTES = 1000, 1 << 30, 20_000, 1 << 23
 """A fit of at least so many rows and bytes of memory (scikit-learn's trees alone take 130 MiB) is compared with boosted
 trees, which learn from at most so many rows and bytes."""
+
+SHOWN = 3
+"""Number of nearest rows that are shown for each row of largest error."""
 
 BETTER, STANDARD_ERRORS, USUAL = 1.1, 2.0, 0.99
 """The trees are named if their error is lower by this ratio and by so many standard errors, and by the ratio on this
@@ -48,54 +51,44 @@ share of usual rows (those of smallest errors) too: a few far targets decide the
 
 
 def run(
-    spec: FitSpec,
-    source: Source,
-    executor: Executor,
-    journal: MemoryJournal,
-    *,
-    held_out: Source | None = None,
-    watcher: Watcher | None = None,
-    interrupted: Callable[[], Termination | None] = lambda: None,
-    checkpoint: Any = None,
-    usable: bool = False,
-    elapsed: float = 0.0,
-    beside: Path | None = None,
+    driver: Driver, spec: FitSpec, journal: MemoryJournal, checkpoint: Any = None, beside: Path | None = None
 ) -> Outcome:
     """Run the spec of a fit, from a state of the strategy (``checkpoint``) on, and warn of problems.
 
-    The journal receives the model and the history; ``interrupted``, ``usable`` and ``elapsed`` are those of ``Driver``.
-    ``beside`` is the folder for kernel blocks that are kept on disk, or None for a temporary one.
+    The journal receives the model and the history. ``beside`` is the folder for kernel blocks that are kept on disk, or
+    None for a temporary one.
     """
-    executor.use(spec.plan.threads)
-    remarks = list[str]()
+    source, remarks = driver.source, list[str]()
+    driver.executor.use(spec.plan.threads)
 
     def for_readers(entry: Entry) -> Entry:
         found = kernel_text(entry, source.columns.features)
-        found["diagnostics"] = table_rows(entry["diagnostics"], source, held_out)
-        if _is_compared(spec, entry) and interrupted() is None:
+        corrected = journal.model if (entry["residuals"] or {}).get("bytes") else None
+        found["diagnostics"] = table_rows(entry["diagnostics"], source, driver.held_out, corrected)
+        if _is_compared(spec, entry) and driver.interrupted() is None:
             with suppress(PartirvmError):  # a finished fit does not fail because of its report
-                found["reference"] = _compared(driver, spec, entry)
+                found["reference"] = _compared(journal.model, driver, spec, entry)
                 remarks.extend(found["reference"]["remarks"])
         return found
 
-    watcher = watcher or Watcher()
-    driver = Driver(executor, spec.weigh(source), held_out, watcher, interrupted, for_readers=for_readers)
+    weighted = source if spec.class_weights is None else ClassWeighted(source, spec.class_weights)
+    driver = replace(driver, source=weighted, for_readers=for_readers)
     for entry in spec.entries if checkpoint is None else ():
         journal.record(entry)
-        watcher.on_record(entry)
+        driver.watcher.on_record(entry)
     for category, text in _faults_of_data(spec, source.columns):
         warnings.warn(text, category, stacklevel=2)
-    strategy, how = STRATEGIES[spec.request.strategy](), {"resume": checkpoint, "usable": usable, "elapsed": elapsed}
-    with keeping_blocks(spec.plan, executor.forget, beside) as driver.blocks:
-        outcome = driver.run(strategy, spec.problem, spec.options, journal, **how)
+    with keeping_blocks(spec.plan, driver.executor.forget, beside) as driver.keep_blocks:
+        strategy = STRATEGIES[spec.request.strategy]()
+        outcome = driver.run(strategy, spec.problem, spec.options, journal, checkpoint)
     for category, text in _faults_of_fit(outcome, spec, remarks):
         warnings.warn(text, category, stacklevel=2)
     return outcome
 
 
-def is_growable(state: Any) -> bool:
-    """Return True if new rows can join the fit of this state of a strategy, as all but split-merge's own."""
-    return isinstance(state, RoundsState)
+def is_growable(state: Any, spec: FitSpec) -> bool:
+    """Return True if new rows can join the fit: its target varies, and its state is not that of split-merge's own."""
+    return isinstance(state, RoundsState) and bool(spec.problem.target_variance)
 
 
 def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
@@ -104,22 +97,34 @@ def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
     return state if spec.plan.schedule.selects else replace(state, selection=spec.options.selection)
 
 
-def table_rows(diagnostics: list[dict[str, Any]], source: Source, held_out: Source | None) -> list[dict[str, Any]]:
+def table_rows(
+    diagnostics: list[dict[str, Any]], source: Source, held_out: Source | None, model: Any = None
+) -> list[dict[str, Any]]:
     """Return the diagnostics of a line of history with row numbers of the given table in ``largest``.
 
-    If they cannot be read, ``largest`` is empty: a finished fit does not fail because of its report.
+    With a model with local residuals ``neighbours`` has, for each of these rows, number, distance, weight and error of
+    the ``SHOWN`` nearest training rows other than itself. What cannot be read is left out: a finished fit does not fail
+    because of its report.
     """
     # without coverage they are of training rows left out (``core.left_out``), otherwise of held-out rows
     left_out = any(not each.get("covered", True) for each in diagnostics)
     shown = source if held_out is None or left_out else held_out
     numbers = cache(shown.original_rows)
 
-    def largest(rows: Any) -> list[Any]:
+    def with_numbers(target: int, each: dict[str, Any]) -> dict[str, Any]:
+        found, places = {**each, "largest": []}, [row for row, *_ in each["largest"]]
         with suppress(PartirvmError):
-            return [[int(numbers(row // shown.tile_rows)[row % shown.tile_rows]), *values] for row, *values in rows]
-        return []
+            rows = [int(numbers(row // shown.tile_rows)[row % shown.tile_rows]) for row in places]
+            found["largest"] = [[row, *values] for row, (_, *values) in zip(rows, each["largest"], strict=True)]
+            if model is not None:
+                own = np.array(rows, dtype=np.float64) if left_out else None
+                near = model.nearest_rows(shown.gather(places).X, own).values()
+                of_target = (part if part.ndim == 2 else part[:, :, target] for part in near)
+                pairs = zip(*(part[:, :SHOWN].tolist() for part in of_target), strict=True)
+                found["neighbours"] = [list(zip(*each, strict=True)) for each in pairs]
+        return found
 
-    return [{**each, "largest": largest(each["largest"])} for each in diagnostics]
+    return [with_numbers(target, each) for target, each in enumerate(diagnostics)]
 
 
 Faults = Iterator[tuple[type[Warning], str]]
@@ -130,7 +135,7 @@ def _faults_of_data(spec: FitSpec, columns: Columns) -> Faults:
     if not spec.problem.target_variance:
         yield DataWarning, f"the target {quoted(columns.target)} is constant: the model is its mean"
     constant = np.flatnonzero(spec.constant)
-    if len(constant) and spec.counted > 1:
+    if len(constant):
         names = listed(columns.features[column] for column in constant)
         yield DataWarning, f"constant features are ignored: {names}"
 
@@ -196,7 +201,7 @@ def _is_compared(spec: FitSpec, entry: Entry) -> bool:
     )
 
 
-def _compared(driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
+def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
     """Compare the last model with boosted trees on every fifth row, left out of these; as JSON, in units of the target.
 
     The errors of the model are those of its training rows times the ratio of its left-out error to its training error,
@@ -204,23 +209,16 @@ def _compared(driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    assert driver.kept is not None
-    (design, fit), source = driver.kept, driver.source
+    source = driver.source
     most = min(MOST_ROWS, MOST_BYTES // (8 * source.n_features), source.n_rows)
     order = np.sort(stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)[:most])
     with gathered(source, order, driver.executor, lambda *progress: None, Spent()) as sample:
-        tiles = [sample.rows.tile(k) for k in range(sample.rows.n_tiles)]
-    w = np.concatenate([np.ones(len(tile.X)) if tile.weights is None else tile.weights for tile in tiles])
-    raw, y = np.concatenate([tile.X for tile in tiles])[w > 0], np.concatenate([tile.t for tile in tiles])[w > 0, 0]
-    X, w, scaling = design.scaling.inputs(raw), w[w > 0], design.scaling
-    deviation = X.std(axis=0)
-    X, new = X / np.where(deviation > 0, deviation, 1.0), np.arange(len(y)) % 5 == 0
-    means = cast(Any, fit).posterior.means[:, 0]
-    predicted = np.concatenate(
-        [design.block(part) @ means for part in np.array_split(raw[new], -(-most // PANEL_ROWS))]
-    )
+        held = sample.rows.gather(order)
+    w = np.ones(most) if held.weights is None else held.weights
+    X, y, w = held.X[w > 0], held.t[w > 0, 0], w[w > 0]
+    new = np.arange(len(y)) % 5 == 0
     share = max(entry["noise_sd"] / entry["train_rmse"], 1.0)
-    own = share * float(scaling.t_scale[0]) * (scaling.targets(y[new, None])[:, 0] - predicted)
+    own = share * (y[new] - replace(model, residuals=None).moments(X[new], variance=False)[0])
     if entry["residuals"] and entry["residuals"]["bytes"]:
         own = own * (1.0 - entry["residuals"]["rmse_gain"])
     trees = HistGradientBoostingRegressor(random_state=0).fit(X[~new], y[~new], sample_weight=w[~new])

@@ -55,7 +55,8 @@ TRANSITIONS = {
 }
 """The statuses that may follow each status."""
 
-CHANGED = ("data", "validation", "fingerprint", "rounds")  # what an event ``queued`` may change of the request
+# What an event ``queued`` may change of the request.
+CHANGED = ("data", "validation", "fingerprint", "rounds", "joining")
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,9 @@ class JobState:
     ``since`` and ``reason`` are those of the last transition, ``began`` is the time of the first ``running`` event,
     ``ended`` that of the last end, or None, and ``seconds`` the computing time recorded by the last end. ``attempt`` is
     the number of times the job was queued. ``plan`` is the last plan event, and ``history`` the valid fit events.
-    ``cluster`` is the address of the scheduler that restarts a lost driver, or empty. ``request`` is the request
-    (``spec.json``) with the changes by resumes and updates; after an update it has ``rounds``, those that the update
-    may make.
+    ``request`` is the request (``spec.json``) with the changes by resumes and updates; after an update it has
+    ``rounds``, those that the update may make. After one of local residuals alone it has ``joining``, the fingerprint
+    of the DATA whose rows join them; ``fingerprint`` is that of the last fit.
     """
 
     status: Status = Status.QUEUED
@@ -80,7 +81,6 @@ class JobState:
     seconds: float | None = None
     plan: dict[str, Any] | None = None
     history: tuple[dict[str, Any], ...] = ()
-    cluster: str = ""
     request: dict[str, Any] = field(default_factory=dict)
 
     def computing_seconds(self) -> float | None:
@@ -97,7 +97,7 @@ def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None
     """Return the state of a job after these events. Raises ``FormatError`` for one that cannot follow."""
     request = request or {}
     queued = float(request.get("time", 0.0))
-    state = JobState(request=request, since=queued, queued=queued, cluster=str(request.get("cluster", "")))
+    state = JobState(request=request, since=queued, queued=queued)
     for event in events:
         state = _advance(state, event)
     return state
@@ -116,8 +116,7 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
             f"the event {kind!r} cannot follow {status.value!r}: an event file is missing or was added by hand: "
             "restore the folder events/ of the job"
         )
-    cluster = str(event.get("cluster", state.cluster))
-    new = replace(state, status=Status(kind), since=at, reason=str(event.get("reason", "")), cluster=cluster)
+    new = replace(state, status=Status(kind), since=at, reason=str(event.get("reason", "")))
     if new.status is Status.QUEUED:
         changes = {name: event[name] for name in CHANGED if name in event}
         changes["parameters"] = {**state.request.get("parameters", {}), **event.get("changes", {})}

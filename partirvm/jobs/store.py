@@ -5,6 +5,7 @@
     JOB/models/000002-000007/         a model, named by the epoch of its writer and a number (storage.codec); the one
                                       that the last event names is the current one
     JOB/checkpoints/…                 checkpoints of the fit, as above (jobs.checkpoint)
+    JOB/cells/…                       rows of local residuals of a model that memory cannot hold (local.cells)
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
 
@@ -28,17 +29,17 @@ from typing import Any, Self, cast
 from partirvm.errors import ExistsError, FormatError, LeaseError, MissingDataError
 from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.state import JobState, Status, fold, observed
+from partirvm.local.cells import Cells
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import lease as leases
 from partirvm.storage import open_folder, storing
-from partirvm.storage.address import require_address
 from partirvm.storage.codec import HEAD
 from partirvm.storage.lease import Lease
 from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
 
 FORMAT = 11
 READS = 5  # maximum number of reads of a model
-KEPT = {"model": 2, "checkpoint": 3}  # numbers kept: an earlier checkpoint than a final one must be there
+KEPT = {"model": 2, "checkpoint": 3, "cell": 2}  # numbers kept: an earlier checkpoint than a final one must be there
 REQUESTS = ("cancel", "abort")  # what any process may request of a running job, the strongest first
 SPEC_NAME, EVENTS = "spec.json", "events"
 
@@ -46,13 +47,12 @@ SPEC_NAME, EVENTS = "spec.json", "events"
 
 FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": list[str], "about": str, "moments": str}
 
-LEAST: Schema = {"time": TIME, "parameters?": {}, "cluster?": str}
-
-SPEC: Schema = LEAST | {"data": str, "validation": str | None, "parameters": {"kernel": Any, "basis": Any}}
+SPEC: Schema = {"time": TIME, "data": str, "validation": str | None, "parameters": {"kernel": Any, "basis": Any}}
 SPEC |= {"versions": dict[str, str], "fingerprint": FINGERPRINT, "validation_fingerprint": (FINGERPRINT, None)}
 
-EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason?": str, "cluster?": str}
+EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason?": str}
 EVENT |= {"model?": str, "checkpoint?": str, "fingerprint?": FINGERPRINT, "rounds?": int | None}
+EVENT |= {"joining?": (FINGERPRINT, None)}
 EVENT |= {"history?": int, "seconds?": float | None, "changes?": {}, "data?": str, "validation?": str | None}
 
 
@@ -60,7 +60,6 @@ class JobStore:
     """Reads and writes the folder of one job. ``lease`` is the lease of this process, or None without a lease."""
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
-        require_address(os.fspath(location))
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
         self.folder = open_folder(self.location)
@@ -103,14 +102,11 @@ class JobStore:
         """Return True if the folder holds a job, readable or not."""
         return self.folder.exists(SPEC_NAME)
 
-    def spec(self, schema: Schema = LEAST) -> dict[str, Any]:
+    def spec(self) -> dict[str, Any]:
         """Return the request. Raises ``MissingDataError`` without a job, ``FormatError`` if it is damaged."""
-        try:
-            spec = read_json(self.folder, SPEC_NAME)
-        except MissingDataError as error:
-            raise MissingDataError(f"{self.location}: no job here (spec.json is missing)") from error
+        spec = read_json(self.folder, SPEC_NAME, missing="no job here: ")
         require_format(spec.get("format"), FORMAT, self.location, "job")
-        require(spec, schema, f"{self.location}/{SPEC_NAME}")
+        require(spec, SPEC, f"{self.location}/{SPEC_NAME}")
         return spec
 
     def acquire(self, *, patience: float = 0.0) -> Lease:
@@ -132,9 +128,10 @@ class JobStore:
         return self.lease
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Append an event with the time, which names the groups written since the last event."""
+        """Append an event with the time, which names the groups written since the last event; cells with a model."""
         lease = self._held()
-        event = {"event": entry["event"], "time": time.time(), **entry, **self._saved}
+        named = {kind: name for kind, name in self._saved.items() if kind != "cell" or "model" in self._saved}
+        event = {"event": entry["event"], "time": time.time(), **entry, **named}
         event |= {"epoch": lease.epoch, "token": lease.token}
         with storing(f"{self.location}/{EVENTS}"):
             number, created = self._last_event(), False
@@ -144,9 +141,11 @@ class JobStore:
                     self.folder.create(name, to_json(name, event))
                     created = True
         lease.check()
-        for kind, name in self._saved.items():
+        if entry["event"] == Status.RUNNING:
+            self._tidy("cell")  # an attempt that was killed may have left some, and this one may write none
+        for kind, name in named.items():
             self._tidy(kind, name)
-        self._saved = {}
+        self._saved = {kind: name for kind, name in self._saved.items() if kind not in named}
 
     def _last_event(self) -> int:
         return max(numbers(self.folder, EVENTS, first=1), default=0)
@@ -168,13 +167,9 @@ class JobStore:
                 events.append(event)
         return events
 
-    def folded(self, schema: Schema = LEAST) -> JobState:
+    def folded(self) -> JobState:
         """Return the state by the request and the events alone."""
-        return fold(self.events(), self.spec(schema))
-
-    def asked(self) -> JobState:
-        """Return ``folded``. Raises ``FormatError`` if a field of the request that a fit needs is missing or wrong."""
-        return self.folded(SPEC)
+        return fold(self.events(), self.spec())
 
     def state(self) -> JobState:
         """Return the state of the job, computed from its events, its lease and the requests to end it."""
@@ -206,33 +201,50 @@ class JobStore:
 
     def save(self, model: AnyModel) -> None:
         """Write this model, which is the current one as soon as the next event is recorded."""
+        if not model.cells_place and (unused := self._saved.pop("cell", "")):
+            self.folder.remove(unused)  # the run was ended before its model had them
         self._write("model", partial(save_model, model))
+
+    def keep_cells(self, write: Callable[[str], Cells]) -> Cells:
+        """Call a function that writes rows of local residuals to a new folder, which the next model's event names."""
+        cells = cast(Cells, self._write("cell", lambda place, about: write(place)))
+        self.folder.flush(self._saved["cell"])
+        return cells
 
     def checkpoint(self, value: Any) -> None:
         """Store this checkpoint as the one to resume from."""
         self._write("checkpoint", partial(save_checkpoint, value))
         self.record({"event": "checkpoint"})
 
-    def _write(self, kind: str, write: Callable[[str, dict[str, Any]], object]) -> None:
-        """Write a group. After an error nothing is left of it."""
+    def _write(self, kind: str, write: Callable[[str, dict[str, Any]], object]) -> object:
+        """Write a group and return what the function returns. After an error nothing is left of it."""
         lease = self._held()
         self._numbers[kind] += 1
         name = f"{kind}s/{lease.epoch:06d}-{self._numbers[kind]:06d}"
         place = self.folder.place(name)
         with storing(place):
             try:
-                write(place, {"name": name, "token": lease.token})
-            finally:
+                found = write(place, {"name": name, "token": lease.token})
+            except BaseException:
                 lease.check()  # an error may come from a new holder, which removes unfinished groups
+                with suppress(OSError):
+                    self.folder.remove(name)
+                raise
+            lease.check()
         self._saved[kind] = name
+        return found
 
-    def _tidy(self, kind: str, newest: str) -> None:
-        """Remove all older groups than the last ones that events name."""
+    def _tidy(self, kind: str, *newest: str) -> None:
+        """Remove all groups but the ``newest`` and the last ones that events name, and those of later writers."""
+        assert self.lease is not None
         with suppress(OSError):
+            found = [f"{kind}s/{each}" for each in self.folder.list(f"{kind}s")]
+            if not found:
+                return
             before = self._stay.get(kind) or [event[kind] for event in self._naming(kind)]
-            self._stay[kind] = stay = [*(name for name in before if name != newest), newest][-KEPT[kind] :]
-            for name in (f"{kind}s/{each}" for each in self.folder.list(f"{kind}s")):
-                if name not in stay and name < newest:
+            self._stay[kind] = stay = [*(name for name in before if name not in newest), *newest][-KEPT[kind] :]
+            for name in found:
+                if name not in stay and name < f"{kind}s/{self.lease.epoch + 1:06d}":
                     self.folder.remove(f"{name}/{HEAD}")
                     self.folder.remove(name)
 
@@ -260,7 +272,8 @@ class JobStore:
             if not (found := self._naming("model")):
                 break
             try:
-                return cast(AnyModel, self._read("model", found[-1], load_model, allow_code))
+                load = partial(load_model, cells=self.folder.place("cells"))
+                return cast(AnyModel, self._read("model", found[-1], load, allow_code))
             except MissingDataError:  # a driver may remove a model while it is read
                 if not left:
                     raise

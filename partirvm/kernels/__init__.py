@@ -11,11 +11,15 @@ from partirvm.kernels.family import Family
 from partirvm.kernels.functions import FunctionKernel
 from partirvm.kernels.nonradial import Categorical, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
 from partirvm.kernels.radial import Directions, Gaussian, Matern32, Matern52
+from partirvm.options.values import document
 
 WITH_GAMMA: dict[str, type[Family]] = {
     kernel.name: kernel for kernel in (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
 }
 """Kernels that are fully specified by a name and gamma."""
+
+for _family in WITH_GAMMA.values():
+    document(_family)
 
 NAMES: dict[str, type[Kernel]] = {**WITH_GAMMA, Linear.name: Linear, LinearSpline.name: LinearSpline}
 """Kernels that can be selected by name alone."""

@@ -28,12 +28,12 @@ PIECE_ROWS = 128
 class Kernel:
     """Base of kernel functions k(x, z), which are frozen dataclasses.
 
-    Parameters are the positive numbers in the fields ``learned``, and those of component kernels, in the field
+    Parameters are the positive numbers in the field ``learned``, a tuple, and those of component kernels, in the field
     ``inside``. A ``decreasing`` kernel falls from 1 at its centre with the distance.
     """
 
     name: ClassVar[str]
-    learned: ClassVar[tuple[str, ...]] = ()
+    learned: ClassVar[str] = ""
     inside: ClassVar[str] = ""
     decreasing: ClassVar[bool] = False
 
@@ -60,9 +60,13 @@ class Kernel:
         """Return k(x, x) of each point (n, d), shape (n,)."""
         found = np.ones(len(points))
         for some in () if self.local else runs(len(points)):
-            block = np.empty((some.stop - some.start,) * 2)
-            self.prepare(points[some])(points[some], block)
-            found[some] = np.diagonal(block)
+            found[some] = np.diagonal(self.values(points[some], points[some]))
+        return found
+
+    def values(self, points: Float, centres: Float, origin: Float | None = None) -> Float:
+        """Return k(x, z) of points (n, d) and centres (m, d), (n, m), stored column by column."""
+        found = np.empty((len(centres), len(points))).T
+        self.prepare(centres, origin)(points, found)
         return found
 
     def spec(self) -> dict[str, Any]:
@@ -76,13 +80,12 @@ class Kernel:
 
     def learnable(self) -> dict[str, float]:
         """Return the p learnable parameters, which are all ≥ 0, by name: their natural logarithms, −∞ for 0."""
-        found: dict[str, float] = {}
-        for field in self.learned:
-            values = getattr(self, field)
-            single = not isinstance(values, tuple) or (field == "gamma" and len(values) == 1)
+        field, found = self.learned, dict[str, float]()
+        if field:
             with np.errstate(divide="ignore"):
-                logs = np.log(np.atleast_1d(values)).tolist()
-            found |= {field if single else f"{field}[{j}]": log for j, log in enumerate(logs)}
+                logs = np.log(getattr(self, field)).tolist()
+            single = field == "gamma" and len(logs) == 1
+            found = {field if single else f"{field}[{j}]": log for j, log in enumerate(logs)}
         several = isinstance(getattr(self, self.inside, None), tuple)
         for i, part in enumerate(self.components):
             place = f"{self.inside}[{i}]." if several else ""
@@ -101,17 +104,12 @@ class Kernel:
 
     def with_logs(self, logs: Float) -> Self:
         """Return the kernel whose learnable parameters have the given logarithms (p,)."""
-        counts = [np.size(getattr(self, field)) for field in self.learned]
-        counts += [len(part.learnable()) for part in self.components]
+        counts = [len(getattr(self, self.learned, ())), *(len(part.learnable()) for part in self.components)]
         if len(logs) != sum(counts):
             raise UsageError(f"{len(logs)} logarithms for {sum(counts)} parameters of a kernel")
-        shares = np.split(logs, np.cumsum(counts)[:-1]) if counts else []
-        own: dict[str, Any] = {}
-        for field, share in zip(self.learned, shares, strict=False):
-            values = tuple(np.exp(share).tolist())
-            own[field] = values if isinstance(getattr(self, field), tuple) else values[0]
-        parts = zip(self.components, shares[len(self.learned) :], strict=True)
-        return self._with(own, [part.with_logs(share) for part, share in parts])
+        mine, *shares = np.split(logs, np.cumsum(counts)[:-1])
+        parts = [part.with_logs(share) for part, share in zip(self.components, shares, strict=True)]
+        return self._with({self.learned: tuple(np.exp(mine).tolist())} if self.learned else {}, parts)
 
     def _with(self, own: dict[str, Any], components: list[Any]) -> Self:
         """Return the kernel with other values of its own parameters, and other components."""

@@ -32,7 +32,7 @@ class Sum(Kernel):
     weights: tuple[float, ...] = ()
     name: ClassVar[str] = "sum"
     inside: ClassVar[str] = "parts"
-    learned: ClassVar[tuple[str, ...]] = ("weights",)
+    learned: ClassVar[str] = "weights"
 
     def __post_init__(self) -> None:
         parts = tuple(map(part_of, _items(self.name, self.parts)))

@@ -38,9 +38,7 @@ class LocalNoise:
 
     def factor(self, points: Float, product: Callable[[Float, Float], Float] = np.matmul) -> Float:
         """Return the noise factor (n,) at points (n, d); ``product`` multiplies kernel values (n, m) by weights."""
-        values = np.empty((len(self.centres), len(points))).T
-        self.kernel.prepare(self.centres)(points, values)
-        return np.asarray(np.exp(product(values, self.weights) - self.shift))
+        return np.asarray(np.exp(product(self.kernel.values(points, self.centres), self.weights) - self.shift))
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class Family(Kernel, Value):
     multiples: Any = held("gamma_multiples", kw_only=True)
     metric: str = held("metric", kw_only=True)
     of: ClassVar[str] = "kernel"
-    learned: ClassVar[tuple[str, ...]] = ("gamma",)
+    learned: ClassVar[str] = "gamma"
     decreasing: ClassVar[bool] = True
     form: ClassVar[type[Any]]
     numbers: ClassVar[dict[str, Check]] = {}
@@ -49,15 +49,12 @@ class Family(Kernel, Value):
             raise UsageError(f"{self!r} must have no multiples or metric here: only estimators have these")
         return self
 
-    def _without_options(self) -> Self:
-        return replace(self, multiples=(1.0,), metric="auto")
-
     def flat(self, given_for: str) -> dict[str, Any]:
         """Return the options that the value stands for: with numbers as gamma the kernel itself, otherwise its name."""
         found = super().flat(given_for)
         if not isinstance(self.gamma, str):
             del found["gamma"]
-            return {**found, given_for: self._without_options()}
+            return {**found, given_for: replace(self, multiples=(1.0,), metric="auto")}
         if self.spec() != type(self)(self.gamma).spec():
             raise UsageError(f"{self!r} needs numbers as gamma, from which an estimator with gamma='learn' starts")
         return found

@@ -16,7 +16,6 @@ from partirvm.kernels.base import Kernel, PreparedKernel, Products, by_groups, o
 from partirvm.kernels.family import Family
 from partirvm.kernels.functions import PreparedFunction
 from partirvm.options.constraints import Check
-from partirvm.options.values import documented
 from partirvm.types import Float
 
 
@@ -57,7 +56,6 @@ class PreparedSteps(PreparedKernel):
         return np.asarray(self.widths[j] * (U[j] != v) if self.compared else np.abs(U[j] - v))
 
 
-@documented
 @dataclass(frozen=True, repr=False)
 class Laplacian(Family):
     """Laplacian (ℓ1) kernel ``exp(−Σ_j gamma_j |x_j − z_j|)``, as in ``sklearn.metrics.pairwise.laplacian_kernel``.
@@ -73,7 +71,6 @@ class Laplacian(Family):
     form = PreparedSteps
 
 
-@documented
 @dataclass(frozen=True, repr=False)
 class Categorical(Family):
     """Categories that agree or not: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``; beside numeric columns on ``OnColumns``.
@@ -143,7 +140,6 @@ class PreparedInner(PreparedKernel):
         return self.kernel.shared(total)
 
 
-@documented
 @dataclass(frozen=True, repr=False)
 class Polynomial(Family):
     """Polynomial kernel ``(Σ_j gamma_j x_j z_j + coef0)^degree``.
@@ -176,7 +172,6 @@ class Polynomial(Family):
         work *= self.degree
 
 
-@documented
 @dataclass(frozen=True, repr=False)
 class Sigmoid(Family):
     """Sigmoid kernel ``tanh(Σ_j gamma_j x_j z_j + coef0)``.

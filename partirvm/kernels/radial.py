@@ -18,7 +18,6 @@ import numpy as np
 from partirvm.errors import UsageError
 from partirvm.kernels.base import GROUP, Kernel, PreparedKernel, Products, origin_of, part_of, runs
 from partirvm.kernels.family import Family, as_numbers
-from partirvm.options.values import documented
 from partirvm.types import Float
 
 
@@ -87,7 +86,6 @@ class PreparedRadial(PreparedKernel):
         return np.asarray(2 * self.root * (U * sums[:, d:] - sums[:, :d]))
 
 
-@documented
 @dataclass(frozen=True, repr=False)
 class Gaussian(Family):
     """Gaussian kernel ``k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²)``.
@@ -108,7 +106,6 @@ class Gaussian(Family):
         np.exp(work, out=work)
 
 
-@documented
 @dataclass(frozen=True, repr=False)
 class Matern32(Family):
     """Matérn kernel ``(1 + s) e⁻ˢ`` with s = √3 r, for once differentiable functions.
@@ -134,7 +131,6 @@ class Matern32(Family):
         np.multiply(_scaled(work, 3.0), -1.5, out=work)
 
 
-@documented
 @dataclass(frozen=True, repr=False)
 class Matern52(Family):
     """Matérn kernel ``(1 + s + s²/3) e⁻ˢ`` with s = √5 r, for twice differentiable functions.

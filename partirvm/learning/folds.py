@@ -197,7 +197,6 @@ def stratified_folds(problem: Problem, seed: int, rows: Int) -> tuple[Int, ...]:
 def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     """Fit a basic RVM to the sample; return its history record, which has the numbers of candidates and vectors."""
     design = sample.candidates(problem, sample.rows.rows)
-    count = len(design.labels)
     options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)
     likelihood: Any = problem.likelihood
     fit: Any
@@ -209,12 +208,12 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
         (block,) = sample.run(GramPass(problem.empty, design, np.zeros((0, len(design.scaling.t_shift)))))
         begun = likelihood.join(problem, likelihood.start(problem), problem.empty, design, block)
         sample.check_interrupted()
-        (solution,) = sample.executor.solve([Solve(begun, rule, count)], lambda done, total: sample.check_interrupted())
+        (solution,) = sample.executor.solve([Solve(begun, rule)], lambda done, total: sample.check_interrupted())
         fit, reason = solution.fit, solution.reason
         (residual,) = sample.run(ResidualPass(survivors(design, fit), fit.posterior.means))
         fit = likelihood.settle(fit, residual, last=True)
     assert reason is not None
-    facts: dict[str, Any] = {"number": 1, "candidates": count, "selection": "random", "fit_rows": "sample"}
+    facts: dict[str, Any] = {"number": 1, "candidates": len(design.labels), "selection": "random", "fit_rows": "sample"}
     return Record(**likelihood.record(problem, fit, None), kind="heuristic", termination=reason, **facts)
 
 
@@ -236,9 +235,7 @@ def _newton(sample: SampledRows, problem: Problem, designs: list[Design], option
     likelihood: Any = problem.likelihood
     start = likelihood.warm(likelihood.start(problem))
     rule = replace(final_rule(options), max_iterations=options.max_passes, guard=False)
-    running = [
-        Newton(design, likelihood.name, start, rule, len(design.labels), prior=problem.prior) for design in designs
-    ]
+    running = [Newton(design, likelihood.name, start, rule, prior=problem.prior) for design in designs]
     while going := [k for k, course in enumerate(running) if course.reason is None]:
         blocks: list[Any] = sample.run(*(running[k].next_pass for k in going))
         for k, block in zip(going, blocks, strict=True):

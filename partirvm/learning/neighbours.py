@@ -3,182 +3,311 @@
 The rows left out of the fit (``core.left_out``) decide: a local kernel is learned from some of them, each predicted
 from its neighbours among the others, and compared with the fit alone. More rows make neighbours nearer, so that the
 gain on a sample is a lower bound. If it is taken, the errors of all rows are those left out or, of more rows, residuals
-from one pass, and the kernel is learned again.
+from one pass (``residual_rows``), and the kernel is learned again. Several targets share neighbours and have a kernel
+each; their gains are means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration, quantiles
+from partirvm.core.scores import MOST_TARGETS
 from partirvm.data.source import Source
 from partirvm.execution import Executor
-from partirvm.kernels.design import Design
+from partirvm.learning.residual_rows import Keep, cells_of
 from partirvm.learning.sample import Spent, gathered
-from partirvm.local.kriging import CORRELATIONS, LEAST_SQUARE, LocalKernel, Neighbourhoods, learned, moments
+from partirvm.likelihoods.gaussian import root_mean
+from partirvm.local.cells import COLUMNS, LOG_FACTOR, NOISE, NUMBER, ROWS, Cells
+from partirvm.local.kriging import CORRELATIONS, LEAST_SQUARE, LocalKernel, Neighbourhoods, learned, moments, start_of
 from partirvm.local.metric import Metric
-from partirvm.local.residuals import ROWS, LocalResiduals, hoods_of, nearest, tree_of
+from partirvm.local.residuals import LocalResiduals, hoods_of
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted
-from partirvm.types import PANEL_ROWS, Float, Int
+from partirvm.types import Float, Int
+
+Panels: TypeAlias = tuple[list[Neighbourhoods], list[Float]]
+"""Neighbourhoods of rows, and the errors of these, of one target."""
+
+ByNumber: TypeAlias = dict[int, tuple[Float, Float]]
+"""Mean and variance of errors by the number of neighbours."""
 
 FLOAT = 8  # Bytes of a number
 TRIAL_SHARE, TRIAL_ROWS = 10, 500
 """A trial has one row of so many, and at most so many."""
 
-FAMILY_ROWS, LEARNING_ROWS, NOISE_ROWS, CALIBRATION_ROWS = 384, 1024, 8192, 1024
-"""Maximum numbers of rows by which a family is chosen, that teach the kernel, that teach the noise alone, which rare
-large errors beside near copies decide, and that calibrate. The first two are at most an eighth of the rows."""
+FAMILY_ROWS, METRIC_ROWS, LEARNING_ROWS, NOISE_ROWS, CALIBRATION_ROWS = 1024, 4096, 2048, 4096, 1024
+"""Maximum numbers of rows by which a family is chosen, that teach the metric, that teach the kernel, that teach the
+noise, which rare large errors beside near copies decide, and that calibrate. The first three are at most an eighth of
+the rows."""
+
+QUIET = 1e-4
+"""Factor of the noise, and its inverse that of the variance, at the second start of a search."""
+
+FEWER, FEWER_NATS = 0.005, 0.005
+"""Gains of the error and of the mean log density for which predictions use more neighbours."""
 
 NATS, RMSE = 0.05, 0.05
 """Gains of which one suffices: of the mean log density of rows left out, and of their error."""
 
-FAMILY, TRIAL_NEIGHBOURS, LEAST_LEFT_OUT = "matern32", 20, 20
-"""Correlation and greatest k of the trial, and the minimum number of rows left out."""
-
-
-@dataclass(frozen=True)
-class Errors:
-    """Rows of a fit, with the fields of ``LocalResiduals`` of the same names."""
-
-    points: Float
-    errors: Float
-    log_factors: Float
-    noises: Float
-    rows: Int
-
-    def panels(self, tree: Any, own: Int, k: int) -> tuple[list[Neighbourhoods], list[Float]]:
-        """Return the neighbourhoods and the errors of the rows at positions ``own`` (m,), ``ROWS`` together.
-
-        No row is a neighbour of itself.
-        """
-        rows, found = (self.points, self.errors, self.log_factors, self.noises), list[Neighbourhoods]()
-        parts = [own[start : start + ROWS] for start in range(0, len(own), ROWS)]
-        for some in parts:
-            near = nearest(tree, self.points[some], k, some)
-            found.append(hoods_of(rows, near, self.points[some], self.log_factors[some], self.noises[some]))
-        return found, [self.errors[some] for some in parts]
+FEW_NEIGHBOURS, MANY_NEIGHBOURS, LEAST_LEFT_OUT = 20, 40, 20
+"""Greatest k of the trial and the search for the metric, and of the last search; the minimum number of rows left out.
+A kernel of 40 neighbours serves 60 as well."""
 
 
 def fit_residuals(
-    asked: FitResiduals, source: Source, executor: Executor, progress: Callable[..., None], spent: Spent
+    asked: FitResiduals,
+    source: Source,
+    executor: Executor,
+    progress: Callable[..., None],
+    spent: Spent,
+    keep: Keep | None = None,
 ) -> ResidualsFitted:
-    """Decide by rows left out whether a fit has local residuals, and make them; None without a metric or room."""
-    metric = Metric.of(asked.design, source.columns)
-    calibration = asked.left_out.calibration(float(asked.fit.beta), float(asked.fit.target_variance))
-    if metric is None or calibration is None or calibration.n < LEAST_LEFT_OUT:
+    """Decide by rows left out whether a fit has local residuals, and make them; None without a metric or room.
+
+    ``keep`` writes the rows to disk if there is no room for them in memory. ``progress`` is also called before each
+    evaluation of a search; an exception from it ends the work.
+    """
+    metric, left_out, T = Metric.of(asked.design, source.columns), len(asked.left_out[0].rows), len(asked.left_out)
+    if metric is None or left_out < LEAST_LEFT_OUT:
         return ResidualsFitted()
-    width = len(metric.axes) + len(metric.levels) + 4
-    learning = LEARNING_ROWS * asked.neighbours * (asked.neighbours + width)
-    if FLOAT * (2 * width * source.n_rows + 2 * learning) > asked.room:
+    width, k = metric.width + T + COLUMNS, min(asked.neighbours, MANY_NEIGHBOURS)
+    learning = NOISE_ROWS * k * (k + width)
+    in_memory, fewer = (FLOAT * (2 * width * rows + learning) <= asked.room for rows in (source.n_rows, left_out))
+    if not fewer:
         return ResidualsFitted()
-    errors = _left_out(asked, metric, source, executor, progress, spent)
-    trial, gains = _trial(asked, errors, calibration)
+    records = left_out_records(asked, metric, source, executor, progress, spent)
+    trials, gains = _trials(asked, records, progress)
     if not (asked.always or max(gains.rmse_gain / RMSE, gains.density_gain / NATS) >= 1.0):
-        return replace(gains, rmse=0.0)
+        return replace(gains, rmse=())
     if asked.trial:
         return gains
-    if source.n_rows > len(asked.left_out.rows):
-        errors = _all_rows(asked, metric, source, executor, progress)
-    numbers = np.concatenate([source.original_rows(number) for number in range(source.n_tiles)])
-    errors = replace(errors, rows=numbers[errors.rows])
-    residuals, rmse_gain = _residuals(asked, metric, errors, trial, executor.threads)
-    return ResidualsFitted(residuals, rmse_gain, gains.density_gain)
+    if not in_memory and keep is None:
+        return replace(gains, rmse=(), lacking=FLOAT * width * source.n_rows)
+    with ThreadPoolExecutor(executor.threads) as pool:
+        apply = _interruptible(progress, pool.map)
+        kernels, scales = _searched(
+            Cells.of(records, n_targets=T), records, min(asked.neighbours, FEW_NEIGHBOURS), apply
+        )
+        metric, points = metric.scaled(scales), records[:, : metric.width]
+        points *= scales
+        cells = Cells.of(records, n_targets=T)
+        if source.n_rows > left_out:
+            place = None if in_memory else keep
+            cells = cells_of(asked, metric, source, executor, progress, spent, place, points)
+        kernels = _learned(cells, records, asked.neighbours, kernels, apply)
+        kernels = [replace(each, inflation=trial.inflation) for each, trial in zip(kernels, trials, strict=True)]
+        some = evenly(len(records), CALIBRATION_ROWS)
+        tried = _by_number(cells, records[some], asked.neighbours, kernels, apply)
+    errors = records[some, metric.width : LOG_FACTOR].T
+    k = max(map(fewest, errors, tried))
+    found = LocalResiduals(metric, tuple(kernels), k, cells, ())
+    corrected = _calibrated(asked, some, errors, found, [of_target[k] for of_target in tried])
+    return replace(corrected, density_gain=gains.density_gain)
 
 
-def _left_out(
+def left_out_records(
     asked: FitResiduals, metric: Metric, source: Source, executor: Executor, progress: Callable[..., None], spent: Spent
-) -> Errors:
-    """Return the errors of the rows left out."""
-    rows, u = asked.left_out.rows, asked.left_out.targets[:, 1]
+) -> Float:
+    """Return the records (n, width) of the rows left out, with their errors."""
+    rows, u = asked.left_out[0].rows, asked.left_out[0].targets[:, 1]
     with gathered(source, rows, executor, progress, spent) as sample:
         X = sample.rows.gather(rows).X
-    factor = asked.design.noise_factor(X)
-    logs = np.zeros(len(u)) + np.log(factor)
-    errors = asked.left_out.expected()[0] / np.sqrt(u)
-    return Errors(metric(asked.design.scaling.inputs(X)), errors, logs, 1.0 / (u * factor), rows)
+    factor = np.ones(len(u)) * asked.design.noise_factor(X)
+    errors = [each.expected()[0] / np.sqrt(u) for each in asked.left_out]
+    points = metric(asked.design.scaling.inputs(X))
+    return np.column_stack([points, *errors, np.log(factor), 1.0 / (u * factor), numbers_of(source, rows)])
 
 
-def _trial(asked: FitResiduals, errors: Errors, calibration: Calibration) -> tuple[LocalKernel, ResidualsFitted]:
-    """Return a kernel that a few rows left out teach, and its gains over the fit alone, with the corrected ``rmse``."""
-    n, k, tree = len(errors.rows), min(asked.neighbours, TRIAL_NEIGHBOURS), tree_of(errors.points)
-    own = _evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS))
-    found, density = learned(*errors.panels(tree, own, k), FAMILY)
-    expected, variances = asked.left_out.expected()
+def numbers_of(source: Source, rows: Int) -> Int:
+    """Return the numbers before shuffling of some rows (n,), increasing."""
+    tiles = rows // source.tile_rows
+    parts = [source.original_rows(tile)[rows[tiles == tile] - tile * source.tile_rows] for tile in np.unique(tiles)]
+    return np.concatenate(parts)
+
+
+def _near(cells: Cells, own: Float, k: int) -> Float:
+    """Return the records (m, k, width) of the neighbours of rows with these records, none its own neighbour."""
+    found = cells.neighbours(own[:, : cells.rank], k, own[:, NUMBER])
+    return np.concatenate([near for _, near in found])
+
+
+def _around(cells: Cells, own: Float, k: int) -> list[Panels]:
+    """Return neighbourhoods of rows with these records among the rows of cells, and their errors, for each target."""
+    return _panels(own, _near(cells, own, k), cells.rank)
+
+
+def _panels(own: Float, near: Float, rank: int) -> list[Panels]:
+    """Return neighbourhoods and errors of rows, ``ROWS`` together, for each target.
+
+    They are given by their records and those of their neighbours, with points of ``rank`` coordinates.
+    """
+    parts = [slice(start, start + ROWS) for start in range(0, len(own), ROWS)]
+    found = [hoods_of(near[some], own[some, :rank], own[some, LOG_FACTOR], own[some, NOISE]) for some in parts]
+    errors = own[:, rank:LOG_FACTOR].T
+    return [(list(hoods), [each[some] for some in parts]) for *hoods, each in zip(*found, errors, strict=True)]
+
+
+def _interruptible(
+    progress: Callable[..., None], apply: Callable[..., Iterable[Any]] = map
+) -> Callable[..., Iterable[Any]]:
+    """Return ``apply``, which is like ``map``, preceded by a call of ``progress``, which may raise."""
+
+    def applied(*work: Any) -> Iterable[Any]:
+        progress()
+        return apply(*work)
+
+    return applied
+
+
+def _trials(
+    asked: FitResiduals, records: Float, progress: Callable[..., None]
+) -> tuple[list[LocalKernel], ResidualsFitted]:
+    """Return kernels that a few rows left out teach, and their gains over the fit alone, with the corrected RMSE."""
+    n, k, cells = len(records), min(asked.neighbours, FEW_NEIGHBOURS), Cells.of(records, n_targets=len(asked.left_out))
+    few, many = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS)), evenly(n, CALIBRATION_ROWS)
+    panels, apply = _around(cells, records[few], k), _interruptible(progress)
+    kernels, gains = list[LocalKernel](), list[float]()
+    for target, each in enumerate(panels):
+        kernel, _, density = learned(*each, start_of(*each), apply)
+        inflation, of_alone = _alone(asked, target, few, records[few])
+        kernels.append(replace(kernel, inflation=inflation))
+        gains.append(density - 0.5 * float(np.log(inflation)) - of_alone)
+    before, after = zip(*map(_corrected, kernels, _around(cells, records[many], k)), strict=True)
+    return kernels, ResidualsFitted(None, _gain(before, after), float(np.mean(gains)), after)
+
+
+def _alone(asked: FitResiduals, target: int, some: Int, records: Float) -> tuple[float, float]:
+    """Return the ratio of stated variance to squared errors of rows left out of a fit, at least 1.
+
+    And the mean log density by the fit alone of the errors of ``some`` (m,) of them, with these ``records`` (m, width).
+    """
+    left_out, T = asked.left_out[target], len(asked.left_out)
+    beta, variance = (float(np.broadcast_to(each, T)[target]) for each in (asked.fit.beta, asked.fit.target_variance))
+    calibration = left_out.calibration(beta, variance)
+    assert calibration is not None
+    expected, variances = left_out.expected()
     square = max(float(np.mean(expected**2)), LEAST_SQUARE)
     inflation = max((float(np.mean(variances)) + calibration.noise_variance) / square, 1.0)
-    alone = calibration.scale**2 * (variances[own] + calibration.noise_variance)
-    alone *= np.exp(errors.log_factors[own]) * errors.noises[own]
-    of_alone = -0.5 * float(np.mean(np.log(2 * np.pi * alone) + inflation * errors.errors[own] ** 2 / alone))
-    before, after = _corrected(found, *errors.panels(tree, _evenly(n, CALIBRATION_ROWS), k))
-    gain = density - 0.5 * float(np.log(inflation)) - of_alone
-    return replace(found, inflation=inflation), ResidualsFitted(None, 1.0 - after / before, gain, after)
+    stated = calibration.scale**2 * (variances[some] + calibration.noise_variance)
+    stated *= np.exp(records[:, LOG_FACTOR]) * records[:, NOISE]
+    errors = records[:, LOG_FACTOR - T + target]
+    return inflation, -0.5 * float(np.mean(np.log(2 * np.pi * stated) + inflation * errors**2 / stated))
 
 
-def _corrected(kernel: LocalKernel, panels: Sequence[Neighbourhoods], errors: Sequence[Float]) -> tuple[float, float]:
+def _corrected(kernel: LocalKernel, panels: Panels) -> tuple[float, float]:
     """Return the root mean square of errors before and after their correction."""
-    rests = [some - moments(kernel, panel)[0] for panel, some in zip(panels, errors, strict=True)]
-    before, after = (float(np.sqrt(np.mean(np.concatenate(each) ** 2))) for each in (errors, rests))
+    rests = [some - moments(kernel, hoods)[0] for hoods, some in zip(*panels, strict=True)]
+    before, after = (float(np.sqrt(np.mean(np.concatenate(each) ** 2))) for each in (panels[1], rests))
     return max(before, LEAST_SQUARE), after
 
 
-def _all_rows(
-    asked: FitResiduals, metric: Metric, source: Source, executor: Executor, progress: Callable[..., None]
-) -> Errors:
-    """Return the residuals of all rows of positive weight, from one pass."""
-    task = partial(_errors_of_tile, asked.design, asked.fit.posterior.mean, metric)
-    pieces = [piece for _, piece in executor.map(task, source, range(source.n_tiles), partial(progress, ()))]
-    return Errors(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+def _gain(before: Sequence[float], after: Sequence[float]) -> float:
+    """Return the fraction by which the root mean square of errors of all targets (T,) falls."""
+    return 1.0 - root_mean(np.array(after)) / root_mean(np.array(before))
 
 
-def _errors_of_tile(design: Design, mean: Float, metric: Metric, source: Source, number: int) -> tuple[Any, ...]:
-    """Return what ``Errors`` holds, of the rows of one tile."""
-    tile, scaling = source.tile(number), design.scaling
-    weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
-    there = np.flatnonzero(weights > 0)
-    found = list[tuple[Float, ...]]()
-    for start in range(0, len(there), PANEL_ROWS):
-        some = there[start : start + PANEL_ROWS]
-        X, target = tile.X[some], scaling.targets(tile.t[some])[:, 0]
-        logs = np.zeros(len(X)) + np.log(design.noise_factor(X))
-        found.append((metric(scaling.inputs(X)), target - design.block(X) @ mean, logs, 1.0 / weights[some]))
-    rows = number * source.tile_rows + there
-    return (*(np.concatenate(parts) for parts in zip(*found, strict=True)), rows)
+def _starts(kernel: LocalKernel) -> tuple[LocalKernel, LocalKernel]:
+    """Return two starts of a search, with much noise and with little, since interpolation may be another maximum."""
+    return kernel, replace(kernel, noise=QUIET * kernel.noise, variance=kernel.variance / QUIET)
 
 
-def _residuals(
-    asked: FitResiduals, metric: Metric, errors: Errors, trial: LocalKernel, threads: int
-) -> tuple[LocalResiduals, float]:
-    """Learn the kernel with the neighbours among all rows, after a choice of its family, and calibrate it.
+def _searched(
+    cells: Cells, records: Float, k: int, apply: Callable[..., Iterable[Any]]
+) -> tuple[list[LocalKernel], Float]:
+    """Return the kernel of each target after a choice of its family, and scales (r,) of the coordinates.
 
-    Returns the gain of the RMSE on the rows of the calibration, too.
+    Rows left out, whose ``records`` the cells hold, teach both by k neighbours. Scales are geometric means over the
+    targets. They stay 1 unless the log density rises by more than ½ r log n for n rows (Schwarz 1978).
     """
-    tree, n, k = tree_of(errors.points), len(errors.rows), asked.neighbours
-    with ThreadPoolExecutor(threads) as pool:
-        few = errors.panels(tree, _evenly(n, min(FAMILY_ROWS, n // 8)), -(-k // 2))
-        tried = [learned(*few, family, replace(trial, family=family), pool.map) for family in CORRELATIONS]
-        best = max(tried, key=lambda each: each[1])[0]
-        some = errors.panels(tree, _evenly(n, min(LEARNING_ROWS, n // 8)), k)
-        kernel = learned(*some, best.family, best, pool.map)[0]
-        many = errors.panels(tree, _evenly(n, NOISE_ROWS), min(k, TRIAL_NEIGHBOURS))
-        kernel = learned(*many, best.family, kernel, pool.map, noise_alone=True)[0]
-        kernel = replace(kernel, inflation=trial.inflation)
-        panels, given = errors.panels(tree, _evenly(n, CALIBRATION_ROWS), k)
-        mean, variance = map(np.concatenate, zip(*pool.map(partial(moments, kernel), panels), strict=True))
-    before = np.concatenate(given)
-    rest = before - mean
-    top, levels = quantiles(np.abs(rest) * np.sqrt(kernel.inflation / variance))
-    gain = 1.0 - float(np.sqrt(np.mean(rest**2) / max(float(np.mean(before**2)), LEAST_SQUARE)))
-    calibration = Calibration(n, kernel.noise, 1.0, top, levels)
-    return LocalResiduals(metric, kernel, k, **vars(errors), calibration=calibration), gain
+    few, many = (evenly(len(records), min(count, len(records) // 8)) for count in (FAMILY_ROWS, METRIC_ROWS))
+    first, teachers = (_around(cells, records[some], k) for some in (few, many))
+    plain = [learned(*each, _start(panels, each, apply), apply) for panels, each in zip(first, teachers, strict=True)]
+    found = [learned(*each, start, apply, scales=True) for each, (start, *_) in zip(teachers, plain, strict=True)]
+    logs = np.log([scales for _, scales, _ in found])
+    rise = len(many) * sum(after - before for (*_, before), (*_, after) in zip(plain, found, strict=True))
+    if rise <= 0.5 * logs.size * np.log(len(many)):
+        return [kernel for kernel, *_ in plain], np.ones(logs.shape[1])
+    levels = logs.mean(axis=1, keepdims=True)
+    kernels = [
+        replace(kernel, length=kernel.length / level)
+        for (kernel, *_), level in zip(found, np.exp(levels[:, 0]).tolist(), strict=True)
+    ]
+    return kernels, np.exp((logs - levels).mean(axis=0))
 
 
-def _evenly(n: int, count: int) -> Int:
+def _start(few: Panels, many: Panels, apply: Callable[..., Iterable[Any]]) -> LocalKernel:
+    """Return the kernel of the family that corrects many rows best, taught by few."""
+    starts = [replace(each, family=family) for family in CORRELATIONS for each in _starts(start_of(*few))]
+    tried = [learned(*few, each, apply)[0] for each in starts]
+    return min(tried, key=lambda each: _corrected(each, many)[1])
+
+
+def _learned(
+    cells: Cells, records: Float, k: int, kernels: Sequence[LocalKernel], apply: Callable[..., Iterable[Any]]
+) -> list[LocalKernel]:
+    """Learn the kernel of each target with the k nearest rows among all, by rows left out with these ``records``."""
+    few = min(LEARNING_ROWS, len(records) // 8)
+    for count, form in ((few, True), (NOISE_ROWS, False)):
+        panels = _around(cells, records[evenly(len(records), count)], min(k, MANY_NEIGHBOURS))
+        kernels = [learned(*each, kernel, apply, form=form)[0] for each, kernel in zip(panels, kernels, strict=True)]
+    return list(kernels)
+
+
+def _by_number(
+    cells: Cells, some: Float, k: int, kernels: Sequence[LocalKernel], apply: Callable[..., Iterable[Any]]
+) -> list[ByNumber]:
+    """Return mean and variance of the errors of rows with these records, for each target, by a third of k and more."""
+    near, found = _near(cells, some, k), [ByNumber() for _ in kernels]
+    for count in (-(-near.shape[1] * part // 3) for part in (1, 2, 3)):
+        panels = _panels(some, near[:, :count], cells.rank)
+        for kernel, (hoods, _), of_target in zip(kernels, panels, found, strict=True):
+            mean, variance = map(np.concatenate, zip(*apply(partial(moments, kernel), hoods), strict=True))
+            of_target[count] = mean, variance
+    return found
+
+
+def fewest(errors: Float, found: ByNumber) -> int:
+    """Return the smallest number of neighbours beside which more bring less than ``FEWER`` and ``FEWER_NATS``.
+
+    ``found`` has mean and variance (m,) of the ``errors`` (m,) by the number.
+    """
+    rmse = {k: float(np.sqrt(np.mean((errors - mean) ** 2))) for k, (mean, _) in found.items()}
+    losses = {k: 0.5 * float(np.mean(np.log(v) + (errors - mean) ** 2 / v)) for k, (mean, v) in found.items()}
+    most, nats = (1.0 + FEWER) * min(rmse.values()), min(losses.values()) + FEWER_NATS
+    return min((k for k in found if rmse[k] <= most and losses[k] <= nats), default=max(found))
+
+
+def _calibrated(
+    asked: FitResiduals, some: Int, errors: Float, found: LocalResiduals, moments: Sequence[tuple[Float, Float]]
+) -> ResidualsFitted:
+    """Calibrate local residuals by ``some`` (m,) of the rows left out, and return them with the gain of the RMSE.
+
+    ``errors`` (T, m) are those of these rows; ``moments`` have mean and variance (m,) that the other rows predict of
+    them for each target.
+    """
+    calibrations, after, shown = list[Calibration](), list[float](), list[NumberDiagnostics]()
+    for target, (mean, variance) in enumerate(moments):
+        kernel, left_out, scaling = found.kernels[target], asked.left_out[target], asked.design.scaling
+        rest, t = errors[target] - mean, left_out.targets[some, 0]
+        top, levels = quantiles(np.abs(rest) * np.sqrt(kernel.inflation / variance))
+        calibrations.append(Calibration(found.cells.n_rows, kernel.noise, 1.0, top, levels))
+        after.append(float(np.sqrt(np.mean(rest**2))))
+        # without coverage: these rows calibrate the intervals
+        diagnostics = NumberDiagnostics.of(t, t - rest, np.sqrt(variance), left_out.rows[some], ())
+        shown.append(diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target]))
+    before = [max(float(np.sqrt(np.mean(each**2))), LEAST_SQUARE) for each in errors]
+    found, shown = replace(found, calibrations=tuple(calibrations)), shown[:MOST_TARGETS]
+    return ResidualsFitted(found, _gain(before, after), rmse=tuple(after), diagnostics=tuple(shown))
+
+
+def evenly(n: int, count: int) -> Int:
     """Return at most ``count`` numbers below n, evenly spaced."""
     count = min(n, count)
     return np.arange(count, dtype=np.int64) * n // max(count, 1)

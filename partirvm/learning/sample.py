@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from partirvm.core.updates import HyperState, StepInfo
 from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
 from partirvm.execution import Executor, LocalExecutor
-from partirvm.execution.kernel_store import Blocks, Keeping, forget
+from partirvm.execution.kernel_store import Keeping, forget
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass
@@ -87,17 +88,18 @@ class SampledRows:
     on_best: Callable[[Kernel], None] = lambda kernel: None
 
     @cached_property
-    def _blocks(self) -> Blocks:
+    def _runs(self) -> tuple[str, Iterator[int]]:
+        """The token of the kept kernel blocks, and numbers of runs of passes."""
         token = uuid.uuid4().hex
         weakref.finalize(self, forget, token)
-        return Blocks(Keeping(token, self.room), lambda columns: self.room)
+        return token, count()
 
     def run(self, *passes: Any) -> list[Any]:
         """Run passes over all rows of the sample with one reading; return their statistics."""
         self.on_progress(passes, 0, 0)
-        self._blocks.begin(0)
+        token, runs = self._runs
         began, progress = time.perf_counter(), partial(self.on_progress, passes)
-        found = self.executor.run(passes, self.rows, progress, self._blocks)
+        found = self.executor.run(passes, self.rows, progress, Keeping(token, self.room, next(runs)))
         self.spent.passing += time.perf_counter() - began
         self.spent.passes += len(passes)
         self.spent.rows += len(passes) * self.rows.n_rows
@@ -105,7 +107,7 @@ class SampledRows:
 
     def drop_blocks(self) -> None:
         """Delete the kept kernel blocks, which are those of another kernel."""
-        forget(self._blocks.keeping.token)
+        forget(self._runs[0])
 
     def check_interrupted(self, info: StepInfo | None = None) -> None:
         """Call the progress callback without a pass, so that it can interrupt dense computations."""

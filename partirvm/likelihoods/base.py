@@ -148,9 +148,7 @@ class Solved:
 
 
 class DenseFit(ABC):
-    """A fit that holds all its statistics. ``candidates`` is for progress reports only."""
-
-    candidates: int
+    """A fit that holds all its statistics."""
 
     @abstractmethod
     def run(self, on_step: OnStep) -> tuple[Any, Termination]:
@@ -158,12 +156,8 @@ class DenseFit(ABC):
 
 
 class PassFit(ABC):
-    """A fit that needs a pass for each step, before its first pass or later; it has ended if ``reason`` is not None.
+    """A fit that needs a pass for each step, before its first pass or later; it has ended if ``reason`` is not None."""
 
-    ``candidates`` is for progress reports only.
-    """
-
-    candidates: int
     reason: Termination | None
 
     @property
@@ -185,19 +179,6 @@ class PassFit(ABC):
     @abstractmethod
     def advance(self, block: Any, poll: Callable[[], None] = ...) -> Self:
         """Return the fit after the statistic of the pass. ``poll``, called between steps, may raise to stop the fit."""
-
-
-@dataclass(frozen=True)
-class Begin:
-    """Start and end of a fit over ``rows`` (increasing; None for all rows); ``rule`` ends the fit.
-
-    ``warm`` is the start of a fit over other rows, None the current fit.
-    """
-
-    rule: StopRule
-    candidates: int
-    rows: Int | None = None
-    warm: Start | None = None
 
 
 class Likelihood(Protocol):
@@ -246,16 +227,22 @@ class Likelihood(Protocol):
         """
         return fit
 
-    def fit(self, problem: Any, options: Any, design: Design, fit: Any, begin: Begin) -> DenseFit | PassFit:
-        """Return the instruction to fit the columns of ``design``, started at ``fit``."""
+    def fit(
+        self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, rows: Int | None, warm: Start | None
+    ) -> DenseFit | PassFit:
+        """Return the instruction to fit the columns of ``design`` to ``rows``, all if None, by ``rule``.
+
+        The fit starts at ``fit``, or at ``warm``, which is of a fit over other rows.
+        """
 
     def settling(
-        self, problem: Any, design: Design, fit: Any, rows: Int | None, *, whole: bool, last: bool
+        self, problem: Any, design: Design, fit: Any, rows: Int | None, *, last: bool, left_out: bool
     ) -> tuple[Pass, ...]:
-        """Return the passes over ``rows`` that compute the residual of a fit, ``whole`` if the fit uses all rows.
+        """Return the passes over ``rows`` that compute the residual of a fit.
 
         With ``last`` it gives the final noise variance; otherwise it replaces statistics that lost digits by
-        cancellation.
+        cancellation. With ``left_out`` the first ones are, if its noise variance is estimated, for the errors of rows
+        left out, one for each target.
         """
         return ()
 
@@ -271,9 +258,6 @@ class Likelihood(Protocol):
 
     def gain_pass(self, design: Design, fit: Any, pool: Design, rows: Int | None) -> Pass:
         """Return the pass whose statistic ``Fit.gains`` needs."""
-
-    def score(self, design: Design, fit: Any, moderate: bool) -> Pass:
-        """Return the pass over held-out rows that scores a fit in the target's units; its statistic has a ``loss``."""
 
     def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:
         """Return fields of a line of history (``strategies.problem.Record``): evidence, noise, errors."""

@@ -18,12 +18,12 @@ import numpy as np
 
 from partirvm.core.laplace import LaplaceState, init, settled
 from partirvm.core.link import LINKS, LogisticBlock
-from partirvm.core.newton import SETTLED, NewtonSearch, begin, enter, receive, settle
+from partirvm.core.newton import SETTLED, NewtonSearch, begin, centred, enter, receive, settle
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Begin, Draw, Likelihood, Pass, PassFit, Start, positions, survivors
-from partirvm.likelihoods.passes import ErrorPass, GainPass, LogisticPass, LogisticScorePass
+from partirvm.likelihoods.base import Draw, Likelihood, Pass, PassFit, Start, positions, survivors
+from partirvm.likelihoods.passes import ErrorPass, GainPass, LogisticPass
 from partirvm.model import ClassModel
 from partirvm.types import Columns, Float, Int
 
@@ -50,7 +50,17 @@ class ClassLikelihood(Likelihood):
     at_once: int = 10**6
 
     def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
-        return ClassModel.from_fit(design, fit, columns, moderate)
+        return ClassModel(
+            design=design,
+            mean=fit.mean,
+            root=fit.roots(),
+            alpha=fit.alpha,
+            likelihood=fit.likelihood,
+            moderate=moderate,
+            log_evidence=float(fit.log_evidence),
+            n_rows=fit.n,
+            columns=columns,
+        )
 
     def start(self, problem: Any) -> LaplaceState:
         """Return the fit without columns, whose linear predictors are zero."""
@@ -63,10 +73,12 @@ class ClassLikelihood(Likelihood):
     def warm(self, fit: LaplaceState) -> Start:
         return Start(fit.labels, fit.alpha, weights=fit.mean)
 
-    def fit(self, problem: Any, options: Any, design: Design, fit: LaplaceState, begin: Begin) -> PassFit:
-        rule, start = replace(begin.rule, max_iterations=options.max_passes, guard=False), begin.warm or self.warm(fit)
+    def fit(
+        self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, rows: Int | None, warm: Start | None
+    ) -> PassFit:
+        rule = replace(rule, max_iterations=options.max_passes, guard=False)
         pooled = self.name == "pooled" and rule.thin
-        return Newton(design, self.link, start, rule, begin.candidates, begin.rows, problem.prior, pooled)
+        return Newton(design, self.link, warm or self.warm(fit), rule, rows, problem.prior, pooled)
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows whose class has the smallest probability."""
@@ -74,9 +86,6 @@ class ClassLikelihood(Likelihood):
 
     def gain_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
         return GainPass(design, fit.weights, fit.likelihood, pool, rows=rows)
-
-    def score(self, design: Design, fit: LaplaceState, moderate: bool) -> LogisticScorePass:
-        return LogisticScorePass(design, fit.mean, fit.roots(), fit.likelihood, moderate)
 
     def record(self, problem: Any, fit: LaplaceState, scores: Any) -> dict[str, Any]:
         """Return evidence, log loss and the fraction of wrongly classified rows; there is no noise variance."""
@@ -106,7 +115,6 @@ class Newton(PassFit):
     likelihood: str
     start: Start
     rule: StopRule
-    candidates: int
     rows: Int | None = None
     prior: Prior = FLAT
     pooled: bool = False
@@ -135,7 +143,7 @@ class Newton(PassFit):
         if self.search is not None:
             design, weights = survivors(self.design, self.search.trial), self.search.trial.weights
         elif self.chosen is not None:
-            design, weights = survivors(self.design, self.chosen), _centred(self.chosen.mean)
+            design, weights = survivors(self.design, self.chosen), centred(self.chosen.mean)
         return LogisticPass(design, self._first()[2] if weights is None else weights, self.likelihood, rows=self.rows)
 
     @property
@@ -188,12 +196,6 @@ def next_point(values: dict[int, float]) -> tuple[float, bool]:
     return best + (0.5 * (left - right) / bend if bend < 0 else 0.0), True
 
 
-def _centred(weights: Float) -> Float:
-    """Return weights (M, C) whose sum over outputs is zero; the softmax is the same."""
-    found: Float = weights - weights.mean(axis=1, keepdims=True)
-    return found
-
-
 def _joint(chosen: LaplaceState, block: LogisticBlock, prior: Prior) -> LaplaceState:
     """Return the first softmax fit of the chosen columns; α of each kind is the geometric mean of all finite α.
 
@@ -203,7 +205,7 @@ def _joint(chosen: LaplaceState, block: LogisticBlock, prior: Prior) -> LaplaceS
     for kind in (leading, ~leading):
         found = chosen.alpha[kind]
         alpha[kind] = np.exp(np.log(found[np.isfinite(found)]).mean()) if kind.any() else 1.0
-    first = init(SOFTMAX.name, chosen.labels, alpha, _centred(chosen.mean), block, Prior(fixed=prior.fixed))
+    first = init(SOFTMAX.name, chosen.labels, alpha, centred(chosen.mean), block, Prior(fixed=prior.fixed))
     return replace(first, iteration=chosen.iteration + 1)
 
 

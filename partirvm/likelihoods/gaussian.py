@@ -22,8 +22,8 @@ from partirvm.core.statistics import GramBlock, GramStatistics, ResidualStatisti
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, noise_precision
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Begin, DenseFit, Draw, Likelihood, OnStep, Pass, Rows, Start, positions
-from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass
+from partirvm.likelihoods.base import DenseFit, Draw, Likelihood, OnStep, Pass, Rows, Start, positions
+from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass
 from partirvm.model import Model
 from partirvm.types import LEFT_OUT_ROWS, Columns, Float, Int
 
@@ -42,7 +42,6 @@ class Solve(DenseFit):
 
     start: HyperState
     rule: StopRule
-    candidates: int
     solver: str = "fixed-point"
 
     def run(self, on_step: OnStep) -> tuple[HyperState, Termination]:
@@ -93,37 +92,40 @@ class GaussianLikelihood(Likelihood):
         begun = fit.restarted(ordered.take(np.arange(len(warm.labels))), warm.alpha, warm.beta)
         return _enter(begun, ordered, labels)
 
-    def fit(self, problem: Any, options: Any, design: Design, fit: HyperState, begin: Begin) -> Solve:
-        return Solve(fit, begin.rule, begin.candidates, options.solver)
+    def fit(self, problem: Any, options: Any, design: Design, fit: HyperState, rule: StopRule, *others: Any) -> Solve:
+        return Solve(fit, rule, options.solver)
 
     def settling(
-        self, problem: Any, design: Design, fit: HyperState, rows: Int | None, *, whole: bool, last: bool
+        self, problem: Any, design: Design, fit: HyperState, rows: Int | None, *, last: bool, left_out: bool
     ) -> tuple[Pass, ...]:
-        """Return a residual pass and, for some last fits, a pass for leave-one-out errors.
-
-        The latter for one target and an estimated noise variance. Of many rows, a precise residual needs no pass.
-        """
+        """Return passes for leave-one-out errors and a residual pass; of many rows, a precise residual needs none."""
         found = fit.posterior
         precise = np.all(np.asarray(found.rounding) <= PRECISE * np.asarray(found.residual))
         residual: tuple[Pass, ...] = (ResidualPass(design, found.means, rows=rows),)
         if last and problem.n_rows > LEFT_OUT_ROWS and precise:
             residual = ()
-        if not (last and whole) or fit.fixed_noise or problem.n_targets > 1:
+        if not left_out or fit.fixed_noise:
             return residual
         sample = sampled_rows(problem.n_rows if rows is None else len(rows), shuffled=problem.shuffled)
         sample = sample if rows is None else rows if sample is None else rows[sample]
-        beta, least = float(fit.beta), problem.left_out_square
-        return LeaveOneOutPass(design, found.mean, found.root(), beta, least, rows=sample), *residual
+        least = problem.left_out_square if problem.n_targets == 1 else 0.0  # that of several targets is their mean
+        targets = zip(found.targets or (found,), np.atleast_1d(fit.beta).tolist(), strict=True)
+        left_out_passes = (
+            LeaveOneOutPass(design, one.mean, one.root(), beta, least, target, rows=sample)
+            for target, (one, beta) in enumerate(targets)
+        )
+        return *left_out_passes, *residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance.
 
-        The residual replaces statistics that lost digits by cancellation; α and β stay.
+        The residual replaces statistics that lost digits by cancellation; α and β stay. Errors of rows left out
+        calibrate a fit of one target.
         """
         left_out, calibration, diagnostics = left_out_of(statistics), None, None
-        if last and left_out is not None:
-            calibration = left_out.calibration(float(fit.beta), float(fit.target_variance))
-            diagnostics = None if calibration is None else left_out.diagnostics(calibration)
+        if last and len(left_out) == 1:
+            calibration = left_out[0].calibration(float(fit.beta), float(fit.target_variance))
+            diagnostics = None if calibration is None else left_out[0].diagnostics(calibration)
         if last:
             fit = replace(fit, calibration=calibration, left_out=diagnostics)
         for found in statistics:
@@ -144,9 +146,6 @@ class GaussianLikelihood(Likelihood):
         """Return a pass for products of the pool's columns with the fit's columns, and of each with itself."""
         return GramPass(design, pool, fit.statistics.offset, diagonal=True, rows=rows)
 
-    def score(self, design: Design, fit: HyperState, moderate: bool) -> ScorePass:
-        return ScorePass.of(Model.from_fit(design, fit, Columns(())))
-
     def record(self, problem: Any, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
         """Return fields of the history in the units of the target."""
         scale, n = problem.empty.scaling.t_scale, fit.statistics.n
@@ -160,7 +159,7 @@ class GaussianLikelihood(Likelihood):
             "floored": fit.floored,
             "overconfidence": None if fit.calibration is None else fit.calibration.overconfidence,
             "overconfident": fit.overconfident,
-            "held_out_rmse": scores.rmse if scores else None,
+            "held_out_rmse": scores.loss if scores else None,
             "held_out_nlpd": scores.figures()["nlpd"] if scores else None,
         }
 

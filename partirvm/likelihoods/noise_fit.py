@@ -52,12 +52,12 @@ FOLDS = 4
 
 @dataclass(frozen=True)
 class FittedNoise:
-    """Result of ``NoiseFit``: ``noise`` is None if constant noise was as good.
+    """Result of ``NoiseFit``.
 
     ``factors`` (n,) are ratios of the noise factor of ``rows`` (n,) to that of a fit without them (``LeftOut.scaled``).
     """
 
-    noise: LocalNoise | None
+    noise: LocalNoise
     rows: Int
     factors: Float
 
@@ -66,40 +66,38 @@ class FittedNoise:
 class NoiseFit(DenseFit):
     """Fit of a log variance to errors of rows left out; ``design`` is that of the mean.
 
-    ``points`` (n, d) are raw inputs. Without ``always``, constant noise remains unless local noise is clearly better.
+    ``points`` (n, d) are raw inputs. The result is None if constant noise is as good, or without ``always`` unless
+    local noise is clearly better.
     """
 
     design: Design
     points: Float
     left_out: LeftOut
     always: bool
-    candidates: int = NOISE_CENTRES
 
-    def run(self, on_step: OnStep) -> tuple[FittedNoise, Termination]:
+    def run(self, on_step: OnStep) -> tuple[FittedNoise | None, Termination]:
         errors, variances = self.left_out.expected()
         squares, rows = errors**2, self.left_out.rows
         points = self.design.scaling.inputs(self.points)
-        constant = FittedNoise(None, rows, np.ones(len(rows))), Termination.CONVERGED
         kernels = kernels_for(self.design, points)
-        if not squares.any() or not kernels:
-            return constant
-        if not self.always and not _depends(kernels, points, squares, variances):
-            return constant
+        hopeless = not squares.any() or not kernels
+        if hopeless or not (self.always or _depends(kernels, points, squares, variances)):
+            return None, Termination.CONVERGED
         centres = points[_evenly(len(points), min(NOISE_CENTRES, len(points) // 4))]
         fits = []
         for number, kernel in enumerate(kernels):
-            found = fit(_block(kernel, points, centres), squares, variances)
+            found = fit(kernel.values(points, centres), squares, variances)
             on_step(StepInfo(number + 1, int((found.weights != 0).sum()), 0, found.log_evidence, np.nan, found.level))
             fits.append(found)
         best = int(np.argmax([each.log_evidence for each in fits]))
         kernel, found = kernels[best], fits[best]
-        block = _block(kernel, points, centres)
+        block = kernel.values(points, centres)
         by_row = cross_fitted(block, squares, variances)
         row, all_rows = variances + by_row, variances + found.level
         gains = 0.5 * (np.log(all_rows) + squares / all_rows - np.log(row) - squares / row)
         kept, clear = found.weights != 0, gains.mean() > CLEAR * gains.std() / np.sqrt(len(gains))
         if not kept.any() or not (self.always or clear):
-            return constant
+            return None, Termination.CONVERGED
         logs = block @ found.weights
         shift = float(np.log(np.mean(np.exp(logs))))
         noise = LocalNoise(kernel, centres[kept], found.weights[kept], shift)
@@ -130,14 +128,8 @@ def kernels_for(design: Design, points: Float) -> list[Kernel]:
 def _depends(kernels: list[Kernel], points: Float, squares: Float, variances: Float) -> bool:
     """Return whether the errors are unlikely for constant noise."""
     centres = points[_evenly(len(points), min(TESTED, len(points) // 8))]
-    columns = [_block(kernels[number], points, centres) for number in sorted({1, len(kernels) - 2})]
+    columns = [kernels[number].values(points, centres) for number in sorted({1, len(kernels) - 2})]
     return any(dependence(block, squares, variances) < DEPENDENT / len(columns) for block in columns)
-
-
-def _block(kernel: Kernel, points: Float, centres: Float) -> Float:
-    block = np.empty((len(centres), len(points))).T
-    kernel.prepare(centres)(points, block)
-    return block
 
 
 def _evenly(n: int, count: int) -> Int:

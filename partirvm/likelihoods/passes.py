@@ -5,26 +5,25 @@ evidence.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from partirvm.core import tied
 from partirvm.core.diagnostics import NORMAL_MULTIPLES, STATED_LEVELS
 from partirvm.core.left_out import LeftOut
-from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, moderated, probabilities, targets
-from partirvm.core.predictive import quadratic_forms
+from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, probabilities, targets
 from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.statistics import GramBlock, ResidualStatistics
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.likelihoods.base import Draw, Panel, Pass, eligible
-from partirvm.local.residuals import LocalResiduals
-from partirvm.model import Model
-from partirvm.types import Float, Int
+from partirvm.model import AnyModel, ClassModel, Model
+from partirvm.types import PANEL_ROWS, Float, Int
 
 FLOOR = 0.3
 """Classification pools are drawn at random: the chance of a row is proportional to 1 − p of its class + this constant.
@@ -109,7 +108,10 @@ class ErrorPass(Pass):
 
 @dataclass(frozen=True)
 class LeaveOneOutPass(Pass):
-    """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``."""
+    """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``.
+
+    ``target`` is the number of the target.
+    """
 
     name: ClassVar[str] = "residual"
     design: Design
@@ -117,12 +119,13 @@ class LeaveOneOutPass(Pass):
     root: Float
     beta: float
     least_square: float = 0.0
+    target: int = 0
 
     def of_panel(self, panel: Panel, block: Float) -> LeftOut:
         design = self.design
         places = np.flatnonzero(np.isin(panel.rows, design.rows)).tolist()
         own = [(place, design.n_leading + np.flatnonzero(design.rows == panel.rows[place])) for place in places]
-        t = design.scaling.targets(panel.t)[:, 0]
+        t = design.scaling.targets(panel.t)[:, self.target]
         peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
         factor = None if design.noise is None else design.noise_factor(panel.X) ** (TEMPER - 1.0)
         found = LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor)
@@ -131,43 +134,38 @@ class LeaveOneOutPass(Pass):
 
 @dataclass(frozen=True)
 class ScorePass(Pass):
-    """Pass over the held-out rows for scores of T targets in their units: a ``core.scores.Scores``.
+    """Pass over the held-out rows for scores in the target's units: a ``core.scores.Scores``, or ``ClassScores``.
 
-    ``mean`` is (M,), ``root`` (M, M) and ``noise_variance`` a scalar; for T targets (M, T), (T, M, M) and (T,).
-    ``multiples`` are half widths of intervals at ``STATED_LEVELS`` in standard deviations.
+    ``stated`` is the model with the stated uncertainty, ``multiples`` (T, L) are half widths of its intervals at the
+    ``STATED_LEVELS`` in standard deviations.
     """
 
     name: ClassVar[str] = "held-out"
     held_out: ClassVar[bool] = True
-    design: Design
-    mean: Float
-    root: Float
-    noise_variance: float | Float
-    multiples: tuple[float, ...] = NORMAL_MULTIPLES
-    residuals: LocalResiduals | None = None
+    stated: AnyModel
+    multiples: Sequence[float] | Float = NORMAL_MULTIPLES
 
     @classmethod
-    def of(cls, model: Model) -> Self:
-        """The pass that scores a model by its stated uncertainty."""
-        stated, variance = model.predictive, model.design.scaling.t_scale**2
-        noise = stated.noise_variance / variance
-        return cls(stated.design, stated.mean, stated.root, noise, model.multiples(STATED_LEVELS), model.residuals)
+    def of(cls, model: AnyModel) -> Self:
+        """Return the pass that scores a model by what it states."""
+        return cls(model.predictive, model.multiples(STATED_LEVELS) if isinstance(model, Model) else NORMAL_MULTIPLES)
 
-    def of_panel(self, panel: Panel, block: Float) -> Scores:
-        scaling = self.design.scaling
-        T = len(scaling.t_scale)
-        means, noise = self.mean.reshape(-1, T), np.atleast_1d(self.noise_variance)
-        factor = self.design.noise_factor(panel.X)
-        spread = (
-            quadratic_forms(block, root) + own * factor
-            for root, own in zip(self.root.reshape(T, len(means), len(means)), noise, strict=True)
-        )
-        variance = np.column_stack(list(spread)) * scaling.t_scale**2
-        mean = scaling.t_shift + scaling.t_scale * (block @ means)
-        if self.residuals is not None:
-            found, own = self.residuals.moments(scaling.inputs(panel.X), factor)
-            mean, variance = mean + scaling.t_scale * found[:, None], scaling.t_scale**2 * own[:, None]
-        return Scores.of(panel.t, mean, variance, panel.rows, self.multiples)
+    def statistic(self, tile: Any) -> Any:
+        """Return the scores of one tile; the moments of its rows are computed at once, as ``local.cells`` asks for."""
+        if not isinstance(self.stated, Model):
+            return super().statistic(tile)
+        mean, variance, _ = self.stated.moments(tile.X)
+        assert variance is not None
+        rows = tile.start + np.arange(len(tile.X))
+        panels = (slice(start, start + PANEL_ROWS) for start in range(0, len(rows), PANEL_ROWS))
+        parts = (Scores.of(tile.t[at], mean[at], variance[at], rows[at], self.multiples) for at in panels)
+        return reduce(add, parts)
+
+    def of_panel(self, panel: Panel) -> ClassScores:
+        assert isinstance(self.stated, ClassModel)
+        f, _ = self.stated.predictors(panel.X)
+        ranked = f[:, 0] if f.shape[1] == 1 else None
+        return ClassScores.of(panel.t[:, 0], probabilities(self.stated.likelihood, f), ranked, int(panel.rows[0]))
 
 
 @dataclass(frozen=True)
@@ -240,32 +238,3 @@ class GainPass(Pass):
 
     def of_panel(self, panel: Panel, kept: Float, pool: Float) -> LogisticCross:
         return LogisticCross.of(self.likelihood, kept, pool, panel.t[:, 0], self.mean, panel.weights)
-
-
-@dataclass(frozen=True)
-class LogisticScorePass(Pass):
-    """Pass over the held-out rows for scores of a classification: a ``core.scores.ClassScores``.
-
-    With ``moderate`` the linear predictors are first moderated by variances from ``roots`` (C, M, M). ``codes`` (K',)
-    are the codes of the fit for those of the data, if they differ.
-    """
-
-    name: ClassVar[str] = "held-out"
-    held_out: ClassVar[bool] = True
-    design: Design
-    mean: Float
-    roots: Float
-    likelihood: str
-    moderate: bool
-    codes: tuple[int, ...] | None = None
-
-    def of_panel(self, panel: Panel, block: Float) -> ClassScores:
-        f = block @ self.mean
-        if self.moderate:
-            variance = np.column_stack([quadratic_forms(block, root) for root in self.roots])
-            f = moderated(f, variance)
-        codes = panel.t[:, 0].astype(np.int64)
-        if self.codes is not None:
-            codes = np.array(self.codes)[codes]
-        ranked = f[:, 0] if f.shape[1] == 1 else None
-        return ClassScores.of(codes, probabilities(self.likelihood, f), ranked, int(panel.rows[0]))

@@ -20,8 +20,8 @@ limit: the local model is then a polynomial through the neighbours. Both are bou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -37,11 +37,17 @@ LEAST_SQUARE = 1e-16
 STEPS = 25
 """Maximum number of iterations of the search; each takes about 1 s per 10⁴ rows and 60 neighbours."""
 
-SHARES, LENGTHS, NUGGETS, FREEDOMS = (1e-3, 1e4), (0.05, 100.0), (1e-8, 4.0), (0.5, 1e4)
-"""Bounds of s² and ω as multiples of the mean square of the errors, of ℓ as a multiple of the usual distance of the
-last neighbour, and of ν. The exponent b lies between 0 and ``STEEPEST``."""
+STEEPNESS = {"exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
+"""Twice the smoothness of each correlation."""
+
+RATIOS, LENGTHS, NUGGETS, FREEDOMS = (1e-6, 1e4), (0.05, 100.0), (1e-8, 4.0), (0.5, 1e4)
+"""Bounds of s²/ℓ^(2·smoothness) and ω as multiples of the mean square of the errors, of ℓ as a multiple of the usual
+distance of the last neighbour, and of ν. The exponent b lies between 0 and ``STEEPEST``."""
 
 STEEPEST = 3.0
+
+SCALES = 0.05, 20.0
+"""Bounds of the scales of coordinates."""
 
 
 def exponential(squares: Float, length: float) -> tuple[Float, Float]:
@@ -105,35 +111,46 @@ class LocalKernel:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """The ``coordinates`` (n, k, r) of the k neighbours of n rows, each relative to its row."""
+
+    coordinates: Float
+
+    @cached_property
+    def squares(self) -> Float:
+        """Squared distances (n, k) from the row."""
+        return np.asarray(np.einsum("nkr,nkr->nk", self.coordinates, self.coordinates))
+
+    @cached_property
+    def among(self) -> Float:
+        """Squared distances (n, k, k) among neighbours, by sums of squares: products would lose digits of near rows."""
+        n, k, _ = self.coordinates.shape
+        among = np.zeros((n, k, k))
+        for place in np.moveaxis(self.coordinates, 2, 0):
+            step = place[:, :, None] - place[:, None, :]
+            step *= step
+            among += step
+        return among
+
+
+@dataclass(frozen=True)
 class Neighbourhoods:
-    """The k neighbours of each of n rows: squared distances from the row, (n, k), and among each other, (n, k, k).
+    """The k neighbours of each of n rows, by their ``steps`` from it.
 
     ``errors`` (n, k) are those of the neighbours, ``log_factors`` (n, k) the logarithms of their noise factors and
     ``noises`` (n, k) the inverses of their weights; ``own_log_factors`` and ``own_noises`` (n,) are those of the row.
     """
 
-    squares: Float
-    among: Float
+    steps: Steps
     errors: Float
     log_factors: Float
     noises: Float
     own_log_factors: Float
     own_noises: Float
 
-    @classmethod
-    def of(cls, points: Float, near: Float, *others: Float) -> Neighbourhoods:
-        """Return those of rows at ``points`` (n, r) with neighbours at ``near`` (n, k, r), by sums of squares.
-
-        Sums of products would lose the digits of near rows. ``others`` are the other fields.
-        """
-        n, k, _ = near.shape
-        squares, among = np.zeros((n, k)), np.zeros((n, k, k))
-        for place, own_place in zip(np.moveaxis(near, 2, 0), points.T, strict=True):
-            squares += (place - own_place[:, None]) ** 2
-            step = place[:, :, None] - place[:, None, :]
-            step *= step
-            among += step
-        return cls(squares, among, *others)
+    def scaled(self, scales: Float) -> Neighbourhoods:
+        """Return the same neighbours with each coordinate multiplied by its scale (r,)."""
+        return replace(self, steps=Steps(self.steps.coordinates * scales))
 
 
 def moments(kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True) -> tuple[Float, Float]:
@@ -154,12 +171,12 @@ class _Conditional:
     """The conditional distributions at a kernel; C and its solutions serve the moments and their derivatives."""
 
     def __init__(self, kernel: LocalKernel, rows: Neighbourhoods) -> None:
-        self.kernel, self.rows, k = kernel, rows, rows.squares.shape[1]
+        self.kernel, self.rows, k = kernel, rows, rows.errors.shape[1]
         correlation = CORRELATIONS[kernel.family]
         self.nugget = max(kernel.noise / kernel.variance, LEAST_NUGGET)
-        whole, self.whole_slope = correlation(rows.among, kernel.length)
+        whole, self.whole_slope = correlation(rows.steps.among, kernel.length)
         whole[:, np.arange(k), np.arange(k)] += self.nugget * rows.noises
-        self.cross, self.cross_slope = correlation(rows.squares, kernel.length)
+        self.cross, self.cross_slope = correlation(rows.steps.squares, kernel.length)
         self.errors = rows.errors * np.exp(-0.5 * kernel.exponent * rows.log_factors)
         solved = np.linalg.solve(whole, np.stack([self.errors, self.cross], axis=-1))
         self.weighted, self.weights = solved[..., 0], solved[..., 1]
@@ -175,29 +192,45 @@ class _Conditional:
         """Mean and variance (n,)."""
         return self.factor * self.mean, self.factor**2 * self.spread * self.adapted
 
-    def slopes(self) -> tuple[Float, Float]:
-        """Return the derivatives (5, n) of mean and variance in ``LocalKernel.logs``."""
-        kernel, rows, n, k = self.kernel, self.rows, *self.rows.squares.shape
-        mean, spread, excess = np.zeros((5, n)), np.zeros((5, n)), np.zeros((5, n))
+    def slopes(self, of_mean: Float, of_variance: Float) -> Float:
+        """Return the derivatives (5 + r,), in ``LocalKernel.logs`` and the logarithms of the scales, of a function.
+
+        Its derivatives in mean and variance of the rows are ``of_mean`` and ``of_variance`` (n,).
+        """
+        kernel, rows, (mean, variance) = self.kernel, self.rows, self.moments
+        freedom = kernel.freedom + rows.errors.shape[1]
+        of_mean, of_factor = self.factor * of_mean, 0.5 * mean * of_mean + variance * of_variance
+        of_adapted = self.factor**2 * self.spread * of_variance
+        of_known = -kernel.variance * self.factor**2 * self.adapted * of_variance
+        of_excess = of_adapted / freedom
+        x, y = self.weights, self.weighted
+        # the derivative in C is −(x zᵀ + v yᵀ), as a bilinear form
+        z, v = of_mean[:, None] * y + of_known[:, None] * x, (of_excess / kernel.variance)[:, None] * y
+        of_cross = of_mean[:, None] * y + 2.0 * of_known[:, None] * x
+        of_errors = of_mean[:, None] * x + 2.0 * v
         noises = self.nugget * rows.noises
-        with_mean, with_itself = (_dot(noises * self.weights, each) for each in (self.weighted, self.weights))
-        of_excess = _dot(noises * self.weighted, self.weighted) / kernel.variance
-        mean[0], mean[2] = with_mean, -with_mean
-        spread[2] = kernel.variance * (with_itself + self.nugget * rows.own_noises)
-        spread[0], excess[0], excess[2] = self.spread - spread[2], of_excess - self.excess, -of_excess
-        along, across = (np.matmul(each[:, None], self.whole_slope)[:, 0] for each in (self.weights, self.weighted))
-        mean[1] = _dot(self.cross_slope, self.weighted) - _dot(along, self.weighted)
-        spread[1] = kernel.variance * (_dot(along, self.weights) - 2.0 * _dot(self.cross_slope, self.weights))
-        excess[1] = -_dot(across, self.weighted) / kernel.variance
-        logs = 0.5 * self.errors * rows.log_factors
-        mean[3], excess[3] = -_dot(self.weights, logs), -2.0 * _dot(self.weighted, logs) / kernel.variance
-        adapted = excess / (kernel.freedom + k)
-        adapted[4] = kernel.freedom * (1.0 - self.adapted) / (kernel.freedom + k)
-        variance = self.factor**2 * (self.adapted * spread + self.spread * adapted)
-        mean *= self.factor
-        mean[3] += 0.5 * rows.own_log_factors * self.factor * self.mean
-        variance[3] += rows.own_log_factors * self.moments[1]
-        return mean, variance
+        of_nugget = -np.sum(noises * (x * z + v * y))
+        own = self.nugget * rows.own_noises
+        slopes = [
+            -of_nugget - np.sum(of_known * (1.0 - self.known)) - np.sum(of_excess * self.excess),
+            0.0,
+            of_nugget - np.sum(of_known * own),
+            np.sum(of_factor * rows.own_log_factors) - 0.5 * np.sum(of_errors * rows.log_factors * self.errors),
+            kernel.freedom * np.sum(of_adapted * (1.0 - self.adapted)) / freedom,
+        ]
+        among = _ratio(self.whole_slope, rows.steps.among)
+        among *= x[:, :, None] * z[:, None, :] + v[:, :, None] * y[:, None, :]
+        cross = of_cross * _ratio(self.cross_slope, rows.steps.squares)
+        steps = rows.steps.coordinates
+        # Σ_kl A_kl (d_k − d_l)² of each coordinate d of the steps
+        sums = (among.sum(axis=1) + among.sum(axis=2) - cross)[:, None] @ steps**2
+        of_scales = sums[:, 0].sum(axis=0) - 2.0 * np.einsum("nkr,nkr->r", steps, among @ steps)
+        slopes[1] = -of_scales.sum()
+        return np.concatenate([slopes, of_scales])
+
+
+def _ratio(a: Float, b: Float) -> Float:
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
 
 
 def _dot(a: Any, b: Any) -> Float:
@@ -206,46 +239,79 @@ def _dot(a: Any, b: Any) -> Float:
 
 
 def log_density(kernel: LocalKernel, rows: Neighbourhoods, errors: Float) -> tuple[float, Float]:
-    """Return the sum of the log densities (nats) of the ``errors`` (n,) of rows, and its slopes (5,) in the logs."""
+    """Return the sum of the log densities (nats) of the ``errors`` (n,) of rows, and its slopes (5 + r,).
+
+    The slopes are in the kernel's logs and in the logarithms of scales of the coordinates.
+    """
     found = _Conditional(kernel, rows)
-    (mean, variance), (of_mean, of_variance) = found.moments, found.slopes()
+    mean, variance = found.moments
     rest = errors - mean
     value = -0.5 * float(np.sum(np.log(2 * np.pi * variance) + rest**2 / variance))
-    slope = (of_mean * (rest / variance) + of_variance * (0.5 * (rest**2 / variance - 1.0) / variance)).sum(axis=1)
-    return value, slope
+    return value, found.slopes(rest / variance, 0.5 * (rest**2 / variance - 1.0) / variance)
+
+
+def start_of(panels: Sequence[Neighbourhoods], errors: Sequence[Float], family: str = "matern32") -> LocalKernel:
+    """Return the start of a search: half of the mean square as signal, half as noise, twice the usual distance."""
+    square, usual = _units(panels, errors)
+    return LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * square, 1.0, 10.0)
+
+
+def _units(panels: Sequence[Neighbourhoods], errors: Sequence[Float]) -> tuple[float, float]:
+    """Return the mean square of errors and the usual distance of the last neighbour, at least tiny numbers."""
+    square, usual = (
+        float(np.mean(np.concatenate(errors) ** 2)),
+        float(np.median(np.concatenate([np.sqrt(panel.steps.squares[:, -1]) for panel in panels]))),
+    )
+    return max(square, LEAST_SQUARE), max(usual, 1e-100)
 
 
 def learned(
     panels: Sequence[Neighbourhoods],
     errors: Sequence[Float],
-    family: str,
-    start: LocalKernel | None = None,
+    start: LocalKernel,
     map_panels: Callable[..., Iterable[Any]] = map,
     *,
-    noise_alone: bool = False,
-) -> tuple[LocalKernel, float]:
-    """Return the kernel of a family with the largest mean log density of the errors of rows, and that density.
+    scales: bool = False,
+    form: bool = True,
+) -> tuple[LocalKernel, Float, float]:
+    """Return the kernel with the largest mean log density of the errors of rows, scales (r,), and that density.
 
     The rows are given in ``panels``, with the ``errors`` of each panel. ``map_panels`` is ``map``, or that of a pool of
-    threads. L-BFGS-B begins at ``start``, or at half of the mean square as signal and half as noise. ``noise_alone``
-    keeps all parameters but ω.
+    threads. L-BFGS-B begins at ``start``, whose family stays. Where a function is smooth, s² ∝ ℓ^(2·smoothness) is a
+    ridge of the density, along which one coordinate of the search goes. With ``scales`` those of the coordinates are
+    learned, too; otherwise they are 1. Without ``form`` s² and ℓ stay, and only the noise is learned.
     """
     from scipy.optimize import minimize
 
-    n = sum(map(len, errors))
-    square = max(sum(float(np.sum(some**2)) for some in errors) / n, LEAST_SQUARE)
-    usual = max(float(np.median(np.concatenate([np.sqrt(panel.squares[:, -1]) for panel in panels]))), 1e-100)
-    begun = start or LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * square, 1.0, 10.0)
-    units = ((square, SHARES), (usual, LENGTHS), (square, NUGGETS))
-    bounds = [tuple(np.log(np.multiply(unit, limits))) for unit, limits in units]
+    n, (square, usual), steepness = sum(map(len, errors)), _units(panels, errors), STEEPNESS[start.family]
+    bounds = [(limits[0], limits[1]) for limits in (np.log(RATIOS), np.log(LENGTHS), np.log(NUGGETS))]
     bounds += [(0.0, STEEPEST), tuple(np.log(FREEDOMS))]
+    bounds += [tuple(np.log(SCALES))] * (panels[0].steps.coordinates.shape[2] if scales else 0)
+    units = np.log([square, usual, square, 1.0, 1.0])
 
-    def loss(logs: Float) -> tuple[float, Float]:
-        found = list(map_panels(partial(log_density, LocalKernel.of(family, logs)), panels, errors))
-        return -sum(value for value, _ in found) / n, -sum(slope for _, slope in found) / n
+    def kernel_at(x: Float) -> LocalKernel:
+        logs = x[:5] + units
+        logs[0] += steepness * x[1]
+        return LocalKernel.of(start.family, logs)
 
-    begun_logs = np.clip(begun.logs, *np.transpose(bounds))
-    if noise_alone:
-        bounds = [bounds[2] if place == 2 else (log, log) for place, log in enumerate(begun_logs.tolist())]
-    found = minimize(loss, begun_logs, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
-    return LocalKernel.of(family, found.x), -float(found.fun)
+    def density(kernel: LocalKernel, x: Float, panel: Neighbourhoods, some: Float) -> tuple[float, Float]:
+        value, slope = log_density(kernel, panel.scaled(np.exp(x[5:])) if scales else panel, some)
+        return value, slope[: len(x)]
+
+    def loss(x: Float) -> tuple[float, Float]:
+        found = list(map_panels(partial(density, kernel_at(x), x), panels, errors))
+        slope = -sum(slope for _, slope in found) / n
+        slope[1] += steepness * slope[0]
+        return -sum(value for value, _ in found) / n, slope
+
+    first = np.zeros(len(bounds))
+    first[:5] = start.logs - units
+    first[0] -= steepness * first[1]
+    first, noisier = np.clip(first, *np.transpose(bounds)), np.log(10.0) * (np.arange(len(bounds)) == 2)
+    # of other rows, large errors beside near copies may leave the start without a direction but that of more noise
+    while first[2] < 0 and loss(first + noisier)[0] < loss(first)[0]:
+        first += noisier
+    if not form:
+        bounds[:2] = [(log, log) for log in first[:2].tolist()]
+    found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+    return kernel_at(found.x), np.exp(found.x[5:]), -float(found.fun)

@@ -62,9 +62,20 @@ class Metric:
         enough = len(found) + len(levels) > 0 and len(levels) <= MOST_LEVELS
         return cls(found, tuple(levels)) if enough else None
 
+    @property
+    def width(self) -> int:
+        """r, the number of coordinates."""
+        return len(self.axes) + len(self.levels)
+
+    def scaled(self, scales: Float) -> Metric:
+        """Return the metric whose coordinates are multiplied by ``scales`` (r,)."""
+        own = zip(self.levels, scales[len(self.axes) :].tolist(), strict=True)
+        levels = tuple((feature, code, scale * coordinate) for (feature, code, coordinate), scale in own)
+        return Metric(self.axes * scales[: len(self.axes), None], levels)
+
     def __call__(self, points: Float) -> Float:
         """Return the coordinates (n, r) of points (n, d), by sums over features in their order."""
-        found = np.zeros((len(points), len(self.axes) + len(self.levels)))
+        found = np.zeros((len(points), self.width))
         for axis, x in zip(self.axes.T, points.T, strict=True):
             if axis.any():
                 found[:, : len(self.axes)] += x[:, None] * axis

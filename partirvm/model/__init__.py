@@ -13,13 +13,4 @@ AnyModel: TypeAlias = Model | ClassModel
 """A fitted model for regression or classification."""
 
 
-__all__ = [
-    "FAR",
-    "AnyModel",
-    "ClassModel",
-    "FittedModel",
-    "Model",
-    "OfRows",
-    "load_model",
-    "save_model",
-]
+__all__ = ["FAR", "AnyModel", "ClassModel", "FittedModel", "Model", "OfRows", "load_model", "save_model"]

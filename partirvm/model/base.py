@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from partirvm.errors import DataError
 from partirvm.kernels import KERNELS
 from partirvm.kernels.design import Design, LocalNoise
 from partirvm.kernels.functions import Basis, labels_by_name
+from partirvm.local.cells import Cells
 from partirvm.local.kriging import LocalKernel
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
@@ -33,6 +34,7 @@ DESIGN_CLASSES = (
     *KERNELS.values(),
     Basis,
     Calibration,
+    Cells,
     Design,
     LocalKernel,
     LocalNoise,
@@ -74,7 +76,8 @@ class FittedModel:
     columns: Columns
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.n_vectors:,} relevance vectors, {self.design.kernel.name} kernel>"
+        found = f"{type(self).__name__} of {self.n_vectors:,} relevance vectors, {self.design.kernel.name} kernel"
+        return f"<{found}, rows of local residuals in {self.cells_place}>" if self.cells_place else f"<{found}>"
 
     def _repr_html_(self) -> str:
         """The main facts, for a notebook."""
@@ -93,10 +96,19 @@ class FittedModel:
     def digest(self) -> str:
         """Return a hash of all values but the log evidence: models of equal digest predict the same bits."""
         codec = Codec((*DESIGN_CLASSES, Columns, type(self)))
-        tree, arrays = codec.encode(replace(self, log_evidence=0.0))
+        tree, arrays = codec.encode(replace(self.with_cells_at(""), log_evidence=0.0))
         sums = [hashlib.blake2b(f"{a.shape} {a.dtype}".encode() + a.tobytes(), digest_size=16) for a in arrays]
         text = re.sub(r'{"array": (\d+)}', lambda found: sums[int(found[1])].hexdigest(), json.dumps(tree))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    @property
+    def cells_place(self) -> str:
+        """The folder of the rows of its local residuals; empty if the model holds them, or has none."""
+        return ""
+
+    def with_cells_at(self, place: str) -> Self:
+        """The same model, whose rows of local residuals were moved to this folder."""
+        return self
 
     @property
     def n_vectors(self) -> int:

@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.laplace import LaplaceState
 from partirvm.core.link import moderated, probabilities, probability_band
 from partirvm.core.predictive import quantile
 from partirvm.errors import UsageError
-from partirvm.kernels.design import Design
 from partirvm.model.base import FittedModel, OfRows, linear_values
 from partirvm.model.input_rows import checked_rows, label_array
 from partirvm.process import one_blas_thread
-from partirvm.types import Columns, Float
+from partirvm.types import Float
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,21 +37,6 @@ class ClassModel(FittedModel):
 
     likelihood: str
     moderate: bool
-
-    @classmethod
-    def from_fit(cls, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
-        """Return the model of a dense fit."""
-        return cls(
-            design=design,
-            mean=fit.mean,
-            root=fit.roots(),
-            alpha=fit.alpha,
-            likelihood=fit.likelihood,
-            moderate=moderate,
-            log_evidence=float(fit.log_evidence),
-            n_rows=fit.n,
-            columns=columns,
-        )
 
     @property
     def classes(self) -> tuple[Any, ...]:

@@ -7,22 +7,30 @@ model import and run the function, so such a model is loaded only if the caller 
 from __future__ import annotations
 
 import os
+import posixpath
 from typing import Any, TypeAlias
 
 from partirvm.core.link import LINKS
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
 from partirvm.kernels.functions import require_no_code
+from partirvm.local.cells import COLUMNS
+from partirvm.local.kriging import CORRELATIONS
 from partirvm.model.base import DESIGN_CLASSES, FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
+from partirvm.options.constraints import MOST_NEIGHBOURS
 from partirvm.options.values import VALUES
 from partirvm.quoting import quoted
+from partirvm.storage import open_folder
+from partirvm.storage.address import absolute, store_of
 from partirvm.storage.codec import Codec
 from partirvm.types import Columns
 
 KIND = "partirvm-model"
-FORMAT = 12
+FORMAT = 14
+CELLS = "cells"
+"""Name of the folder of copied rows of local residuals."""
 
 CODEC = Codec((*DESIGN_CLASSES, *VALUES, Model, ClassModel, Columns, Termination))
 
@@ -35,11 +43,19 @@ def save_model(
     about: dict[str, Any] | None = None,
     *,
     estimator: dict[str, Any] | None = None,
+    copy: bool = False,
 ) -> None:
     """Write a model to a new folder or fsspec URL, with plain values and arrays of its ``estimator``.
 
-    Raises ``ExistsError``, ``StorageError``, and ``UsageError`` for a function that exists only in this process.
+    Rows of local residuals that lie in the folder of a job stay there, and the model refers to them; with ``copy`` they
+    are copied into its folder. Raises ``ExistsError``, ``StorageError``, and ``UsageError`` for a function that exists
+    only in this process, or for a reference to another store.
     """
+    if model.cells_place and not copy and store_of(model.cells_place) != store_of(os.fspath(location)):
+        raise UsageError(
+            f"{location}: the rows of local residuals lie in {model.cells_place}: copy them with copy=True"
+        )
+    model = model.with_cells_at(absolute(model.cells_place))
     model.design.kernel.spec()  # raises UsageError for functions of this process
     if model.design.functions is not None:
         model.design.functions.spec()
@@ -47,18 +63,26 @@ def save_model(
         CODEC.write({"model": model, "estimator": estimator}, os.fspath(location), KIND, FORMAT, about)
     except TypeError as error:
         raise UsageError(f"the model cannot be kept in a file: {error}") from error
+    if copy and isinstance(model, Model) and model.cells_place:
+        folder = open_folder(location)
+        try:
+            model.own_residuals.cells.copied(folder.place(CELLS))
+        except BaseException:
+            folder.remove()
+            raise
 
 
-def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
+def load_model(location: str | os.PathLike[str], *, allow_code: bool = False, cells: str = "") -> Saved:
     """Read a model from its folder or fsspec URL. No code of the file is run.
 
-    Raises ``MissingDataError`` if any of it is missing or damaged, ``FormatError`` for another
-    kind of file, ``UsageError`` if its kernel or basis is a named function and ``allow_code`` is false.
+    ``cells`` is the folder of its rows of local residuals, if these were moved with it. Raises ``MissingDataError`` if
+    any of it is missing or damaged, ``FormatError`` for another kind of file, ``UsageError`` if its kernel or basis is
+    a named function and ``allow_code`` is false.
     """
-    return load_saved(location, allow_code=allow_code)[0]
+    return load_saved(location, allow_code=allow_code, cells=cells)[0]
 
 
-def load_saved(location: str | os.PathLike[str], *, allow_code: bool = False) -> tuple[Saved, Any]:
+def load_saved(location: str | os.PathLike[str], *, allow_code: bool = False, cells: str = "") -> tuple[Saved, Any]:
     """The model, and the values of the ``estimator``; None if it was saved without one."""
     location = os.fspath(location)
     found = CODEC.read(location, KIND, FORMAT)
@@ -66,11 +90,23 @@ def load_saved(location: str | os.PathLike[str], *, allow_code: bool = False) ->
         _require_shapes(found["model"])
         if not allow_code:
             require_no_code(found["model"].design, location)
-        return found["model"], found["estimator"]
+        return _with_cells(found["model"], location, cells), found["estimator"]
     except UsageError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"{location}: the model cannot be read: {error}") from error
+
+
+def _with_cells(model: Saved, location: str, cells: str) -> Saved:
+    """Return the model with the place of its cells: in ``cells``, its own folder, or where they were in this store."""
+    if model.cells_place and cells:
+        return model.with_cells_at(f"{cells}/{posixpath.basename(model.cells_place)}")
+    own = open_folder(location).at(CELLS)
+    if model.cells_place and own.exists():
+        return model.with_cells_at(own.place())
+    if model.cells_place and store_of(model.cells_place) != store_of(location):
+        raise FormatError(f"{location}: the rows of local residuals lie in another store: save it with copy=True")
+    return model
 
 
 def _require_shapes(model: Saved) -> None:
@@ -96,13 +132,24 @@ def _require_shapes(model: Saved) -> None:
         found["noise_centres"] = (design.noise.centres.shape, (k, d))
         found["noise_weights"] = (design.noise.weights.shape, (k,))
     if isinstance(model, Model) and model.residuals is not None:
-        residuals, n = model.residuals, len(model.residuals.rows)
-        width = len(residuals.metric.axes) + len(residuals.metric.levels)
-        found["residuals"] = (residuals.errors.shape, (n,))
-        found["residual_points"] = (residuals.points.shape, (n, width))
-        found["residual_factors"] = (residuals.log_factors.shape, (n,))
-        found["residual_noises"] = (residuals.noises.shape, (n,))
-        found["axes"] = (residuals.metric.axes.shape[1:], (d,))
+        residuals, metric, cells = model.residuals, model.residuals.metric, model.residuals.cells
+        placed = (cells.records is None) == bool(cells.place)
+        known = all(kernel.family in CORRELATIONS for kernel in residuals.kernels)
+        levels = all(0 <= feature < d for feature, *_ in metric.levels)
+        starts = cells.starts[:1].tolist() == [0] and bool((cells.starts[1:] > cells.starts[:-1]).all())
+        known = known and levels and starts
+        if not (placed and known and 0 < residuals.neighbours <= min(cells.n_rows - 1, MOST_NEIGHBOURS)):
+            raise ValueError("its local residuals have no rows, too many neighbours, or an unknown feature or family")
+        count = len(cells.starts) - 1
+        found["axes"] = (metric.axes.shape[1:], (d,))
+        found["boxes"] = (cells.boxes.shape, (count, 2, metric.width))
+        found["records"] = ((cells.width,), (metric.width + len(scaling.t_scale) + COLUMNS,))
+        found["kernels"] = ((len(residuals.kernels),), T)
+        found["calibrations"] = ((len(residuals.calibrations),), T)
+        if cells.records is None:
+            found["hashes"] = ((len(cells.hashes),), (count,))
+        else:
+            found["residuals"] = (cells.records.shape, (cells.n_rows, cells.width))
     for name, (shape, right) in found.items():
         if shape != right:
             raise ValueError(f"the array {name!r} has shape {shape} in place of {right}")

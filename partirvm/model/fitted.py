@@ -87,6 +87,25 @@ class Model(FittedModel):
         return replace(self, residuals=None)
 
     @property
+    def own_residuals(self) -> LocalResiduals:
+        """Its local residuals. Raises ``UsageError`` if it has none."""
+        if self.residuals is None:
+            raise UsageError("the model has no local residuals: fit with residual='local'")
+        return self.residuals
+
+    @property
+    def cells_place(self) -> str:
+        """The folder of the rows of its local residuals; empty if the model holds them, or has none."""
+        return self.residuals.cells.place if self.residuals is not None else ""
+
+    def with_cells_at(self, place: str) -> Model:
+        """The same model, whose rows of local residuals were moved to this folder."""
+        if not self.cells_place:
+            return self
+        assert self.residuals is not None
+        return replace(self, residuals=replace(self.residuals, cells=replace(self.residuals.cells, place=place)))
+
+    @property
     def output_names(self) -> tuple[str, ...]:
         """The names of the targets."""
         return self.columns.target_names(self.n_targets)
@@ -131,18 +150,25 @@ class Model(FittedModel):
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
 
-        Of several targets ``mean_<target>`` for each and then ``std_<target>``, by number where they have no names.
+        Of several targets ``mean_<target>`` for each and then ``std_<target>`` and so on; targets without names are
+        numbered.
         """
         names = self.columns.targets or range(self.n_targets)
         targets = [f"_{name}" for name in names] if self.n_targets > 1 else [""]
-        ends = ("lower", "upper") if interval else ()
-        return (*(f"mean{target}" for target in targets), *(f"std{target}" for target in targets), *ends)
+        kinds = ("mean", "std", "lower", "upper") if interval else ("mean", "std")
+        return tuple(f"{kind}{target}" for kind in kinds for target in targets)
 
-    def values(self, X: Float) -> tuple[Float, Float]:
-        """What is predicted of raw inputs X (n, d), (n, V) by ``value_names``, and nearness (n,)."""
+    def values(self, X: Float, multiples: Float | None = None) -> tuple[Float, Float]:
+        """What is predicted of raw inputs X (n, d), (n, V) by ``value_names``, and nearness (n,).
+
+        ``multiples`` (T,) are half widths of intervals in standard deviations, whose ends come after these.
+        """
         mean, variance, near = self.moments(X)
         assert variance is not None
-        return np.column_stack([mean, np.sqrt(variance)]), near
+        found = [mean, np.sqrt(variance)]
+        if multiples is not None:
+            found += [mean - multiples * found[1], mean + multiples * found[1]]
+        return np.column_stack(found), near
 
     def means(self, X: Float) -> tuple[Float, Float]:
         """Means (n, T) at raw inputs X (n, d), and nearness (n,)."""
@@ -179,6 +205,8 @@ class Model(FittedModel):
     def interval(self, level: float, kind: str = "prediction", *, hyperparameters: bool = True) -> OfRows:
         """The central interval at this level: a function of X (n, d) with ends (n, 2) and nearness (n,).
 
+        Of T targets the ends are (n, 2T), all lower ones first: prediction intervals of models with local residuals.
+
         ``kind`` is ``"prediction"``, of a new noisy target, or ``"credible"``, of the mean. With ``hyperparameters``
         the weights' covariance includes the uncertainty of α and β (``core.predictive``), and the multiple is the
         quantile of the errors of rows left out; for the mean, or without such errors, it is a quantile of Student's t.
@@ -186,31 +214,32 @@ class Model(FittedModel):
         """
         if kind not in ("prediction", "credible"):
             raise UsageError(f"kind is {kind!r}: it must be 'prediction' or 'credible'")
-        self._require_one_target("intervals")
+        if self.residuals is None or kind == "credible" or not hyperparameters:
+            self._require_one_target("intervals other than prediction intervals with local residuals")
         if not hyperparameters:
             noise = float(self.evidence_noise) if kind == "prediction" else 0.0
             return partial(replace(self.sparse(), noise_variance=noise)._ends, quantile(level))
-        root, freedom = self._widened
         if kind == "credible":
+            root, freedom = self._widened
             return partial(replace(self, root=root, noise_variance=0.0)._ends, quantile(level, freedom))
-        return partial(self.predictive._ends, self._half_width(level))
+        return partial(self.predictive._ends, self._half_widths(level))
 
-    def multiples(self, levels: Sequence[float]) -> tuple[float, ...]:
-        """Half widths of the prediction intervals at these levels, in standard deviations of ``predictive``."""
-        if self.n_targets > 1:
-            return tuple(map(quantile, levels))
-        return tuple(map(self._half_width, levels))
+    def multiples(self, levels: Sequence[float]) -> Float:
+        """Half widths (T, L) of the prediction intervals at L levels, in standard deviations of ``predictive``."""
+        return np.stack([self._half_widths(level) for level in levels], axis=1)
 
-    def _half_width(self, level: float) -> float:
-        """Half width of the prediction interval at this level, in standard deviations of ``predictive``."""
+    def _half_widths(self, level: float) -> Float:
+        """Half widths (T,) of the prediction intervals at this level, in standard deviations of ``predictive``."""
         if self.residuals is not None:
-            return self.residuals.calibration.multiple(level)
+            return np.array([each.multiple(level) for each in self.residuals.calibrations])
+        if self.n_targets > 1:
+            return np.full(self.n_targets, quantile(level))
         freedom = self._widened[1]
         ratio = self._multiple(level, freedom) / self._multiple(GAUSSIAN_LEVEL, freedom)
-        return ratio * quantile(GAUSSIAN_LEVEL)
+        return np.array([ratio * quantile(GAUSSIAN_LEVEL)])
 
-    def _ends(self, multiple: float, X: Float) -> tuple[Float, Float]:
-        """Means ± a multiple of the standard deviations (n, 2), and nearness (n,), at raw inputs X (n, d)."""
+    def _ends(self, multiple: float | Float, X: Float) -> tuple[Float, Float]:
+        """Means ± multiples (T,) of the standard deviations (n, 2T), and nearness (n,), at raw inputs X (n, d)."""
         mean, variance, near = self.moments(X)
         assert variance is not None
         half = multiple * np.sqrt(variance)
@@ -225,18 +254,16 @@ class Model(FittedModel):
             found = np.sqrt(noisy - mean)
         return found[:, None], np.ones(len(X))
 
-    def nearest_rows(self, X: Float) -> dict[str, Any]:
+    def nearest_rows(self, X: Float, own: Float | None = None) -> dict[str, Any]:
         """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the target's unit."""
-        if self.residuals is None:
-            raise UsageError("the model has no local residuals: fit with residual='local'")
-        factor = self.design.noise_factor(X, products)
-        found = self.residuals.explained(self.design.scaling.inputs(X), factor)
-        return {**found, "errors": float(self.design.scaling.t_scale[0]) * found["errors"]}
+        residuals, factor = self.own_residuals, self.design.noise_factor(X, products)
+        found = residuals.explained(self.design.scaling.inputs(X), factor, own)
+        return {**found, "errors": self.design.scaling.t_scale * found["errors"]}
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:
-        """Mean and variance (n,) of the error at raw inputs X (n, d), in the target's unit."""
+        """Mean and variance (n,), of T targets (n, T), of the error at raw inputs X (n, d), in the target's unit."""
         assert self.residuals is not None
-        scale, factor = float(self.design.scaling.t_scale[0]), self.design.noise_factor(X, products)
+        scale, factor = self.design.scaling.t_scale, self.design.noise_factor(X, products)
         mean, variance = self.residuals.moments(self.design.scaling.inputs(X), factor, noisy=noisy)
         return scale * mean, scale**2 * variance
 
@@ -294,7 +321,7 @@ class Model(FittedModel):
             spread *= square
             spread += self._noise_at(X)
         if self.residuals is not None:
-            correction, own = self._corrections(X, noisy=self.noise_variance != 0)
+            correction, own = self._corrections(X, noisy=bool(np.any(self.noise_variance)))
             mean += correction
             spread = own if variance else None
         self._require_finite(X, mean, spread)

@@ -20,8 +20,7 @@ StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental",
 Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain"]
 FitRows: TypeAlias = Literal["auto", "full", "growing", "sample"]
 SolverName: TypeAlias = Literal["auto", "fixed-point", "fast"]
-GammaRule: TypeAlias = Literal["auto", "scale", "learn", "learn-per-feature"]
-Gamma: TypeAlias = GammaRule | float | Sequence[float]
+Gamma: TypeAlias = Literal["auto", "scale", "learn", "learn-per-feature"] | float | Sequence[float]
 MultiClass: TypeAlias = Literal["auto", "pooled", "multinomial", "ovr"]
 Metric: TypeAlias = Literal["auto", "widths", "directions"]
 KernelStore: TypeAlias = Literal["auto", "memory", "zarr", "none"]
@@ -62,6 +61,9 @@ class Check:
         words = "".join(f" or {word!r}" for word in self.words)
         return UsageError(f"{name} is {value!r}: it must be {expected}{words}")
 
+
+MOST_NEIGHBOURS = 1000
+"""Maximum number of rows whose errors correct a prediction, which solves a system of this size."""
 
 ANY, SWITCH, POSITIVE = Check("any"), Check("switch"), Check("real", above=0.0)
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from partirvm.options import constraints as words
-from partirvm.options.constraints import POSITIVE, SWITCH, Check, Option, one_of, option
+from partirvm.options.constraints import MOST_NEIGHBOURS, POSITIVE, SWITCH, Check, Option, one_of, option
 
 COUNT, NUMBER_OR_AUTO = Check("whole", least=1, optional=True), Check("whole", least=1, words=("auto",))
 
@@ -156,6 +156,7 @@ class Request:
         'How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, '
         'the one with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds '
         "columns again while that raises the evidence).",
+        one_of(words.SolverName),
     )
     max_iterations: int | None = of_strategy(
         None,
@@ -182,12 +183,16 @@ class Request:
     residual: str = of_noise(
         "auto",
         'Whether the errors of the nearest training rows correct each prediction of a regression: "none", "local" (the '
-        'model then keeps these rows), or "auto" ("local" if, of 1,000 rows and more, rows left out are predicted with '
-        "an error lower by 5 % or a log density higher by 0.05 nats, and the rows fit in memory).",
+        'model then keeps these rows), or "auto" ("local" if, of 1,000 rows and more with 4 targets at most, rows left '
+        "out are predicted with an error lower by 5 % or a log density higher by 0.05 nats, and the rows fit in memory "
+        "or in files of a job).",
         one_of(words.Residual),
     )
     neighbours: int = of_noise(
-        60, "Number of nearest training rows whose errors correct a prediction.", Check("whole", least=2)
+        60,
+        "Maximum number of nearest training rows whose errors correct a prediction; a third or two thirds of it where "
+        "more gain less than 1 % of the error.",
+        Check("whole", least=2, below=MOST_NEIGHBOURS + 1),
     )
     reference: str = of_noise(
         "auto",

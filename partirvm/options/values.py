@@ -11,13 +11,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from partirvm.errors import UsageError
 from partirvm.options import constraints as words
 from partirvm.options.table import TABLE
-
-Class = TypeVar("Class", bound=type)
 
 
 def held(name: str, **more: Any) -> Any:
@@ -25,34 +23,24 @@ def held(name: str, **more: Any) -> Any:
     return field(default=TABLE[name].default, metadata={"option": name}, **more)
 
 
-def documented(kind: Class) -> Class:
-    """Add the fields that are options to a docstring, before its examples."""
+def document(kind: Any) -> None:
+    """Add the fields that are options to the docstring of a value, before its examples."""
     if kind.__doc__ is None:  # python -OO has no docstrings
-        return kind
+        return
     text = list[str]()
-    for each in fields(cast(Any, kind)):
-        if "option" not in each.metadata:
-            continue
-        option = TABLE[each.metadata["option"]]
+    for name, of_table in options_of(kind).items():
+        option = TABLE[of_table]
         words = option.check.words if option.check.kind == "word" else ()
         listed = str(list(words)).replace("[", "{").replace("]", "}") + ", " if words else ""
-        text += [f"{each.name} : {listed}default={each.default!r}".replace("'", '"')]
+        text += [f"{name} : {listed}default={option.default!r}".replace("'", '"')]
         text += textwrap.indent(textwrap.fill(option.meaning, 108, break_on_hyphens=False), "    ").splitlines()
     summary, mark, examples = textwrap.dedent(" " * 4 + kind.__doc__).partition("Examples\n")
-    heading = ["Parameters", "----------", *text, ""] if text else []
-    kind.__doc__ = "\n".join([summary.rstrip(), "", *heading, mark + examples])
-    return kind
+    kind.__doc__ = "\n".join([summary.rstrip(), "", "Parameters", "----------", *text, "", mark + examples])
 
 
 def options_of(kind: Any) -> dict[str, str]:
     """Return the names of the fields of a value, or of its class, that are options, with the options."""
     return {each.name: each.metadata["option"] for each in fields(kind) if "option" in each.metadata}
-
-
-@dataclass_transform()
-def value_of_options(kind: Class) -> Class:
-    """Make a value a dataclass, and document its options."""
-    return documented(cast(Class, dataclass(repr=False)(kind)))
 
 
 class Value:
@@ -122,7 +110,7 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-@value_of_options
+@dataclass(repr=False)
 class SplitMerge(Value):
     """Partitions of P rows are fitted side by side, and their vectors are merged in pairs.
 
@@ -139,7 +127,7 @@ class SplitMerge(Value):
     stop_fraction: float = held("stop_fraction")
 
 
-@value_of_options
+@dataclass(repr=False)
 class Incremental(Value):
     """Partitions join the kept vectors one after the other, each as candidates.
 
@@ -156,7 +144,7 @@ class Incremental(Value):
     stop_fraction: float = held("stop_fraction")
 
 
-@value_of_options
+@dataclass(repr=False)
 class WorkingSet(Value):
     """Rounds in which the P most promising rows join the vectors kept so far.
 
@@ -174,7 +162,7 @@ class WorkingSet(Value):
     stop_fraction: float = held("stop_fraction")
 
 
-@value_of_options
+@dataclass(repr=False)
 class Noise(Value):
     """Noise that is estimated under a prior.
 
@@ -189,7 +177,7 @@ class Noise(Value):
     prior: tuple[float, float] = held("noise_prior")
 
 
-@value_of_options
+@dataclass(repr=False)
 class Local(Value):
     """Predictions are corrected by the errors of the nearest training rows (``local.kriging``).
 
@@ -204,7 +192,7 @@ class Local(Value):
     neighbours: int = held("neighbours")
 
 
-@value_of_options
+@dataclass(repr=False)
 class AlphaPrior(Value):
     """Gamma prior on the precision α of each weight, and precisions that are given.
 
@@ -231,7 +219,7 @@ class AlphaPrior(Value):
         return {**super().flat(given_for), "alpha_prior": density}
 
 
-@value_of_options
+@dataclass(repr=False)
 class Radial(Value):
     """A kernel of a distance: the Gaussian or Matérn family of largest evidence, if gamma is learned.
 
@@ -251,3 +239,6 @@ class Radial(Value):
 Strategy: TypeAlias = SplitMerge | Incremental | WorkingSet
 VALUES: tuple[type[Value], ...] = (SplitMerge, Incremental, WorkingSet, Local, Noise, AlphaPrior, Radial)
 """Every value that an estimator may be given, but for the families of kernels."""
+
+for _value in VALUES:
+    document(_value)

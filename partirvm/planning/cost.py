@@ -18,7 +18,7 @@ from typing import Any
 
 from partirvm.planning.memory import DataShape
 from partirvm.quoting import counted
-from partirvm.types import LEFT_OUT_ROWS
+from partirvm.types import LEFT_OUT_ROWS, RESIDUAL_ROWS, RESIDUAL_TARGETS
 
 NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
@@ -31,6 +31,16 @@ SQUARES = 1500
 
 OVERHEAD = 5e-3
 """Seconds per fit for calls, gathering rows and a history entry."""
+
+
+CORRECTED = 360_000
+"""Neighbours per second and thread by which rows are corrected: 6,000 rows with 60, or 12,000 with 30."""
+
+
+def tries_residuals(residual: str, n_rows: int, n_targets: int) -> bool:
+    """Return whether a fit tries local residuals: of few rows or many targets only if they are asked for."""
+    usual = n_rows >= RESIDUAL_ROWS and n_targets <= RESIDUAL_TARGETS
+    return residual == "local" or (residual == "auto" and usual)
 
 
 @dataclass(frozen=True)
@@ -47,10 +57,9 @@ class Rates:
 
 @dataclass(frozen=True)
 class RoundCost:
-    """The cost of one round, or of a level of fits: columns, candidates, passes over all rows, seconds."""
+    """The cost of one round, or of a level of fits: columns of a fit, passes over all rows, seconds."""
 
-    kept: int
-    candidates: int
+    columns: int
     passes: int
     pass_seconds: float
     solve_seconds: float
@@ -94,20 +103,17 @@ class Work:
 def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
     """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel.
 
-    A classification fit takes several passes. Columns are pruned: an average pass is assumed to have 3/4 of them.
+    A fit of classes takes several passes. Columns are pruned: an average pass is assumed to have 3/4 of them.
     """
-    passes = fits if rows >= work.shape.n_rows else 0
-    if work.shape.classes:
-        outputs, columns, count = work.shape.n_outputs, 0.75 * (kept + new), NEWTON_PASSES * fits
-        flops = count * rows * outputs * columns**2
-        seconds = work.pass_seconds(NEWTON_PASSES * rows, count * rows * columns, flops)
-        solve = fits * (2 * NEWTON_PASSES * outputs * columns**3 / work.rates.product + OVERHEAD)
-        return RoundCost(kept, new, NEWTON_PASSES * passes, seconds, solve)
-    flops = fits * rows * (2.0 * kept * new + new**2)
-    seconds = work.pass_seconds(rows, fits * rows * (kept + new), flops)
-    iteration = ((kept + new) ** 3 + SQUARES * (kept + new) ** 2) / work.rates.product
-    solve = fits * (ITERATIONS * iteration + OVERHEAD) / min(threads, fits)
-    return RoundCost(kept, new, passes, seconds, solve)
+    shape, total = work.shape, kept + new
+    columns, readings, count = float(total), 1, fits
+    products, solve = 2.0 * kept * new + new**2, float(ITERATIONS * (total**3 + SQUARES * total**2))
+    if shape.classes:
+        columns, readings, count, threads = 0.75 * total, NEWTON_PASSES, NEWTON_PASSES * fits, 1
+        products, solve = shape.n_outputs * columns**2, 2 * NEWTON_PASSES * shape.n_outputs * columns**3
+    seconds = work.pass_seconds(readings * rows, count * rows * columns, count * rows * products)
+    passes = count if rows >= shape.n_rows else 0
+    return RoundCost(total, passes, seconds, fits * (solve / work.rates.product + OVERHEAD) / min(threads, fits))
 
 
 def fit_cost(work: Work, kept: int, candidates: int, **how: int) -> RoundCost:
@@ -136,9 +142,8 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
         costs.append(cost)
         kept = lead + int(stays * (kept - lead + partition_size))
     last = costs.pop()
-    columns = last.kept + last.candidates
     if work.read.rows < work.shape.n_rows:
-        last = replace(gram_cost(work, work.shape.n_rows, 0, columns), kept=last.kept, candidates=last.candidates)
+        last = gram_cost(work, work.shape.n_rows, 0, last.columns)
     return [*costs, _settled(work, last, kept)]
 
 
@@ -152,8 +157,7 @@ def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost
         costs.append(fit_cost(work, shape.n_leading, candidates, fits=fits, threads=threads))
         fits, parts = parts // 2, -(-parts // 2)
         candidates = min(max(int(2 * stays * candidates), 1), most)
-    columns = candidates + shape.n_leading
-    last = replace(gram_cost(work, shape.n_rows, 0, columns), candidates=candidates)
+    last = gram_cost(work, shape.n_rows, 0, candidates + shape.n_leading)
     return [*costs, _settled(work, last, int(stays * candidates))]
 
 

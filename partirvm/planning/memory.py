@@ -41,6 +41,9 @@ FLOAT = 8
 ALLOWANCE = 48 << 20
 """Bytes in addition to the formulas: BLAS buffers, uncollected objects, fragmentation."""
 
+RESIDUAL_SHARE = 10
+"""The rows of local residuals take at most one part of so many of the memory limit."""
+
 BATCH = 64
 """Maximum number of fits of P candidates that run in parallel."""
 
@@ -73,6 +76,16 @@ class DataShape:
     def n_tiles(self) -> int:
         """Number of tiles."""
         return ceil(self.n_rows / self.tile_rows)
+
+
+def residual_bytes(shape: DataShape, rows: int, neighbours: int) -> tuple[int, int]:
+    """Return the bytes of rows of local residuals, and of making them in memory: twice, and 4,096 rows for a search.
+
+    Rows have a coordinate for each feature, an error for each target, and three numbers more; a metric may have fewer
+    coordinates.
+    """
+    width, k = shape.n_features + shape.n_targets + 3, min(neighbours, 40)
+    return FLOAT * rows * width, FLOAT * (2 * rows * width + 4096 * k * (k + width))
 
 
 @dataclass(frozen=True)

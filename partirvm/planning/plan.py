@@ -7,20 +7,11 @@ from typing import Any
 
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
-from partirvm.planning.cost import Rates, RoundCost, RowsRead, Schedule, Work, n_partitions
-from partirvm.planning.memory import (
-    ALLOWANCE,
-    FLOAT,
-    DataShape,
-    StepBytes,
-    batch_elements,
-    kept_bytes,
-    max_columns_within,
-    sample_bytes,
-    step_bytes,
-)
+from partirvm.planning import memory
+from partirvm.planning.cost import CORRECTED, Rates, RoundCost, RowsRead, Schedule, Work, n_partitions, tries_residuals
+from partirvm.planning.memory import ALLOWANCE, FLOAT, RESIDUAL_SHARE, DataShape, StepBytes, residual_bytes, step_bytes
 from partirvm.quoting import counted, format_bytes, format_duration, html_table
-from partirvm.types import LEARNING_ROWS
+from partirvm.types import LEARNING_ROWS, LEFT_OUT_ROWS
 
 LEAST_PARTITION = 50
 """Minimum to which an automatic partition size is lowered because of the memory limit."""
@@ -31,35 +22,21 @@ STORE_FRACTION = 0.25
 
 @dataclass(frozen=True)
 class Machine:
-    """The processes that run tasks: threads, bytes before the fit, and memory limit in bytes, each per process."""
+    """The processes that run tasks: threads, bytes before the fit, and memory limit in bytes, each per process.
+
+    A fit may use fewer threads if memory is short, but not fewer than ``least_threads``.
+    """
 
     threads: int
     base: int
     limit: int
     workers: int = 1
+    least_threads: int = 1
 
     @property
     def budget(self) -> int:
         """Bytes of a process for the fit."""
         return self.limit - self.base - ALLOWANCE
-
-
-@dataclass(frozen=True)
-class Sparseness:
-    """The result of the heuristic: a basic RVM of ``rows`` random rows kept ``vectors``; the derived partition size."""
-
-    rows: int
-    vectors: int
-    partition_size: int
-
-    @property
-    def rho(self) -> float:
-        """Fraction ρ of rows that became vectors."""
-        return self.vectors / self.rows
-
-    def __str__(self) -> str:
-        share = f"{self.vectors:,} of {self.rows:,} random rows became vectors"
-        return f"P = {self.partition_size:,} by sparseness: {share} (ρ = {self.rho:.3f})"
 
 
 @dataclass(frozen=True)
@@ -79,10 +56,11 @@ class Plan:
     """The plan of a fit.
 
     ``request`` has no option "auto" that affects the model; its partition size is that of a job when it began.
-    ``notes`` list
-    what was capped, and why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the time that kernel
-    learning and the heuristic have taken. ``joining`` is the number of rows that have yet to become candidates (None
-    for all rows). ``learning_columns`` is the maximum number of columns for kernel learning between rounds.
+    ``notes`` list what was capped, and why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the
+    time that kernel learning and the heuristic have taken, whose fit to random rows kept the fraction ``rho`` as
+    vectors. ``joining`` is the number of rows that have yet to become candidates (None for all rows).
+    ``learning_columns`` is the maximum number of columns for kernel learning between rounds. ``residuals`` says what
+    local residuals take, if the fit may have them.
     """
 
     request: Request
@@ -96,14 +74,15 @@ class Plan:
     threads: int
     bytes: StepBytes
     rounds: tuple[RoundCost, ...]
-    kernel_store: KernelStore
+    kernel_store: KernelStore = KernelStore("none", 0)
     batch_elements: int = 0
     held_out: bool = False
-    sparseness: Sparseness | None = None
+    rho: float | None = None
     notes: tuple[str, ...] = ()
     learned: str | None = None
     learning_seconds: float = 0.0
     joining: int | None = None
+    residuals: str | None = None
 
     @property
     def partitions(self) -> int:
@@ -128,13 +107,13 @@ class Plan:
     def room(self, columns: int) -> int:
         """Return the bytes that a process may use for kernel blocks while the fit has ``columns`` columns."""
         how = {"pool": self.read.pool, "held_out": self.held_out, "elements": self.batch_elements}
-        return kept_bytes(self.shape, columns, self.threads, self.machine.budget, **how)
+        return memory.kept_bytes(self.shape, columns, self.threads, self.machine.budget, **how)
 
     def to_json(self) -> dict[str, Any]:
         """Convert the plan to plain JSON."""
         own = ("partition_size", "partitions", "passes", "threads", "max_columns")
         asked = ("strategy", "fit_rows", "selection", "max_rounds", "max_vectors")
-        shape, heuristic, store = self.shape, self.sparseness, self.kernel_store
+        shape, store = self.shape, self.kernel_store
         return {
             "rows": shape.n_rows,
             "features": shape.n_features,
@@ -143,7 +122,7 @@ class Plan:
             **{name: getattr(self, name) for name in own},
             **{name: getattr(self.request, name) for name in asked},
             "sample_rows": int(self.request.sample_rows) if self.read.sampled else None,
-            "rho": None if heuristic is None else round(heuristic.rho, 4),
+            "rho": None if self.rho is None else round(self.rho, 4),
             "rounds": len(self.rounds),
             "workers": self.machine.workers,
             **({"outputs": shape.n_outputs} if shape.classes else {}),
@@ -153,6 +132,7 @@ class Plan:
             "kernel_store": store.where,
             "kernel_store_bytes": store.bytes,
             **({} if self.learned is None else {"learned": self.learned}),
+            **({} if self.residuals is None else {"correction_rate": correction_rate(self.request, shape)}),
             "notes": list(self.notes),
         }
 
@@ -172,17 +152,12 @@ class Plan:
         dense = format_duration(sum(cost.solve_seconds for cost in self.rounds))
         used = {"process": machine.base, "pass": self.bytes.passing, "dense fit": self.bytes.solving}
         parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items())
-        candidates = f"none: there is no kernel, {shape.n_leading:,} columns at once"
-        if shape.n_kernels:
-            candidates = self.schedule.text(plan)
-        if shape.n_kernels > 1:
-            candidates += f"; a row has {shape.n_kernels} candidates, one for each kernel"
         lines = {
             "data": f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
             f"{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows",
             "strategy": f"{self.schedule.name}, likelihood {plan['fit_rows']}{rows}{selection}",
-            "candidates": candidates,
-            "heuristic": self.sparseness,
+            "candidates": self.schedule.text(plan),
+            "heuristic": None if self.rho is None else f"ρ = {self.rho:.3f} of random rows became vectors",
             "columns": f"at most {self.max_columns:,} fit in memory",
             "work": f"{self.passes:,} passes over the rows, {shape.tile_rows:,} rows per task, "
             f"{workers}{counted(self.threads, 'thread')}",
@@ -190,6 +165,7 @@ class Plan:
             "memory": f"about {format_bytes(self.peak)} of {format_bytes(machine.limit)} ({parts})",
             "kernel": self.kernel_store,
             "learned": self.learned,
+            "neighbours": self.residuals,
         }
         found = [(name, str(text)) for name, text in lines.items() if text is not None]
         return found + [("note", note) for note in self.notes]
@@ -204,37 +180,38 @@ def make_plan(
     read: RowsRead,
     *,
     held_out: bool = False,
-    shrink_threads: bool = True,
     shrink_partition: bool = False,
     joining: int | None = None,
+    notes: tuple[str, ...] = (),
+    **facts: Any,
 ) -> Plan:
     """Compute threads, columns and kept kernel blocks from memory; estimate passes, seconds and peak memory.
 
     ``request`` is resolved. ``joining`` is the number of rows that are split into partitions, by default all rows.
-    ``shrink_threads`` and ``shrink_partition`` permit fewer threads and candidates if memory is short. Raises
-    ``MemoryLimitError`` if one round needs more than the limit.
+    ``shrink_partition`` permits fewer candidates if memory is short. ``notes`` precede those of the plan, and ``facts``
+    are further fields of it. Raises ``MemoryLimitError`` if one round needs more than the limit.
     """
     whole = not schedule.has_rounds or read.sampled or shape.classes
     how: dict[str, Any] = {"pool": read.pool, "held_out": held_out, "whole": whole}
-    least_threads, asked = 1 if shrink_threads else machine.threads, int(request.partition_size)
+    asked = int(request.partition_size)
     candidates = schedule.candidates(asked, request.max_vectors, shape.n_candidates)
     cause = "max_vectors"
     while True:
         # new candidates, as many kept ones, and the leading columns
         least = min(2 * candidates, shape.n_candidates) + shape.n_leading
-        threads, most = _fitting(shape, machine, candidates, least, least_threads, how)
+        threads, most = _fitting(shape, machine, candidates, least, how)
         if most >= least or not shrink_partition or candidates <= LEAST_PARTITION:
             break
         candidates, cause = max(candidates // 2, LEAST_PARTITION), "the memory limit"
     if not most:
-        need = step_bytes(shape, shape.n_leading, candidates, least_threads, pool=read.pool, held_out=held_out).peak
+        fewest = machine.least_threads
+        need = step_bytes(shape, shape.n_leading, candidates, fewest, pool=read.pool, held_out=held_out).peak
         less = "choose another strategy than 'basic'" if schedule.one_fit else "lower partition_size"
         raise MemoryLimitError(
             f"one round of {candidates + shape.n_leading:,} columns over tiles of {shape.tile_rows:,} rows needs "
             f"{format_bytes(machine.base + ALLOWANCE + need)} per process (including {format_bytes(machine.base)} "
             f"before the fit), but the memory limit is {format_bytes(machine.limit)}: raise memory_limit or {less}"
         )
-    notes: tuple[str, ...] = ()
     if candidates < min(asked, shape.n_candidates):
         notes += (f"partition size lowered to {candidates} because of {cause}",)
     if threads < machine.threads:
@@ -242,20 +219,18 @@ def make_plan(
     rows, stop = joining or shape.n_rows, request.stop_fraction
     work = Work(shape, read, rates, threads * machine.workers)
     costs = schedule.costs(work, candidates, stop, request.max_rounds, rows)
-    columns = min(max(cost.kept + cost.candidates for cost in costs), most)
+    columns = min(max(cost.columns for cost in costs), most)
     step, elements = step_bytes(shape, columns - candidates, candidates, threads, **how), 0
     if schedule.merges:  # the parallel fits get half of the bytes that a step of one of them leaves
         spare = machine.budget - step_bytes(shape, shape.n_leading, candidates, threads, **how).peak
         fits = n_partitions(rows, candidates, shape.n_kernels)
-        elements = batch_elements(shape, candidates, threads, spare // 2, fits)
+        elements = memory.batch_elements(shape, candidates, threads, spare // 2, fits)
         batch = step_bytes(shape, shape.n_leading, candidates, threads, **how, elements=elements)
         step = max(step, batch, key=lambda each: each.peak)
     # the slopes of a kernel block take as much memory as the block itself, and the sample of rows is in memory too
-    spare = machine.budget - sample_bytes(shape, LEARNING_ROWS)
-    learning = max_columns_within(shape, 1, threads, spare, held_out=held_out, whole=True) // 2
-    beside = {"pool": read.pool, "held_out": held_out, "elements": elements}
-    free = kept_bytes(shape, columns, threads, machine.budget, **beside)
-    return Plan(
+    spare = machine.budget - memory.sample_bytes(shape, LEARNING_ROWS)
+    learning = memory.max_columns_within(shape, 1, threads, spare, held_out=held_out, whole=True) // 2
+    plan = Plan(
         request=replace(request, partition_size=candidates),
         shape=shape,
         machine=machine,
@@ -267,27 +242,48 @@ def make_plan(
         threads=threads,
         bytes=step,
         rounds=tuple(costs),
-        kernel_store=kernel_store(request, shape, machine, columns, free),
         batch_elements=elements,
         held_out=held_out,
         notes=notes,
         joining=joining,
+        residuals=residuals_text(request, work, machine, columns),
+        **facts,
     )
+    return replace(plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns)))
 
 
-def affordable(shape: DataShape, machine: Machine, candidates: int, *, shrink_threads: bool = True) -> tuple[int, int]:
+def correction_rate(request: Request, shape: DataShape) -> int:
+    """Return the predictions per second and core with local residuals; targets share the search for neighbours."""
+    return int(CORRECTED / request.neighbours / (1.0 + (shape.n_targets - 1) / 4))
+
+
+def residuals_text(request: Request, work: Work, machine: Machine, columns: int) -> str | None:
+    """Describe bytes and seconds of local residuals; None for a fit that has none. A fit has at most ``columns``."""
+    shape = work.shape
+    tried = tries_residuals(request.residual, shape.n_rows, shape.n_targets)
+    if not tried or shape.classes or request.noise_variance != "estimate":
+        return None
+    n, k = shape.n_rows, request.neighbours
+    (size, whole), (_, least) = (residual_bytes(shape, rows, k) for rows in (n, min(n, LEFT_OUT_ROWS)))
+    if RESIDUAL_SHARE * least > machine.limit:
+        return f"not tried below a memory_limit of {format_bytes(RESIDUAL_SHARE * least)}"
+    place = "in memory" if RESIDUAL_SHARE * whole <= machine.limit else "in files of a job"
+    seconds = work.pass_seconds(n, n * columns, 2.0 * n * columns)
+    one_pass = f", a pass of {format_duration(seconds)}" if n > LEFT_OUT_ROWS else ""
+    rate = f"{correction_rate(request, shape):,} predictions per second and core with {k}"
+    return f"if rows left out gain: about {format_bytes(size)} {place}{one_pass}; {rate}"
+
+
+def affordable(shape: DataShape, machine: Machine, candidates: int) -> tuple[int, int]:
     """Return threads and candidates, at least 2, for which one fit of all candidates stays within the memory limit."""
-    least_threads, least = 1 if shrink_threads else machine.threads, candidates + shape.n_leading
-    threads, columns = _fitting(shape, machine, 1, least, least_threads, {"whole": True})
+    threads, columns = _fitting(shape, machine, 1, candidates + shape.n_leading, {"whole": True})
     return threads, min(candidates, max(columns - shape.n_leading, 2))
 
 
-def _fitting(
-    shape: DataShape, machine: Machine, candidates: int, least: int, least_threads: int, how: dict[str, Any]
-) -> tuple[int, int]:
+def _fitting(shape: DataShape, machine: Machine, candidates: int, least: int, how: dict[str, Any]) -> tuple[int, int]:
     """Return the largest number of threads for which ``least`` columns fit, and how many fit with these threads."""
-    for threads in range(machine.threads, least_threads - 1, -1):
-        columns = max_columns_within(shape, candidates, threads, machine.budget, **how)
+    for threads in range(machine.threads, machine.least_threads - 1, -1):
+        columns = memory.max_columns_within(shape, candidates, threads, machine.budget, **how)
         if columns >= least:
             break
     return threads, columns

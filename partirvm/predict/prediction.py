@@ -9,24 +9,24 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from partirvm.core.scores import ClassScores, Scores
-from partirvm.data import ZarrSource, require_target
-from partirvm.data.source import Source, class_codes
+from partirvm.data import ZarrSource
+from partirvm.data.source import Source, Together, require_like
 from partirvm.data.writer import ExternalSorter, claimed
-from partirvm.errors import DataError, DataWarning, UsageError
+from partirvm.errors import DataWarning, UsageError
 from partirvm.execution import executor_for
 from partirvm.execution.tasks import Progress
 from partirvm.jobs.store import JobStore
-from partirvm.likelihoods.passes import LogisticScorePass, ScorePass
-from partirvm.model import FAR, AnyModel, ClassModel, Model, OfRows
+from partirvm.likelihoods.passes import ScorePass
+from partirvm.model import FAR, AnyModel, ClassModel, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of
-from partirvm.quoting import listed_values, quoted
 from partirvm.storage import Folder, open_folder, storing
 from partirvm.types import Float
 
@@ -34,6 +34,10 @@ AnyScores = Scores | ClassScores
 
 SORT_MEMORY = 32 << 20
 """Bytes of predictions that are sorted in memory at once."""
+
+
+TILES = 16
+"""Number of tiles that are predicted together if the rows of local residuals lie on disk: they are read each time."""
 
 
 @dataclass(frozen=True)
@@ -84,19 +88,18 @@ def predict(
     """
     store, source = JobStore(job), ZarrSource(data)
     model = store.model(allow_code=allow_code)
-    check_features(model, source)
+    require_like(source, model.columns)
     if augment is not None and interval is not None:
         raise UsageError("augment and interval cannot be combined: leave one of them out")
-    bands = () if interval is None else (model.interval(interval, model.interval_written),)
-    names, far = model.value_names(interval=bool(bands)), 0
+    tiles, names, far = _tile_values(model, interval), model.value_names(interval=interval is not None), 0
     place = check_output(output, overwrite=overwrite)
     for given in filter(None, (job, data, augment)):
         if place.is_inside(open_folder(given)):
             raise UsageError(f"output {output!r} lies inside the input {given!r}: choose another path")
     with closing(executor_for(client)) as executor:
         if augment is None:
-            tiles = TileValues((model.predictive.values, *bands))
-            found = (records for _, records in executor.map(tiles, source, range(source.n_tiles), progress))
+            read = _together(source, model)
+            found = (records for _, records in executor.map(tiles, read, range(read.n_tiles), progress))
         else:
             augmenting = augmenting_of(store, model, augment, executor)
             found = (records for records, *_ in augmenting.pieces(source, progress))
@@ -117,6 +120,23 @@ def predict(
     if augment is None:
         warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
+
+
+def _tile_values(model: AnyModel, interval: float | None) -> TileValues:
+    """Return what is predicted of a tile, with the ends of intervals at this level."""
+    values = model.predictive.values
+    if interval is None:
+        return TileValues((values,))
+    ends = model.interval(interval, model.interval_written)  # raises UsageError where there are none
+    if isinstance(model, ClassModel):
+        return TileValues((values, ends))
+    # neighbours are searched once
+    return TileValues((partial(model.predictive.values, multiples=model.multiples([interval])[:, 0]),))
+
+
+def _together(source: Source, model: AnyModel) -> Source:
+    """Return the source; for a model whose local residuals lie on disk, several of its tiles together."""
+    return Together(source, TILES) if model.cells_place else source
 
 
 def _table(values: Float, names: Sequence[str], classes: tuple[Any, ...] | None) -> Table:
@@ -153,23 +173,6 @@ def warn_of_far_rows(far: int, rows: int, model: AnyModel, stacklevel: int = 3) 
         )
 
 
-def check_features(model: AnyModel, source: Source) -> None:
-    """Raise ``DataError`` for data whose features differ from the model's."""
-    expected, found = model.columns.features, source.columns.features
-    if found != expected:
-        raise DataError(
-            f"the model was trained on {len(expected)} features [{listed_values(expected)}], but the data have "
-            f"{len(found)} [{listed_values(found)}]: ingest the same columns in the same order, with like= (`--like`) "
-            "and the DATA that the model was trained on"
-        )
-    for name, levels in model.columns.categories.items():
-        if source.columns.categories.get(name) != levels:
-            raise DataError(
-                f"the categories of {quoted(name)} have different codes in the data and in the model: ingest the data "
-                "with like= (`--like`) and the DATA that the model was trained on"
-            )
-
-
 def evaluate(
     job: str,
     data: str,
@@ -187,46 +190,25 @@ def evaluate(
     targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets`` has those of each by
     its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row,
     nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
-    ``core.scores.ClassScores``. Classes may be in another order in DATA than in the model. ``augment`` and
-    ``allow_code`` are those of ``predict``. Raises ``DataError`` if DATA have no target, or not the same number of
-    targets in the same order, or other features, or classes that the model does not know, and as ``predict`` does.
+    ``core.scores.ClassScores``. ``augment`` and ``allow_code`` are those of ``predict``. Raises
+    ``DataError`` if DATA have no target, or not the same number of targets in the same order, or other features or
+    classes, and as ``predict`` does.
     """
     store, source = JobStore(job), ZarrSource(data)
     model = store.model(allow_code=allow_code)
-    require_target(source)
-    check_features(model, source)
     with closing(executor_for(client)) as executor:
         if augment is None:
-            scores: AnyScores = score(model, source, executor, progress)
+            scores: AnyScores = score(model, _together(source, model), executor, progress)
         else:
             augmenting = augmenting_of(store, model, augment, executor)
-            _require_number_targets(augmenting.model, source)
+            require_like(source, augmenting.model.columns, augmenting.model.n_targets)
             scores = augmenting.scores(source, progress)
     targets = source.columns.target_names(source.n_targets)
     return {"n_rows": scores.n, "n_vectors": model.n_vectors, **scores.figures(targets)}
 
 
 def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> AnyScores:
-    """Scores of a model on all rows of a source, by one pass. Raises ``DataError`` for other targets or classes."""
-    if isinstance(model, ClassModel):
-        codes = class_codes(source, model.classes)
-        work: Any = LogisticScorePass(model.design, model.mean, model.root, model.likelihood, model.moderate, codes)
-    else:
-        _require_number_targets(model, source)
-        work = ScorePass.of(model)
-    scores: AnyScores = executor.run([work], source, progress)[0]
+    """Scores of a model on all rows of a source, by one pass. Raises ``DataError`` as ``require_like`` does."""
+    require_like(source, model.columns, 1 if isinstance(model, ClassModel) else model.n_targets)
+    scores: AnyScores = executor.run([ScorePass.of(model)], source, progress)[0]
     return scores
-
-
-def _require_number_targets(model: Model, source: Source) -> None:
-    if source.columns.classes not in (None, model.columns.classes):
-        raise DataError(
-            f"{source}: the model predicts a number, but the target of the data is a class: ingest it without --classes"
-        )
-    wanted, found = model.columns.target_names(model.n_targets), source.columns.target_names(source.n_targets)
-    named = model.columns.targets and source.columns.targets
-    if len(found) != len(wanted) or (named and found != wanted):
-        raise DataError(
-            f"{source}: the model predicts {', '.join(wanted)}, and the data have {', '.join(found)}: ingest them with "
-            "like= (`--like`) and the DATA that the model was trained on, from a source that has these columns"
-        )

@@ -19,8 +19,8 @@ import numpy as np
 from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.predictive import augmentation
 from partirvm.core.scores import Scores
-from partirvm.data import ZarrSource, require_target
-from partirvm.data.source import Source
+from partirvm.data import ZarrSource
+from partirvm.data.source import Source, require_like
 from partirvm.errors import ChangedDataError, DataError, UsageError
 from partirvm.execution import Executor
 from partirvm.execution.tasks import Progress
@@ -51,10 +51,10 @@ class Augmenting:
 
     @classmethod
     def of(cls, model: Model, training: Source, executor: Executor) -> Augmenting:
-        """Check the training rows, of which the caller has checked the features."""
+        """Check the training rows."""
         require_augmentable(model)
         model = model.sparse()
-        require_target(training)
+        require_like(training, model.columns, model.n_targets)
         moments = checked_moments(training, executor, lambda: None)
         rows = moments.targets.n
         if rows != model.n_rows and moments.targets.deviation[0]:  # a model of a constant target was fitted to no rows
@@ -115,7 +115,7 @@ def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executo
     """Return an ``Augmenting`` of a job's model and its DATA. Raises ``ChangedDataError`` for other DATA."""
     if not isinstance(model, Model):
         raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")
-    training, state = ZarrSource(data), store.asked()
+    training, state = ZarrSource(data), store.folded()
     if what := difference(training, state.request["fingerprint"]):
         raise ChangedDataError(
             f"{data}: these are not the DATA that {store.location} was fitted to ({what}): augment with "

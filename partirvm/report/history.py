@@ -55,6 +55,22 @@ class Table(NamedTuple):
         return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
 
 
+Rows = Literal["training", "held-out"]
+SIDES: tuple[Rows, Rows] = ("training", "held-out")
+
+
+class Quantity(NamedTuple):
+    """A measure over the training or the held-out rows: its key in a history entry, and its name and format."""
+
+    key: str
+    label: str
+    figure: Callable[[float | None], str]
+
+    def text(self, entry: Entry) -> str:
+        """Return the formatted value of the quantity in a history entry."""
+        return self.figure(entry.get(self.key))
+
+
 class Measure(NamedTuple):
     """A measure of prediction quality: the end of its key, and what a sentence, a curve and an axis call it."""
 
@@ -64,30 +80,10 @@ class Measure(NamedTuple):
     unit: str
     figure: Callable[[float | None], str] = format_error
 
-
-Rows = Literal["training", "held-out"]
-SIDES: tuple[Rows, Rows] = ("training", "held-out")
-
-
-class Quantity(NamedTuple):
-    """A measure over the training or the held-out rows."""
-
-    rows: Rows
-    measure: Measure
-
-    @property
-    def key(self) -> str:
-        """Key of the quantity in a history entry."""
-        return ("train_" if self.rows == "training" else "held_out_") + self.measure.key
-
-    @property
-    def label(self) -> str:
-        """Its name, such as ``"training RMSE"``."""
-        return f"{self.rows} {self.measure.name}"
-
-    def text(self, entry: Entry) -> str:
-        """Return the formatted value of the quantity in a history entry."""
-        return self.measure.figure(entry.get(self.key))
+    def over(self, rows: Rows) -> Quantity:
+        """Return the measure over these rows."""
+        side = "train_" if rows == "training" else "held_out_"
+        return Quantity(side + self.key, f"{rows} {self.name}", self.figure)
 
 
 RMSE = Measure("rmse", "RMSE", "Error", "RMSE, in the target's units")
@@ -110,8 +106,8 @@ class Kind(NamedTuple):
     @property
     def every(self) -> list[Quantity]:
         """All quantities of this kind; the NLPD of training rows is not measured."""
-        found = [Quantity("training", self.head), Quantity("held-out", self.head), Quantity("held-out", self.beside)]
-        return found if self.beside is NLPD else [*found, Quantity("training", self.beside)]
+        found = [self.head.over("training"), self.head.over("held-out"), self.beside.over("held-out")]
+        return found if self.beside is NLPD else [*found, self.beside.over("training")]
 
     def shown(self, entries: Sequence[Entry]) -> list[Quantity]:
         """Return the quantities that one of these entries has."""
@@ -125,7 +121,7 @@ class Kind(NamedTuple):
         >>> REGRESSION.phrase({"held_out_rmse": 0.25, "held_out_nlpd": -0.5}, "held-out")
         '0.25 (RMSE; NLPD -0.5)'
         """
-        head, beside = Quantity(rows, self.head), Quantity(rows, self.beside)
+        head, beside = self.head.over(rows), self.beside.over(rows)
         if entry.get(head.key) is None:
             return ""
         notes = [self.head.name + note] if self.head is not ERROR else []
@@ -222,11 +218,9 @@ def heuristic_line(entry: Entry) -> str:
 
 
 class Lines:
-    """Converter of history entries to lines: one for each round, and one for a level when the next one begins."""
+    """Converter of history entries to lines: one for each fit that left a model, those of rounds below titles."""
 
     def __init__(self) -> None:
-        self._parts: list[Entry] = []
-        self._level_began = 0.0
         self._columns: list[Column] = []
 
     def of(self, entry: Entry) -> list[str]:
@@ -236,23 +230,14 @@ class Lines:
         if entry["kind"] == "kernel":
             again = " again" if entry.get("taken") is not None else ""
             return [f"learned{again}: {entry['text']}"]
+        if not leaves_model(entry):
+            return []
         if entry["kind"] == "part":
-            ended = self.rest() if self._parts and self._parts[0]["level"] != entry["level"] else []
-            self._parts.append(entry)
-            return ended
-        lines = self.rest()
+            fit = f"{entry['candidates']:,} candidates → {entry['vectors']:,} vectors"
+            return [f"{_name(entry)}: {fit}, {format_duration(entry['seconds'])}"]
+        titles = []
         if not self._columns:
             kind = kind_of(entry)
             self._columns = [column for column in columns(kind, kind.shown([entry])[:3]) if column.width]
-            lines.append("  ".join(f"{column.title:>{column.width}}" for column in self._columns))
-        return [*lines, "  ".join(f"{column.cell(entry):>{column.width}}" for column in self._columns)]
-
-    def rest(self) -> list[str]:
-        """Return the line of a level that was not printed yet, at the end of a fit."""
-        if not self._parts:
-            return []
-        parts, self._parts = self._parts, []
-        began, self._level_began = self._level_began, parts[-1]["seconds"]
-        fits, took = counted(len(parts), "fit"), format_duration(self._level_began - began)
-        candidates, vectors = (sum(part[name] for part in parts) for name in ("candidates", "vectors"))
-        return [f"level {parts[0]['level']}: {fits}, {candidates:,} candidates → {vectors:,} vectors, {took}"]
+            titles.append("  ".join(f"{column.title:>{column.width}}" for column in self._columns))
+        return [*titles, "  ".join(f"{column.cell(entry):>{column.width}}" for column in self._columns)]

@@ -17,21 +17,10 @@ import numpy as np
 
 from partirvm.errors import PartirvmError
 from partirvm.options import Request
-from partirvm.quoting import counted, format_bytes, format_duration, printable
-from partirvm.report.history import (
-    MEASURED,
-    SIDES,
-    Entry,
-    Kind,
-    Quantity,
-    Table,
-    columns,
-    format_share,
-    kind_of,
-    last_model,
-)
+from partirvm.quoting import counted, printable
+from partirvm.report.history import MEASURED, SIDES, Entry, Kind, Table, columns, format_share, kind_of, last_model
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
-from partirvm.report.text import figure_rows, figures_of, parameter_text
+from partirvm.report.text import figure_rows, figures_of, is_corrected, parameter_text
 from partirvm.storage.folder import write_text
 from partirvm.types import OFF
 
@@ -102,7 +91,7 @@ def history_charts(history: Sequence[Entry], kind: Kind) -> list[Chart]:
     alike = [entry for entry in fits if entry["rows"] == fits[0]["rows"]]
     charts = []
     for measure in (kind.head, kind.beside):
-        charts += _curves(measure.title, measure.unit, fits, {side: Quantity(side, measure).key for side in SIDES})
+        charts += _curves(measure.title, measure.unit, fits, {side: measure.over(side).key for side in SIDES})
     charts += _curves("Relevance vectors", "", fits, {"vectors": "vectors"})
     evidence = f"nats, over {alike[0]['rows']:,} rows" if alike else ""
     return [*charts, *_curves("Log evidence", evidence, alike, {"evidence": "log_evidence"})]
@@ -158,14 +147,16 @@ def _page(job: Any) -> str:
         [[column.cell(entry) for column in shown] for entry in job.history],
     )
     facts = {**figures_of(job.history, job.plan or {}), "seconds": job.seconds}
+    alone = ["Training errors and noise, and all figures of rounds, are those of the vectors alone."]
+    alone = alone if is_corrected(facts) else []
     sections = [
         Section("What is missing", job.damaged),
         Section("Worth knowing", (job.plan or {}).get("notes", ())),
-        Section("Curves", charts=history_charts(job.history, kind)),
+        Section("Curves", alone, history_charts(job.history, kind)),
         *_predictions(job),
         *(Section(table.title, tables=[table]) for table in _model_tables(job)),
-        Section("History", tables=[fits]),
-        Section("Plan", tables=_plan(job, facts)),
+        Section("History", alone, tables=[fits]),
+        Section("Plan", tables=[_plan(job.plan)]),
         Section("Parameters", tables=[_parameters(job.parameters)]),
     ]
     sections = [section._replace(tables=[each for each in section.tables if each.rows]) for section in sections]
@@ -185,17 +176,35 @@ def _predictions(job: Any) -> list[Section]:
     note = (
         "Bars are 95 % intervals, dashed lines what the model states or chance. Rows are numbered as before the ingest."
     )
+    entry = last_model(job.history)
     left_out = "Each training row is predicted as if the fit had not had it. These rows also calibrate the intervals."
+    stored, notes = entry.get("diagnostics") or (), [note]
+    if is_corrected(entry):
+        notes.append("Errors of the nearest training rows correct each prediction.")
     return [
         Section(
             f"Predictions of {'rows left out' if group.left_out else 'held-out rows'}"
             + (f": {group.name}" if group.name else ""),
-            [note, left_out] if group.left_out else [note],
+            [*notes, left_out] if group.left_out else notes,
             group.charts,
-            [group.largest],
+            [group.largest, _neighbours(stored[group.number])],
         )
-        for group in target_charts(from_json(last_model(job.history).get("diagnostics") or ()), job.outputs)
+        for group in target_charts(from_json(stored), job.outputs)
     ]
+
+
+def _neighbours(diagnostics: Mapping[str, Any]) -> Table:
+    """Return the nearest training rows of the rows of largest error, of a model with local residuals."""
+    found = diagnostics.get("neighbours") or ()
+    rows = [
+        [
+            f"{row:,}",
+            *(f"{near:,}: {distance:.3g}, {weight:+.2f}, {error:+.3g}" for near, distance, weight, error in nearest),
+        ]
+        for (row, *_), nearest in zip(diagnostics["largest"], found, strict=False)
+    ]
+    ranks = ("nearest row: distance, weight, error", "second", "third")
+    return Table("Their nearest training rows; weights × errors are added to a prediction", ("row", *ranks), rows)
 
 
 def _model_tables(job: Any) -> list[Table]:
@@ -231,19 +240,11 @@ def _model_tables(job: Any) -> list[Table]:
     ]
 
 
-def _plan(job: Any, facts: Mapping[str, Any]) -> list[Table]:
-    """Return the course of the fit, and what was expected beside what was measured."""
-    plan = job.plan
+def _plan(plan: Mapping[str, Any] | None) -> Table:
+    """Return the course of the fit and what it was expected to take."""
     if plan is None:
-        return [Table("Plan", (), [("Plan", "none yet: the fit has not begun")])]
-    rows = [(line[:12].strip(), line[12:]) for line in plan["text"].splitlines()]
-    beside = [
-        ("Passes", f"{plan['passes']:,}", f"{facts['passes']:,}"),
-        ("Time", format_duration(plan["seconds"]), format_duration(job.seconds or 0.0)),
-        ("Peak memory", format_bytes(plan["memory_peak"]), format_bytes(facts["peak_memory"])),
-    ]
-    header = ("quantity", "expected", "measured, with planning")
-    return [Table("Plan", (), rows), Table("Expected and measured", header, beside)]
+        return Table("Plan", (), [("Plan", "none yet: the fit has not begun")])
+    return Table("Plan", (), [(line[:12].strip(), line[12:]) for line in plan["text"].splitlines()])
 
 
 def _parameters(parameters: Mapping[str, Any]) -> Table:

@@ -17,9 +17,10 @@ import numpy as np
 
 from partirvm.core import diagnostics
 from partirvm.core.diagnostics import PIT_BINS, STATED_LEVELS, ClassDiagnostics, NumberDiagnostics
-from partirvm.errors import FormatError, UsageError
+from partirvm.errors import UsageError
 from partirvm.quoting import counted, printable
 from partirvm.report.history import Table, format_share
+from partirvm.storage import reading
 from partirvm.types import Float
 
 Diagnostics: TypeAlias = NumberDiagnostics | ClassDiagnostics
@@ -233,7 +234,7 @@ def _confusion(found: ClassDiagnostics, names: Sequence[str], axis: Any) -> None
 
 
 class TargetCharts(NamedTuple):
-    """The charts of one target, and its rows of largest error. ``name`` is empty if there is only one target.
+    """The charts of one target by its ``number``, and its rows of largest error; one target has no ``name``.
 
     ``left_out`` is true for training rows that were left out one by one, and false for new rows.
     """
@@ -242,6 +243,7 @@ class TargetCharts(NamedTuple):
     charts: Sequence[Chart]
     largest: Table
     left_out: bool = False
+    number: int = 0
 
 
 def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[TargetCharts]:
@@ -265,16 +267,14 @@ def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> li
         ]
         header = ("row", "actual", "predicted", "stated deviation", "error / deviation")
         table = Table("Largest errors" + (f": {own_name}" if own_name else ""), header, rows)
-        drawn.append(TargetCharts(own_name, number_charts(each, name), table, not len(each.covered)))
+        drawn.append(TargetCharts(own_name, number_charts(each, name), table, not len(each.covered), number))
     return [group for group in drawn if group.charts]
 
 
 def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
     """Return the diagnostics of a line of history. Raises ``FormatError`` for others than this package writes."""
-    try:
+    with reading("the diagnostics in an event", "restore the event"):
         return [diagnostics.from_json(each) for each in stored]
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"the diagnostics in an event cannot be read ({error!r}): restore the event") from error
 
 
 class DiagnosticsDisplay:

@@ -57,7 +57,10 @@ class FitCallback:
         """Called once, when the kernel is learned and before the first round; ``plan`` is a ``Plan``."""
 
     def on_pass(self, name: str, done: int, total: int) -> None:
-        """Called when a pass over the rows, such as "gram", has finished ``done`` of ``total`` tiles."""
+        """Called when a pass over the rows, such as "gram", has finished ``done`` of ``total`` tiles.
+
+        With the name "solve" these are dense fits that run in parallel.
+        """
 
     def on_round(self, entry: dict[str, Any]) -> bool | None:
         """Called after each fit that left a model, with its line of ``history_``. Return True to end the fit.
@@ -86,9 +89,9 @@ class Progress(Watcher):
     def __init__(self, stream: TextIO | None = None, *, spell: Callable[[str], str] = str) -> None:
         self.stream, self._spell, self._lines = stream, spell, Lines()
         self._live: Any = None
-        self.began = self.phase_began = self._last_event = self._printed = time.monotonic()
-        self.phase, self.done, self.total, self.rows, self.unit = "starting", 0, 0, 0, "tile"
-        self.fit: tuple[int, int] | None = None
+        self.began = self._printed = time.monotonic()
+        self.phase, self.done, self.total, self.unit = "starting", 0, 0, "tile"
+        self.vectors: int | None = None
         self.memory_limit: int | None = None
 
     @property
@@ -100,14 +103,10 @@ class Progress(Watcher):
 
     @property
     def facts(self) -> str:
-        """Elapsed time, vectors, rows per second and peak memory."""
+        """Elapsed time, vectors and peak memory."""
         parts = [format_duration(time.monotonic() - self.began)]
-        if self.fit is not None:
-            parts.append(f"{self.fit[0]:,} candidates → {self.fit[1]:,} vectors")
-        if self.rows:
-            share = self.done / self.total if self.unit == "tile" and self.total else 1.0
-            seconds = max(time.monotonic() - self.phase_began, 1e-3)
-            parts.append(f"{share * self.rows / seconds:,.0f} rows/s")
+        if self.vectors is not None:
+            parts.append(counted(self.vectors, "vector"))
         limit = "" if self.memory_limit is None else f" of {format_bytes(self.memory_limit)}"
         return " · ".join([*parts, f"peak memory {format_bytes(peak_memory())}{limit}"])
 
@@ -134,41 +133,32 @@ class Progress(Watcher):
         for callback in self.callbacks:
             callback.on_plan(plan)
 
-    def on_tiles(self, name: str, done: int, total: int, rows: int) -> None:
-        self._set_phase(name, done, total, rows, "tile")
+    def on_tiles(self, name: str, done: int, total: int) -> None:
+        """Receive the number of tiles that a pass, a prediction or an evaluation has finished, or of dense fits."""
+        self._set_phase(name, done, total, "fit" if name == "solve" else "tile")
         for callback in self.callbacks:
             callback.on_pass(name, done, total)
 
-    def on_step(self, info: StepInfo, candidates: int) -> None:
+    def on_step(self, info: StepInfo) -> None:
         """Receive an iteration of a dense fit. In classification each iteration needs a pass, which is the phase."""
-        self.fit = candidates, info.n_vectors
+        self.vectors = info.n_vectors
         if not math.isnan(info.noise_variance):
-            self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, 0, "")
-
-    def on_solves(self, done: int, total: int) -> None:
-        self._set_phase("solve", done, total, 0, "fit")
+            self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, "")
 
     def on_record(self, entry: dict[str, Any]) -> None:
         if entry["kind"] not in MEASURED:
-            self.fit = entry["candidates"], entry["vectors"]
+            self.vectors = entry["vectors"]
         self._show(*self._lines.of(entry))
         for callback in self.callbacks if leaves_model(entry) else ():
             self.ended |= callback.on_round(entry) is True
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
         """Receive the number of rows that ingest has read or written. ``total`` is None if unknown."""
-        self._set_phase(phase, done, total or 0, done, "row")
+        self._set_phase(phase, done, total or 0, "row")
 
-    def on_tile(self, phase: str, done: int, total: int) -> None:
-        """Receive the number of tiles that prediction or evaluation has finished."""
-        self._set_phase(phase, done, total, 0, "tile")
-
-    def _set_phase(self, phase: str, done: int, total: int, rows: int, unit: str) -> None:
-        if phase != self.phase or done < self.done:
-            self.phase_began = self._last_event  # this phase has worked since the last event of the one before
-        self._last_event = time.monotonic()
-        self.phase, self.done, self.total, self.rows, self.unit = phase, done, total, rows, unit
-        if self._live is None and self.count and self._last_event - self._printed > 60.0:
+    def _set_phase(self, phase: str, done: int, total: int, unit: str) -> None:
+        self.phase, self.done, self.total, self.unit = phase, done, total, unit
+        if self._live is None and self.count and time.monotonic() - self._printed > 60.0:
             self._show(f"{TITLES.get(self.phase, self.phase)}: {self.count}")
 
     def _show(self, *lines: str) -> None:
@@ -194,7 +184,6 @@ class Progress(Watcher):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._show(*self._lines.rest())
         if self._live is not None:
             self._live.stop()
 

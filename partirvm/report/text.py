@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from partirvm.core.termination import Termination
 from partirvm.jobs.state import JobState, Status
 from partirvm.options import Request
 from partirvm.quoting import counted, format_bytes, format_duration, named, printable
@@ -18,17 +17,15 @@ from partirvm.report.history import (
     SIDES,
     Entry,
     Lines,
-    Quantity,
     Table,
     format_error,
     format_evidence,
     kind_of,
     last_model,
 )
-from partirvm.strategies import schedule_of
 
 FORMS: dict[str, Callable[[Any], str]] = {
-    **{key: quantity.measure.figure for key, quantity in QUANTITIES.items()},
+    **{key: quantity.figure for key, quantity in QUANTITIES.items()},
     "noise_sd": format_error,
     "rho": format_error,
     "seconds": format_duration,
@@ -55,6 +52,7 @@ def facts_text(pairs: Sequence[tuple[str, str | None]]) -> str:
 def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     """Return names and texts of the figures of a model, given ``figures_of``, the ``seconds``, and maybe a target."""
     kind, vectors, units = kind_of(facts), facts["n_vectors"], ""
+    alone = " of the vectors alone" if is_corrected(facts) else ""
     if vectors is None:
         return []
     if facts.get("target"):
@@ -63,30 +61,27 @@ def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         units = f", root mean square over {facts['target']}"
     return [
         ("vectors", f"{counted(vectors, 'relevance vector')} of {counted(facts['n_rows'], 'row')}"),
-        ("training error", kind.phrase(facts, "training", units)),
+        ("training error", kind.phrase(facts, "training", alone + units)),
         ("held-out error", kind.phrase(facts, "held-out")),
-        ("noise", _noise(facts) if kind.noise else None),
+        ("noise", _noise(facts) + alone if kind.noise else None),
         ("neighbours", _residuals(facts)),
         ("log evidence", formatted(facts, "log_evidence") + ("" if kind.noise else " (Laplace's)")),
         ("passes", None if kind.noise else f"{facts['passes']:,} over the rows, in all fits"),
+        ("time", f"{formatted(facts, 'seconds')}, peak memory {formatted(facts, 'peak_memory')}"),
     ]
 
 
-def summary(facts: Mapping[str, Any]) -> str:
-    """Return the result of a fit as text, or its state before the end, given ``job_facts`` and maybe the ``target``."""
-    fits, ended = counted(facts["fits"], "fit"), Status(facts["status"]).final
-    if facts["strategy"] and schedule_of(facts["strategy"]).merges and facts["rounds"]:
-        fits += f" on {counted(facts['rounds'], 'level')}"
+def status_text(facts: Mapping[str, Any]) -> str:
+    """Return the state of a job and the result of its fit as text, given ``job_facts`` and maybe the ``target``."""
+    attempt = f", attempt {facts['attempt']}" if facts["attempt"] > 1 else ""
     return facts_text(
         [
-            ("strategy", facts["strategy"] and f"{facts['strategy']}, {fits}"),
+            ("job", facts["job"]),
+            ("status", f"{facts['status']} since {moment(facts['since'])}{attempt}"),
+            ("reason", facts["reason"]),
+            ("strategy", facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"),
             *figure_rows(facts),
-            ("ended" if ended else "advice", facts["advice"]),
-            *(("check", remark) for remark in facts["remarks"] if remark not in facts["advice"]),
-            (
-                "took" if ended else "so far",
-                f"{formatted(facts, 'seconds')}, peak memory {formatted(facts, 'peak_memory')}",
-            ),
+            ("ended" if Status(facts["status"]).final else "advice", facts["advice"]),
             ("model", "none yet" if facts["n_vectors"] is None else facts["job"]),
         ]
     )
@@ -106,22 +101,27 @@ def _residuals(facts: Mapping[str, Any]) -> str | None:
     """Return what the errors of the nearest rows change, or would change."""
     if not (found := facts.get("residuals")):
         return None
-    gains = f"RMSE of rows left out {-found['rmse_gain']:+.0%}, log density {found['density_gain']:+.2f} nats"
-    if not found["bytes"]:
-        return f"not used: {gains}"
-    return f"{gains}, {format_bytes(found['bytes'])}; residual='none' keeps the vectors alone"
+    gains = f"{-found['rmse_gain']:+.0%}, log density {found['density_gain']:+.2f} nats"
+    if found["lacking"]:
+        need = f"their {format_bytes(found['lacking'])} need a job folder or a larger memory_limit"
+        return f"not used, but would change the RMSE of rows left out by {gains}: {need}"
+    if not is_corrected(facts):
+        return f"not used: RMSE of rows left out {gains}"
+    rate = f", about {facts['correction_rate']:,} rows/s per core" if facts.get("correction_rate") else ""
+    alone = f"residual='none' keeps the {counted(facts['n_vectors'], 'vector')} alone"
+    return (
+        f"RMSE of rows left out {format_error(found['rmse'])} ({gains}), {format_bytes(found['bytes'])}{rate}; {alone}"
+    )
+
+
+def is_corrected(facts: Mapping[str, Any]) -> bool:
+    """Return True if the model of these facts, or of a line of history, has local residuals."""
+    return bool((facts.get("residuals") or {}).get("bytes"))
 
 
 def moment(seconds: float) -> str:
     """Format a point in time in local time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-def status_text(facts: Mapping[str, Any]) -> str:
-    """Return the state of a job as text, given ``job_facts``."""
-    attempt = f", attempt {facts['attempt']}" if facts["attempt"] > 1 else ""
-    since = f"{facts['status']} since {moment(facts['since'])}{attempt}"
-    return facts_text([("job", facts["job"]), ("status", since), ("reason", facts["reason"])]) + "\n" + summary(facts)
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
@@ -134,7 +134,7 @@ def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
             rows.append([name, "unreadable", *[MISSING] * 7, job["error"]])
             continue
         first = kind_of(job).head
-        errors = [Quantity(side, first).text(job) for side in SIDES]
+        errors = [first.over(side).text(job) for side in SIDES]
         measure = first.name if set(errors) != {MISSING} else MISSING
         fits, vectors, took = (formatted(job, key) for key in ("fits", "vectors", "seconds"))
         rows.append([name, job["status"], fits, vectors, measure, *errors, took, moment(job["since"]), job["reason"]])
@@ -164,22 +164,20 @@ def followed(states: Iterable[JobState], as_json: bool = False) -> Iterator[str]
         for entry in new:
             yield from lines.of(entry)
         if changed and final:
-            yield from lines.rest()
             yield change
 
 
 def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of the last saved model and of all fits, from a history and a plan; None where unknown.
 
-    ``train_…`` and ``held_out_…`` are in the units of the target. For split-merge ``rounds`` is the number of levels,
-    including the last merge. ``passes`` is the total number of passes of all fits.
+    ``train_…`` and ``held_out_…`` are in the units of the target, and ``passes`` are those of all fits.
     """
-    last, levels = last_model(history), {entry["level"] for entry in history if entry["kind"] == "part"}
+    last = last_model(history)
     return {
-        **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho")},
+        **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho", "correction_rate")},
         "n_rows": plan.get("rows"),
         "n_vectors": last.get("vectors"),
-        "rounds": len(levels) + (last.get("kind") == "final") if levels else last.get("number"),
+        "rounds": last.get("number"),
         **{key: last.get(key) for key in (*QUANTITIES, "noise_sd", "noise_vectors", "residuals", "log_evidence")},
         "passes": sum(entry.get("passes", 0) for entry in history),
         "peak_memory": max((entry.get("peak_memory") or 0 for entry in history), default=0),
@@ -187,23 +185,10 @@ def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, A
 
 
 def job_facts(job: Any) -> dict[str, Any]:
-    """Return the state, the figures and the parameters of a job as plain JSON (``figures_of``).
-
-    ``parameters`` are all options of the job. ``fits`` is the number of dense fits except the heuristic fit.
-    """
-    state, progress, parameters = job.state(), job.progress(), job.asked()
-    figures, advice = figures_of(state.history, state.plan or {}), progress["advice"]
-    if state.reason == Termination.CONVERGED.value and not schedule_of(figures["strategy"]).selects:
-        advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
-    references = [entry["reference"] for entry in state.history if entry.get("reference")]
-    return {
-        **{key: progress[key] for key in ("job", "status", "since", "attempt", "reason", "fits", "seconds")},
-        "advice": advice,
-        "remarks": references[-1]["remarks"] if references else [],
-        "data": parameters.pop("data"),
-        **figures,
-        "parameters": parameters,
-    }
+    """Return the progress of a job, the figures of its model and all its ``parameters`` as plain JSON."""
+    state, parameters = job.state(), job.asked()
+    figures = figures_of(state.history, state.plan or {})
+    return {**job.progress(), "data": parameters.pop("data"), **figures, "parameters": parameters}
 
 
 def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = str) -> str:
@@ -213,7 +198,8 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
     """
     titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time"}
     titles |= {key: quantity.label for key, quantity in QUANTITIES.items()}
-    beside = ("job", "since", "attempt", "reason", "advice", "remarks", "data", "parameters")
+    beside = {"job", "since", "attempt", "reason", "advice", "data", "parameters", "correction_rate"}
+    beside |= {"kind", "number", "level", "candidates", "vectors", "model"}  # of the last fit
     rows = [
         [titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
         for key in jobs[0]

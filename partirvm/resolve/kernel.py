@@ -150,11 +150,8 @@ def _named(family: type[Family], request: Request, moments: Moments, columns: Co
     gamma, d, inputs = request.gamma, len(columns.features), moments.inputs
     if not _is(gamma, *RULES):
         if isinstance(gamma, str):
-            try:
-                gamma = [float(part) for part in gamma.split(",")]
-            except ValueError:
-                known = f"{', '.join(RULES)}, a positive number, one number per feature"
-                raise UsageError(f"gamma is {gamma!r}; known: {known}") from None
+            known = f"{', '.join(RULES)}, a positive number, one number per feature"
+            raise UsageError(f"gamma is {gamma!r}; known: {known}")
         values = list(gamma) if np.ndim(gamma) == 1 else [gamma]  # the family checks the numbers
         if len(values) not in (1, d):
             raise UsageError(

@@ -15,7 +15,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
 from partirvm.data.arrays import ClassWeighted
 from partirvm.data.labels import class_weights
-from partirvm.data.source import FARTHEST, check_range
+from partirvm.data.source import FARTHEST, check_range, require_like
 from partirvm.errors import DataError, UsageError
 from partirvm.execution import Executor
 from partirvm.execution.tasks import MomentsPass
@@ -103,8 +103,8 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
         (labels is None and request.class_weight is not None, "class_weight needs a target that is a class"),
         (several and request.noise == "local", "noise='local' needs one target: leave noise='auto'"),
         (
-            request.residual == "local" and (several or labels is not None),
-            "residual='local' needs one numeric target: leave residual='auto' (of classes it would bring nothing)",
+            request.residual == "local" and labels is not None,
+            "residual='local' needs numeric targets: leave residual='auto' (of classes it would bring nothing)",
         ),
         (several and priors, "alpha_prior and noise_prior need one target: fit each target separately"),
         (
@@ -114,20 +114,8 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
     ):
         if wrong:
             raise UsageError(f"{source}: {message}")
-    if held_out is None:
-        return
-    require_target(held_out)
-    other = held_out.columns
-    for what, found, wanted in (
-        ("features", other.features, columns.features),
-        ("targets", other.targets or held_out.n_targets, columns.targets or source.n_targets),
-        ("classes", other.classes, labels),
-    ):
-        if found != wanted:
-            raise DataError(
-                f"the {what} of the validation data are {found!r:.200}, those of the training data {wanted!r:.200}: "
-                "ingest the validation data with the training DATA as like= (`--like`)"
-            )
+    if held_out is not None:
+        require_like(held_out, columns, source.n_targets)
 
 
 def checked_moments(source: Source, executor: Executor, interrupted: Interrupted) -> Moments:

@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.core.moments import Moments
-from partirvm.core.solvers import SOLVERS
 from partirvm.data import Source
-from partirvm.data.arrays import ClassWeighted
 from partirvm.errors import UsageError
 from partirvm.execution import Executor
 from partirvm.kernels import NoKernel
@@ -28,23 +26,19 @@ from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
 from partirvm.options import Request, check
 from partirvm.options.constraints import Check
 from partirvm.planning.cost import Rates, Schedule
-from partirvm.planning.memory import DataShape
+from partirvm.planning.memory import RESIDUAL_SHARE, DataShape
 from partirvm.planning.plan import Machine, Plan, make_plan
 from partirvm.process import one_blas_thread
 from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns
 from partirvm.resolve.new_problem import Interrupted, checked_data, new_problem
-from partirvm.resolve.partition_size import choose_partition_size
 from partirvm.resolve.small_fits import SmallFits
 from partirvm.strategies import schedule_of
-from partirvm.strategies.fit_rows import GROWING, automatic, first_sample, joined, rows_read
+from partirvm.strategies.fit_rows import GROWING, ROWS_PER_COLUMN, joined, rows_read
 from partirvm.strategies.problem import Options, Problem
 from partirvm.types import Float
 
 LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
 """Options that a resume may change; any other change would give a different fit."""
-
-RESIDUAL_SHARE = 10
-"""The rows of local residuals take at most one part of so many of the memory limit."""
 
 LABEL_COPIES = 4
 """Number of copies of names and labels while DATA are opened again, or a checkpoint or a model is written."""
@@ -61,7 +55,7 @@ class FitSpec:
     """The specification of a fit that is ready to run.
 
     ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is the variance of the
-    scaled inputs, ``constant`` (d,) marks constant features, and ``counted`` is the number of rows of positive weight.
+    scaled inputs, and ``constant`` (d,) marks features that are constant in several rows of positive weight.
     ``entries`` are the history entries of kernel learning and of the heuristic's fit, ``notes`` those found before
     planning.
     """
@@ -72,7 +66,6 @@ class FitSpec:
     class_weights: NDArray[np.float64] | None
     input_variance: NDArray[np.float64]
     constant: NDArray[np.bool_]
-    counted: int
     entries: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -86,14 +79,6 @@ class FitSpec:
         """True if new rows become candidates in order, partition by partition: not in a working set."""
         return bool(self.problem.n_kernels) and not self.plan.schedule.selects
 
-    def weigh(self, source: Source) -> Source:
-        """Return the source with the class weights of the fit applied to its row weights."""
-        return source if self.class_weights is None else ClassWeighted(source, self.class_weights)
-
-    def with_codes(self, codes: NDArray[np.integer[Any]] | None) -> FitSpec:
-        """Return the spec with class codes (N,), which are read from the source and not stored in the spec's file."""
-        return replace(self, problem=replace(self.problem, codes=codes))
-
 
 def check_parameters(request: Request) -> Request:
     """Check all options of a request and convert texts to numbers.
@@ -105,7 +90,6 @@ def check_parameters(request: Request) -> Request:
         raise UsageError(
             "kernel and basis are both none: a model needs a kernel, or basis functions such as basis='linear'"
         )
-    Check("word", tuple(SOLVERS))("solver", p.solver)
     Check("word", words_of(classes=True))("multi_class", p.multi_class)
     if isinstance(p.noise_variance, str):
         Check("word", ("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
@@ -142,23 +126,16 @@ def resolve(
         notes = (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
     elif learns(request):
         problem = small_fits.learn(problem, all_rows=schedule.one_fit)
-    sparseness, size = None, request.partition_size
+    rho, size = None, request.partition_size
     if automatic_size := size == "auto" and not schedule.one_fit:
-        sparseness, size = choose_partition_size(small_fits, problem)
+        rho, size = small_fits.partition_size(problem)
     resolved = _resolved(request, problem, schedule, shape.n_candidates if schedule.one_fit else int(size))
-    read, rates = rows_read(resolved, shape, shuffled=problem.shuffled), calibrate(source, problem)
-    how = {"held_out": problem.held_out, "shrink_threads": executor.elastic, "shrink_partition": automatic_size}
-    plan, notes = make_plan(shape, machine, rates, resolved, schedule, read, **how), notes + small_fits.notes
-    plan, entries = replace(plan, notes=notes + plan.notes), small_fits.entries
-    if sparseness is not None:
-        chosen = {"partition_size": plan.partition_size, "heuristic_size": sparseness.partition_size}
-        entries[-1] |= {**chosen, "notes": list(plan.notes)}
-    plan = replace(
-        plan,
-        sparseness=sparseness,
-        learned=small_fits.learned,
-        learning_seconds=max((entry["seconds"] for entry in entries), default=0.0),
-    )
+    entries, notes = small_fits.entries, notes + small_fits.notes
+    seconds = max((entry["seconds"] for entry in entries), default=0.0)
+    found = {"rho": rho, "learned": small_fits.learned, "learning_seconds": seconds, "notes": notes}
+    plan = _planned(source, problem, resolved, shape, machine, shrink_partition=automatic_size, **found)
+    if rho is not None:
+        entries[-1] |= {"partition_size": plan.partition_size, "notes": list(plan.notes)}
     facts = _facts(source, problem, moments, weights)
     return FitSpec(problem, _options(plan, small_fits.centres), plan, **facts, entries=tuple(entries), notes=notes)
 
@@ -187,23 +164,29 @@ def continued(
     if new:
         request = _with_new_rows(request, spec, asked, new)
     shape, machine = _shape(source, problem, request), machine_for(asked, executor, source)
-    read, rates = rows_read(request, shape, shuffled=problem.shuffled), calibrate(source, problem)
-    how = {"held_out": problem.held_out, "shrink_threads": executor.elastic}
     joining = (new if spec.in_order else None) if new else old.joining
-    plan = make_plan(shape, machine, rates, request, schedule_of(request.strategy), read, joining=joining, **how)
-    plan = replace(plan, notes=spec.notes + plan.notes)
+    plan = _planned(source, problem, request, shape, machine, joining=joining, notes=spec.notes)
     if new:
         size = spec.options.partition_size if old.schedule.has_rounds else before.n_rows * before.n_kernels
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
         options, entries = _options(plan), tuple[dict[str, Any], ...]()
     else:
-        plan = replace(plan, request=request, sparseness=old.sparseness, learned=old.learned)
+        plan = replace(plan, request=request, rho=old.rho, learned=old.learned)
         if machine.limit == old.machine.limit:
             kept = ("max_columns", "batch_elements", "learning_columns")
             plan = replace(plan, **{name: getattr(old, name) for name in kept})
         options, entries = _options(plan, spec.options.centres), spec.entries
     facts = _facts(source, before, moments, weights)
     return FitSpec(problem, options, plan, **facts, entries=entries, notes=spec.notes)
+
+
+def _planned(
+    source: Source, problem: Problem, request: Request, shape: DataShape, machine: Machine, **how: Any
+) -> Plan:
+    """Plan the fit of a resolved request; ``how`` are further arguments of ``make_plan``."""
+    read, rates = rows_read(request, shape, shuffled=problem.shuffled), calibrate(source, problem)
+    schedule = schedule_of(request.strategy)
+    return make_plan(shape, machine, rates, request, schedule, read, held_out=problem.held_out, **how)
 
 
 def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) -> Request:
@@ -213,12 +196,9 @@ def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) ->
     if spec.in_order:
         size, schedule = size if schedule.has_rounds else min(size, new * K), schedule_of("incremental")
         request = replace(request, strategy=schedule.name, selection="order", partition_size=size)
-        if asked.fit_rows == "auto":
-            fit_rows = automatic(schedule, n_rows, size, K, new)
-    if fit_rows == request.fit_rows:
-        return request
-    _, sample = resolve_fit_rows(replace(asked, fit_rows=fit_rows), schedule, n_rows, size)
-    return replace(request, fit_rows=fit_rows, sample_rows=sample)
+        fit_rows = "auto" if asked.fit_rows == "auto" else fit_rows
+    fit_rows, sample = resolve_fit_rows(replace(asked, fit_rows=fit_rows), schedule, n_rows, size, K, new)
+    return request if fit_rows == request.fit_rows else replace(request, fit_rows=fit_rows, sample_rows=sample)
 
 
 def _facts(source: Source, problem: Problem, moments: Moments, weights: Float | None) -> dict[str, Any]:
@@ -226,8 +206,7 @@ def _facts(source: Source, problem: Problem, moments: Moments, weights: Float | 
     return {
         "class_weights": weights,
         "input_variance": input_variance(source.columns, moments, problem.empty.scaling),
-        "constant": moments.inputs.constant,
-        "counted": moments.targets.n,
+        "constant": moments.inputs.constant & (moments.targets.n > 1),
     }
 
 
@@ -298,14 +277,25 @@ def schedule_for(request: Request, n_rows: int, likelihood: Likelihood, outputs:
 
 
 def resolve_fit_rows(
-    request: Request, schedule: Schedule, n_rows: int, size: int, n_kernels: int = 1, *, shuffled: bool = False
+    request: Request, schedule: Schedule, n_rows: int, size: int, K: int = 1, new: int = 0, *, shuffled: bool = False
 ) -> tuple[str, int]:
-    """Resolve ``fit_rows`` and the number of rows of a sample; a single fit uses all rows."""
-    fit_rows = "full" if schedule.one_fit else request.fit_rows
-    if fit_rows == "auto":
-        fit_rows = automatic(schedule, n_rows, size, n_kernels, shuffled=shuffled)
-    rows = request.sample_rows
-    return fit_rows, min(first_sample(fit_rows, size) if rows == "auto" else int(rows), n_rows)
+    """Resolve ``fit_rows`` and the number of rows of a sample, which a growing one begins with.
+
+    A single fit uses all rows. The working set uses ``growing`` if the data are ``shuffled`` and have more than four
+    times the rows of the first sample. In other strategies all rows take about 2·K·N²·P flops, or 2·K·N·n·P if only n =
+    ``new`` rows have to join; more than 2e12 are not affordable. The result is the same on every machine.
+    """
+    fit_rows, sample = request.fit_rows, request.sample_rows
+    if schedule.one_fit:
+        fit_rows = "full"
+    elif fit_rows == "auto" and schedule.selects:
+        fit_rows = GROWING if shuffled and 4 * ROWS_PER_COLUMN * size < n_rows else "full"
+    elif fit_rows == "auto":
+        affordable = 2.0 * K * n_rows * (new or n_rows) * size <= 2e12
+        fit_rows = "full" if affordable or not schedule.whole_partitions else "sample"
+    if sample == "auto":
+        sample = (ROWS_PER_COLUMN if fit_rows == GROWING else 20) * size
+    return fit_rows, min(int(sample), n_rows)
 
 
 def calibrate(source: Source, problem: Problem) -> Rates:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import Kernel, kernel_from_spec
-from partirvm.learning.folds import choose, sparseness
+from partirvm.learning.folds import DENSE, choose, sparseness
 from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
@@ -26,6 +27,12 @@ from partirvm.resolve.new_problem import Interrupted
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options, Problem, Record, Stopped
 from partirvm.types import LEARNING_ROWS
+
+AUTO_PARTITION = (32, 1000)
+"""Minimum and maximum of the partition size that ``partition_size="auto"`` chooses."""
+
+HEURISTIC_ROWS = 2000
+"""Maximum number of rows of the basic RVM from which ``partition_size="auto"`` derives P."""
 
 
 class Timer:
@@ -42,10 +49,6 @@ class Timer:
     def __call__(self) -> Termination | None:
         """Return ``TIME`` if the time limit is over, otherwise None."""
         return Termination.TIME if self.seconds > (math.inf if self.limit is None else self.limit) else None
-
-    def after(self, other: Interrupted) -> Interrupted:
-        """Return a function that first calls ``other``, and calls this timer if ``other`` returns None."""
-        return lambda: other() or self()
 
 
 @dataclass
@@ -90,42 +93,41 @@ class SmallFits:
         learning = replace(learning, centres=min(learning.centres, most), max_centres=most)
         small = replace(problem, likelihood=problem.likelihood.small_fits or problem.likelihood)
         first, self._best_kernel = per_feature(small) if chosen else small, problem.empty.kernel
-        try:
-            with self._sample(small, learning.rows, room) as sample:
-                if searchable(small):
-                    family = request.kernel == "auto"
-                    learn_regression(sample, first, learning, request.seed, family=family, columns=columns)
-                elif chosen and not small.likelihood.has_noise:
-                    options = Options(learning.max_centres, "random", seed=request.seed)
-                    choose(sample, small, learning, options, all_candidates=all_rows and unbounded)
-                else:
-                    learn(sample, first, learning, request.seed)
-        except Stopped as stopped:
-            if stopped.reason is not Termination.TIME:
-                raise
-            self.learned = "not finished because of time_limit"
-            return problem.with_kernel(self._best_kernel)
-        last = self.entries[-1]
-        self.learned, self.centres = last["text"], min(last["candidates"], learning.max_centres)
-        square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
-        return replace(problem.with_kernel(kernel_from_spec(last["kernel"])), left_out_square=square)
+        self.learned = "not finished because of time_limit"
+        with _in_time(), self._sample(small, learning.rows, room) as sample:
+            if searchable(small):
+                family = request.kernel == "auto"
+                learn_regression(sample, first, learning, request.seed, family=family, columns=columns)
+            elif chosen and not small.likelihood.has_noise:
+                options = Options(learning.max_centres, "random", seed=request.seed)
+                choose(sample, small, learning, options, all_candidates=all_rows and unbounded)
+            else:
+                learn(sample, first, learning, request.seed)
+            last = self.entries[-1]
+            self.learned, self.centres = last["text"], min(last["candidates"], learning.max_centres)
+            square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
+            return replace(problem.with_kernel(kernel_from_spec(last["kernel"])), left_out_square=square)
+        return problem.with_kernel(self._best_kernel)
 
-    def measure(self, problem: Problem, most: int) -> Record | None:
-        """Return the record of a fit to ``most`` rows or as many as fit in memory, all candidates; None after the time.
+    def partition_size(self, problem: Problem) -> tuple[float | None, int]:
+        """Measure the sparseness ρ of the problem, and return it and the partition size.
 
-        Its vectors are the sparseness of the problem.
+        If the target is constant or the time limit is over, these are None and the minimum.
         """
-        rows = max(self._affordable(most * problem.n_kernels, most)[0] // problem.n_kernels, 1)
+        n_rows, d, K = self.source.n_rows, self.source.n_features, problem.n_kernels
+        most = min(math.ceil(math.sqrt(n_rows * d)), n_rows, HEURISTIC_ROWS)
         small = replace(problem, likelihood=problem.likelihood.small_fits or problem.likelihood)
-        try:
-            with self._sample(small, rows) as sample:
+        if problem.target_variance:
+            rows = max(self._affordable(most * K, most)[0] // K, 1)
+            with _in_time(), self._sample(small, rows) as sample:
                 record = sparseness(sample, small, self.request.tol)
-        except Stopped as stopped:
-            if stopped.reason is not Termination.TIME:
-                raise
-            return None
-        self._log(record)
-        return record
+                self._log(record)
+                rho = record.vectors / record.rows
+                self.entries[-1]["heuristic_size"], size = partition_size(n_rows, d, rho, self.centres)
+                if rho > DENSE:
+                    self.notes += ("nearly every row became a vector: the kernel is probably too narrow (lower gamma)",)
+                return rho, size
+        return None, min(AUTO_PARTITION[0], self.shape.n_candidates)
 
     def _sample(self, problem: Problem, rows: int, room: int = 0) -> AbstractContextManager[SampledRows]:
         """Gather up to ``rows`` random rows; ``room`` is the number of bytes for kernel blocks."""
@@ -149,6 +151,30 @@ class SmallFits:
     def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
         """Return the columns that fit in memory with a sample, and bytes left for kernel blocks; set the threads."""
         machine = replace(self.machine, base=self.machine.base + sample_bytes(self.shape, rows))
-        threads, most = affordable(self.shape, machine, columns, shrink_threads=self.executor.elastic)
+        threads, most = affordable(self.shape, machine, columns)
         self.executor.use(threads)
         return most, kept_bytes(self.shape, most, threads, machine.budget)
+
+
+@contextmanager
+def _in_time() -> Iterator[None]:
+    """End the block early, without an error, when the time limit is over."""
+    try:
+        yield
+    except Stopped as stopped:
+        if stopped.reason is not Termination.TIME:
+            raise
+
+
+def partition_size(n_rows: int, d: int, rho: float, centres: int = 0) -> tuple[int, int]:
+    """Return the heuristic, and ``partition_size="auto"``, which has bounds.
+
+    The heuristic is ⌈f·√(N·d)⌉ with f = 0.2 for ρ ≤ 0.25, 0.6 for 0.25 < ρ ≤ 0.75, and 1 for larger ρ, the fraction of
+    rows that a basic RVM on √(N·d) random rows keeps as vectors (Ben-Shimon & Shmilovici 2006, §3.1; the paper prints
+    the middle line with a reversed sign). The partition size is at least the number of ``centres`` of kernel learning:
+    learned kernels are wide, so the heuristic finds few vectors, and rounds of so few candidates would end the fit too
+    early.
+    """
+    least, most = AUTO_PARTITION
+    heuristic = math.ceil((0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0) * math.sqrt(n_rows * d))
+    return heuristic, min(max(heuristic, least, centres), most, n_rows)

@@ -13,20 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from partirvm.errors import (
-    ClusterError,
-    ExistsError,
-    FormatError,
-    MissingDataError,
-    PartirvmError,
-    StorageError,
-    UsageError,
-)
+from partirvm.errors import FormatError, MissingDataError, PartirvmError, StorageError, UsageError
 
 PROTOCOLS = ("file", "s3", "gs", "gcs", "az", "abfs", "memory")
 """The protocols that are opened without a question."""
 
-_allowed = set(PROTOCOLS)
+allowed = set(PROTOCOLS)
+"""The protocols that this process may open."""
 
 CLIENTS = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "gcsfs"}
 """Packages with error classes of their own that fsspec does not convert."""
@@ -44,12 +37,13 @@ def allow_protocols(*names: str) -> None:
     >>> from partirvm import allow_protocols
     >>> allow_protocols("https")  # ingest("https://…/trips.parquet", …) now reads this URL
     """
-    _allowed.update(names)
+    allowed.update(names)
 
 
-def allowed_protocols() -> tuple[str, ...]:
-    """Return the protocols that this process may open."""
-    return tuple(sorted(_allowed))
+def absolute(place: str | os.PathLike[str]) -> str:
+    """Return an absolute path, which is valid in every working folder. A URL is returned unchanged."""
+    place = os.fspath(place)
+    return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - keeps symbolic links of the user
 
 
 def protocol_of(place: str) -> str:
@@ -65,7 +59,7 @@ def protocol_of(place: str) -> str:
 def require_address(place: str) -> None:
     """Raise ``UsageError`` unless this process may open the address."""
     protocol = protocol_of(place)
-    if protocol not in _allowed:
+    if protocol not in allowed:
         raise UsageError(
             f"{place}: addresses of the protocol {protocol!r} are not opened, only {', '.join(PROTOCOLS)}: if you "
             f"trust this address, pass --allow-protocol {protocol}, or call allow_protocols({protocol!r})"
@@ -127,7 +121,7 @@ def storing(place: str, advice: str = "make room or choose another place") -> It
     """Convert errors of a full, read-only, forbidden or silent store to a ``StorageError`` that names the place."""
     try:
         yield
-    except (ClusterError, ExistsError, StorageError, MissingDataError):  # a cluster without workers is a TimeoutError
+    except PartirvmError:  # some are an OSError or a TimeoutError, too
         raise
     except Exception as error:
         if not isinstance(error, OSError) and not _is_of_client(error):

@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields
 from enum import Enum
-from functools import cache
 from itertools import chain
 from typing import Any, TypeAlias, get_type_hints
 
@@ -75,9 +74,8 @@ class Codec:
         Raises ``MissingDataError`` if the group is missing, incomplete or damaged, and ``FormatError`` for another kind
         or version.
         """
-        tree, arrays = read_group(location, kind, version)
         with reading(f"{location}: the {kind.removeprefix('partirvm-')}", ADVICE):
-            return self.decode(tree, arrays)
+            return self.decode(*read_group(location, kind, version))
 
     def encode(self, value: Any) -> tuple[dict[str, Any], list[Array]]:
         """Return the JSON, without the entries of arrays, and the arrays. Raises ``TypeError`` as ``write`` does."""
@@ -139,13 +137,10 @@ class Codec:
     def _instance(self, name: str, values: dict[str, Any]) -> Any:
         """Return an instance of a class with these fields, which have the types of their annotations."""
         kind = self._classes[name]
-        hints, names = annotated(kind), {each.name for each in fields(kind)}
+        hints, names = get_type_hints(kind), {each.name for each in fields(kind)}
         if values.keys() != names or not all(has_type(values[field], hints[field]) for field in names):
             raise ValueError(f"the fields of {name} are not those that this version writes")
         return kind(**values)
-
-
-annotated = cache(get_type_hints)
 
 
 def plain(dtype: str) -> np.dtype[Any]:
@@ -161,10 +156,9 @@ def write_group(
 ) -> None:
     """Write the JSON and the arrays of an encoded value. Nothing is left after an error. Raises as ``Codec.write``."""
     folder, parts = open_folder(location), list[tuple[int, str]]()
-    orders = ["F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C" for array in arrays]
-    entries = [(array.dtype.str, array.shape, order) for array, order in zip(arrays, orders, strict=True)]
+    entries = [(array.dtype.str, array.shape, "F" if array.flags.fnc else "C") for array in arrays]
     text = json.dumps({**tree, "arrays": entries}, separators=(",", ":")).encode()
-    flat = ((array.T if order == "F" else array).reshape(-1) for array, order in zip(arrays, orders, strict=True))
+    flat = (array.ravel("F" if array.flags.fnc else "C") for array in arrays)
     with storing(location):
         if not folder.empty():
             raise ExistsError(f"{location} exists already and is never overwritten: choose another name")
@@ -182,24 +176,20 @@ def write_group(
 
 
 def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], list[Array]]:
-    """Return the JSON and the arrays that ``write_group`` wrote. Raises as ``Codec.read`` does."""
+    """Return the JSON and the arrays that ``write_group`` wrote. Raises as ``Codec.read``, or an error of a decoder."""
     folder, what = open_folder(location), kind.removeprefix("partirvm-")
-    try:
-        head = read_json(folder, HEAD)
-    except MissingDataError as error:
-        raise MissingDataError(f"{location}: no {what} here, or it is incomplete: {HEAD} is missing") from error
+    head = read_json(folder, HEAD, missing=f"no {what} here, or it is incomplete: ")
     if head.get("kind") != kind:
         raise FormatError(f"{location}: this is not a partirvm {what} (kind {head.get('kind')!r:.40})")
     require_format(head.get("format"), version, location, what)
     require(head, HEAD_FIELDS, f"{location}/{HEAD}")
     following = _reader(folder, head["parts"], what)
-    with reading(f"{location}: the {what}", ADVICE):
-        tree, arrays = json.loads(following(head["json"]).tobytes()), list[Array]()
-        for name, shape, order in tree.pop("arrays"):
-            dtype = plain(name)
-            flat = following(math.prod(shape) * dtype.itemsize).view(dtype)
-            arrays.append(flat.reshape(shape[::-1]).T if order == "F" else flat.reshape(shape))
-        return tree, arrays
+    tree, arrays = json.loads(following(head["json"]).tobytes()), list[Array]()
+    for name, shape, order in tree.pop("arrays"):
+        dtype = plain(name)
+        flat = following(math.prod(shape) * dtype.itemsize).view(dtype)
+        arrays.append(flat.reshape(shape, order=order))
+    return tree, arrays
 
 
 def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:

@@ -26,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from partirvm.errors import ExistsError, StorageError
-from partirvm.storage.address import open_filesystem, protocol_of, reading, require_address, storing
+from partirvm.storage.address import open_filesystem, protocol_of, reading, storing
 
 REPLY_SECONDS = 300.0
 """Limit of the write of an object: aiohttp waits without limit for the reply to ``Expect: 100-continue``."""
@@ -41,7 +41,6 @@ _creating = threading.Lock()
 def open_folder(location: str | os.PathLike[str]) -> Folder:
     """Return the folder at a path or fsspec URL; the folder need not exist."""
     location = os.fspath(location)
-    require_address(location)
     if protocol_of(location) == "file":
         return Folder(location, location.removeprefix("file://"))
     filesystem, root = open_filesystem(location)

@@ -47,17 +47,18 @@ BLOSC_RATIO = 255
 Schema: TypeAlias = dict[str, Any]
 
 
-def read_json(folder: Folder, name: str, schema: Schema | None = None) -> dict[str, Any]:
+def read_json(folder: Folder, name: str, schema: Schema | None = None, missing: str = "") -> dict[str, Any]:
     """Read at most ``HEAD`` bytes, and verify the JSON object of this schema that ``to_json`` wrote for this name.
 
-    Raises ``MissingDataError`` if it does not exist, ``FormatError`` if it is damaged, moved or of another schema.
+    Raises ``MissingDataError`` if it does not exist, with a text that begins with ``missing``, and ``FormatError`` if
+    it is damaged, moved or of another schema.
     """
     place = f"{folder.location}/{name}"
     try:
         with reading(place):
             data = folder.read(name, HEAD)
     except MissingDataError as error:
-        raise MissingDataError(f"{folder.location}: {name} is missing") from error
+        raise MissingDataError(f"{folder.location}: {missing}{name} is missing") from error
     try:
         value = json.loads(data)
         whole = value.pop("check") == digest(value)
@@ -174,6 +175,23 @@ def checksum(block: NDArray[Any]) -> str:
     """Return the CRC-32C and the sum of the words of 8 bytes of a block, as 24 hexadecimal digits; it costs little."""
     words = np.ascontiguousarray(block).reshape(-1).view(np.uint64)
     return f"{google_crc32c.value(words):08x}{int(words.sum(dtype=np.uint64)):016x}"
+
+
+def create_blosc(place: str, shape: Sequence[int], chunk: Sequence[int], dtype: str, fill: float = math.nan) -> Any:
+    """Create an empty Zarr array at a path or URL, with chunks for ``read_blosc``, and return it."""
+    import zarr
+    from zarr.codecs import BloscCodec, Crc32cCodec
+
+    return zarr.create_array(
+        place,
+        shape=tuple(shape),
+        dtype=dtype,
+        chunks=tuple(chunk),
+        compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()],
+        fill_value=fill,
+        config={"write_empty_chunks": True},
+        zarr_format=3,
+    )
 
 
 def read_blosc(folder: Folder, name: str, shape: Sequence[int], dtype: str) -> NDArray[Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from partirvm.core.sampling import Purpose, random_order, stream
 from partirvm.kernels.design import NONE, Design
 from partirvm.options import Request
-from partirvm.planning.cost import RowsRead, Schedule
+from partirvm.planning.cost import RowsRead, n_partitions
 from partirvm.planning.memory import DataShape
 from partirvm.strategies.problem import AppendedBatch, Codes, Options, Problem
 from partirvm.types import Bool, Int
@@ -46,32 +46,6 @@ def rows_read(request: Request, shape: DataShape, *, shuffled: bool) -> RowsRead
     return RowsRead(int(request.sample_rows), True, ROWS_PER_COLUMN * (request.fit_rows == GROWING), searched, pool)
 
 
-def first_sample(fit_rows: str, partition_size: int) -> int:
-    """Return the default size of a sample, or the first size of a growing one."""
-    return (ROWS_PER_COLUMN if fit_rows == GROWING else 20) * partition_size
-
-
-def automatic(
-    schedule: Schedule,
-    n_rows: int,
-    partition_size: int,
-    n_kernels: int = 1,
-    new_rows: int = 0,
-    *,
-    shuffled: bool = False,
-) -> str:
-    """Return the meaning of ``fit_rows="auto"``: ``full`` if all rows are affordable, otherwise a sample.
-
-    The working set uses ``growing`` if the data are ``shuffled`` and have more than four times the rows of the first
-    sample. In other strategies all rows take about 2·K·N²·P flops, or 2·K·N·n·P if only n = ``new_rows`` have to join
-    (K = ``n_kernels``); up to 2e12 are affordable. The result is the same on every machine.
-    """
-    if schedule.selects:
-        return GROWING if shuffled and 4 * ROWS_PER_COLUMN * partition_size < n_rows else "full"
-    flops = 2.0 * n_kernels * n_rows * (new_rows or n_rows) * partition_size
-    return "full" if not schedule.whole_partitions or flops <= 2e12 else "sample"
-
-
 def intermediate_rows(problem: Problem, options: Options) -> str:
     """Return the rows of the next fit before the last one: ``fit_rows``, or "full" if a growing sample has all rows."""
     return "full" if options.fit_rows == GROWING and options.sample_rows >= problem.n_rows else options.fit_rows
@@ -93,7 +67,7 @@ def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | N
 
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
     """Return the problem with the additional rows of ``now`` as a batch; ``options`` are those of the previous fit."""
-    count = partition_count(now.n_rows - before.n_rows, before.rows_of(partition_size))
+    count = n_partitions(now.n_rows - before.n_rows, partition_size, before.n_kernels)
     batches = (*batches_of(before, options), AppendedBatch(now.n_rows, count, shuffled=False))
     return replace(
         before, n_rows=now.n_rows, codes=now.codes, shuffled=now.shuffled, batches=batches, left_out_square=0.0
@@ -104,13 +78,8 @@ def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
     """Return the original rows and each append as batches; without an append, one batch of all rows."""
     if problem.batches:
         return problem.batches
-    count = partition_count(problem.n_rows, problem.rows_of(options.partition_size))
+    count = n_partitions(problem.n_rows, options.partition_size, problem.n_kernels)
     return (AppendedBatch(problem.n_rows, count, problem.shuffled),)
-
-
-def partition_count(n_rows: int, partition_size: int) -> int:
-    """Return ⌈N/P⌉, the number of partitions of N rows, P rows each."""
-    return -(-n_rows // partition_size)
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:

@@ -4,7 +4,7 @@ A strategy runs in steps. ``step(state)`` is a generator: it yields instructions
 next state, which is all that a further step depends on: the state after a stored line of history is the checkpoint. A
 strategy has no access to data, clock, disk or cluster: the driver performs the instructions that are yielded together,
 side by side if possible, and sends their answers in the same order (for a pass its statistic, for a fit ``Solved``, for
-``Save`` and ``Log`` None). ``Stopped`` is raised where the step waits for its answers.
+``Save`` None). ``Stopped`` is raised where the step waits for its answers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import LeftOut
 from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import Termination
@@ -24,6 +25,7 @@ from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.base import DenseFit, Fit, Likelihood, Pass, PassFit
+from partirvm.likelihoods.gaussian import root_mean
 from partirvm.local.residuals import LocalResiduals
 from partirvm.types import Float, Int
 
@@ -179,7 +181,7 @@ class KernelLearned:
 
 @dataclass(frozen=True)
 class FitResiduals:
-    """Request for the local residuals of a fit, of which ``left_out`` are the errors of rows left out.
+    """Request for the local residuals of a fit, of which ``left_out`` are the errors of rows left out by target.
 
     ``neighbours`` is k. ``always`` takes them without a gain; a ``trial`` measures the gain alone. Their rows may take
     at most ``room`` bytes.
@@ -187,7 +189,7 @@ class FitResiduals:
 
     design: Design
     fit: HyperState
-    left_out: LeftOut
+    left_out: tuple[LeftOut, ...]
     neighbours: int
     always: bool
     room: int
@@ -198,19 +200,31 @@ class FitResiduals:
 class ResidualsFitted:
     """Local residuals if they are taken, and the gains on rows left out.
 
-    These are the fraction by which the RMSE falls, and the rise of the mean log density in nats; 0 if not measured.
-    After a trial, ``rmse`` is the corrected one in the model's units if the residuals would be taken, else 0.
+    These are the fraction by which the RMSE falls, and the rise of the mean log density in nats, both over all targets;
+    0 if not measured. ``rmse`` (T,) are the corrected ones in the model's units; empty if the residuals are not taken,
+    or after a trial would not be. ``lacking`` are the bytes for which neither memory nor a folder had room.
+    ``diagnostics`` of the first targets are those of rows left out after their correction, in the targets' units.
     """
 
     residuals: LocalResiduals | None = None
     rmse_gain: float = 0.0
     density_gain: float = 0.0
-    rmse: float = 0.0
+    rmse: tuple[float, ...] = ()
+    lacking: int = 0
+    diagnostics: tuple[NumberDiagnostics, ...] = ()
 
-    def facts(self) -> dict[str, Any]:
-        """Return the gains, and the ``bytes`` of the rows if they are taken, as plain JSON."""
-        kept = 0 if self.residuals is None else self.residuals.nbytes
-        return {"rmse_gain": self.rmse_gain, "density_gain": self.density_gain, "bytes": kept}
+    def error(self, scales: Float | float = 1.0) -> float:
+        """Return the root mean square over targets of ``rmse`` times ``scales`` (T,); 0 without them."""
+        return root_mean(scales * np.array(self.rmse)) if self.rmse else 0.0
+
+    def facts(self, scales: Float) -> dict[str, Any]:
+        """Return the gains, and the ``bytes`` of the rows if they are taken, or ``lacking``, as plain JSON.
+
+        ``rmse`` is in the targets' units, of which ``scales`` (T,) are one of the model's.
+        """
+        kept = 0 if self.residuals is None else self.residuals.cells.nbytes
+        gains = {"rmse_gain": self.rmse_gain, "density_gain": self.density_gain}
+        return {**gains, "rmse": self.error(scales), "bytes": kept, "lacking": self.lacking}
 
 
 @dataclass(frozen=True)
@@ -232,8 +246,8 @@ class Record:
     evidence (``core.tied``) over the first kernel, in nats; between rounds, that of the fit, ``taken`` is true if
     the new kernel replaced the old one, and other fields than ``rows`` and ``candidates`` describe the fit that the run
     continues with. ``diagnostics`` (``core.diagnostics``) are those of held-out rows, or of rows left out of a last fit
-    of one numeric target. ``overconfidence`` is the mean squared leave-one-out error divided by the variance that the
-    evidence predicts. ``residuals`` are the ``ResidualsFitted.facts`` of a last fit.
+    of one numeric target, or with local residuals. ``overconfidence`` is the mean squared leave-one-out error divided
+    by the variance that the evidence predicts. ``residuals`` are the ``ResidualsFitted.facts`` of a last fit.
     """
 
     kind: str
@@ -271,23 +285,17 @@ class Record:
 
 @dataclass(frozen=True)
 class Save:
-    """Request to save a model and its line of history, to which the driver adds the seconds."""
+    """Request to save a line of history, to which the driver adds the seconds, and if ``model`` is true the model."""
 
     design: Design
     fit: Fit
     record: Record
     moderate: bool = False
     residuals: LocalResiduals | None = None
+    model: bool = True
 
 
-@dataclass(frozen=True)
-class Log:
-    """Request to write one line of history for a fit whose model is not saved."""
-
-    record: Record
-
-
-Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | LearnKernel | FitResiduals | Save | Log
+Instruction: TypeAlias = Pass | DenseFit | PassFit | Gather | LearnKernel | FitResiduals | Save
 T = TypeVar("T")
 Steps: TypeAlias = Generator[tuple[Instruction, ...], tuple[Any, ...], T]
 """A part of a step: yields instructions, is sent their answers, and returns a result."""

@@ -117,9 +117,9 @@ class Rounds:
             state = yield from stages.extended(state, state.design.take(NONE, leading=leading), state.options.last_rows)
         return (yield from self.last_fit(state, reason))
 
-    def last_fit(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
-        """Fit until convergence, settle, score and save."""
-        state = yield from stages.solved(state, stages.final_rule(state.options))
+    def last_fit(self, state: RoundsState, reason: Termination, warm: Any = None) -> Steps[RoundsState]:
+        """Fit until convergence, from ``warm`` if it is given; settle, score and save."""
+        state = yield from stages.solved(state, stages.final_rule(state.options), warm=warm)
         state = yield from stages.settled(state)
         return (yield from self.ended(state, reason))
 

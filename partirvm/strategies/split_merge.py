@@ -20,7 +20,7 @@ from partirvm.likelihoods.base import Start
 from partirvm.planning.cost import Schedule
 from partirvm.strategies import stages
 from partirvm.strategies.fit_rows import batches_of, fresh, partition
-from partirvm.strategies.problem import Gather, Instruction, Log, Options, Problem, Save, Steps
+from partirvm.strategies.problem import Gather, Instruction, Options, Problem, Save, Steps
 from partirvm.strategies.rounds import BasicRound
 from partirvm.strategies.stages import RoundsState
 from partirvm.types import Float
@@ -125,10 +125,7 @@ def _last(state: SplitMergeState) -> Steps[RoundsState]:
     last = BasicRound().start(state.problem, state.options)
     last = replace(last, round=1, selection="order", candidates=len(design.labels), dropped=joined.dropped)
     last = yield from stages.extended(last, design, last.options.last_rows, start)
-    last = yield from stages.solved(last, stages.final_rule(last.options), warm=start)
-    last = yield from stages.settled(last)
-    last = yield from stages.scored(last)
-    return (yield from stages.saved(last, "final", Termination.CONVERGED))
+    return (yield from BasicRound().last_fit(last, Termination.CONVERGED, start))
 
 
 def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
@@ -154,9 +151,9 @@ def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[An
     lines = list[Instruction]()
     for done in (yield from side_by_side(fits)):
         design, fit = done.design, done.fit
-        line = stages.line_of(done, kind="part", level=state.level, fit_rows=options.fit_rows)
+        line = stages.line_of(done, kind="part", level=state.level)
         evidence = fit.log_evidence / max(fit.n, 1)
-        lines.append(Save(design, fit, line, options.moderate) if evidence > state.best_evidence else Log(line))
+        lines.append(Save(design, fit, line, options.moderate, model=evidence > state.best_evidence))
         state = replace(state, best_evidence=max(evidence, state.best_evidence))
         parts.append(Part(design, fit.losses()[fit.labels >= 0], problem.likelihood.warm(fit)))
     yield tuple(lines)

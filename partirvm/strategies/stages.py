@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -24,16 +24,16 @@ from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
-from partirvm.likelihoods.base import Begin, Fit, survivors
+from partirvm.likelihoods.base import Fit, survivors
 from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
-from partirvm.likelihoods.passes import GramPass
+from partirvm.likelihoods.passes import ScorePass
+from partirvm.planning.cost import tries_residuals
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import (
     FitResiduals,
     Gather,
     LearnKernel,
-    Log,
     Options,
     Problem,
     Record,
@@ -42,7 +42,7 @@ from partirvm.strategies.problem import (
     Steps,
     Stopped,
 )
-from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, Int
+from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, RESIDUAL_ROWS, Columns, Int
 
 AnyScores: TypeAlias = Scores | ClassScores
 
@@ -54,9 +54,6 @@ BETTER = 1e-3
 
 REBASES = 2
 """Maximum number of passes per fit against cancellation."""
-
-LEAST_ROWS = 1000
-"""Minimum number of rows of which local residuals are tried without being asked for."""
 
 NO_RESIDUALS = ResidualsFitted()
 
@@ -145,13 +142,12 @@ def extended(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
-    """Request a fit (``Begin``); if its statistics lost digits, it goes on with those of the residual target."""
+    """Request a fit; if its statistics lost digits, it goes on with those of the residual target."""
     problem, options = state.problem, state.options
     rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
     for rebases in count():
         rule = replace(rule, guard=False) if rebases >= REBASES else rule
-        begin = Begin(rule, state.candidates, rows, warm)
-        (end,) = yield (likelihood.fit(problem, options, state.design, state.fit, begin),)
+        (end,) = yield (likelihood.fit(problem, options, state.design, state.fit, rule, rows, warm),)
         state = replace(state, design=survivors(state.design, end.fit), fit=end.fit, reason=end.reason)
         del end  # its posterior is as large as the fit that goes on
         if state.reason is not Termination.CANCELLED:
@@ -162,28 +158,25 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
 
 
 def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
-    """Request the passes that compute the residual of a fit, and return their statistics."""
+    """Request the passes that compute the residual of a fit, and return their statistics.
+
+    Of a last fit of all rows errors of rows left out are the first; of several targets local residuals alone need them.
+    """
     problem, rows = state.problem, posterior_rows(state.problem, state.options, state.seen)
-    whole = state.seen != "sample"
-    passes = problem.likelihood.settling(problem, state.design, state.fit, rows, whole=whole, last=last)
+    needed = problem.n_targets == 1 or tries_residuals(state.options.residual, problem.n_rows, problem.n_targets)
+    left_out = needed and last and state.seen != "sample"
+    passes = problem.likelihood.settling(problem, state.design, state.fit, rows, last=last, left_out=left_out)
     return list((yield passes) if passes else ())
 
 
 def settled(state: RoundsState) -> Steps[RoundsState]:
-    """Settle the noise of a last fit, and then its local residuals."""
+    """Settle the noise of a last fit, and then request its local residuals."""
     state, left_out = yield from with_noise(state)
-    if left_out is None or state.options.residual == "none":
-        return state
-    return (yield from with_residuals(state, left_out))
-
-
-def with_residuals(state: RoundsState, left_out: LeftOut) -> Steps[RoundsState]:
-    """Request local residuals of a last fit; of few rows only if they are asked for."""
-    always = state.options.residual == LOCAL
-    if not always and state.problem.n_rows < LEAST_ROWS:
+    residual = state.options.residual
+    if not left_out or not tries_residuals(residual, state.problem.n_rows, state.problem.n_targets):
         return state
     try:
-        (found,) = yield (_residuals_of(state, left_out, always=always),)
+        (found,) = yield (_residuals_of(state, left_out, always=residual == LOCAL),)
     except Stopped:
         yield from saved(replace(state, scores=None), "early")
         raise
@@ -193,40 +186,40 @@ def with_residuals(state: RoundsState, left_out: LeftOut) -> Steps[RoundsState]:
 def corrected(state: RoundsState) -> Steps[float]:
     """Return the RMSE of rows left out after local residuals, in the model's units; 0 if these do not gain or fit."""
     problem, options = state.problem, state.options
-    room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < LEAST_ROWS
-    if options.residual == "none" or few or not room or not problem.likelihood.has_noise:
+    room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < RESIDUAL_ROWS
+    tried = tries_residuals(options.residual, problem.n_rows, problem.n_targets)
+    if not tried or few or not room or not problem.likelihood.has_noise:
         return 0.0
     rows = posterior_rows(problem, options, state.seen)
-    left_out = left_out_of(
-        (yield problem.likelihood.settling(problem, state.design, state.fit, rows, whole=True, last=True)[:1])
-    )
-    if left_out is None:
+    passes = problem.likelihood.settling(problem, state.design, state.fit, rows, last=True, left_out=True)
+    left_out = left_out_of((yield passes[: problem.n_targets]))
+    if not left_out:
         return 0.0
     (found,) = yield (_residuals_of(state, left_out, trial=True),)
-    return float(found.rmse)
+    return float(found.error())
 
 
-def _residuals_of(state: RoundsState, left_out: LeftOut, **how: bool) -> FitResiduals:
+def _residuals_of(state: RoundsState, left_out: tuple[LeftOut, ...], **how: bool) -> FitResiduals:
     options, how = state.options, {"always": False, **how}
     assert isinstance(state.fit, HyperState)
     return FitResiduals(state.design, state.fit, left_out, options.neighbours, room=options.residual_bytes, **how)
 
 
-def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, LeftOut | None]]:
+def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, tuple[LeftOut, ...]]]:
     """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise`` was just fitted.
 
-    Returns the errors of rows left out, too.
+    Returns the errors of rows left out for each target, too.
     """
     statistics = yield from residuals(state, last=True)
     left_out = left_out_of(statistics)
-    if left_out is not None and noise is not None:
-        statistics[0] = left_out.scaled(noise.rows, noise.factors)
+    if left_out and noise is not None:
+        statistics[0] = left_out[0].scaled(noise.rows, noise.factors)
     constant = replace(state, fit=state.problem.likelihood.settle(state.fit, *statistics, last=True))
-    if left_out is None or state.options.noise == CONSTANT or state.design.noise is not None:
+    if len(left_out) != 1 or state.options.noise == CONSTANT or state.design.noise is not None:
         return constant, left_out
     try:
-        noise = yield from fitted_noise(constant, left_out)
-        if noise is None or noise.noise is None:
+        noise = yield from fitted_noise(constant, left_out[0])
+        if noise is None:
             return constant, left_out
         design = replace(constant.design, noise=noise.noise)
         state = replace(constant, design=design, seen="", candidates=constant.fit.n_vectors)
@@ -246,16 +239,18 @@ def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | N
         return None
     (inputs,) = yield (Gather(sample.rows),)
     (end,) = yield (NoiseFit(state.design, inputs.points, sample, state.options.noise == LOCAL),)
-    assert isinstance(end.fit, FittedNoise)
-    return end.fit
+    return cast(FittedNoise | None, end.fit)
 
 
 def scored(state: RoundsState) -> Steps[RoundsState]:
     """Score the fit on held-out rows, if there are any, and keep the best state."""
     if not state.problem.held_out:
         return state
-    work: Any = state.problem.likelihood.score(state.design, state.fit, state.options.moderate)
-    (scores,) = yield (work if state.local.residuals is None else replace(work, residuals=state.local.residuals),)
+    columns = Columns(tuple(f"x{j}" for j in range(state.design.centres.shape[1])))
+    model: Any = state.problem.likelihood.model(state.design, state.fit, columns, state.options.moderate)
+    if state.local.residuals is not None:
+        model = replace(model, residuals=state.local.residuals)
+    (scores,) = yield (ScorePass.of(model),)
     state, best = replace(state, scores=scores), state.best_round
     if best is None or best.scores is None or scores.loss < best.scores.loss * (1 - BETTER):
         state = replace(state, best_round=replace(state, best_round=None, used=NONE))
@@ -264,23 +259,22 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
 
 def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Steps[RoundsState]:
     """Save the model with a line of history; ``end`` is the reason if the run ends here."""
-    noise = state.design.noise
     kind = "early" if kind == "final" and state.options.last_rows != "full" else kind
-    facts: dict[str, Any] = {"fit_rows": state.seen or state.options.last_rows}
-    facts |= {"residuals": None if state.local == NO_RESIDUALS else state.local.facts()}
-    line = line_of(state, kind=kind, noise_vectors=None if noise is None else len(noise.weights), **facts)
-    yield (Save(state.design, state.fit, line, state.options.moderate, state.local.residuals),)
+    yield (Save(state.design, state.fit, line_of(state, kind=kind), state.options.moderate, state.local.residuals),)
     return replace(state, end=state.reason if end is Termination.CONVERGED else end)
 
 
 def line_of(state: RoundsState, **facts: Any) -> Record:
-    """Return the line of history of a state; ``facts`` are further fields of ``Record``."""
-    problem, fit, scores = state.problem, state.fit, state.scores
-    found = left_out_diagnostics(problem, fit) if scores is None else scores.diagnostics
-    facts["diagnostics"] = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
-    counts = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
-    given = {"number": state.round, "termination": state.reason, **counts, **facts}
-    return Record(**problem.likelihood.record(problem, fit, scores), **given)
+    """Return the line of history of a state; ``facts`` are further fields of ``Record``, or other values of them."""
+    problem, fit, scores, noise = state.problem, state.fit, state.scores, state.design.noise
+    left_out = state.local.diagnostics or left_out_diagnostics(problem, fit)
+    found = left_out if scores is None else scores.diagnostics
+    given = {name: getattr(state, name) for name in ("candidates", "selection", "dropped")}
+    given |= {"number": state.round, "termination": state.reason, "fit_rows": state.seen or state.options.last_rows}
+    given["residuals"] = None if state.local == NO_RESIDUALS else state.local.facts(problem.empty.scaling.t_scale)
+    given["noise_vectors"] = None if noise is None else len(noise.weights)
+    given["diagnostics"] = [to_json(each) for each in found] if facts["kind"] in ("round", "early", "final") else []
+    return Record(**{**problem.likelihood.record(problem, fit, scores), **given, **facts})
 
 
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
@@ -307,17 +301,15 @@ def learned_again(state: RoundsState) -> Steps[RoundsState]:
     sample = replace(options, sample_rows=learning_rows(state.design.centres.shape[1]))
     rows = posterior_rows(problem, sample, "sample")
     (found,) = yield (LearnKernel(state.design, old, rows),)
-    facts = {"candidates": old.n_vectors, "fit_rows": state.seen, "kernel": found.kernel.spec()}
+    facts = {"candidates": old.n_vectors, "rows": found.rows, "iterations": found.evaluations}
     state, gain, taken = replace(state, learned=old.n_vectors), 0.0, False
     if found.better:
-        problem, design = problem.with_kernel(found.kernel), replace(state.design, kernel=found.kernel)
-        nothing = np.zeros((0, len(problem.empty.scaling.t_shift)))
-        (block,) = yield (GramPass(problem.empty, design, nothing, rows=posterior_rows(problem, options, state.seen)),)
-        fit = problem.likelihood.join(problem, old, problem.empty, design, block)
-        gain = fit.log_evidence - old.log_evidence
-        if taken := gain > options.tol * fit.n:
-            state = yield from scored(replace(state, problem=problem, design=design, fit=fit))
-    line = line_of(state, kind="kernel", gain=gain, taken=taken, **facts)
-    line = replace(line, rows=found.rows, iterations=found.evaluations)
-    yield (Save(state.design, state.fit, line, options.moderate) if taken else Log(line),)
+        design = replace(state.design, kernel=found.kernel)
+        moved = replace(state, problem=problem.with_kernel(found.kernel), design=design, seen="")
+        moved = yield from extended(moved, design.take(NONE, leading=NONE), state.seen)
+        gain = moved.fit.log_evidence - old.log_evidence
+        if taken := gain > options.tol * moved.fit.n:
+            state = yield from scored(moved)
+    line = line_of(state, kind="kernel", kernel=found.kernel.spec(), gain=gain, taken=taken, **facts)
+    yield (Save(state.design, state.fit, line, options.moderate, model=taken),)
     return state

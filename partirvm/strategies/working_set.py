@@ -25,15 +25,7 @@ from partirvm.core.termination import Termination
 from partirvm.kernels.design import NONE, Design
 from partirvm.planning.cost import Schedule
 from partirvm.strategies import stages
-from partirvm.strategies.fit_rows import (
-    GROWING,
-    POOL,
-    SPREAD,
-    drawn_rows,
-    enlarged,
-    intermediate_rows,
-    posterior_rows,
-)
+from partirvm.strategies.fit_rows import GROWING, POOL, SPREAD, drawn_rows, enlarged, intermediate_rows, posterior_rows
 from partirvm.strategies.problem import Options, Problem, Steps
 from partirvm.strategies.rounds import Rounds, enlarge
 from partirvm.strategies.stages import BETTER, LEAST_WORK, RoundsState

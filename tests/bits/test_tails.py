@@ -21,7 +21,8 @@ from kernel_cases import D
 from partirvm.core.predictive import products, quadratic_forms
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.driver import Driver
+from partirvm.execution.kernel_store import _stores
+from partirvm.jobs.driver import Driver, Watcher
 from partirvm.jobs.run import run
 from partirvm.kernels import FunctionKernel, Gaussian
 from partirvm.kernels.design import Design
@@ -149,17 +150,26 @@ def source(case, tail):
     return ArraySource(X, y, tile_rows=TILE, columns=Columns(("a", "b")))
 
 
-def run_of(case, rows, threads=1, resume=None, history=(), **changed):
+class KeptBlocks(Watcher):
+    """The largest number of bytes of kernel blocks that this process kept."""
+
+    most = 0
+
+    def on_tiles(self, *_):
+        self.most = max(self.most, *(store.used for store in _stores.values()), 0)
+
+
+def run_of(case, rows, threads=1, resume=None, history=(), watcher=None, **changed):
     """The journal of a whole fit, or of one that goes on from a checkpoint."""
     executor, journal = LocalExecutor(threads), Recorder()
     journal.history += history
     try:
         spec = resolve(rows, replace(FITS[case], memory_limit=4 << 30, **changed), executor)
         if resume is None:
-            run(spec, rows, executor, journal)
+            run(Driver(executor, rows, watcher=watcher or Watcher()), spec, journal)
         else:
             machine, at = STRATEGIES[spec.request.strategy](), pickle.loads(resume)
-            Driver(executor, rows).run(machine, spec.problem, spec.options, journal, resume=at)
+            Driver(executor, rows).run(machine, spec.problem, spec.options, journal, at)
     finally:
         executor.close()
     return journal
@@ -172,10 +182,11 @@ def test_a_fit_has_the_same_bits_whatever_it_goes_through(case, tail):
     """Kernel blocks in memory, on disk and nowhere; two threads; resumed from each checkpoint, where what a process had
     in memory is gone."""
     rows = source(case, tail)
-    whole = run_of(case, rows, kernel_store="memory")
+    watcher = KeptBlocks()
+    whole = run_of(case, rows, kernel_store="memory", watcher=watcher)
     for threads, store in ((1, "none"), (2, "zarr")):
         assert left(run_of(case, rows, threads, kernel_store=store)) == left(whole), (threads, store)
-    assert sum(line.get("kernel_kept", 0) for line in whole.history) > 0
+    assert watcher.most > 0
     assert whole.checkpoints
     for lines, stored, _ in whole.checkpoints[:: max(len(whole.checkpoints) // 3, 1)]:
         resumed = run_of(case, rows, kernel_store="memory", resume=stored, history=whole.history[:lines])

@@ -17,7 +17,18 @@ started: list[subprocess.Popen[Any]] = []
 """Processes that end with the test that started them, however it ends."""
 
 NOISE = 0.1
-LONG = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "6", "--max-rounds", "500")
+LONG = (
+    "--gamma",
+    "20",
+    "--strategy",
+    "incremental",
+    "--partition-size",
+    "6",
+    "--max-rounds",
+    "500",
+    "--residual",
+    "none",
+)
 """A fit that takes long enough to be aborted."""
 
 
@@ -46,7 +57,7 @@ class Tour:
         for name in ("train", "test"):
             arguments = ["ingest", str(folder / f"{name}.csv"), str(folder / f"{name}.zarr")]
             assert main([*arguments, "--target", "fare", "--quiet"]) == 0
-        choices = ["--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--quiet"]
+        choices = ["--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--neighbours", "20", "--quiet"]
         assert main(["fit", self.train, self.job, "--validation", self.test, *choices]) == 0
 
 

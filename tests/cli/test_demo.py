@@ -19,17 +19,19 @@ from partirvm.errors import UsageError
 
 matplotlib_image = pytest.importorskip("matplotlib.image")
 
-SMALL = ("--gamma", "30", "--partition-size", "40", "--max-rounds", "2")
+SMALL = ("--gamma", "30", "--partition-size", "40", "--max-rounds", "2", "--neighbours", "10")
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.DataWarning")
-def test_a_small_demo(tmp_path, capsys):
+def test_a_small_demo(tmp_path, capsys, monkeypatch):
     """Every command that it shows, its picture, and scores that are those of the model it leaves.
 
     In this process, which has grown with the tests before; the whole demo runs with its own limit.
     """
+    monkeypatch.setattr(demo, "FIT", SMALL)
+    monkeypatch.setattr(demo, "EVERY", 8)
     folder = tmp_path / "demo folder"
-    assert demo.run(partirvm, str(folder), 2 << 30, False, SMALL, 8) == 0
+    assert demo.run(partirvm, str(folder), 2 << 30, False) == 0
     captured = capsys.readouterr()
     commands = re.findall(r"^\$ partirvm (\w+)", captured.err, re.MULTILINE)
     assert commands == ["ingest"] * 4 + ["fit", "evaluate", "predict"]
@@ -49,7 +51,7 @@ def test_a_small_demo(tmp_path, capsys):
     height, width, _ = matplotlib_image.imread(folder / "terrain.png").shape
     assert width > 900
     assert height > 800
-    assert demo.run(partirvm, str(folder), 2 << 30, True, SMALL, 8) == 0
+    assert demo.run(partirvm, str(folder), 2 << 30, True) == 0
     assert capsys.readouterr().err == ""
 
 

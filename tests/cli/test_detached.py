@@ -72,11 +72,6 @@ def data(tmp_path_factory):
     return folder
 
 
-def bits(job) -> tuple[bytes, ...]:
-    model = load_model(job)
-    return model.mean.tobytes(), model.root.tobytes(), model.design.centres.tobytes()
-
-
 SUBMIT = """
 import sys, time
 from distributed import Client
@@ -107,7 +102,7 @@ def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
         gamma=20.0, partition_size=60, max_rounds=6, strategy=way, noise="constant", residual="none", random_state=0
     )
     assert submit(estimator, data / "small.zarr", tmp_path / "whole").wait(timeout=120) is Status.DONE
-    assert bits(tmp_path / "job") == bits(tmp_path / "whole")
+    assert load_model(tmp_path / "job").digest() == load_model(tmp_path / "whole").digest()
 
 
 def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):

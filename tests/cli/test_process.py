@@ -6,19 +6,17 @@ import json
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import Tour, measured, read_until, start
+from commandline import Tour, measured, start
 
-from partirvm import open_job
 from partirvm.data import ingest
 
-SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3")
+SHORT = ("--gamma", "1", "--partition-size", "60", "--max-rounds", "3", "--residual", "none")
 ESCAPE = "\x1b"
 
 
@@ -58,8 +56,8 @@ def test_memory_limit_holds(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (30_000, 4))
     data = ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
-    choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "3", "--memory-limit", "192MiB", "--quiet")
-    status, peak, _, said = measured("fit", data.url, str(tmp_path / "job"), *choices)
+    choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "2", "--memory-limit", "192MiB")
+    status, peak, _, said = measured("fit", data.url, str(tmp_path / "job"), *choices, "--neighbours", "20", "--quiet")
     assert status == 0, said
     assert peak <= 192
 
@@ -85,18 +83,6 @@ print(resident_memory() - before)
 """
     kept = python(code, "fixed").stdout.strip()
     assert kept == "other" or int(kept) < 10 << 20
-
-
-def test_a_fit_aborted_before_any_model_can_be_resumed(tour, tmp_path):
-    job = tmp_path / "job"
-    process = start("fit", tour.train, str(job), "--gamma", "5", "--partition-size", "3000", "--max-rounds", "1")
-    read_until(process.stderr, "^kernel ")  # the last line of the plan
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 4
-    assert f"ended before it had a model. Continue with: partirvm resume {job}" in err
-    assert "Traceback" not in err
-    assert open_job(job).status().value == "aborted"
 
 
 CRASH = """
@@ -159,6 +145,7 @@ def plain(text: str) -> str:
 def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path):
     """A fit of six rounds: the view draws the last of them when it ends, however seldom it was drawn before."""
     choices = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "20", "--max-rounds", "6")
+    choices += ("--residual", "none")
     fit = ("fit", tour.train, str(tmp_path / "job"), "--validation", tour.test, *choices)
     status, out, seen = Terminal(*fit).finish()
     assert status == 0, seen
@@ -167,7 +154,7 @@ def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path):
     lines = [line.strip() for line in plain(seen).splitlines()]
     assert any(line.startswith("last ") for line in lines)
     drawn = plain(seen)[plain(seen).rindex("last ") :]
-    for word in (" candidates → ", " vectors", "rows/s", "peak memory"):
+    for word in (" vectors", "peak memory"):
         assert word in drawn
     assert "held-out RMSE" in plain(seen)
 

@@ -54,8 +54,8 @@ def test_a_calibrated_normal_has_a_uniform_transform_and_its_coverage():
 
 def test_sums_over_tiles_are_those_of_all_rows():
     """Counts and the sample, in any order of the tiles."""
-    rng = np.random.default_rng(1)
-    t, mean, std, rows = rng.normal(size=1000), rng.normal(size=1000), rng.uniform(1, 2, 1000), np.arange(1000)
+    rng, rows = np.random.default_rng(1), np.arange(1000)
+    t, mean, std = rng.normal(size=1000), rng.normal(size=1000), rng.uniform(1, 2, 1000)
     whole = NumberDiagnostics.of(t, mean, std, rows)
     a, b, c = (NumberDiagnostics.of(*(each[span] for each in (t, mean, std, rows))) for span in SPANS)
     for found in ((a + b) + c, a + (b + c), c + (a + b)):

@@ -1,4 +1,4 @@
-"""Wider predictions and RVM*: information, movement of the mean, degrees of freedom, one column more, densely."""
+"""Wider predictions: information, movement of the mean, degrees of freedom; RVM* where nothing can be added."""
 
 from __future__ import annotations
 
@@ -82,51 +82,10 @@ def test_quantiles():
             quantile(level)
 
 
-class Problem:
-    """N rows of a narrow Gaussian kernel, M centres among them, G test rows among and beyond them."""
-
-    def __init__(self, rng, *, weighted=False, height=1.0):
-        X = rng.uniform(-3, 3, size=(60, 2))
-        self.t = 2 * np.sin(X[:, 0]) + 0.2 * rng.normal(size=60)
-        tested = np.vstack([rng.uniform(-3, 3, size=(20, 2)), X[:3], [[9.0, 9.0], [3.5, 0.0]]])
-        self.Phi, self.rows = naive.gaussian(X, X[:12], 0.8), naive.gaussian(tested, X[:12], 0.8)
-        self.extra, self.heights = height * naive.gaussian(X, tested, 0.8), np.full(len(tested), height)
-        self.alpha, self.beta = rng.uniform(0.1, 3, size=12), 20.0
-        self.w = rng.choice([0.0, 0.5, 2.0], size=60) if weighted else None
-        self.variance = float(np.var(self.t))
-        self.mean, self.Sigma = naive.posterior(self.Phi, self.t, self.alpha, self.beta, self.w)
-
-    def statistics(self, some=slice(None)):
-        """Of some of the rows, with a column more than there are test rows."""
-        extra, w = np.column_stack([self.extra, self.extra[:, -1]]), None if self.w is None else self.w[some]
-        residual = self.t - self.Phi @ self.mean
-        return GramBlock.of(self.Phi[some], extra[some], residual[some, None], w, diagonal=True)
-
-    def added(self, extra):
-        root = np.linalg.cholesky(self.Sigma)
-        return augmentation(extra, self.rows, self.heights, root, self.beta, self.variance)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_an_augmented_prediction_is_that_of_a_dense_rvm_with_one_column_more(rng, weighted):
-    """Mean and variance, of each test row by its own RVM with α† = 1/var(t); statistics of some rows add up."""
-    p = Problem(rng, weighted=weighted)
-    precision = np.full(len(p.heights), 1 / p.variance)
-    mean, variance = naive.predict_augmented(p.rows, p.heights, p.extra, p.Phi, p.t, p.alpha, p.beta, precision, p.w)
-    plain, spread = naive.predict(p.rows, p.Phi, p.t, p.alpha, p.beta, p.w)
-    both = p.statistics(slice(0, 25)) + p.statistics(slice(25, None))
-    shift, beyond = p.added(both)
-    np.testing.assert_allclose(plain + shift, mean, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(spread + beyond, variance, rtol=1e-10)
-    assert (beyond >= 0).all()
-
-
-def test_nothing_is_added_where_nothing_can_be(rng):
-    """A target without variance; a column of zeros, as a linear kernel has at the origin."""
-    p = Problem(rng)
-    p.variance = 0.0
-    assert not np.any(p.added(p.statistics()))
-    p.variance, p.heights[0], p.extra[:, 0] = 1.0, 0.0, 0.0
-    shift, beyond = p.added(p.statistics())
-    assert shift[0] == beyond[0] == 0
-    assert (beyond[1:] > 0).all()
+def test_a_column_of_zeros_adds_nothing():
+    """As a linear kernel has at the origin: of height 0, in a fit of two columns; neither does a target without
+    variance."""
+    extra = GramBlock(np.zeros((2, 3)), np.array([0.0, 1.0, 1.0]), np.ones((3, 1)), np.ones(1), 9, 0.0)
+    for variance, expected in ((1.0, [False, True]), (0.0, [False, False])):
+        found = augmentation(extra, np.eye(2), np.array([0.0, 1.0]), np.eye(2), 4.0, variance)
+        assert [each.astype(bool).tolist() for each in found] == [expected, expected]

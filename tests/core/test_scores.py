@@ -113,7 +113,7 @@ def test_scores_are_those_of_a_normal_prediction(seed, n, cut):
     predictive = norm(mean, np.sqrt(variance))
     low, high = predictive.interval(0.95)
     assert scores.n == n
-    np.testing.assert_allclose(scores.rmse, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-12)
+    np.testing.assert_allclose(scores.loss, np.sqrt(np.mean((t - mean) ** 2)), rtol=1e-12)
     found = scores.figures()
     np.testing.assert_allclose(found["nlpd"], -predictive.logpdf(t).mean(), rtol=1e-12)
     for level in LEVELS:

@@ -173,7 +173,7 @@ def test_shuffling_in_memory_gives_the_same_order(tmp_path: Path) -> None:
 
     X, y = rows()
     data, source = ingest((X, y), tmp_path / "d.zarr", shuffle=4), as_source(X, y, seed=4)
-    assert data.fingerprint().hashes == source.fingerprint().hashes
+    assert data.fingerprint()["hashes"] == [hash_tile(source.tile(number)) for number in range(source.n_tiles)]
 
 
 def test_moments_and_hashes_are_those_of_a_later_pass(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_moments_and_hashes_are_those_of_a_later_pass(tmp_path: Path) -> None:
         assert (found.n, found.total) == (expected.n, expected.total)
         for name in ("mean", "square", "minimum", "maximum"):
             assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()
-    assert data.fingerprint().hashes == tuple(hash_tile(data.tile(number)) for number in range(data.n_tiles))
+    assert data.fingerprint()["hashes"] == [hash_tile(data.tile(number)) for number in range(data.n_tiles)]
 
 
 def test_values_equal_to_a_fill_value_are_written(tmp_path: Path) -> None:

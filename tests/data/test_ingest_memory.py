@@ -65,7 +65,7 @@ def ingested(source: Path, data: Path, limit: int, *more: str) -> tuple[int, int
 
 
 def digest(data: Path) -> Any:
-    return ZarrSource(data).fingerprint()
+    return str(ZarrSource(data).fingerprint())
 
 
 @pytest.mark.parametrize(

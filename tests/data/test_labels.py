@@ -8,13 +8,9 @@ import pytest
 import zarr
 from sklearn.utils.class_weight import compute_class_weight
 
-from partirvm.data import ingest
 from partirvm.data.labels import class_weights, coded, find_classes, plain_labels
 from partirvm.errors import DataError, MissingDataError, UsageError
-from partirvm.execution import executor_for
 from partirvm.model.input_rows import label_array
-from partirvm.options import Request
-from partirvm.resolve.new_problem import checked_data
 
 KINDS = {
     "str": np.array(["b", "a", "c", "b", "a"]),
@@ -122,30 +118,3 @@ def test_class_weights_that_cannot_be():
             class_weights(asked, ("a", "b"), np.ones(2))
     with pytest.raises(UsageError, match=r"of 'b' is .*inf"):
         class_weights("balanced", ("a", "b"), np.array([3.0, 0.0]))
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("asked", ["balanced", {"a": 0.25, "c": 0}])
-def test_class_weights_of_rows_are_rows_of_the_same_weights(tmp_path, asked, weighted):
-    """Tiles, moments and weights of rows as if the products had been given; balanced classes have equal weight."""
-    rng = np.random.default_rng(0)
-    codes = rng.choice(3, size=200, p=[0.6, 0.3, 0.1])
-    X, weights = rng.normal(size=(200, 2)), rng.uniform(0, 2, size=200) if weighted else np.ones(200)
-    labels = np.array(["a", "b", "c"])[codes]
-    given = (X, labels, weights) if weighted else (X, labels)
-    source = ingest(given, tmp_path / "d.zarr", classes=True, tile_rows=32, shuffle=None)
-    counts = np.bincount(codes, weights)
-    each = weights.sum() / (3 * counts) if asked == "balanced" else np.array([0.25, 1.0, 0.0])
-    executor = executor_for(None)
-    try:
-        found = checked_data(source, Request(class_weight=asked), executor, None, lambda: None)[0]
-        assert checked_data(source, Request(), executor, None, lambda: None)[0] is source
-    finally:
-        executor.close()
-    for number in range(source.n_tiles):
-        rows = slice(32 * number, 32 * number + 32)
-        np.testing.assert_allclose(found.tile(number).weights, (weights * each[codes])[rows])
-        np.testing.assert_array_equal(found.tile(number).X, X[rows])
-    np.testing.assert_allclose(found.gather([150, 3]).weights, (weights * each[codes])[[150, 3]])
-    assert found.moments is None
-    assert found.fingerprint().hashes != source.fingerprint().hashes

@@ -93,7 +93,6 @@ def test_values_changed_in_place(folder: Path) -> None:
     array = zarr.open_array(str(place), mode="r+")
     array[40, 1] = 1e6
     data = ZarrSource(folder)
-    data.check(data.fingerprint())
     with pytest.raises(ChangedDataError, match="chunk 2 of the array 'X'"):
         data.verify()
 
@@ -103,24 +102,17 @@ def test_data_ingested_anew_are_other_data(folder: Path) -> None:
     known, sent = old.fingerprint(), pickle.dumps(old)
     number = np.arange(100.0)
     ingest((np.column_stack([number, number]), number), folder, tile_rows=16, overwrite=True)
-    with pytest.raises(ChangedDataError, match="values have changed"):
-        ZarrSource(folder).check(known)
+    assert ZarrSource(folder).fingerprint() != known
     with pytest.raises(ChangedDataError, match="replaced while they were in use"):
         pickle.loads(sent).tile(0)
 
 
-def own_array(folder: Path, missing: bool = False) -> zarr.Array:
+def own_array(folder: Path) -> zarr.Array:
     array = zarr.open_group(str(folder / "own.zarr"), mode="a").create_array(
         "X", shape=(100, 2), dtype="f8", chunks=(30, 2), fill_value=0.0
     )
-    array[: 60 if missing else 100] = 1.0
+    array[:] = 1.0
     return array
-
-
-def test_chunks_of_foreign_arrays_that_were_never_written(tmp_path: Path) -> None:
-    array = own_array(tmp_path, missing=True)
-    with pytest.raises(MissingDataError, match=r"lacks 2 of its 4 chunks.*write_empty_chunks"):
-        as_source(array, np.arange(100))
 
 
 def test_shards_of_foreign_arrays(tmp_path: Path) -> None:
@@ -128,7 +120,7 @@ def test_shards_of_foreign_arrays(tmp_path: Path) -> None:
         "X", shape=(100, 2), dtype="f8", chunks=(10, 2), shards=(30, 2), fill_value=0.0
     )
     array[:60] = 1.0
-    with pytest.raises(MissingDataError, match="lacks 2 of its 4 chunks"):
+    with pytest.raises(MissingDataError, match=r"lacks 2 of its 4 chunks.*write_empty_chunks"):
         as_source(array, np.arange(100))
     array[:] = np.arange(200.0).reshape(100, 2)
     np.testing.assert_array_equal(as_source(array, np.arange(100), tile_rows=16).tile(6).X, array[96:])

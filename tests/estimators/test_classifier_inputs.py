@@ -128,6 +128,11 @@ def test_class_weights_are_sample_weights(tmp_path):
         np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-12)
         on_disk = RVMClassifier(**OPTIONS, class_weight=asked).fit(data)
         np.testing.assert_allclose(on_disk.predict_proba(X), expected.predict_proba(X), atol=1e-3)
+    w = np.random.default_rng(0).uniform(0, 2, len(y))
+    each = w.sum() / (2 * np.bincount(codes, w))
+    expected = RVMClassifier(**OPTIONS).fit(X, y, sample_weight=w * each[codes])
+    balanced = RVMClassifier(**OPTIONS, class_weight="balanced").fit(X, y, sample_weight=w)
+    np.testing.assert_allclose(balanced.predict_proba(X), expected.predict_proba(X), atol=1e-12)
     plain = RVMClassifier(**OPTIONS).fit(X, y)
     assert found.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean()
 

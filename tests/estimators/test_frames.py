@@ -8,9 +8,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from regressions import plane
-from sklearn.compose import make_column_transformer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.data import as_source
@@ -171,16 +168,3 @@ def test_labels_that_are_objects_of_one_type(labels):
         model = RVMClassifier(**OPTIONS).fit(NUMBERS, given)
         assert model.classes_.dtype == expected.classes_.dtype
         np.testing.assert_array_equal(model.predict_proba(NUMBERS), expected.predict_proba(NUMBERS))
-
-
-def test_frames_of_transformers_name_the_features():
-    """The estimator knows the columns of a transformer's frame by name, and predicts as from arrays."""
-    X, y = plane(60)
-    frame = pd.DataFrame({"age": X[:, 0], "kind": np.where(X[:, 1] > 0, "high", "low")})
-    columns = make_column_transformer(
-        (StandardScaler(), ["age"]), (OneHotEncoder(sparse_output=False), ["kind"]), verbose_feature_names_out=False
-    )
-    named = make_pipeline(columns.set_output(transform="pandas"), RVMRegressor(gamma=0.5, random_state=0))
-    assert named.fit(frame, y)[-1].feature_names_in_.tolist() == ["age", "kind_high", "kind_low"]
-    plain = RVMRegressor(gamma=0.5, random_state=0).fit(named[0].transform(frame).to_numpy(), y)
-    np.testing.assert_array_equal(named.predict(frame), plain.predict(named[0].transform(frame).to_numpy()))

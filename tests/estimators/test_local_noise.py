@@ -34,6 +34,7 @@ def fitted():
 
 def test_the_noise_is_stated_where_it_is(fitted):
     """In every tenth of the range intervals cover 95 ± 5 %, and the noise is within a factor of three of the truth."""
+    assert fitted.history_[-1]["noise_vectors"] == len(fitted.model_.design.noise.weights)
     X, y = rows(20_000, seed=1)
     noise = fitted.model_.predictive.noise_deviations(X)[0][:, 0]
     lower, upper = fitted.predict_interval(X, 0.95)

@@ -74,7 +74,7 @@ def test_scores_and_held_out_rows():
     density = 0.5 * (np.log(2 * np.pi * std**2) + squares / std**2)
     assert model.history_[-1]["held_out_nlpd"] == pytest.approx(density.mean(), rel=1e-9)
     np.testing.assert_allclose(np.sqrt(model.noise_variance_), SD, rtol=0.15)
-    with pytest.raises(DataError, match="targets of the validation data are 1, those of the training data 3"):
+    with pytest.raises(DataError, match="targets of the data are 1, those of the training data 3"):
         RVMRegressor(**OPTIONS).fit(X, y, validation=(other, truth[:, 0]))
 
 

@@ -101,7 +101,7 @@ def test_steps_and_refusals():
     first.set_params(kernel=Radial(gamma=OPTIONS["gamma"]), max_rounds=2).partial_fit(*more[:2])
     assert first.model_.n_rows == 381
     constant = RVMRegressor(**OPTIONS).partial_fit(X, np.ones(200))
-    with pytest.raises(DataError, match="the target of the first rows was constant"):
+    with pytest.raises(UsageError, match="the target of the first rows was constant"):
         constant.partial_fit(X, y)
 
 

@@ -11,9 +11,7 @@ from regressions import design_of, plain_deviation, plane, sinc
 
 from partirvm import RVMRegressor
 from partirvm.core.termination import Termination
-from partirvm.errors import (
-    DataWarning,
-)
+from partirvm.errors import DataWarning
 
 
 @pytest.mark.parametrize("strategy", ["basic", "working-set"])

@@ -12,9 +12,7 @@ import pytest
 from regressions import plane
 
 from partirvm import RVMRegressor, WorkingSet, ingest, plan
-from partirvm.errors import (
-    DataError,
-)
+from partirvm.errors import DataError
 
 
 def test_predictions_of_data_come_in_the_order_before_shuffling(tmp_path):

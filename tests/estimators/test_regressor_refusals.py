@@ -9,10 +9,7 @@ import zarr
 from regressions import plane
 
 from partirvm import RVMRegressor
-from partirvm.errors import (
-    DataError,
-    UsageError,
-)
+from partirvm.errors import DataError, UsageError
 
 
 @pytest.mark.parametrize(
@@ -71,5 +68,5 @@ def test_validation_of_other_features():
     X, y = plane(40)
     with pytest.raises(ValueError, match="2 features"):
         RVMRegressor().fit(X, y, validation=(X[:, :2], y))
-    with pytest.raises(UsageError, match="3 parts"):
-        RVMRegressor().fit(X, y, validation=(X, y, y))
+    with pytest.raises(UsageError, match="4 parts"):
+        RVMRegressor().fit(X, y, validation=(X, y, y, y))

@@ -60,16 +60,15 @@ def test_the_heuristic_chooses_the_partition_size(strategy):
     """√(N·d) random rows, ρ of them become vectors, P = ⌈f(ρ)·√(N·d)⌉; in history_, plan_ and the plan's text."""
     N, d = 1200, 12
     X, y = plane(N, d)
-    model = RVMRegressor(strategy=strategy, gamma=0.1, random_state=0).fit(X, y)
-    first, found = model.history_[0], model.plan_.sparseness
+    model = RVMRegressor(strategy=strategy, gamma=0.1, residual="none", random_state=0).fit(X, y)
+    first, rho = model.history_[0], model.plan_.rho
     assert (first["kind"], first["rows"]) == ("heuristic", ceil(sqrt(N * d)))
-    assert (found.rows, found.vectors, found.rho) == (first["rows"], first["vectors"], first["vectors"] / first["rows"])
-    fraction = 0.2 if found.rho <= 0.25 else 0.6 if found.rho <= 0.75 else 1.0
-    assert found.partition_size == ceil(fraction * sqrt(N * d))
-    assert first["heuristic_size"] == first["partition_size"] == model.plan_.partition_size == found.partition_size
+    assert rho == first["vectors"] / first["rows"]
+    found = ceil((0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0) * sqrt(N * d))
+    assert first["heuristic_size"] == first["partition_size"] == model.plan_.partition_size == found
     assert first["notes"] == []
     assert [entry["kind"] for entry in model.history_[1:]].count("heuristic") == 0
-    assert f"P = {found.partition_size} by sparseness" in str(model.plan_)
+    assert f"ρ = {rho:.3f}" in str(model.plan_)
 
 
 def dense():

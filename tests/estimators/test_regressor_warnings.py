@@ -10,10 +10,7 @@ from regressions import plane, sinc
 
 from partirvm import RVMRegressor
 from partirvm.core.termination import Termination
-from partirvm.errors import (
-    DataWarning,
-    NoiseFloorWarning,
-)
+from partirvm.errors import DataWarning, NoiseFloorWarning
 
 STRATEGIES = ["basic", "split-merge", "incremental", "working-set"]
 

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import norm
 from waiting import wait_for
 
+from partirvm.core.diagnostics import NORMAL_MULTIPLES
 from partirvm.core.left_out import LeftOut
 from partirvm.core.scores import LEVELS
 from partirvm.core.statistics import GramStatistics
@@ -19,15 +20,9 @@ from partirvm.execution.tasks import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import (
-    ErrorPass,
-    GramPass,
-    LeaveOneOutPass,
-    ResidualPass,
-    ScorePass,
-    SlopePass,
-)
-from partirvm.types import PANEL_ROWS, Scaling
+from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass, ScorePass, SlopePass
+from partirvm.model import Model
+from partirvm.types import PANEL_ROWS, Columns, Scaling
 
 N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4
 """Eight tiles, each of more than one panel, the last one short."""
@@ -57,6 +52,8 @@ MEAN = np.array([0.3, 1.0, -0.5, 0.1])
 ROOT = np.tril(np.ones((4, 4))) * 0.1
 BETA = 0.7
 EXCLUDED = np.arange(0, N, 3)
+NOISE = 0.05 * float(KEPT.scaling.t_scale[0] ** 2)
+MODEL = Model(KEPT, MEAN, ROOT, np.ones(4), 0.0, N, Columns(("x0", "x1", "x2")), NOISE, NOISE)
 
 INSIDE = np.arange(2 * TILE + 10, 2 * TILE + 310)
 ASTRIDE = np.arange(3 * TILE - 700, 3 * TILE + 1300, 3)
@@ -72,7 +69,7 @@ PASSES = {
     "residual": ResidualPass(KEPT, MEAN[:, None]),
     "error": ErrorPass(KEPT, MEAN[:, None], 40, EXCLUDED),
     "left out": LeaveOneOutPass(KEPT, MEAN, ROOT, BETA),
-    "score": ScorePass(KEPT, MEAN, ROOT, 0.05),
+    "score": ScorePass(MODEL, NORMAL_MULTIPLES),
     "gram, one tile": GramPass(KEPT, NEW, OFFSET, rows=INSIDE),
     "gram, two tiles": GramPass(KEPT, NEW, OFFSET, rows=ASTRIDE),
     "gram, the same two": GramPass(design([]), KEPT, np.zeros((0, 1)), rows=ASTRIDE[::2]),
@@ -183,7 +180,7 @@ def fit(M, seed, steps=500, tol=1e-9, vectors=None, rows=1200):
     r = t - Phi @ offset
     gram = GramStatistics(np.arange(M), Phi.T @ Phi, Phi.T @ r, (r**2).sum(axis=0), offset, rows)
     start = HyperState(gram, np.full(M, 0.1), 5.0, target_variance=float(t.var()))
-    return Solve(start, StopRule(tol, steps, vectors, guard=False), M)
+    return Solve(start, StopRule(tol, steps, vectors, guard=False))
 
 
 def long_fit(seed, steps):
@@ -194,7 +191,7 @@ def long_fit(seed, steps):
     gram = GramStatistics(np.arange(400), Phi.T @ Phi, Phi.T @ t, (t**2).sum(axis=0), np.zeros((400, 1)), len(t))
     # no change of the evidence is below a tolerance that is not a number
     return Solve(
-        HyperState(gram, np.ones(400), 5.0, target_variance=float(t.var())), StopRule(np.nan, steps, guard=False), 400
+        HyperState(gram, np.ones(400), 5.0, target_variance=float(t.var())), StopRule(np.nan, steps, guard=False)
     )
 
 

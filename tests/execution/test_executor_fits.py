@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from backend_cases import TILE, D, N, bits, rows
 
-from partirvm import RVMRegressor, ingest, jobs, predict
+from partirvm import Local, RVMRegressor, ingest, jobs, predict
 from partirvm.execution import LocalExecutor
 from partirvm.jobs import attempt
 from partirvm.options import Request
@@ -77,12 +77,12 @@ def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three
     X, y, w = X[:1200], y[:1200], w[:1200]
     found = []
     for client in (None, one_worker, three_workers):
-        estimator = RVMRegressor(
-            gamma=0.3, partition_size=30, max_rounds=2, noise="constant", random_state=3, client=client
-        )
+        few = {"partition_size": 30, "max_rounds": 2, "noise": "constant", "residual": Local(neighbours=10)}
+        estimator = RVMRegressor(gamma=0.3, random_state=3, client=client, **few)
         estimator.fit(X, y, sample_weight=w)
         mean, std = estimator.predict(X[:100], return_std=True)
         found.append((fitted_bits(estimator.model_), bits(mean), bits(std), estimator.log_evidence_.hex()))
+        assert estimator.model_.residuals is not None
     assert found[0] == found[1] == found[2]
 
 

@@ -9,14 +9,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from backend_cases import KEPT, NEW, OFFSET, PASSES, TILE, N, bits, expected, field, first_row, rows
+from backend_cases import PASSES, TILE, bits, expected, field, first_row, rows
 
 from partirvm.data import ArraySource, ingest
 from partirvm.errors import MissingDataError
 from partirvm.execution import LocalExecutor
 from partirvm.execution.dask import DaskExecutor
-from partirvm.execution.tasks import grouped, tiles_of
-from partirvm.likelihoods.passes import GramPass
 
 
 @pytest.mark.parametrize("name", PASSES)
@@ -90,19 +88,6 @@ def test_the_machine_is_described(executor):
         assert machine.limit == int(0.7 * (2 << 30))
 
 
-def test_a_pass_reads_the_tiles_that_hold_its_rows(data):
-    """All of them without rows, else each that holds one, once and in order."""
-    for rows_, tiles in [
-        (None, list(range(8))),
-        ([0], [0]),
-        ([TILE - 1, TILE], [0, 1]),
-        ([5, 6, 7 * TILE, N - 1], [0, 7]),
-        (np.arange(2 * TILE, 4 * TILE), [2, 3]),
-    ]:
-        wanted = None if rows_ is None else np.array(rows_)
-        assert tiles_of(GramPass(KEPT, NEW, OFFSET, rows=wanted), data) == tiles
-
-
 def test_progress_counts_the_tiles_of_all_groups(executor, data):
     """8 for the two passes over all tiles, 1 for one tile, 2 for the two passes over two."""
     names = ["gram", "gram, one tile", "residual", "gram, two tiles", "gram, the same two"]
@@ -134,8 +119,6 @@ def test_passes_over_the_same_tiles_read_them_once():
     source = CountedSource(*rows())
     whole, two = ["gram", "residual", "gram, everywhere"], BATCHES["over the same two"]
     names = [name for pair in zip(whole, two, strict=True) for name in pair]
-    groups = grouped([PASSES[name] for name in names], source)
-    assert [(group.positions, group.tiles) for group in groups] == [((0, 2, 4), tuple(range(8))), ((1, 3, 5), (2, 3))]
     executor = LocalExecutor(2)
     executor.run([PASSES[name] for name in names], source)
     executor.close()

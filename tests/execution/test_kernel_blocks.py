@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections import Counter
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -16,10 +16,11 @@ from backend_cases import PASSES, N, bits, design, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from partirvm.errors import PartirvmError
 from partirvm.execution import LocalExecutor
-from partirvm.execution.kernel_store import Blocks, Keeping, fill_block, forget, independent, store_of
+from partirvm.execution.kernel_store import Keeping, fill_block, forget, independent, store_of
 from partirvm.execution.tasks import MomentsPass
-from partirvm.kernels import Gaussian
+from partirvm.kernels import FunctionKernel, Gaussian
 from partirvm.kernels.design import NONE
 from partirvm.likelihoods.passes import ErrorPass, GramPass, ResidualPass
 from partirvm.process import one_blas_thread
@@ -32,11 +33,10 @@ MANY = replace(design(np.arange(0, N, 90), bias=True), origin=np.array([0.2, 0.1
 
 @pytest.fixture(params=["memory", "zarr"])
 def blocks(request, tmp_path):
-    """A store with much room; what was kept is dropped in the end."""
+    """The settings of runs of passes, with much room; what was kept is dropped in the end."""
     folder = None if request.param == "memory" else str(tmp_path)
-    made = Blocks(Keeping(f"test-{tmp_path}", 1 << 30, folder=folder), lambda columns: 1 << 30)
-    yield made
-    forget(made.keeping.token)
+    yield (Keeping(f"test-{tmp_path}", 1 << 30, run, folder) for run in count())
+    forget(f"test-{tmp_path}")
 
 
 def pinned(pass_):
@@ -91,13 +91,19 @@ def test_any_sequence_of_requests_has_the_bits_of_the_design(disk, requests, roo
                 numbers = np.arange(tile * 500, tile * 500 + 500)[:: 3 if sample else 1]
                 keeping = replace(keeping, run=run)
                 out = np.empty((asked.n_columns, len(numbers))).T
-                fetched = fill_block(keeping, tile, "sample" if sample else "", 0, asked, X[numbers], out)
+                fill_block(keeping, (tile, "sample" if sample else "", 0), asked, X[numbers], out)
                 assert out.tobytes("F") == asked.block(X[numbers]).tobytes("F")
-                assert fetched["evaluated"] + fetched["kept"] == len(columns) * len(numbers)
                 if columns:
                     assert 0 <= store_of(keeping).used <= room
         finally:
             forget(keeping.token)
+
+
+def kept_bytes():
+    """Of all fits in this process."""
+    from partirvm.execution import kernel_store
+
+    return sum(store.used for store in kernel_store._stores.values())
 
 
 @pytest.mark.parametrize("kind", ["data", pytest.param("memory", marks=pytest.mark.slow)])
@@ -106,71 +112,62 @@ def test_every_executor_gives_the_same_bits(executor, data, memory, blocks, kind
     single, source = LocalExecutor(1), data if kind == "data" else memory
     passes = [pass_ if isinstance(pass_, MomentsPass) else pinned(pass_) for pass_ in PASSES.values()]
     for _ in range(3):
-        blocks.begin(0)
-        found = executor.run(passes, source, None, blocks)
+        keeping = next(blocks)
+        found = executor.run(passes, source, None, keeping)
         assert bits(tuple(found)) == bits(tuple(single.run(passes, data)))
-    assert blocks.fetched["kept"] > blocks.fetched["evaluated"] / 2
-    assert not blocks.fetched["failures"]
-    executor.forget(blocks.keeping.token)
+    local = isinstance(executor, LocalExecutor)
+    assert kept_bytes() if local else all(executor._client.run(kept_bytes).values())
+    executor.forget(keeping.token)
     single.close()
-
-
-def counts(executor, data, blocks, pass_):
-    """What one run of a pass fetched."""
-    before, blocks.fetched = blocks.fetched, Counter()
-    blocks.begin(0)
-    found = executor.run([pass_], data, None, blocks)[0]
-    fetched, blocks.fetched = blocks.fetched, before + blocks.fetched
-    return found, fetched
 
 
 def test_columns_are_evaluated_once_while_they_are_wanted(data, blocks):
     """A gram pass of kept and new columns, the survivors, then a superset: evaluated are the new ones alone."""
-    executor = LocalExecutor(2)
-    kept, new = MANY.take(np.arange(60)), MANY.take(np.arange(60, 100), leading=NONE)
-    _, fetched = counts(executor, data, blocks, GramPass(kept, new, np.zeros((61, 1))))
-    assert (fetched["evaluated"], fetched["kept"]) == (100 * N, 0)
-    survivors = MANY.take(np.arange(0, 100, 3))
-    _, fetched = counts(executor, data, blocks, ResidualPass(survivors, np.zeros((35, 1))))
-    assert (fetched["evaluated"], fetched["kept"]) == (0, 34 * N)
-    fresh = MANY.take(np.arange(150, 170), leading=NONE)
-    _, fetched = counts(executor, data, blocks, GramPass(survivors, fresh, np.zeros((35, 1))))
-    assert (fetched["evaluated"], fetched["kept"]) == (20 * N, 34 * N)
+    executor, evaluated = LocalExecutor(2), set()
+
+    def value(X, Z):
+        if len(np.unique(Z, axis=0)) > 1:  # ``independent`` asks for one centre
+            evaluated.update(row.tobytes() for row in Z)
+        return np.exp(-((X[:, None] - Z) ** 2).sum(axis=2))
+
+    many = replace(MANY, kernel=FunctionKernel(value))
+    kept, new = many.take(np.arange(60)), many.take(np.arange(60, 100), leading=NONE)
+    survivors, fresh = many.take(np.arange(0, 100, 3)), many.take(np.arange(150, 170), leading=NONE)
+    for pass_, columns in (
+        (GramPass(kept, new, np.zeros((61, 1))), 100),
+        (ResidualPass(survivors, np.zeros((35, 1))), 0),
+        (GramPass(survivors, fresh, np.zeros((35, 1))), 20),
+    ):
+        evaluated.clear()
+        executor.run([pass_], data, None, next(blocks))
+        assert len(evaluated) == columns
     executor.close()
 
 
 @pytest.mark.parametrize("how", ["cut", "changed", "gone"])
-def test_a_damaged_block_is_evaluated_again(data, tmp_path, how):
-    """Chunks cut short, with other bytes, or gone: found by checksum, and counted."""
-    executor, blocks = LocalExecutor(2), Blocks(Keeping(how, 1 << 30, folder=str(tmp_path)), lambda columns: 1 << 30)
+def test_a_damaged_block_ends_the_pass(data, tmp_path, how):
+    """A chunk cut short, with other bytes, or gone is found by its checksum: an error, never other numbers."""
+    executor, keeping = LocalExecutor(2), Keeping(how, 1 << 30, folder=str(tmp_path))
     pass_ = ErrorPass(MANY.take(np.arange(50)), np.ones((51, 1)), 10)
-    whole, _ = counts(executor, data, blocks, pass_)
+    executor.run([pass_], data, None, keeping)
     chunks = [path for path in tmp_path.glob("block-*/c/*/*") if path.is_file()]
     assert len(chunks) == 15
-    for path in chunks[::3]:
-        content = bytearray(path.read_bytes())
-        content[1000] ^= 1
-        path.write_bytes({"cut": content[: len(content) // 2], "changed": content, "gone": b""}[how])
-        if how == "gone":
-            shutil.rmtree(path.parents[2])
-    found, fetched = counts(executor, data, blocks, pass_)
-    assert bits(found) == bits(whole)
-    assert fetched["failures"] == len(chunks[::3])
-    assert fetched["kept"] > 0
-    again, fetched = counts(executor, data, blocks, pass_)
-    assert bits(again) == bits(whole)
-    assert (fetched["failures"], fetched["evaluated"]) == (0, 0)
+    content = bytearray(chunks[7].read_bytes())
+    content[1000] ^= 1
+    chunks[7].write_bytes({"cut": content[: len(content) // 2], "changed": content, "gone": b""}[how])
+    if how == "gone":
+        shutil.rmtree(chunks[7].parents[2])
+    with pytest.raises(PartirvmError, match=rf"{tmp_path}/block-.*choose another kernel_store"):
+        executor.run([pass_], data, None, replace(keeping, run=1))
     forget(how)
     executor.close()
 
 
-def test_a_disk_that_cannot_be_written_costs_time_alone(data, tmp_path):
-    """A folder that is not there: nothing is kept, the statistic is the same, and the failure is counted."""
+def test_a_folder_that_is_gone_is_not_made_again(data, tmp_path):
+    """As after the end of the fit, where a task of it may still run."""
     executor, folder = LocalExecutor(1), tmp_path / "nowhere"
-    blocks = Blocks(Keeping("nowhere", 1 << 30, folder=str(folder)), lambda columns: 1 << 30)
     pass_ = ResidualPass(MANY.take(np.arange(50)), np.ones((51, 1)))
-    found, fetched = counts(executor, data, blocks, pass_)
-    assert bits(found) == bits(executor.run([pass_], data)[0])
-    assert (fetched["kept"], fetched["failures"]) == (0, 1)
+    with pytest.raises(PartirvmError, match=f"{folder}"):
+        executor.run([pass_], data, None, Keeping("nowhere", 1 << 30, folder=str(folder)))
     assert not folder.exists()
     executor.close()

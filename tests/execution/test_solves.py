@@ -11,7 +11,7 @@ from backend_cases import PASSES, bits, fit, long_fit
 from partirvm.core.updates import maximise
 from partirvm.errors import NumericalError
 from partirvm.execution import LocalExecutor, dask, local
-from partirvm.execution.tasks import run_solve
+from partirvm.execution.tasks import solution
 from partirvm.process import one_blas_thread
 
 
@@ -74,7 +74,7 @@ def begun(monkeypatch):
             submit = executor._submit
 
             def submitted(name, function, *arguments):
-                found.extend([function] * (function is run_solve))
+                found.extend([function] * (function is solution))
                 return submit(name, function, *arguments)
 
             monkeypatch.setattr(executor, "_submit", submitted)

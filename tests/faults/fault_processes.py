@@ -11,6 +11,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from fault_cases import count, count_lines, note, rows
 from fault_watchers import Halting, Meeting, Waiting, arm, halt_at, listen
 from waiting import PATIENCE, wait_for
@@ -70,6 +71,19 @@ def carry_learning_again(job, **options):
     return carry(job, **options)
 
 
+def make_small(set_value):
+    """Make 2,000 rows too many for memory and for six cells, by a function of a place and a value."""
+    small = [("core.left_out.LEFT_OUT_ROWS", 600), ("likelihoods.gaussian.LEFT_OUT_ROWS", 600)]
+    for place, value in [*small, ("local.cells.CELL_ROWS", 300), ("resolve.resolve.RESIDUAL_SHARE", 400)]:
+        set_value(f"partirvm.{place}", value)
+
+
+def carry_small(job):
+    """Carry a job out at once, with small cells on disk."""
+    make_small(pytest.MonkeyPatch().setattr)
+    return carry(job, patience=0.0)
+
+
 def carry_in_little_room(job, after, limit):
     """Carry a job out; after so many lines of history no file may grow beyond ``limit`` bytes."""
     import resource
@@ -126,6 +140,7 @@ def overwrite_until(job, things):
 
     Returns how many things it does.
     """
+    from journals import REQUEST
     from reference import model
 
     from partirvm.storage import Folder
@@ -144,7 +159,7 @@ def overwrite_until(job, things):
 
     for name in ("create", "write", "remove"):
         setattr(Folder, name, counted(getattr(Folder, name)))
-    store = JobStore.create(job, {"run": 2}, overwrite=True)
+    store = JobStore.create(job, REQUEST | {"run": 2}, overwrite=True)
     store.acquire()
     store.save(model(2))
     store.record({"event": "note"})

@@ -86,10 +86,10 @@ class Asking(Watcher):
         if self.where == "hold" and self.left == 0:
             self._hold()
 
-    def on_tiles(self, name, done, total, rows):
+    def on_tiles(self, name, done, total):
         self._heard(self.where in ("pass", name) and done < total)
 
-    def on_step(self, info, candidates):
+    def on_step(self, info):
         self._heard(self.where == "dense fit" and info.iteration > 2)
 
     def _heard(self, here):

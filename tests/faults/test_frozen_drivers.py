@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fault_cases import assert_one_round_repeated, assert_same_end, bits, queued
 from fault_processes import carry
+from journals import REQUEST
 from waiting import stopped, wait_for
 
 from partirvm.errors import LeaseLostError
@@ -64,7 +65,7 @@ def test_who_wakes_while_another_is_at_work(breeder, data, undisturbed, tmp_path
 def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path, monkeypatch):
     """Another process clears away what is half written: LeaseLostError, not that there is no such file."""
     place = tmp_path / "job"
-    one, other = JobStore.create(place, {}), JobStore(place)
+    one, other = JobStore.create(place, REQUEST), JobStore(place)
     monkeypatch.setattr("partirvm.storage.lease.BEAT", 60)
     monkeypatch.setattr("partirvm.storage.lease.EXPIRY", 0.3)
     lease = one.acquire()

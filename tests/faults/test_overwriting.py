@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fault_cases import bits
 from fault_processes import overwrite_until
+from journals import REQUEST
 from waiting import wait_for
 
 from partirvm.jobs.state import Status
@@ -19,7 +20,7 @@ from reference import model, written
 
 
 def old_job(place):
-    store = written(place, {"run": 1})
+    store = written(place, REQUEST | {"run": 1})
     store.save(model(1))
     store.record({"event": "note"})
     store.lease.release()
@@ -46,7 +47,7 @@ def test_a_kill_leaves_the_old_job_or_the_new_one(breeder, tmp_path):
             assert [event["event"] for event in store.events()] == ["note"]
         elif found[-1] == (2, True):
             assert bits(store.model()) == bits(model(2))
-        again = JobStore.create(place, {"run": 3}, overwrite=True)
+        again = JobStore.create(place, REQUEST | {"run": 3}, overwrite=True)
         again.acquire()
         again.save(model(3))
         again.record({"event": "note"})

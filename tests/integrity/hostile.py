@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import random
 import shutil
 import struct
 import sys
@@ -190,13 +189,3 @@ def observe(context, words, case, limit, seconds):
     if child.is_alive():
         child.kill()
     return found
-
-
-def choice(rng, paths):
-    """One of these files."""
-    return rng.choice(sorted(paths))
-
-
-def seeded(kind, number):
-    """A generator of one case."""
-    return random.Random(f"{kind}-{number}")

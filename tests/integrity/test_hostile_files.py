@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import shutil
 
 import numpy as np
@@ -58,7 +59,7 @@ def objects_of_a_job(case, rng, number):
         "models/*/group.json",
         "checkpoints/*/group.json",
     )
-    path = h.choice(rng, (case / "job").glob(names[number % len(names)]))
+    path = rng.choice(sorted((case / "job").glob(names[number % len(names)])))
     h.rewrite(path, lambda value: h.forged(value, rng))
     return rng.choice([*READ, *GO_ON])
 
@@ -88,7 +89,7 @@ def checkpoints(case, rng, number):
     group = groups[number % len(groups)]
     for other in (case / "job" / "checkpoints").iterdir():
         if not other.name.startswith(group.name):
-            h.shutil.rmtree(other) if other.is_dir() else other.unlink()
+            shutil.rmtree(other) if other.is_dir() else other.unlink()
     h.repack(group, checkpoint.KIND, checkpoint.FORMAT, lambda *value: h.forged_value(*value, rng))
     return rng.choice([*GO_ON, "report job out.html", "status job"])
 
@@ -207,7 +208,7 @@ def run_cases(cases, made, context, folder):
     for name, number in cases:
         case = folder / f"{name}-{number}"
         shutil.copytree(made, case)
-        words = KINDS[name][0](case, h.seeded(name, number), number)
+        words = KINDS[name][0](case, random.Random(f"{name}-{number}"), number)
         found.append((name, number, words, *h.observe(context, words.split(), case, LIMIT, SECONDS)))
         shutil.rmtree(case)
     return found

@@ -13,10 +13,10 @@ import pytest
 from hostile import rewrite
 from written import ASKED, edit, rows_in
 
-from partirvm import ingest, jobs, load_model, open_job
+from partirvm import ingest, jobs, open_job
 from partirvm.core.moments import Moments
 from partirvm.data import ZarrSource, zarr_source
-from partirvm.errors import ChangedDataError, FormatError, MissingDataError, PartirvmError
+from partirvm.errors import ChangedDataError, FormatError, PartirvmError
 from partirvm.jobs import checkpoint
 from partirvm.jobs.checkpoint import FORMAT, KIND, attached, load_checkpoint, save_checkpoint
 from partirvm.jobs.store import JobStore
@@ -102,15 +102,6 @@ def test_no_shape_is_believed_because_the_checksums_agree(shape, dtype, tmp_path
     with pytest.raises(PartirvmError, match=f"{tmp_path}/m: .*the checkpoint"):
         load_checkpoint(str(tmp_path / "m"))
     assert peak_memory() - before < 50_000_000
-
-
-def test_a_head_that_is_gone(job):
-    """The events name the last model: the one before it is not given for it."""
-    newest = max((job / "models").iterdir())
-    (newest / HEAD).unlink()
-    for read in (load_model, lambda place: open_job(place).model()):
-        with pytest.raises(MissingDataError, match=rf"{newest.name}.* is missing"):
-            read(job)
 
 
 def test_a_checkpoint_without_a_field(job):

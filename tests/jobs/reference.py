@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from journals import REQUEST
 
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import Gaussian
@@ -26,13 +27,6 @@ def model(seed=0, m=3):
 
 def written(place, spec=None):
     """The store of a new job, which this process may write."""
-    store = JobStore.create(place, spec or {})
+    store = JobStore.create(place, spec or REQUEST)
     store.acquire()
     return store
-
-
-def saved(place, model):
-    """Make a job that has this model."""
-    store = written(str(place))
-    store.save(model)
-    store.record({"event": "note"})

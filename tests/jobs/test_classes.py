@@ -1,22 +1,16 @@
-"""Predictions and scores of models of classes: every ending, every type of label, interrupted or not; bad DATA."""
+"""Predictions of models of classes: every type of label, in every kind of output."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
 import zarr
-from reference import saved
 
-from partirvm import ingest, predict
+from partirvm import ingest, jobs
 from partirvm.cli import main
-from partirvm.kernels import Gaussian
-from partirvm.kernels.design import Design
-from partirvm.model import ClassModel
-from partirvm.types import Columns, Scaling
+from partirvm.options import Request
 
 TYPES = {
     "text": ("blue", "n/a", "réd"),
@@ -37,34 +31,12 @@ def table(classes, seed=0):
     return rng.normal(size=(N, 2)) + codes[:, None], np.array(classes)[codes]
 
 
-def model_of(data, classes=None, **changes):
-    """A model of any numbers for the columns of DATA."""
-    rng = np.random.default_rng(3)
-    classes = data.columns.classes if classes is None else classes
-    outputs = 1 if len(classes) == 2 else len(classes)
-    scaling = Scaling(np.zeros(2), np.ones(2), np.zeros(1), np.ones(1))
-    design = Design(Gaussian((0.3, 0.3)), scaling, rng.normal(size=(4, 2)), np.arange(4), True)
-    model = ClassModel(
-        design=design,
-        mean=rng.normal(size=(5, outputs)),
-        root=0.5 * np.tril(rng.normal(size=(outputs, 5, 5))),
-        alpha=np.ones((5, outputs)),
-        likelihood="bernoulli" if outputs == 1 else "multinomial",
-        moderate=True,
-        log_evidence=-1.0,
-        n_rows=N,
-        columns=Columns(data.columns.features, data.columns.target, {}, tuple(classes)),
-    )
-    return replace(model, **changes)
-
-
 def made(folder, kind):
-    """DATA, JOB, inputs, labels and model of one type of label."""
+    """DATA, JOB, inputs and the model of one type of label."""
     X, y = table(TYPES[kind])
-    data = ingest((X, y), folder / "d.zarr", classes=True, shuffle=5, tile_rows=TILE)
-    model = model_of(data)
-    saved(folder / "job", model)
-    return X, y, model
+    ingest((X, y), folder / "d.zarr", classes=True, shuffle=5, tile_rows=TILE)
+    asked = Request(gamma=0.3, partition_size=30, max_rounds=1, reference="none")
+    return X, jobs.fit(str(folder / "d.zarr"), str(folder / "job"), asked).model
 
 
 def read(path):
@@ -84,7 +56,7 @@ def read(path):
 )
 def test_every_row_has_its_label_and_probabilities(tmp_path, kind, ending):
     """In the order of the table, by the command line; labels of their own type, columns in the order of the classes."""
-    X, _, model = made(tmp_path, kind)
+    X, model = made(tmp_path, kind)
     out = tmp_path / f"out{ending}"
     assert main(["predict", str(tmp_path / "job"), str(tmp_path / "d.zarr"), str(out), "--quiet"]) == 0
     found = read(out)
@@ -95,16 +67,3 @@ def test_every_row_has_its_label_and_probabilities(tmp_path, kind, ending):
     expected = model.predict(X).tolist()
     assert found["label"] == expected
     assert {type(label) for label in found["label"]} == {type(label) for label in expected}
-
-
-def test_classes_in_another_order_are_mapped(tmp_path):
-    """A model whose codes are others than those of the DATA, and DATA that lack a class of the model."""
-    made(tmp_path, "text")
-    data = ingest(table(("blue", "réd"), seed=1), tmp_path / "fewer.zarr", classes=True)
-    model = model_of(data, ("réd", "n/a", "blue"))
-    saved(tmp_path / "other", model)
-    X, y = table(("blue", "réd"), seed=1)
-    found = predict.evaluate(str(tmp_path / "other"), str(tmp_path / "fewer.zarr"))
-    assert found["accuracy"] == pytest.approx(np.mean(model.predict(X) == y))
-    own = model.predict_proba(X)[np.arange(N), np.where(y == "réd", 0, 2)]
-    assert found["log_loss"] == pytest.approx(-np.log(own).mean())

@@ -15,7 +15,6 @@ from same import assert_same, reread
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.options import Request
 from partirvm.resolve.resolve import resolve
@@ -82,29 +81,12 @@ def test_a_run_goes_on_from_every_checkpoint(strategy, likelihood, validated, op
         for one, two in ((checkpoint, found), (getattr(checkpoint, "best", None), getattr(found, "best", None))):
             for each in ("fit", "parts", "below", "used"):
                 assert_same(getattr(one, each, None), getattr(two, each, None))
-        resumed = driver.run(
-            machine(), spec.problem, spec.options, journal, resume=found, elapsed=100.0, usable=model is not None
-        )
+        later = replace(driver, elapsed=100.0, usable=model is not None)
+        resumed = later.run(machine(), spec.problem, spec.options, journal, found)
         assert resumed.reason is end.reason
         assert left(journal) == left(whole)
         assert journal.history[-1]["seconds"] > 100
     executor.close()
-
-
-def test_no_file_holds_the_codes_of_all_rows(tmp_path):
-    """They are read from the source; neither the state nor the spec of a checkpoint has an array of N of them."""
-    X, codes = rows_of(3, 240)
-    source = ArraySource(X, codes, columns=Columns(("a", "b"), "kind", {}, (0, 1, 2)))
-    executor, journal = LocalExecutor(1), Recorder()
-    fit = resolve(source, Request(gamma=0.5, strategy="working-set", partition_size=60, max_rounds=2), executor)
-    Driver(executor, source).run(STRATEGIES["working-set"](), fit.problem, fit.options, journal)
-    executor.close()
-    assert fit.problem.codes.dtype == np.int8
-    save_checkpoint(Checkpoint(fit, pickle.loads(journal.checkpoints[0][1]), 1), str(tmp_path / "c"))
-    found = load_checkpoint(str(tmp_path / "c"))
-    assert found.state.problem.codes is found.spec.problem.codes is None
-    assert b'"|i1"' not in (tmp_path / "c" / "000000").read_bytes()
-    assert_same(fit, found.spec.with_codes(fit.problem.codes))
 
 
 @contextmanager
@@ -131,9 +113,9 @@ def test_a_model_that_was_there_before_can_end_a_resumed_run_at_once():
     """``usable``: an interruption in the first round after the resume ends it with the model that is there."""
     with recorded(4) as (driver, spec, journal):
         at = pickle.loads(journal.checkpoints[0][1])
-        late = replace(driver, interrupted=lambda: Termination.TIME)
+        late = replace(driver, interrupted=lambda: Termination.TIME, usable=True)
         again = MemoryJournal()
         machine = STRATEGIES["working-set"]()
-        found = late.run(machine, spec.problem, spec.options, again, resume=at, usable=True)
+        found = late.run(machine, spec.problem, spec.options, again, at)
         assert found.reason is Termination.TIME
         assert again.history == []

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-import pytest
 from processes import running
 from reference import model, written
-
-from partirvm.errors import MissingDataError
-from partirvm.storage import open_folder
 
 FORBIDDEN = """
 import os
@@ -56,21 +52,6 @@ def test_a_folder_that_may_only_be_read(open_to_all):
         for path in folders:
             path.chmod(0o755)
     assert {path: path.read_bytes() for path in top.rglob("*") if path.is_file()} == files
-
-
-@pytest.mark.parametrize("torn", [b"", b"{", b"[1]"])
-def test_a_damaged_head(place, torn):
-    """It is named, and the checkpoint before it counts; MissingDataError where there is none. The next one is used."""
-    store, folder = written(place), open_folder(place)
-    store.checkpoint({"n": 1})
-    store.checkpoint({"n": 2})
-    folder.write("checkpoints/000001-000002/group.json", torn)
-    assert store.restore() == {"n": 1}
-    folder.write("checkpoints/000001-000001/group.json", torn)
-    with pytest.raises(MissingDataError, match=r"no checkpoint can be read: .*000002.*000001/group.json: damaged"):
-        store.restore()
-    store.checkpoint({"n": 3})
-    assert store.restore() == {"n": 3}
 
 
 def test_remains_of_killed_writers_harm_nobody(tmp_path):

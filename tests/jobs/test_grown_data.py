@@ -47,7 +47,7 @@ def test_append(tmp_path, shuffle):
     np.testing.assert_array_equal(
         np.concatenate([data.tile(k).X for k in range(data.n_tiles)])[:100], np.concatenate(old)
     )
-    assert data.fingerprint().hashes[:3] == before.fingerprint().hashes[:3]
+    assert data.fingerprint()["hashes"][:3] == before.fingerprint()["hashes"][:3]
     data.verify()
     np.testing.assert_allclose(data.moments.inputs.mean, expected[:, :2].mean(axis=0))
     np.testing.assert_allclose(data.moments.targets.variance, expected[:, 2].var())

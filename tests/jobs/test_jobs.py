@@ -15,7 +15,6 @@ from partirvm.errors import (
     ChangedDataError,
     ClusterError,
     ExistsError,
-    JobFailedError,
     LeaseError,
     MissingDataError,
     StorageError,
@@ -132,30 +131,19 @@ def test_the_end_is_heard_while_a_job_is_planned(data, tmp_path, monkeypatch, wh
         assert job.resume().wait(timeout=120) is Status.DONE
 
 
-def test_a_job_that_cannot_be_begun_keeps_nobody_waiting(data, tmp_path, monkeypatch):
-    """Its thread ends before it has the lease, which leaves no event: JobFailedError from who waits, and why."""
+def test_a_job_that_cannot_be_begun_says_so_at_once(data, tmp_path, monkeypatch):
+    """Its lease is taken before ``submit`` returns; the job is queued."""
 
     def full(self, **options):
         raise StorageError("no space left")
 
     with monkeypatch.context() as patched:
         patched.setattr(JobStore, "acquire", full)
-        job = submit(RVMRegressor(gamma=2.0, partition_size=30, residual="none", max_rounds=2), data, tmp_path / "job")
-        with pytest.raises(JobFailedError, match=r"job is queued and could not be started: no space left"):
-            job.wait(timeout=120)
+        with pytest.raises(StorageError, match="no space left"):
+            submit(RVMRegressor(gamma=2.0, partition_size=30, residual="none", max_rounds=2), data, tmp_path / "job")
+    job = open_job(tmp_path / "job")
     assert job.status() is Status.QUEUED
     assert job.resume().wait(timeout=120) is Status.DONE
-
-
-def test_a_handle_waits_for_an_attempt_that_another_one_queued(data, tmp_path):
-    """Its own thread, which has ended, ran an earlier attempt and says nothing about this one."""
-    job = submit(ASKED, data, tmp_path / "job")
-    assert job.wait(timeout=120) is Status.DONE
-    open_job(job.location).requeue(max_rounds=4)
-    with pytest.raises(TimeoutError, match="still queued"):
-        job.wait(timeout=0.3)
-    jobs.run_job(job.location, attempt=2)
-    assert job.wait(timeout=120) is Status.DONE
 
 
 def test_a_queued_job_keeps_what_a_resume_changes(data, tmp_path):
@@ -278,18 +266,12 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
     assert job.model().n_vectors > 0
 
 
-def moved_job(tmp_path):
-    """A job that broke off, and where its DATA were and are now."""
+def test_data_that_moved_are_given_again(tmp_path):
+    """Held to the fingerprint; the job remembers the new place, and an update finds new rows there."""
     rows, job = own_job(tmp_path)
     before, now = tmp_path / "rows.zarr", tmp_path / "elsewhere" / "rows.zarr"
     now.parent.mkdir()
     before.rename(now)
-    return job, rows, before, now
-
-
-def test_data_that_moved_are_given_again(tmp_path):
-    """Held to the fingerprint; the job remembers the new place, and an update finds new rows there."""
-    job, rows, before, now = moved_job(tmp_path)
     stood, events = job.state(), len(job.store.events())
     with pytest.raises(MissingDataError, match=r"rows\.zarr"):
         job.resume()
@@ -305,16 +287,3 @@ def test_data_that_moved_are_given_again(tmp_path):
     ingest((rows[0][:50] + 0.1, rows[1][:50]), before, append=True)
     assert job.update(data=before, max_rounds=1).wait(timeout=60) is Status.DONE
     assert job.asked()["data"] == str(before)
-
-
-def test_data_that_are_gone_when_the_job_begins_do_not_fail_it(tmp_path):
-    """Between the resume and the driver's first look: interrupted, and resumed with the place given."""
-    job, _, before, now = moved_job(tmp_path)
-    now.rename(before)
-    job.requeue()
-    before.rename(now)
-    with pytest.raises(MissingDataError):
-        jobs.run_job(job.location)
-    assert job.status() is Status.INTERRUPTED
-    assert "rows.zarr" in job.state().reason
-    assert job.resume(data=now).wait(timeout=60) is Status.DONE

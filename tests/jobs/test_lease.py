@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from dataclasses import asdict, replace
 
 import pytest
+from journals import REQUEST
 from processes import running
 from reference import model
 from waiting import Clock, wait_for
@@ -15,7 +14,7 @@ from waiting import Clock, wait_for
 from partirvm.errors import LeaseError, LeaseLostError, StorageError
 from partirvm.jobs.store import JobStore
 from partirvm.storage import Folder, lease, open_folder
-from partirvm.storage.lease import Process, holder, started
+from partirvm.storage.lease import Process, holder
 from partirvm.storage.records import to_json
 
 HOLD = """
@@ -52,7 +51,7 @@ def clock(monkeypatch):
 
 def test_a_dead_process_frees_it_at_once(tmp_path, clock):
     """Killed, whether or not its parent has noticed, or its number was given to another: nobody sleeps."""
-    store = JobStore.create(tmp_path / "job", {})
+    store = JobStore.create(tmp_path / "job", REQUEST)
     with running(SLEEP, tmp_path / "job") as child:
         assert child.stdout.readline() == "holds 1\n"
         with pytest.raises(LeaseError, match=rf"in use by process {child.pid} on "):
@@ -72,7 +71,7 @@ def test_a_dead_process_frees_it_at_once(tmp_path, clock):
 def test_elsewhere_only_silence_tells(tmp_path, clock, quick, change, ahead):
     """Another host, or this one before a reboot or in another container: after the expiry, not before, whatever its
     clock shows; who asks without patience waits too."""
-    store, began = JobStore.create(tmp_path / "job", {}), clock.now
+    store, began = JobStore.create(tmp_path / "job", REQUEST), clock.now
     claim_of(open_folder(tmp_path / "job"), 1, began + ahead, **{"pid": 2**22 + 1, change: "elsewhere"})
     mine = store.acquire()
     assert mine.epoch == 2
@@ -85,7 +84,7 @@ def test_elsewhere_only_silence_tells(tmp_path, clock, quick, change, ahead):
 def test_clocks_that_differ_end_no_lease_of_the_living(tmp_path, monkeypatch, ahead, patience):
     """Its signs of life are an hour old, or an hour ahead, but they go on: who asks without patience is refused at the
     next one. Silent for the expiry, it is gone."""
-    store, folder = JobStore.create(tmp_path / "job", {}), open_folder(tmp_path / "job")
+    store, folder = JobStore.create(tmp_path / "job", REQUEST), open_folder(tmp_path / "job")
     beat, expiry, lives, beats = 0.4, 1.0, 20 * 0.4, [0.0]
     monkeypatch.setattr(lease, "BEAT", beat)
     monkeypatch.setattr(lease, "EXPIRY", expiry)
@@ -131,7 +130,7 @@ def test_wherever_a_publication_is_held_up(place, what, monkeypatch):
     held_up = 0
     for at in range(20):
         job = f"{place}{at}"
-        old, new = JobStore.create(job, {}), JobStore(job)
+        old, new = JobStore.create(job, REQUEST), JobStore(job)
         old.acquire()
         act(old, 1)
         act(old, 2)
@@ -170,7 +169,7 @@ def test_wherever_a_publication_is_held_up(place, what, monkeypatch):
 
 def test_signs_of_life_go_on_when_there_is_room_again(tmp_path, monkeypatch, quick):
     """A full disk: one that cannot be written does not end the thread, and the lease is held."""
-    store, tried = JobStore.create(tmp_path / "job", {}), []
+    store, tried = JobStore.create(tmp_path / "job", REQUEST), []
     with store.acquire() as held, monkeypatch.context() as patched:
         write = held._folder.write
 
@@ -188,27 +187,16 @@ def test_signs_of_life_go_on_when_there_is_room_again(tmp_path, monkeypatch, qui
 
 def test_a_folder_that_begins_anew_is_another_ones(place, quick):
     """The number of an epoch comes again there: by its token an old holder finds that it is not its own."""
-    store = JobStore.create(place, {})
+    store = JobStore.create(place, REQUEST)
     old = store.acquire()
     open_folder(place).remove()
-    with JobStore.create(place, {}).acquire() as new:
+    with JobStore.create(place, REQUEST).acquire() as new:
         assert new.epoch == old.epoch
         with pytest.raises(LeaseLostError, match="was taken over or replaced"):
             old.check()
         old.release()
         new.check()
         assert not holder(open_folder(place)).over
-
-
-def test_a_process_that_has_ended():
-    """Its number is free; that of this process is not."""
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    seen = replace(Process.this(), pid=child.pid, began=started(child.pid))
-    assert not seen.dead
-    child.kill()
-    child.wait()
-    assert seen.dead
-    assert not Process.this().dead
 
 
 def test_without_proc_silence_alone_tells(monkeypatch):

@@ -10,7 +10,7 @@ from by_default import some
 
 from partirvm.data import ArraySource, as_source
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.driver import MemoryJournal
+from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.jobs.run import run
 from partirvm.options import Request
 from partirvm.resolve.resolve import machine_for, resolve
@@ -33,7 +33,7 @@ def traced(n, *, targets=1, classes=0, **asked):
     spec = resolve(source, Request(strategy="basic", **({"gamma": 400.0} | asked)), executor)
     tracemalloc.start()
     try:
-        run(spec, source, executor, journal)
+        run(Driver(executor, source), spec, journal)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

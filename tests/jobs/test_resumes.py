@@ -32,7 +32,7 @@ FITS = {
     "several learned widths": {"gamma": "learn", "gamma_multiples": (1, 30)},
     "local noise": {"noise": "local"},
     "a basis": {"basis": BASIS},
-    "several targets": {"targets": 2},
+    "several targets": {"targets": 2, "residual": "local", "neighbours": 10},
     "two classes": {"classes": 2},
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fsspec
 import numpy as np
 import pytest
+from journals import REQUEST
 from reference import model, written
 
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
@@ -46,6 +47,17 @@ def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(tmp_path, how):
         store.restore()
 
 
+def test_cells_that_no_model_has_are_removed(tmp_path):
+    """After an error, and by a model that was saved without them."""
+    store = written(tmp_path / "job")
+    with pytest.raises(ZeroDivisionError):
+        store.keep_cells(lambda place: store.folder.write("cells/000001-000001/a", b"") or 1 / 0)
+    store.keep_cells(lambda place: store.folder.write("cells/000001-000002/a", b""))
+    assert store.folder.list("cells") == ["000001-000002"]
+    store.save(model(1))
+    assert store.folder.list("cells") == []
+
+
 def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
     """StorageError, and no claim is left; fsspec's own way, which looks first, is refused without a trial."""
     from fsspec.implementations.local import LocalFileSystem
@@ -73,28 +85,28 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
             super().pipe_file(path, value, mode="overwrite")
 
     fsspec.register_implementation("careless", Careless, clobber=True)
-    monkeypatch.setattr(address, "_allowed", {"file", "careless"})
+    monkeypatch.setattr(address, "allowed", {"file", "careless"})
     with pytest.raises(StorageError, match="Careless cannot create"):
-        JobStore.create("careless://job", {}).acquire()
+        JobStore.create("careless://job", REQUEST).acquire()
     assert not Careless().exists("/job/lease/000001.json")
 
 
 def test_who_may_write(place):
     """The holder of the lease alone, until another one has it; nobody makes a job over one."""
-    one, two = JobStore.create(place, {"run": 1}), JobStore(place)
+    one, two = JobStore.create(place, REQUEST | {"run": 1}), JobStore(place)
     writes = {
         "event": lambda store: store.record({"event": "note"}),
         "model": lambda store: store.save(model(1)),
         "checkpoint": lambda store: store.checkpoint({"n": 1}),
     }
     with pytest.raises(ExistsError, match="replace a job with --overwrite"):
-        JobStore.create(place, {})
+        JobStore.create(place, REQUEST)
     with one.acquire():
         for write in writes.values():
             write(one)
             with pytest.raises(LeaseError, match="call acquire first"):
                 write(two)
-        for overwrite in (two.acquire, lambda: JobStore.create(place, {}, overwrite=True)):
+        for overwrite in (two.acquire, lambda: JobStore.create(place, REQUEST, overwrite=True)):
             with pytest.raises(LeaseError, match="in use by"):
                 overwrite()
     with two.acquire():
@@ -116,20 +128,20 @@ def test_a_folder_of_hidden_names_is_not_empty(tmp_path):
     (tmp_path / "project" / ".git" / "HEAD").write_text("ref")
     for overwrite in (False, True):
         with pytest.raises(ExistsError):
-            JobStore.create(str(tmp_path / "project"), {}, overwrite=overwrite)
+            JobStore.create(str(tmp_path / "project"), REQUEST, overwrite=overwrite)
     assert (tmp_path / "project" / ".git" / "HEAD").read_text() == "ref"
 
 
 @pytest.mark.parametrize("models", [0, 1])
 def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
     """The new job goes on with the epochs: an object of the old driver, wherever it was stopped, does not count."""
-    old = JobStore.create(place, {"run": 1})
+    old = JobStore.create(place, REQUEST | {"run": 1})
     frozen = old.acquire()
     for number in range(models):
         old.save(model(number))
         old.record({"event": "note"})
     open_folder(place).write("lease/000001.over.json", b"{}")  # others take it for gone, itself it does not know
-    new = JobStore.create(place, {"run": 2}, overwrite=True)
+    new = JobStore.create(place, REQUEST | {"run": 2}, overwrite=True)
     new.acquire()
     assert (new.lease.epoch, new.events(), new.has_model()) == (3, [], False)
     folder = open_folder(place)
@@ -154,7 +166,7 @@ def test_what_an_overwritten_jobs_driver_still_writes_is_void(place, models):
 @pytest.mark.parametrize("after", range(5))
 def test_who_wakes_while_it_overwrites_removes_nothing_of_a_newer_job(place, monkeypatch, after):
     """Frozen before any of its removals: another process has overwritten the job too, with the same names."""
-    old = written(place, {"run": 1})
+    old = written(place, REQUEST | {"run": 1})
     old.save(model(1))
     for _ in range(3):
         old.record({"event": "note"})
@@ -164,7 +176,7 @@ def test_who_wakes_while_it_overwrites_removes_nothing_of_a_newer_job(place, mon
     def frozen(lease):
         if not newer and lease.epoch == 2 and next(left) == after:
             open_folder(place).write("lease/000002.over.json", b"{}")  # others take it for gone
-            newer.append(JobStore.create(place, {"run": 3}, overwrite=True))
+            newer.append(JobStore.create(place, REQUEST | {"run": 3}, overwrite=True))
             newer[0].acquire()
             newer[0].save(model(3))
             newer[0].record({"event": "queued"})
@@ -172,7 +184,7 @@ def test_who_wakes_while_it_overwrites_removes_nothing_of_a_newer_job(place, mon
 
     monkeypatch.setattr(Lease, "check", frozen)
     with pytest.raises(LeaseLostError, match="was taken over"):
-        JobStore.create(place, {"run": 2}, overwrite=True)
+        JobStore.create(place, REQUEST | {"run": 2}, overwrite=True)
     assert JobStore(place).spec()["run"] == 3
     assert kinds(JobStore(place).events()) == ["queued"]
     assert (JobStore(place).model().mean == model(3).mean).all()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from journals import REQUEST
 from reference import model
 
 from partirvm.cli import main
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.timeout(30)
 
 def finished(place: Path, seed: int = 0) -> JobStore:
     """A job that was queued, run in two epochs and done, with two models and a request to abort."""
-    store = JobStore.create(place, {"parameters": {}, "data": "d.zarr", "validation": None})
+    store = JobStore.create(place, REQUEST)
     with store.acquire():
         store.record({"event": "note"})
         store.record({"event": "running", "history": 0})

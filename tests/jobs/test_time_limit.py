@@ -12,7 +12,7 @@ from by_default import some
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
-from partirvm.jobs.driver import MemoryJournal, Watcher
+from partirvm.jobs.driver import Driver, MemoryJournal, Watcher
 from partirvm.jobs.run import run
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.options import Request
@@ -53,10 +53,10 @@ class After(Watcher):
     def over(self) -> bool:
         return self.polls > self.at
 
-    def on_tiles(self, name, done, total, rows):
+    def on_tiles(self, name, done, total):
         self.tiles += self.over
 
-    def on_step(self, info, candidates):
+    def on_step(self, info):
         self.steps += self.over
 
 
@@ -64,7 +64,7 @@ def ended(asked: Request, classes: bool, at: float) -> tuple[After, MemoryJourna
     """Prepare and run with the time up at a poll."""
     source, executor, after, journal = rows_of(classes), LocalExecutor(1), After(at), MemoryJournal()
     spec = resolve(source, asked, executor, interrupted=after)
-    outcome = run(spec, source, executor, journal, interrupted=after, watcher=after)
+    outcome = run(Driver(executor, source, None, after, after), spec, journal)
     executor.close()
     return after, journal, outcome.reason
 

@@ -26,7 +26,7 @@ class Broken(Stopper):
 
     aborted = Watcher.aborted
 
-    def on_step(self, info, candidates):
+    def on_step(self, info):
         if self.lines >= self.after:
             raise KeyboardInterrupt
 

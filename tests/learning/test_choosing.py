@@ -14,16 +14,7 @@ from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
 from partirvm.learning import folds
-from partirvm.learning.folds import (
-    FOLDS,
-    ONE,
-    WIDTHS,
-    choice_of,
-    choose,
-    losses,
-    one_widths,
-    stratified_folds,
-)
+from partirvm.learning.folds import FOLDS, ONE, WIDTHS, choice_of, choose, losses, one_widths, stratified_folds
 from partirvm.learning.forms import EACH
 from partirvm.learning.search import learning_options
 from partirvm.likelihoods.passes import GramPass, LogisticPass, ResidualPass

@@ -7,15 +7,7 @@ import pytest
 from scipy.optimize import approx_fprime, minimize
 from scipy.stats import kstest, norm
 
-from partirvm.likelihoods.noise_fit import (
-    FOLDS,
-    _likelihood,
-    _mode,
-    cross_fitted,
-    dependence,
-    fit,
-    overall_level,
-)
+from partirvm.likelihoods.noise_fit import FOLDS, _likelihood, _mode, cross_fitted, dependence, fit, overall_level
 
 
 def bumps(x, centres=9, width=1.0):

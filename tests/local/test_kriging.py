@@ -7,7 +7,16 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process.kernels import Matern
 
-from partirvm.local.kriging import CORRELATIONS, LocalKernel, Neighbourhoods, learned, log_density, moments
+from partirvm.local.kriging import (
+    CORRELATIONS,
+    LocalKernel,
+    Neighbourhoods,
+    Steps,
+    learned,
+    log_density,
+    moments,
+    start_of,
+)
 
 SMOOTHNESS = {"exponential": 0.5, "matern32": 1.5, "matern52": 2.5}
 
@@ -20,22 +29,22 @@ def plain(n, k):
 def rows(n=30, k=8, seed=0):
     """Neighbourhoods of n rows among random points, and the errors of the rows."""
     rng = np.random.default_rng(seed)
-    points, near = rng.normal(size=(n, 2)), rng.normal(size=(n, k, 2))
+    steps = rng.normal(size=(n, k, 2))
     others = rng.normal(size=(n, k)), rng.normal(size=(n, k)), rng.uniform(0.5, 2, size=(n, k)), rng.normal(size=n)
-    return Neighbourhoods.of(points, near, *others, rng.uniform(0.5, 2, size=n)), points, near
+    return Neighbourhoods(Steps(steps), *others, rng.uniform(0.5, 2, size=n))
 
 
 @pytest.mark.parametrize("family", CORRELATIONS)
 @pytest.mark.parametrize("noisy", [True, False])
 def test_moments_are_those_of_a_dense_process(family, noisy):
     """Equation 6 of Shah et al. for each row, with scikit-learn's Matérn correlation, to 1e-10."""
-    found, points, near = rows()
+    found = rows()
     kernel = LocalKernel(family, 0.7, 1.3, 0.2, 1.5, 6.0)
     mean, variance = moments(kernel, found, noisy=noisy)
     correlation = Matern(length_scale=1.3, nu=SMOOTHNESS[family])
-    for row in range(len(points)):
-        covariance = 0.7 * correlation(near[row]) + 0.2 * np.diag(found.noises[row])
-        cross = 0.7 * correlation(near[row], points[row : row + 1])[:, 0]
+    for row, near in enumerate(found.steps.coordinates):
+        covariance = 0.7 * correlation(near) + 0.2 * np.diag(found.noises[row])
+        cross = 0.7 * correlation(near, np.zeros((1, 2)))[:, 0]
         own = np.exp(0.75 * found.own_log_factors[row])
         errors = found.errors[row] / np.exp(0.75 * found.log_factors[row])
         weights = np.linalg.solve(covariance, cross)
@@ -47,14 +56,14 @@ def test_moments_are_those_of_a_dense_process(family, noisy):
 
 @pytest.mark.parametrize("family", CORRELATIONS)
 def test_derivatives_are_finite_differences(family):
-    found, *_ = rows()
-    errors, logs = np.random.default_rng(1).normal(size=30), np.array([-0.5, 0.2, -1.5, 0.8, 1.0])
-    _, slope = log_density(LocalKernel.of(family, logs), found, errors)
-    ends = [
-        [log_density(LocalKernel.of(family, logs + sign * step), found, errors)[0] for sign in (1, -1)]
-        for step in 1e-5 * np.eye(5)
-    ]
-    np.testing.assert_allclose(slope, -np.diff(ends)[:, 0] / 2e-5, rtol=1e-6, atol=1e-9)
+    found, errors = rows(), np.random.default_rng(1).normal(size=30)
+    logs = np.array([-0.5, 0.2, -1.5, 0.8, 1.0, 0.3, -0.4])
+
+    def density(logs):
+        return log_density(LocalKernel.of(family, logs[:5]), found.scaled(np.exp(logs[5:])), errors)
+
+    ends = [[density(logs + sign * step)[0] for sign in (1, -1)] for step in 1e-5 * np.eye(7)]
+    np.testing.assert_allclose(density(logs)[1], -np.diff(ends)[:, 0] / 2e-5, rtol=1e-6, atol=1e-9)
 
 
 def test_the_search_finds_the_parameters_of_a_draw():
@@ -64,16 +73,15 @@ def test_the_search_finds_the_parameters_of_a_draw():
     covariance = Matern(length_scale=0.3, nu=1.5)(points) + 0.05 * np.eye(1500)
     errors = np.linalg.cholesky(covariance) @ rng.standard_normal(1500)
     order = np.argsort(cdist(points, points) + 10 * np.eye(1500), axis=1)[:, :30]
-    found = Neighbourhoods.of(points, points[order], errors[order], *plain(1500, 30))
-    kernel, density = learned([found], [errors], "matern32")
+    found = Neighbourhoods(Steps(points[order] - points[:, None]), errors[order], *plain(1500, 30))
+    kernel, _, density = learned([found], [errors], start_of([found], [errors]))
     assert kernel.noise == pytest.approx(0.05, rel=1 / 3)
     assert kernel.length / kernel.variance ** (1 / 3) == pytest.approx(0.3, rel=1 / 3)  # what the data determine
-    assert density > learned([found], [errors], "exponential")[1]
+    assert density > learned([found], [errors], start_of([found], [errors], "exponential"))[2]
 
 
 @pytest.mark.parametrize("errors", [np.zeros(30), np.ones(30)], ids=["zero", "constant"])
 def test_errors_without_variation_leave_finite_answers(errors):
-    found, points, near = rows()
-    found = Neighbourhoods.of(points, near * 0, np.full((30, 8), errors[0]), *plain(30, 8))
-    kernel, _ = learned([found], [errors], "matern32")
+    found = Neighbourhoods(Steps(np.zeros((30, 8, 2))), np.full((30, 8), errors[0]), *plain(30, 8))
+    kernel, *_ = learned([found], [errors], start_of([found], [errors]))
     assert all(np.isfinite(each).all() for each in moments(kernel, found))

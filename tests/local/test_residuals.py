@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from partirvm import Local, Polynomial, RVMRegressor, load_model, save_model
-from partirvm.errors import UsageError
-from partirvm.local.residuals import nearest
+from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
+from partirvm.core.diagnostics import STATED_LEVELS
+from partirvm.core.termination import Termination
+from partirvm.errors import FormatError, MissingDataError, UsageError
+from partirvm.jobs.driver import Watcher
+from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER, Cells
+from partirvm.local.kriging import LocalKernel, learned
+from partirvm.model.files import CODEC, FORMAT, KIND
+from partirvm.options import Request
 
 
 def rough(n, seed=0):
@@ -23,28 +30,27 @@ def rough(n, seed=0):
     return X, y + 0.05 * rng.standard_normal(n)
 
 
+def distances_to(model, X, new):
+    """Distances (m, n) of new rows from all rows of a fit, in the metric of its Gaussian."""
+    scale = np.sqrt(model.model_.design.kernel.gamma[0]) / X.std(axis=0)
+    return cdist(new * scale, X * scale)
+
+
+ERROR = LOG_FACTOR - 1
 OPTIONS = {"gamma": 0.5, "max_vectors": 20, "strategy": "working-set", "random_state": 0, "reference": "none"}
 
 
 @pytest.fixture(scope="module")
 def fitted():
     X, y = rough(3000)
-    return RVMRegressor(**OPTIONS, residual="auto").fit(X, y)
+    return RVMRegressor(**OPTIONS, residual=Local(neighbours=30)).fit(X, y)
 
 
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("levels", [2, 4, 1000])
-def test_neighbours_are_those_of_brute_force(levels, own):
-    """With ties and duplicates, of which the row of smaller number counts as nearer."""
-    points = np.random.default_rng(levels).integers(levels, size=(400, 3)).astype(float)
-    distances = cdist(points[:80], points, "sqeuclidean")
-    if own:
-        distances[np.arange(80), np.arange(80)] = np.inf
-    expected = np.lexsort((np.broadcast_to(np.arange(400), distances.shape), distances))[:, :9]
-    np.testing.assert_array_equal(nearest(cKDTree(points), points[:80], 9, np.arange(80) if own else None), expected)
+def test_they_are_taken_unasked_where_rows_left_out_gain():
+    assert RVMRegressor(**OPTIONS).fit(*rough(1000)).model_.residuals is not None
 
 
-def test_they_are_taken_where_rows_left_out_gain(fitted):
+def test_what_new_rows_gain(fitted):
     """Errors of new rows fall to a third and more, intervals stay honest, and the history says what was measured."""
     X, y = rough(2000, seed=1)
     line, sparse = fitted.history_[-1]["residuals"], fitted.model_.sparse()
@@ -57,6 +63,70 @@ def test_they_are_taken_where_rows_left_out_gain(fitted):
     assert 0.925 < np.mean((lower < y) & (y < upper)) < 0.975
     assert sparse.residuals is None
     assert sparse.n_vectors == fitted.n_relevance_vectors_
+
+
+def test_held_out_rows_are_scored_by_what_the_model_states():
+    """The history counts the rows inside the intervals that ``predict_interval`` gives, and has their neighbours."""
+    (X, y), train = rough(300, seed=1), rough(1200)
+    model = RVMRegressor(**OPTIONS, residual=Local(neighbours=20)).fit(*train, validation=(X, y))
+    bands = (model.predict_interval(X, level) for level in STATED_LEVELS)
+    covered = [np.sum((lower <= y) & (y <= upper)) for lower, upper in bands]
+    found = model.history_[-1]["diagnostics"][0]
+    assert found["covered"] == covered
+    distances = distances_to(model, train[0], X[[row for row, *_ in found["largest"]]])
+    np.testing.assert_array_equal(np.array(found["neighbours"])[:, :, 0], np.argsort(distances)[:, :3])
+
+
+def test_rows_left_out_are_shown_corrected(fitted):
+    """Errors and stated deviations are those of new rows, a third of those of the vectors alone."""
+    (new, target), line = rough(2000, seed=1), fitted.history_[-1]
+    shown = line["diagnostics"][0]
+    rows, targets = np.array(shown["largest"]).T[:2]
+    np.testing.assert_allclose(targets, rough(3000)[1][rows.astype(int)], rtol=1e-4)
+    _, t, mean, std = np.array(shown["sample"]).T
+    of_new = np.sqrt(np.mean((target - fitted.predict(new)) ** 2))
+    for found in (np.sqrt(np.mean((t - mean) ** 2)), np.sqrt(np.mean(std**2)), line["residuals"]["rmse"]):
+        assert 0.8 < found / of_new < 1.25
+
+
+def test_nearest_rows_of_the_largest_errors_are_recorded(fitted):
+    """A training row is not its own neighbour; errors of neighbours are in the target's unit."""
+    (X, y), found, cells = rough(3000), fitted.history_[-1]["diagnostics"][0], fitted.model_.residuals.cells
+    near, distances = np.array(found["neighbours"]), distances_to(fitted, X, X[[row for row, *_ in found["largest"]]])
+    np.testing.assert_allclose(near[:, :, 1], np.sort(distances)[:, 1:4], rtol=1e-9)
+    np.testing.assert_array_equal(near[:, :, 0], np.argsort(distances)[:, 1:4])
+    errors = dict(zip(cells.records[:, NUMBER], cells.records[:, ERROR] * y.std(), strict=True))
+    np.testing.assert_allclose(near[:, :, 3], np.vectorize(errors.get)(near[:, :, 0]), rtol=1e-6)
+
+
+def test_an_abort_is_heard_while_the_kernel_is_learned(monkeypatch, tmp_path):
+    """By the first search of several; the model of the vectors was saved before."""
+    begun, watcher = [], Watcher()
+
+    def search(*given, **how):
+        begun.append(len(begun))
+        return learned(*given, **how)
+
+    monkeypatch.setattr("partirvm.learning.neighbours.learned", search)
+    monkeypatch.setattr(watcher, "aborted", lambda: bool(begun))
+    ingest(rough(600), tmp_path / "d.zarr")
+    asked = Request(gamma=0.5, strategy="incremental", residual="local", noise="constant")
+    outcome = jobs.fit(str(tmp_path / "d.zarr"), str(tmp_path / "job"), asked, watcher=watcher)
+    assert (outcome.reason, begun) == (Termination.ABORTED, [0])
+    assert outcome.history[-1]["kind"] == "early"
+    assert outcome.model.residuals is None
+
+
+def test_what_rows_without_room_would_bring(monkeypatch):
+    """300 of 1,500 rows are left out, and fit in memory; all, of six numbers, do not, and there is no folder."""
+    searched, (X, y) = 4096 * 2 * (2 + 6), rough(1500)
+    monkeypatch.setattr("partirvm.core.left_out.LEFT_OUT_ROWS", 300)
+    monkeypatch.setattr("partirvm.resolve.resolve.RESIDUAL_SHARE", 2**30 // (8 * (searched + 2 * 6 * 1400)))
+    model = RVMRegressor(**OPTIONS, residual=Local(neighbours=2), memory_limit=2**30).fit(X, y)
+    found = model.history_[-1]["residuals"]
+    assert (found["bytes"], found["lacking"]) == (0, 8 * 6 * 1500)
+    assert found["rmse_gain"] > 0
+    assert model.model_.residuals is None
 
 
 def test_predictions_do_not_depend_on_the_other_rows(fitted, tmp_path):
@@ -86,12 +156,9 @@ def test_the_rows_behind_a_prediction(fitted):
     found = fitted.nearest_rows(new)
     corrections = fitted.predict(new) - fitted.model_.sparse().predict(new)
     np.testing.assert_allclose((found["weights"] * found["errors"]).sum(axis=1), corrections, rtol=1e-9, atol=1e-9)
-    scale = np.sqrt(fitted.model_.design.kernel.gamma[0]) / X.std(axis=0)
-    expected = np.sort(cdist(new * scale, X * scale), axis=1)[:, :60]
+    expected = np.sort(distances_to(fitted, X, new), axis=1)[:, :30]
     np.testing.assert_allclose(found["distances"], expected, rtol=1e-9)
-    np.testing.assert_allclose(
-        np.linalg.norm((X[found["rows"][:, 0]] - new) * scale, axis=1), expected[:, 0], rtol=1e-9
-    )
+    np.testing.assert_array_equal(found["rows"][:, 0], distances_to(fitted, X, new).argmin(axis=1))
 
 
 def test_categories_that_differ_are_far():
@@ -125,15 +192,87 @@ def test_they_are_left_out_where_nothing_is_left_and_without_distances(options):
     assert model.model_.residuals is None
 
 
-def test_several_targets_are_refused():
-    X, y = rough(200)
-    with pytest.raises(UsageError, match="residual='local' needs one numeric target"):
-        RVMRegressor(**OPTIONS, residual="local").fit(X, np.column_stack([y, y]))
-
-
-def test_a_file_with_arrays_that_do_not_belong_together_is_refused(fitted, tmp_path):
+@pytest.mark.parametrize(
+    ("part", "changed"),
+    [
+        ("cells", {"records": np.zeros((2999, 6))}),
+        *(("cells", {"records": None, "place": place}) for place in ("", "https://x.org/y", "zip::https://x.org/y")),
+        ("cells", {"records": None, "place": "cells", "hashes": ("", "")}),
+        ("cells", {"boxes": np.zeros((1, 2, 3))}),
+        *(("cells", {"starts": np.array(starts)}) for starts in ([0], [0, 10**15], [1, 3000], [0, 0, 3000])),
+        ("cells", {"width": 0}),
+        ("", {"kernels": (LocalKernel("posix", 1.0, 1.0, 1.0, 0.0, 1.0),)}),
+        ("", {"kernels": ()}),
+        ("", {"calibrations": ()}),
+        ("metric", {"axes": np.ones((1, 2)), "levels": ((99, 0.0, 1.0),)}),
+        ("", {"neighbours": 10**12}),
+    ],
+)
+def test_a_file_with_fields_that_do_not_belong_together_is_refused(fitted, tmp_path, part, changed):
     residuals = fitted.model_.residuals
-    wrong = replace(fitted.model_, residuals=replace(residuals, errors=residuals.errors[1:]))
-    save_model(wrong, tmp_path / "model")
-    with pytest.raises(ValueError, match="residual"):
+    changed = {part: replace(getattr(residuals, part), **changed)} if part else changed
+    wrong = replace(fitted.model_, residuals=replace(residuals, **changed))
+    CODEC.write({"model": wrong, "estimator": None}, f"{tmp_path}/model", KIND, FORMAT)
+    with pytest.raises((FormatError, UsageError)):
         load_model(tmp_path / "model")
+
+
+def test_new_rows_join_without_a_fit(fitted):
+    """They correct predictions where no row was, by their errors; the result is that of cells of all rows at once."""
+    (X, y), (new, target), updated = rough(900, seed=5), rough(200, seed=6), copy(fitted)
+    X[:, 0], new[:, 0] = X[:, 0] + 1.5, new[:, 0] + 1.5
+    assert updated.update_residuals(X[:-1], y[:-1]).update_residuals(X[-1:], y[-1:], [2.0]) is updated
+    before, after = (
+        np.sqrt(np.mean((model.predict(new) - target)[new[:, 0] > 1.1] ** 2)) for model in (fitted, updated)
+    )
+    assert after < 0.12 < 0.5 < before
+    far = X[:, 0] > 1.1
+    np.testing.assert_array_equal(updated.nearest_rows(X[far])["rows"][:, 0], 3000 + np.flatnonzero(far))
+    records, old = (model.model_.residuals.cells.records for model in (updated, fitted))
+    np.testing.assert_array_equal(records[records[:, NUMBER] < 3000], old)
+    errors = (y - fitted.model_.sparse().predict(X)) / fitted.model_.design.scaling.t_scale
+    records = records[np.argsort(records[:, NUMBER])]
+    np.testing.assert_allclose(records[3000:, ERROR], errors, atol=1e-8)
+    assert records[-1, NOISE] == 0.5
+    at_once = replace(fitted.model_, residuals=replace(fitted.model_.residuals, cells=Cells.of(records)))
+    np.testing.assert_array_equal(updated.predict(new, return_std=True), at_once.predict(new, return_std=True))
+
+
+def test_a_later_partial_fit_takes_rows_that_have_joined():
+    X, y = rough(370)
+    model = RVMRegressor(**OPTIONS, residual=Local(neighbours=10), max_rounds=1).partial_fit(X[:300], y[:300])
+    assert model.update_residuals(X[300:350], y[300:350]).model_.n_rows == 300
+    assert model.partial_fit(X[350:], y[350:]).model_.n_rows == 370
+
+
+def test_rows_that_cannot_join_are_refused(fitted):
+    X, y = rough(100)
+    plain = RVMRegressor(**OPTIONS, residual="none").fit(X, y)
+    several = np.column_stack([y, y])
+    for model, *rows, words in (
+        (plain, X, y, "fit with"),
+        (fitted, "x", y, "in memory"),
+        (fitted, X, several, "2 col"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            model.update_residuals(*rows)
+
+
+def test_a_copy_predicts_after_the_folder_of_the_rows_is_removed(fitted, tmp_path):
+    """A model that refers to the folder names it, and its error says what to do."""
+    residuals, new, model = fitted.model_.residuals, rough(50, seed=7)[0], copy(fitted)
+    model.model_ = replace(
+        model.model_, residuals=replace(residuals, cells=residuals.cells.copied(f"{tmp_path}/cells"))
+    )
+    for name, saved in (("estimator", model), ("model", model.model_)):
+        save_model(saved, tmp_path / name, copy=True)
+    save_model(model, tmp_path / "refers")
+    shutil.rmtree(tmp_path / "cells")
+    for name in ("estimator", "model"):
+        np.testing.assert_array_equal(load_model(tmp_path / name).predict(new), fitted.predict(new))
+    refers = load_model(tmp_path / "refers")
+    assert f"{tmp_path}/cells" in repr(refers.model_)
+    for use in (refers.predict, lambda X: save_model(refers, tmp_path / "again", copy=True)):
+        with pytest.raises(MissingDataError, match=r"of the local residuals is missing.*copy=True.*sparse\(\)"):
+            use(new)
+    assert not (tmp_path / "again").exists()

@@ -126,7 +126,7 @@ def test_rows_that_cannot_be_predicted():
 
 
 def test_a_model_of_an_unknown_likelihood_is_not_read(tmp_path):
-    """Such as one of ``literature`` that this process has not registered."""
+    """Such as one that only another process has registered."""
     save_model(replace(classifier(), likelihood="probit"), tmp_path / "m")
     with pytest.raises(FormatError, match="likelihood 'probit' is unknown"):
         load_model(tmp_path / "m")

@@ -62,19 +62,8 @@ def test_a_model_comes_back_bit_for_bit(location, m, bias):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_model_holds_no_code(tmp_path):
-    """Only JSON and the bytes of numbers."""
-    save_model(made(), str(tmp_path / "model"))
-    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["000000", "group.json"]
-    for path in (tmp_path / "model").iterdir():
-        assert b"pickle" not in path.read_bytes()
-        assert b"partirvm." not in path.read_bytes()
-    _, arrays = read_group(str(tmp_path / "model"), KIND, FORMAT)
-    assert {str(array.dtype) for array in arrays} <= {"float64", "int64"}
-
-
 def test_a_model_holds_only_what_prediction_needs(tmp_path):
-    """No training data, without local residuals."""
+    """No training data, without local residuals, and no code: only JSON and the bytes of numbers."""
     X = np.random.default_rng(0).normal(size=(3000, 3))
     y = np.sin(X[:, 0]) + 0.1 * X[:, 1] ** 2 + X[:, 2] % 0.3
     options = {"partition_size": 30, "max_rounds": 1, "random_state": 0}
@@ -82,21 +71,22 @@ def test_a_model_holds_only_what_prediction_needs(tmp_path):
     save_model(estimator.model_, str(tmp_path / "model"))
     _, arrays = read_group(str(tmp_path / "model"), KIND, FORMAT)
     assert max(len(array) for array in arrays) <= 64
+    assert {str(array.dtype) for array in arrays} <= {"float64", "int64"}
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["000000", "group.json"]
+    for path in (tmp_path / "model").iterdir():
+        assert b"pickle" not in path.read_bytes()
+        assert b"partirvm." not in path.read_bytes()
 
 
 def test_what_is_there_is_never_written_over(location):
-    """ExistsError, and the model that was there stays."""
+    """ExistsError, and the model that was there stays; before there is a FileNotFoundError."""
+    with pytest.raises(MissingDataError, match="no model") as caught:
+        load_model(location)
+    assert isinstance(caught.value, FileNotFoundError)
     save_model(made(seed=0), location)
     with pytest.raises(ExistsError, match="already"):
         save_model(made(seed=1), location)
     np.testing.assert_array_equal(load_model(location).mean, made(seed=0).mean)
-
-
-def test_nothing_there(tmp_path, location):
-    """MissingDataError, which is a FileNotFoundError."""
-    with pytest.raises(MissingDataError, match="no model") as caught:
-        load_model(location)
-    assert isinstance(caught.value, FileNotFoundError)
 
 
 def test_a_save_that_fails_leaves_nothing(location, monkeypatch):

@@ -28,27 +28,24 @@ INTERNAL = b"<Error><Code>InternalError</Code><Message>We encountered an interna
 
 @dataclass(frozen=True)
 class Request:
-    """A request: ``number`` counts the requests that change the store, from 1, and is 0 for all others; ``first`` is
-    True if no earlier request had the same method and path; ``creates`` is True for an exclusive creation.
+    """A request: whether it changes the store, whether it is the first one of this method and path, and whether it is
+    an exclusive creation.
     """
 
     method: str
     path: str
-    number: int
+    changes: bool
     first: bool
     creates: bool
 
 
 class Proxy:
-    """``fault`` returns the kind of the fault of a request, or None. ``hits`` are the requests with a fault, and
-    ``writes`` all requests that change the store.
-    """
+    """``fault`` returns the kind of the fault of a request, or None. ``hits`` are the requests with a fault."""
 
     def __init__(self, address: str) -> None:
         self.upstream, self.fault = urlsplit(address), lambda request: None
         self.fault: Callable[[Request], str | None]
         self.hits: list[Request] = []
-        self.writes: list[Request] = []
         self._seen: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -58,17 +55,13 @@ class Proxy:
     def begin(self, fault: Callable[[Request], str | None] = lambda request: None) -> None:
         """Count from the beginning, with these faults."""
         with self._lock:
-            self.fault, self.hits, self.writes, self._seen = fault, [], [], set()
+            self.fault, self.hits, self._seen = fault, [], set()
 
     def request(self, method: str, path: str, creates: bool) -> tuple[Request, str | None]:
         """Note a request, and return it with its fault."""
         with self._lock:
-            changes = method not in ("GET", "HEAD")
-            first = (method, path) not in self._seen
+            made = Request(method, path, method not in ("GET", "HEAD"), (method, path) not in self._seen, creates)
             self._seen.add((method, path))
-            made = Request(method, path, len(self.writes) + 1 if changes else 0, first, creates)
-            if changes:
-                self.writes.append(made)
             fault = self.fault(made)
             if fault:
                 self.hits.append(made)

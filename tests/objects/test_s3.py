@@ -31,7 +31,7 @@ from partirvm.storage.folder import write_text
 # botocore and moto warn of their own use of older functions
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
-CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "8", "--quiet")
+CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "5", "--neighbours", "20", "--quiet")
 
 
 def run(*arguments: str) -> str:

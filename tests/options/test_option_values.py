@@ -14,17 +14,7 @@ from sklearn.base import clone
 
 import partirvm
 from benchmarks.estimator_parameters import grouped
-from partirvm import (
-    AlphaPrior,
-    Gaussian,
-    Incremental,
-    Laplacian,
-    Matern52,
-    Noise,
-    Polynomial,
-    RVMRegressor,
-    WorkingSet,
-)
+from partirvm import AlphaPrior, Gaussian, Incremental, Laplacian, Matern52, Noise, Polynomial, RVMRegressor, WorkingSet
 from partirvm.errors import UsageError
 from partirvm.kernels import WITH_GAMMA
 from partirvm.options import Request

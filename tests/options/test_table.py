@@ -29,7 +29,7 @@ GIVEN = {
     "strategy": ("basic", "basic"),
     "solver": ("fast", "fast"),
     "kernel": ("matern32", "matern32"),
-    "gamma": ("0.1,2", "0.1,2"),
+    "gamma": ("0.1,2", (0.1, 2.0)),
     "basis": ("linear", "linear"),
     "class_weight": ("a=2", {"a": 2.0}),
     "time_limit": ("1.5h", 5400.0),

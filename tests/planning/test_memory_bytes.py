@@ -5,13 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm.planning.memory import (
-    BATCH,
-    DataShape,
-    batch_elements,
-    max_columns_within,
-    step_bytes,
-)
+from partirvm.planning.memory import BATCH, DataShape, batch_elements, max_columns_within, step_bytes
 from partirvm.types import PANEL_ROWS
 
 shapes = st.builds(

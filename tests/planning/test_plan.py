@@ -15,7 +15,7 @@ from partirvm.options import Request
 from partirvm.planning.cost import Rates
 from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
 from partirvm.planning.plan import Machine, affordable, kernel_store, make_plan
-from partirvm.quoting import format_bytes
+from partirvm.quoting import format_bytes, format_duration
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import rows_read
 
@@ -27,7 +27,7 @@ def plan_of(**changes):
     shape = changes.pop("shape", DataShape(1_000_000, 8, 1, 16384))
     machine = changes.pop("machine", Machine(threads=2, base=150 << 20, limit=1 << 30))
     pool = changes.pop("pool", 0)
-    rest = {name: changes.pop(name) for name in ("held_out", "shrink_threads", "shrink_partition") if name in changes}
+    rest = {name: changes.pop(name) for name in ("held_out", "shrink_partition") if name in changes}
     request = Request(strategy="working-set", selection="error", fit_rows="full", partition_size=500, max_rounds=5)
     request = replace(request, **changes)
     schedule = STRATEGIES[request.strategy].schedule
@@ -51,6 +51,31 @@ def test_what_cannot_fit_is_refused_with_need_have_and_advice():
         plan_of(machine=Machine(2, machine.base, need - 1))
 
 
+def test_what_local_residuals_take():
+    """12 numbers of each of 10⁶ rows: twice these in a tenth of the memory, with a search, or else in files."""
+    plan = plan_of(neighbours=30)
+    size, columns = 8 * 12 * 10**6, plan.rounds[-1].columns
+    seconds = 10**6 * (RATES.read + columns * RATES.element + 2 * columns / RATES.product) / 2
+    taken = (
+        f"{format_bytes(size)} in files of a job, a pass of {format_duration(seconds)}; 12,000 predictions per second"
+    )
+    assert taken in str(plan)
+    limit = 20 * size + 10 * 8 * 4096 * 40 * (40 + 12)
+    for place, less in (("in memory", 0), ("in files of a job", 1)):
+        assert f"{place}, a pass" in str(plan_of(machine=Machine(2, 150 << 20, limit - less)))
+    limit = 10 * 8 * (2 * 50_000 * 12 + 4096 * 40 * (40 + 12))
+    assert f"not tried below a memory_limit of {format_bytes(limit)}" in str(plan_of(machine=Machine(1, 0, limit - 1)))
+    sizes = (900, 8, 1, 1024), (10**6, 8, 3, 16384, 3), (10**6, 8, 5, 16384, 5)
+    few, several, many = ({"shape": DataShape(*each)} for each in sizes)
+    for unusual in (few, many):
+        assert "predictions per second" in plan_of(**unusual, residual="local").residuals
+    for never in (few, many, {"residual": "none"}, {"noise_variance": 0.1}):
+        assert plan_of(**never).residuals is None
+    found = plan_of(**several, neighbours=30).residuals  # 3 errors of each row; 12,000/s for one target, 2/3 for 3
+    assert f"{format_bytes(8 * 14 * 10**6)} in files of a job" in found
+    assert "8,000 predictions per second" in found
+
+
 def test_fewer_threads_where_all_would_not_fit():
     """A note says so; without leave to shrink the limit of all threads counts."""
     shape = DataShape(1_000_000, 8, 1, 16384)
@@ -59,7 +84,7 @@ def test_fewer_threads_where_all_would_not_fit():
     assert few.threads == 15
     assert any("15 of 16 threads" in note for note in few.notes)
     assert plan_of(machine=Machine(16, 150 << 20, need)).threads == 16
-    fixed = plan_of(machine=Machine(16, 150 << 20, need - 1), shrink_threads=False)
+    fixed = plan_of(machine=Machine(16, 150 << 20, need - 1, least_threads=16))
     assert fixed.threads == 16
     assert fixed.max_columns < few.max_columns
 
@@ -118,14 +143,15 @@ def test_candidates_are_held_where_partitions_join_whole(strategy, most):
 @given(st.integers(2, 3000), st.integers(1, 8), st.integers(60, 600), st.booleans())
 def test_what_can_be_measured_on(candidates, threads, limit, shrink):
     """The heuristic's fit brings all its columns at once; as many as fit on the most threads that let them."""
-    shape, machine = DataShape(10**6, 8, 1, 4096), Machine(threads, 50 << 20, limit << 20)
-    found, rows = affordable(shape, machine, candidates, shrink_threads=shrink)
+    least = 1 if shrink else threads
+    shape, machine = DataShape(10**6, 8, 1, 4096), Machine(threads, 50 << 20, limit << 20, least_threads=least)
+    found, rows = affordable(shape, machine, candidates)
     room = machine.limit - machine.base - ALLOWANCE
     assert 2 <= rows <= candidates
     if rows > 2:
         assert step_bytes(shape, 0, rows + 1, found).peak <= room
     if rows < candidates:
-        assert found == (1 if shrink else threads)
+        assert found == least
         assert step_bytes(shape, 0, rows + 2, found).peak > room or rows == 2
     elif found < threads:
         assert step_bytes(shape, 0, rows + 1, found + 1).peak > room
@@ -141,7 +167,7 @@ def test_kept_blocks_leave_room_for_every_pass(candidates, pools, threads, newto
         pool=pools * candidates,
         held_out=held_out,
     )
-    columns = min(max(cost.kept + cost.candidates for cost in plan.rounds), plan.max_columns)
+    columns = min(max(cost.columns for cost in plan.rounds), plan.max_columns)
     spare, asked = plan.room(columns), replace(plan.request, kernel_store="memory")
     kept = replace(plan, kernel_store=kernel_store(asked, plan.shape, plan.machine, columns, spare))
     assert kept.kernel_store.bytes == min(spare, 8 * 10**6 * columns) > 0

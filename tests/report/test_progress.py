@@ -13,9 +13,8 @@ import pytest
 from histories import plan, round_of
 
 from partirvm.core.updates import StepInfo
-from partirvm.jobs.driver import Watcher
 from partirvm.quoting import format_bytes
-from partirvm.report.progress import Progress, progress_for
+from partirvm.report.progress import Progress
 
 
 class Screen(io.StringIO):
@@ -41,25 +40,13 @@ def play(progress: Progress) -> None:
     """A fit of one round, then reading, then a prediction."""
     progress.on_plan(SomePlan())
     for done in range(1, 5):
-        progress.on_tiles("gram", done, 4, 1000)
-    progress.on_step(StepInfo(1, 40, 10, -20.0, 1.0, 0.1), 50)
+        progress.on_tiles("gram", done, 4)
+    progress.on_step(StepInfo(1, 40, 10, -20.0, 1.0, 0.1))
     progress.on_record(ENTRY)
     progress.on_rows("read", 1000, None)
     progress.on_rows("write", 1000, 1000)
-    progress.on_tile("predict", 4, 4)
+    progress.on_tiles("predict", 4, 4)
     progress.note("a word in between")
-
-
-@pytest.mark.parametrize("kind", ["quiet", "plain", "live"])
-def test_every_progress_hears_everything(kind, monkeypatch):
-    """The stream decides whether the state is drawn."""
-    monkeypatch.setenv("TERM", "xterm")
-    progress = progress_for(Screen() if kind != "plain" else io.StringIO(), quiet=kind == "quiet")
-    assert (progress.stream is None) == (kind == "quiet")
-    with progress as inside:
-        assert inside is progress
-        play(progress)
-        assert isinstance(progress, Watcher)
 
 
 def test_plain_lines():
@@ -74,8 +61,8 @@ def test_plain_lines():
 @pytest.mark.parametrize(
     ("event", "lines"),
     [
-        (lambda progress, done: progress.on_tiles("gram", done, 10, 1000), "kernel products: {} of 10 tiles"),
-        (lambda progress, done: progress.on_solves(done, 46), "dense fits: {} of 46 fits"),
+        (lambda progress, done: progress.on_tiles("gram", done, 10), "kernel products: {} of 10 tiles"),
+        (lambda progress, done: progress.on_tiles("solve", done, 46), "dense fits: {} of 46 fits"),
         (lambda progress, done: progress.on_rows("read", done, None), "reading: {} rows"),
     ],
 )
@@ -105,7 +92,7 @@ def test_hearing_draws_nothing(monkeypatch):
         progress.on_plan(SomePlan())
         before = drawn.count(threading.get_ident())
         for done in range(100_000):
-            progress.on_tiles("gram", done, 100_000, 1_000_000)
+            progress.on_tiles("gram", done, 100_000)
         assert drawn.count(threading.get_ident()) == before
     assert len(drawn) > before
 
@@ -116,25 +103,25 @@ def merge(progress: Progress) -> None:
     measured = {"kind": "heuristic", "rows": 45, "vectors": 5, "partition_size": 250, "heuristic_size": 9}
     progress.on_record({**ENTRY, **measured})
     for level, fits in enumerate((4, 2)):
-        progress.on_tiles("gram", 4, 4, 1000)
+        progress.on_tiles("gram", 4, 4)
         for done in range(fits + 1):
-            progress.on_solves(done, fits)
+            progress.on_tiles("solve", done, fits)
         for number in range(1, fits + 1):
             part = {"kind": "part", "level": level, "number": number, "candidates": 100 * number, "vectors": 50}
-            progress.on_record({**ENTRY, **part, "seconds": 1.5 * (level + 1)})
+            progress.on_record({**ENTRY, **part, "seconds": 1.5 * (level + 1), "saved": number == 2})
     progress.on_record({**ENTRY, "kind": "final", "seconds": 4.0})
 
 
-def test_parts_get_a_line_for_their_level():
-    """Not one each; the heuristic has its own; the table begins with the fit that leaves a model."""
+def test_parts_that_leave_a_model_get_a_line():
+    """The heuristic has its own; the table begins with the last fit."""
     stream = io.StringIO()
     with Progress(stream) as progress:
         merge(progress)
     lines = stream.getvalue().splitlines()[2:]
     assert lines[:3] == [
         "sparseness: 5 of 45 random rows became vectors (ρ = 0.111) → P = 9, raised to 250",
-        "level 0: 4 fits, 1,000 candidates → 200 vectors, 1.5 s",
-        "level 1: 2 fits, 300 candidates → 100 vectors, 1.5 s",
+        "level 0, 2: 200 candidates → 50 vectors, 1.5 s",
+        "level 1, 2: 200 candidates → 50 vectors, 3.0 s",
     ]
     assert [line.split()[0] for line in lines[3:]] == ["round", "last"]
 
@@ -156,24 +143,24 @@ def test_the_live_view_cuts_nothing(monkeypatch, columns):
     with Progress(screen) as progress:
         merge(progress)
         progress.began -= 100_000.0
-        progress.on_solves(12, 46)
+        progress.on_tiles("solve", 12, 46)
         text = _drawn(progress)
     assert max(len(line) for line in text.splitlines()) <= columns
-    for part in ("dense fits", "12 of 46 fits", "27 h 46 min", "50 candidates → 25 vectors"):
+    for part in ("dense fits", "12 of 46 fits", "27 h 46 min", "25 vectors"):
         assert part in text
     assert f" of {format_bytes(SomePlan.machine.limit)}" in " ".join(text.split())
-    assert "level 0: 4 fits, 1,000 candidates" in screen.getvalue()
+    assert "level 0, 2: 200 candidates" in screen.getvalue()
 
 
 def test_newton_passes_are_counted(monkeypatch):
     """An iteration of a classification has no noise variance, and is a pass."""
     monkeypatch.setenv("TERM", "xterm")
     with Progress(Screen()) as progress:
-        progress.on_tiles("newton", 1, 4, 400)
+        progress.on_tiles("newton", 1, 4)
         assert "Newton passes" in _drawn(progress)
-        progress.on_step(StepInfo(6, 20, 0, -120.0, math.nan, math.nan), 40)
+        progress.on_step(StepInfo(6, 20, 0, -120.0, math.nan, math.nan))
         text = _drawn(progress)
         assert "1 of 4 tiles" in text
-        assert "40 candidates → 20 vectors" in text
-        progress.on_step(StepInfo(3, 20, 0, -1.0, 0.1, 0.2), 40)
+        assert "20 vectors" in text
+        progress.on_step(StepInfo(3, 20, 0, -1.0, 0.1, 0.2))
         assert "dense fit, iteration 3" in _drawn(progress)

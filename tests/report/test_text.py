@@ -14,44 +14,15 @@ from histories import plan, round_of
 
 import partirvm
 from partirvm.cli.commands import partirvm as group
-from partirvm.core.termination import Termination
 from partirvm.jobs import fit, open_job
+from partirvm.jobs.job import advice_of
 from partirvm.jobs.state import JobState, Status
 from partirvm.options import Request
 from partirvm.report.history import QUANTITIES
-from partirvm.report.text import (
-    compare_text,
-    followed,
-    job_facts,
-    jobs_table,
-    status_text,
-    summary,
-)
-from partirvm.strategies import schedule_of
+from partirvm.report.text import compare_text, followed, job_facts, jobs_table, status_text
 
 OF_NUMBERS = re.compile(r"RMSE|NLPD|[Nn]oise|\bnan\b|None")
 """What no text about classes may say."""
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"strategy": "basic"}, "all rows at once"),
-        ({"max_rounds": None}, "50 candidates per round, until the evidence stops rising"),
-        ({"strategy": "incremental", "max_rounds": None}, "8 partitions of 50 candidates in order"),
-        ({"strategy": "incremental"}, "8 partitions of 50 candidates in order, at most 9 of them"),
-        (
-            {"strategy": "split-merge", "rounds": 2, "partitions": 2},
-            "2 partitions of 50 candidates, merged on 1 level",
-        ),
-        ({"strategy": "split-merge", "rounds": 1, "partitions": 1}, "1 partition of 50 candidates"),
-        ({}, "50 candidates per round, up to 9 rounds"),
-    ],
-)
-def test_the_course_of_every_strategy(changes, says):
-    """What becomes a candidate when."""
-    made = plan(**changes)
-    assert schedule_of(made["strategy"]).text(made) == says
 
 
 HEURISTIC = {"kind": "heuristic", "number": 1, "level": None}
@@ -65,7 +36,7 @@ def facts_of(history, seconds=1.5, **plans):
     """The facts of a job that is done, with this history."""
     state = JobState(Status.DONE, reason="converged", plan=plan(**plans), history=tuple(history))
     fits = sum(entry["kind"] != "heuristic" for entry in history)
-    progress = {"status": "done", "advice": Termination.CONVERGED.advice, "fits": fits, "seconds": seconds}
+    progress = {"status": "done", "advice": advice_of(state), "fits": fits, "seconds": seconds}
     progress |= {"job": "jobs/run1", "reason": "converged", "since": 0.0, "attempt": 2}
     job = SimpleNamespace(state=lambda: state, progress=lambda: progress)
     job.asked = lambda: {"data": "d.zarr"}
@@ -78,12 +49,11 @@ def facts_of(history, seconds=1.5, **plans):
         ("basic", [round_of(kind="final")], 1, 1),
         ("working-set", [HEURISTIC, round_of(), round_of(number=2), round_of(number=2, kind="final")], 2, 3),
         ("incremental", [round_of(), round_of(number=2, kind="final")], 2, 2),
-        ("split-merge", [HEURISTIC, *map(part, (0, 0, 0, 1)), round_of(kind="final")], 3, 5),
-        ("split-merge", [round_of(kind="final")], 1, 1),
+        ("split-merge", [HEURISTIC, *map(part, (0, 0, 0, 1)), round_of(kind="final")], 1, 5),
     ],
 )
 def test_facts_of_every_strategy(strategy, history, rounds, fits):
-    """Rounds leave a model, or are the levels of split-merge; fits are all but the heuristic's; N is the plan's."""
+    """The round is that of the model; fits are all but the heuristic's; N is the plan's."""
     history[-1] |= {"rows": 10_000, "held_out_nlpd": None, "noise_variance": 0.25, "noise_sd": 0.5}
     found = {**facts_of(history, strategy=strategy, fit_rows="sample", rho=0.12), "target": "fare"}
     assert (found["rounds"], found["fits"], found["n_rows"]) == (rounds, fits, 400)
@@ -91,13 +61,31 @@ def test_facts_of_every_strategy(strategy, history, rounds, fits):
     assert (found["rho"], found["noise_sd"], found["reason"]) == (0.12, 0.5, "converged")
     assert ("random candidates" in found["advice"]) == (strategy == "working-set")
     said = {"n_rows": 36_000, "n_vectors": 1, "train_rmse": 0.5, "log_evidence": -99.5, "seconds": 80.0}
-    said |= {"advice": "More rounds may help.", "remarks": ["Boosting has an RMSE of 0.2."], "peak_memory": 320 << 20}
-    text = summary({**found, **said, "job": "jobs/run1", "held_out_rmse": 0.25, "held_out_nlpd": -0.625})
+    said |= {"advice": "More rounds may help.", "peak_memory": 320 << 20}
+    text = status_text({**found, **said, "job": "jobs/run1", "held_out_rmse": 0.25, "held_out_nlpd": -0.625})
     for piece in ("1 relevance vector of", "36,000", "0.5 ", "'fare'", "0.25", "-0.625", "-99.5", "jobs/run1"):
         assert piece in text
-    for piece in ("More rounds may help.", "Boosting has an RMSE of 0.2.", "1 min 20 s, peak memory 320 MiB"):
+    for piece in ("More rounds may help.", "1 min 20 s, peak memory 320 MiB"):
         assert piece in text
-    assert "held-out" not in summary({**found, "held_out_rmse": None, "held_out_nlpd": None})
+    assert "held-out" not in status_text({**found, "held_out_rmse": None, "held_out_nlpd": None})
+
+
+def test_what_the_nearest_rows_change_or_would_change():
+    """The training error and the noise are then said to be those of the vectors."""
+    gains = "-18%, log density +0.03 nats"
+    would = (
+        f"not used, but would change the RMSE of rows left out by {gains}: their 960 MiB need a job folder or a larger"
+    )
+    changed = f"RMSE of rows left out 0.25 ({gains}), 12 MiB, about 6,000 rows/s per core; residual='none' keeps the 25"
+    said = {(0, 0): f"not used: RMSE of rows left out {gains}", (0, 960): f"{would} memory_limit"}
+    for (kept, lacking), expected in {**said, (12, 0): f"{changed} vectors alone"}.items():
+        found = {"rmse_gain": 0.18, "density_gain": 0.03, "rmse": 0.25, "bytes": kept << 20, "lacking": lacking << 20}
+        facts = facts_of([round_of(kind="final", residuals=found, noise_sd=0.5)], correction_rate=6000)
+        lines = dict(re.split(" {2,}", line, maxsplit=1) for line in status_text({**facts, "target": "y"}).splitlines())
+        alone = " of the vectors alone" if kept else ""
+        assert lines["neighbours"] == expected
+        assert lines["training error"] == f"0.5 (RMSE{alone}, in the units of 'y')"
+        assert lines["noise"] == f"0.5 (standard deviation){alone}"
 
 
 def test_what_came_of_a_fit_of_classes():
@@ -109,17 +97,15 @@ def test_what_came_of_a_fit_of_classes():
     for key in ("train_log_loss", "train_error", "held_out_log_loss", "held_out_error"):
         assert found[key] == history[-1][key]
     json.dumps(found)
-    text = summary(found)
+    text = status_text(found)
     assert not OF_NUMBERS.search(text)
-    state = status_text(found)
-    assert re.search(r"^job +jobs/run1\nstatus +done since .*, attempt 2\nreason +converged\nstrategy ", state)
-    assert state.endswith(text)
+    assert re.search(r"^job +jobs/run1\nstatus +done since .*, attempt 2\nreason +converged\nstrategy ", text)
     lines = dict(re.split(" {2,}", line, maxsplit=1) for line in text.splitlines())
     assert lines["vectors"] == "14 relevance vectors of 400 rows"
     assert lines["training error"] == "9.5 % (log loss 0.1758)"
     assert lines["held-out error"] == "11 % (log loss 0.1934)"
     assert lines["passes"] == "106 over the rows, in all fits"
-    assert "held-out" not in summary({**facts_of(histories.history("basic", held_out=False)), "target": "species"})
+    assert "held-out" not in status_text({**facts_of(histories.history("basic", held_out=False)), "target": "species"})
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from partirvm.core.termination import Termination
 from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.classes import SOFTMAX
 from partirvm.options import Request
-from partirvm.resolve.partition_size import resolve_partition_size
 from partirvm.resolve.resolve import resolve_fit_rows, schedule_for
+from partirvm.resolve.small_fits import partition_size
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.problem import Record
 
 
 @pytest.mark.parametrize(
@@ -31,6 +29,12 @@ def test_the_likelihood_that_is_affordable(strategy, n, size, expected):
     assert resolve_fit_rows(Request(), STRATEGIES[strategy].schedule, n, size) == (expected, min(20 * size, n))
 
 
+@pytest.mark.parametrize(("new", "expected"), [(0, "sample"), (1_000, "full"), (100_000, "sample")])
+def test_few_new_rows_can_afford_all_rows(new, expected):
+    """2·N·n·P flops of n new rows, where N²·P are too many."""
+    assert resolve_fit_rows(Request(), STRATEGIES["incremental"].schedule, 1_000_000, 500, new=new)[0] == expected
+
+
 def test_a_likelihood_that_was_asked_for():
     """Stays, with no more rows than there are; the only fit of basic uses all rows."""
     asked = Request(fit_rows="sample", sample_rows=77)
@@ -38,30 +42,21 @@ def test_a_likelihood_that_was_asked_for():
     assert resolve_fit_rows(asked, STRATEGIES["basic"].schedule, 1000, 1000) == ("full", 77)
 
 
-def measured(rows, vectors):
-    return Record("heuristic", 1, rows, rows, vectors, 30, Termination.CONVERGED, 0.0, "random", noise_variance=1.0)
-
-
 @pytest.mark.parametrize(
-    ("n", "d", "vectors", "size", "heuristic", "notes"),
+    ("n", "d", "vectors", "size", "heuristic"),
     [
-        (6144, 8, 20, 45, 45, []),
-        (6144, 8, 100, 134, 134, []),
-        (6144, 8, 190, 222, 222, []),
-        (6144, 32, 100, 267, 267, []),
-        (1000, 4, 20, 32, 13, []),
-        (40_000, 100, 190, 1000, 2000, []),
-        (40, 250, 190, 40, 100, []),
-        (10_000, 10, 220, 317, 317, ["nearly every row became a vector: the kernel is probably too narrow"]),
+        (6144, 8, 20, 45, 45),
+        (6144, 8, 100, 134, 134),
+        (6144, 8, 190, 222, 222),
+        (6144, 32, 100, 267, 267),
+        (1000, 4, 20, 32, 13),
+        (40_000, 100, 190, 1000, 2000),
+        (40, 250, 190, 40, 100),
     ],
 )
-def test_the_partition_size_of_the_heuristic(n, d, vectors, size, heuristic, notes):
+def test_the_partition_size_of_the_heuristic(n, d, vectors, size, heuristic):
     """⌈f·√(N·d)⌉ with f = 0.2, 0.6, 1 by ρ = vectors/222, between 32 and 1,000 and at most N."""
-    sparseness, found, said = resolve_partition_size(n, d, measured(222, vectors))
-    assert (sparseness.rows, sparseness.vectors, sparseness.partition_size) == (222, vectors, heuristic)
-    assert found == size
-    assert len(said) == len(notes)
-    assert all(text.startswith(start) for text, start in zip(said, notes, strict=True))
+    assert partition_size(n, d, vectors / 222) == (heuristic, size)
 
 
 def test_few_rows_are_one_basic_fit():

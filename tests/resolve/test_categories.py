@@ -61,7 +61,6 @@ OF_ZONE = 1 / (3 * 0.5 * (1 - 1 / 3))
         ("learn-per-feature", mixed((THIRD, THIRD), OF_ZONE)),
         (0.7, mixed(0.7, 0.7)),
         ([0.1, 0.2, 0.3], mixed((0.1, 0.3), 0.2)),
-        ("0.1,0.2,0.3", mixed((0.1, 0.3), 0.2)),
         ([0.1, 0.0, 0.3], OnColumns(Gaussian((0.1, 0.3)), (0, 2))),
         ([0.0, 0.2, 0.0], OnColumns(Categorical(0.2), (1,))),
     ],

@@ -20,9 +20,9 @@ from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Pass, Solved
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import ErrorPass, GramPass, LogisticScorePass, ScorePass
+from partirvm.likelihoods.passes import ErrorPass, GramPass, ScorePass
 from partirvm.strategies import STRATEGIES, AnyStrategy
-from partirvm.strategies.problem import Gather, Gathered, Log, Options, Problem, Save, Stopped
+from partirvm.strategies.problem import Gather, Gathered, Options, Problem, Save, Stopped
 from partirvm.types import Scaling
 
 MOST = 2000
@@ -89,7 +89,7 @@ class Simulator:
         try:
             while state.end is None:
                 state = self.step(strategy.step(state), stop_at)
-                if isinstance(self.said[-1], Save | Log):
+                if isinstance(self.said[-1], Save):
                     self.lines.append((state, len(self.turns)))
         except Stopped as stopped:
             return stopped.reason
@@ -122,7 +122,7 @@ class Simulator:
         restored = len(self.saves) > 1 and self.saves[-1].record.number < self.saves[-2].record.number
         assert restored or self.returned() == []
         assert len(self.heard) == len(self.said)
-        assert isinstance(self.said[-1], Save)
+        assert self.said[-1] is self.saves[-1]
         assert [save.record.kind for save in self.saves].count("final") == 1
         assert self.saves[-1].record.kind == "final"
 
@@ -132,11 +132,11 @@ class Simulator:
             case Gather(rows):
                 rows = rows if self.w is None else rows[self.w[rows] > 0]
                 return Gathered(rows, self.X[rows])
-            case Solve(fit, rule, _, solver):
+            case Solve(fit, rule, solver):
                 return Solved(*solvers.SOLVERS[solver](fit, rule))
-            case Save() | Log():
+            case Save():
                 return None
-            case ScorePass() | LogisticScorePass():
+            case ScorePass():
                 return tile_statistics([instruction], ArraySource(*self.held_out), 0).parts[0]
             case Pass():
                 source = ArraySource(self.X, self.t + self.scaling.t_shift, self.w)
@@ -177,12 +177,12 @@ class Simulator:
 
     @property
     def saves(self) -> list[Save]:
-        return self.passes(Save)
+        return [save for save in self.passes(Save) if save.model]
 
     @property
-    def parts(self) -> list[Log | Save]:
+    def parts(self) -> list[Save]:
         """Lines of history of the parts of split-merge, with a model or without, in order."""
-        return [one for one in self.said if isinstance(one, Log | Save) and one.record.kind == "part"]
+        return [one for one in self.said if isinstance(one, Save) and one.record.kind == "part"]
 
     def proposed(self) -> list[int]:
         """Row numbers that were made candidates, in order: gathered for it, or found by their errors or gains."""

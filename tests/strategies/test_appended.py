@@ -11,8 +11,7 @@ from simulator import Simulator, wave
 
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.passes import GramPass
-from partirvm.strategies import STRATEGIES
-from partirvm.strategies.fit_rows import automatic, joined, partition
+from partirvm.strategies.fit_rows import joined, partition
 from partirvm.strategies.problem import Gather, Options, Save
 from partirvm.strategies.rounds import with_appended_rows
 
@@ -81,10 +80,3 @@ def test_lots_make_partitions_of_their_own(classes):
     for batch, few, most in batches:
         assert np.sort(np.concatenate(parts[few])).tolist() == list(range(*batch))
         assert max(map(len, parts[few])) <= most
-
-
-def test_few_new_rows_can_afford_all_rows():
-    """2·N·n·P flops of n new rows, where N²·P are too many (DESIGN: fine to about 10⁵ rows)."""
-    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500) == "sample"
-    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500, new_rows=1_000) == "full"
-    assert automatic(STRATEGIES["incremental"].schedule, 1_000_000, 500, new_rows=100_000) == "sample"

@@ -15,7 +15,6 @@ from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.passes import ErrorPass, GainPass
 from partirvm.strategies.fit_rows import LEAST
 from partirvm.strategies.problem import Gather, Options
-from partirvm.strategies.working_set import PATIENCE
 
 KINDS = ((2, "bernoulli"), (3, "multinomial"), (3, "ovr"))
 
@@ -81,25 +80,6 @@ def test_first_candidates_without_weight(name, bias, max_rounds):
     else:
         assert reason is Termination.ROUNDS
         assert last.record.log_evidence == pytest.approx(-20 * np.log(2), abs=2.0)
-
-
-def test_a_held_out_log_loss_that_stops_falling_brings_the_best_round_back():
-    """PATIENCE rounds without a lower log loss, however level the error: the model of the best round is the last."""
-    rng = np.random.default_rng(1)
-    X, codes = groups(80, 2, spread=1.2)
-    codes = np.where(rng.random(80) < 0.2, 1 - codes, codes)
-    simulator = ClassSimulator(X, codes, gamma=100.0, held_out=groups(300, 2, seed=7, spread=1.2))
-    reason = simulator.run("working-set", Options(8, "error", stop_fraction=0.0))
-    records = [save.record for save in simulator.saves]
-    curve = [record.held_out_log_loss for record in records[:-1]]
-    if reason is not Termination.VALIDATION:
-        pytest.fail(f"the example does not overfit: {reason} {curve}")
-    best = int(np.argmin(curve))
-    assert len(curve) == best + 1 + PATIENCE
-    assert records[-1].number == best + 1
-    np.testing.assert_array_equal(simulator.saves[-1].fit.mean, simulator.saves[best].fit.mean)
-    np.testing.assert_array_equal(simulator.saves[-1].design.labels, simulator.saves[best].design.labels)
-    assert records[-1].held_out_log_loss == pytest.approx(curve[best], rel=1e-12)
 
 
 @pytest.mark.parametrize(("K", "likelihood"), KINDS)

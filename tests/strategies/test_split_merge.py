@@ -13,7 +13,7 @@ from partirvm.core.termination import Termination
 from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass
-from partirvm.strategies.problem import Gather, Options, Save
+from partirvm.strategies.problem import Gather, Options
 from partirvm.types import BIAS
 
 
@@ -42,11 +42,11 @@ def test_the_best_part_so_far_is_the_model(likelihood):
     fits = [event.fit for event in simulator.heard_of(Solved)]
     evidence = [fit.log_evidence / fit.n for fit in fits]
     best = [value > max(evidence[:k], default=-np.inf) for k, value in enumerate(evidence)]
-    assert [isinstance(line, Save) for line in simulator.parts] == best[: len(simulator.parts)]
+    assert [line.model for line in simulator.parts] == best[: len(simulator.parts)]
     assert best[0]
     assert not all(best)
     for line, fit in zip(simulator.parts, fits, strict=False):
-        if isinstance(line, Save):
+        if line.model:
             assert line.fit is fit
             assert line.design.labels.tolist() == [label for label in fit.labels.tolist() if label != BIAS]
 

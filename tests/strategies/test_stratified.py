@@ -8,21 +8,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm.strategies.fit_rows import (
-    SPAN,
-    drawn_rows,
-    partition_count,
-    quotas,
-    ranked,
-    stratified_partition,
-)
+from partirvm.strategies.fit_rows import SPAN, drawn_rows, quotas, ranked, stratified_partition
 
 EVENS = st.sampled_from([0.0, 0.5, 1.0])
 
 
-def drawn(codes, n_classes, used, count, *, shuffled, **options):
-    """Rows drawn in a problem of these classes."""
-    problem = SimpleNamespace(codes=codes, n_classes=n_classes, shuffled=shuffled, n_rows=len(codes))
+def drawn(codes, n_classes, used, count, *, shuffled, numbers=False, **options):
+    """Rows drawn in a problem of these classes, or of as many numbers."""
+    own = None if numbers else codes
+    problem = SimpleNamespace(codes=own, n_classes=n_classes, shuffled=shuffled, n_rows=len(codes))
     return drawn_rows(problem, used, count, **options)
 
 
@@ -58,23 +52,32 @@ def test_quotas_are_proportional(sizes, count):
     assert (np.abs(quotas(sizes, count, 0.0, 0) - count * sizes / sizes.sum()) <= 1).all()
 
 
-@given(classes(), st.integers(0, 60), st.integers(0, 5), st.integers(0, 4), st.booleans(), EVENS, st.data())
-def test_stratified_rows(problem, count, seed, draw, shuffled, even, data):
+BOTH = st.booleans()
+
+
+@given(classes(), st.integers(0, 60), st.integers(0, 5), st.integers(0, 4), BOTH, BOTH, EVENS, st.data())
+def test_drawn_rows(problem, count, seed, draw, shuffled, numbers, even, data):
     """Unused rows, increasing, as many as asked for or left; of each class that has one, if as many are asked for."""
     codes, K = problem
     used = np.array(sorted(data.draw(st.sets(st.integers(0, len(codes) - 1)))), dtype=np.int64)
-    options = {"seed": seed, "draw": draw, "shuffled": shuffled, "even": even}
+    options = {"seed": seed, "draw": draw, "shuffled": shuffled, "even": even, "numbers": numbers}
     rows = drawn(codes, K, used, count, **options)
     left = np.setdiff1d(np.arange(len(codes)), used)
     assert len(rows) == min(count, len(left))
     assert (np.diff(rows) > 0).all()
     assert np.isin(rows, left).all()
-    there = set(codes[left].tolist())
-    if count >= len(there):
-        assert set(codes[rows].tolist()) == there
-    else:
-        assert len(set(codes[rows].tolist())) == count
+    there, found = set(codes[left].tolist()), set(codes[rows].tolist())
+    assert numbers or (found == there if count >= len(there) else len(found) == count)
     np.testing.assert_array_equal(rows, drawn(codes, K, used, count, **options))
+
+
+def test_unshuffled_rows_are_drawn_from_everywhere():
+    """Not a run of neighbours, and another seed draws others."""
+    codes, how = np.zeros(10_000, np.int8), {"numbers": True, "even": 0.0}
+    one, other = (drawn(codes, 1, codes[:0], 200, seed=seed, draw=0, shuffled=False, **how) for seed in (0, 1))
+    assert np.ptp(one) > 9_000
+    assert set(one.tolist()) != set(other.tolist())
+    assert np.ptp(drawn(codes, 1, codes[:0], 200, seed=0, draw=3, shuffled=True, **how)) == 199
 
 
 @given(st.integers(2, 9), st.integers(1, 8), st.booleans())
@@ -91,7 +94,7 @@ def test_classes_take_turns_where_they_are_more_than_rows(K, count, shuffled):
 def test_stratified_partitions(problem, size, seed, shuffled):
     """Together every row once; sizes, and the rows of each class, differ by one at most."""
     codes, K = problem
-    count = partition_count(len(codes), size)
+    count = -(-len(codes) // size)
     parts = [stratified_partition(codes, K, count, k, seed=seed, shuffled=shuffled) for k in range(count)]
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(codes)))
     assert max(map(len, parts)) <= size

@@ -1,0 +1,172 @@
+"""The records of local residuals of all rows, from one pass over the rows and one sort into cells.
+
+Appended rows join the records of a model (``with_rows``, ``with_rows_of``): their errors are those of its vectors, and
+the local kernel and the calibration stay. A record of an old row is not changed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import chain, groupby
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from partirvm.data.source import Source, Tile
+from partirvm.data.writer import ExternalSorter, runs_of
+from partirvm.execution import Executor
+from partirvm.kernels.design import Design
+from partirvm.learning.sample import Spent
+from partirvm.local.cells import COLUMNS, NUMBER, Cells, Leaves, rows_of_cell
+from partirvm.local.metric import Metric
+from partirvm.local.residuals import LocalResiduals
+from partirvm.process import one_blas_thread
+from partirvm.storage import open_folder
+from partirvm.strategies.problem import FitResiduals
+from partirvm.types import PANEL_ROWS, Float, Int
+
+Keep: TypeAlias = Callable[[Callable[[str], Cells]], Cells]
+"""Calls a function with the path or URL of a new folder, which stays if it returns."""
+
+FILLED = 0.75
+"""Maximum of the mean number of rows of a cell, as a fraction of the largest."""
+
+SAMPLE = 64
+"""Leaves of rows that others join are those of one row of so many."""
+
+
+def cells_of(
+    asked: FitResiduals,
+    metric: Metric,
+    source: Source,
+    executor: Executor,
+    progress: Callable[..., None],
+    spent: Spent,
+    keep: Keep | None,
+    points: Float,
+) -> Cells:
+    """Return the cells of all rows of positive weight, from one pass.
+
+    ``points`` (m, r) are those of some rows. ``keep`` makes a folder for the records; without it they stay in memory.
+    """
+    task, began = partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric), time.perf_counter()
+    pieces = (records for _, records in executor.map(task, source, range(source.n_tiles), partial(progress, ())))
+    found = sorted_cells(pieces, source.n_rows, points, keep, source.n_targets)
+    spent.passing += time.perf_counter() - began
+    spent.passes += 1
+    spent.rows += source.n_rows
+    return found
+
+
+def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | None, n_targets: int = 1) -> Cells:
+    """Return the cells of at most ``n`` records, given in pieces (rows, width): the leaves of a tree of ``points``."""
+    rank = points.shape[1]
+    width = rank + n_targets + COLUMNS
+    most = rows_of_cell(width)
+    leaves = Leaves.of(points, math.ceil(n / (FILLED * most)))
+
+    def keyed() -> Iterator[Float]:
+        """Yield records after their leaves; within a leaf they stay in order."""
+        done = 0
+        for records in pieces:
+            places = leaves.numbers(records[:, :rank]) + (done + np.arange(len(records))) / n
+            yield np.column_stack([places / leaves.count, records])
+            done += len(records)
+
+    def divided(blocks: Iterable[Float]) -> Iterator[Float]:
+        """Yield the records of one leaf at a time, or of its parts if it is too large."""
+        parts = (part for block in blocks for part in np.split(block, _starts(block[:, 0], leaves.count)[1:]))
+        for _, of_leaf in groupby(parts, lambda part: int(part[0, 0] * leaves.count)):
+            yield from runs_of((part[:, 1:] for part in of_leaf), most)
+
+    def written(place: str) -> Cells:
+        with open_folder(place).scratch() as scratch, ExternalSorter(Path(scratch, "unsorted"), 1 + width) as sorter:
+            for piece in keyed():
+                sorter.add(piece)
+            return Cells.written(place, divided(sorter.blocks()), leaves.count + n // most, width, n_targets)
+
+    if keep is None:
+        records = np.concatenate(list(keyed()))
+        order = np.argsort(records[:, 0], kind="stable")
+        return Cells.of(records[order, 1:], _starts(records[order, 0], leaves.count), n_targets)
+    return keep(written)
+
+
+def _starts(keys: Float, count: int) -> Int:
+    """Return the places in sorted keys (n,) at which each of ``count`` leaves begins that has rows."""
+    return np.unique((keys * count).astype(np.int64), return_index=True)[1]
+
+
+@one_blas_thread()
+def with_rows(residuals: LocalResiduals, design: Design, mean: Float, rows: Tile) -> LocalResiduals:
+    """Return local residuals with further rows in memory, whose numbers follow those of the records.
+
+    ``design`` and ``mean``, (M,) or (M, T), are those of the model.
+    """
+    last, points = _last_and_some(residuals.cells)
+    records = records_of(design, mean, residuals.metric, rows, np.arange(len(rows.X)) + last + 1)
+    return _joined(residuals, points, iter([records]), len(records), None)
+
+
+def with_rows_of(
+    residuals: LocalResiduals,
+    design: Design,
+    mean: Float,
+    source: Source,
+    executor: Executor,
+    progress: Callable[[int, int], None],
+    keep: Keep | None,
+) -> LocalResiduals:
+    """Return local residuals with those rows of a source that were appended to the rows of the records, from one pass.
+
+    ``keep`` makes a folder for the records; without it they stay in memory.
+    """
+    last, points = _last_and_some(residuals.cells)
+    first, task = last + 1, partial(records_of_tile, design, mean, residuals.metric)
+    found = executor.map(task, source, range(first // source.tile_rows, source.n_tiles), progress)
+    pieces = (records[records[:, NUMBER] >= first] for _, records in found)
+    return _joined(residuals, points, pieces, source.n_rows - first, keep)
+
+
+def _last_and_some(cells: Cells) -> tuple[int, Float]:
+    """Return the largest number of a row of cells, and the points of one row of ``SAMPLE``."""
+    last, points = 0, list[Float]()
+    for records in map(cells.cell, range(len(cells.boxes))):
+        last = max(last, int(records[:, NUMBER].max()))
+        points.append(records[::SAMPLE, : cells.rank])
+    return last, np.concatenate(points)
+
+
+def _joined(
+    residuals: LocalResiduals, points: Float, pieces: Iterator[Float], n: int, keep: Keep | None
+) -> LocalResiduals:
+    """Return local residuals with at most ``n`` further records, sorted by old ``points`` and by the first piece."""
+    cells, first = residuals.cells, next(pieces, np.empty((0, residuals.cells.width)))
+    points = np.concatenate([points, first[:, : cells.rank]])
+    together = chain(map(cells.cell, range(len(cells.boxes))), [first], pieces)
+    return replace(residuals, cells=sorted_cells(together, cells.n_rows + n, points, keep, cells.n_targets))
+
+
+def records_of_tile(design: Design, mean: Float, metric: Metric, source: Source, number: int) -> Float:
+    """Return the records of one tile."""
+    return records_of(design, mean, metric, source.tile(number), source.original_rows(number))
+
+
+def records_of(design: Design, mean: Float, metric: Metric, tile: Tile, numbers: Int) -> Float:
+    """Return the records of the rows of positive weight in a tile, with these ``numbers``."""
+    scaling = design.scaling
+    weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
+    there = np.flatnonzero(weights > 0)
+    found = np.empty((len(there), metric.width + len(scaling.t_scale) + COLUMNS))
+    for start in range(0, len(there), PANEL_ROWS):
+        some = there[start : start + PANEL_ROWS]
+        X, fitted = tile.X[some], design.block(tile.X[some]) @ mean
+        errors = scaling.targets(tile.t[some]) - fitted.reshape(len(X), -1)
+        others = np.log(np.ones(len(X)) * design.noise_factor(X)), 1.0 / weights[some], numbers[some]
+        found[start : start + len(some)] = np.column_stack([metric(scaling.inputs(X)), errors, *others])
+    return found

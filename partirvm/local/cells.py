@@ -1,0 +1,293 @@
+"""The rows of local residuals, sorted into cells of near rows, and the exact search for the nearest ones.
+
+A record has the point of a row in a metric (r,), its error for each of T targets, the logarithm of its noise factor,
+the inverse of its weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of
+the points (``Leaves``); those of a leaf are a cell, whose rows lie in a box. A search looks for the nearest rows of a
+point in the cell whose box is nearest, and then in all cells whose boxes are not farther than the last of these. So its
+result does not depend on the cells. Records lie in memory, or in a Zarr array with one chunk per cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from partirvm.errors import ChangedDataError, MissingDataError
+from partirvm.storage import open_folder, reading, storing
+from partirvm.storage.address import absolute
+from partirvm.storage.records import checksum, create_blosc, read_blosc
+from partirvm.types import Float, Int
+
+LOG_FACTOR, NOISE, NUMBER = -3, -2, -1
+"""Columns of a record, after the point and the errors."""
+
+COLUMNS = 3
+"""Number of columns of a record beside its point and its errors."""
+
+CELL_BYTES, CELL_ROWS = 1 << 23, 1 << 16
+"""Maximum bytes and rows of a cell on disk. A search takes as much again for its tree."""
+
+KEPT = 16
+"""Number of cells from Zarr that a process keeps in memory."""
+
+FOUND_BYTES = 1 << 25
+"""Bytes of the records that are found at once. Of points in ``near_order`` a few cells have them."""
+
+ROWS = 128
+"""Number of points whose neighbours are handed over at once."""
+
+GROUP = 32
+"""Number of points, of similar distances to their neighbours, that are searched in a further cell at once."""
+
+TREE_LEAF = 32
+"""Number of rows of a leaf of a cell's tree; it divides boxes at their middles, in half the time of medians."""
+
+ORDERED, ORDERED_LEAVES = 1 << 14, 1 << 9
+"""Maximum number of points by whose leaves points are put in order, and the number of leaves."""
+
+SLACK, LEAST_DISTANCE = 1.0 - 1e-12, 1e-150
+"""Boxes count as nearer by this ratio, since distances are rounded; limits below this distance have the square 0."""
+
+ADVICE = (
+    "restore this folder, or fit again. A model refers to the rows of its local residuals in the folder of its job, "
+    "unless it was saved with copy=True; model.sparse() predicts without them"
+)
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """A k-d tree: node j divides the rows at ``places[j]`` of coordinate ``axes[j]``; its children are 2j+1, 2j+2."""
+
+    axes: Int
+    places: Float
+
+    @classmethod
+    def of(cls, points: Float, count: int) -> Leaves:
+        """The tree of at least ``count`` leaves that divides points (n, r) at medians of their widest coordinates."""
+        axes, places, level = list[int](), list[float](), [points]
+        while len(level) < count:
+            following = list[Float]()
+            for group in level:
+                axis = int(np.argmax(group.var(axis=0))) if len(group) else 0
+                place = float(np.median(group[:, axis])) if len(group) else 0.0
+                right = group[:, axis] > place
+                axes.append(axis)
+                places.append(place)
+                following += [group[~right], group[right]]
+            level = following
+        return cls(np.array(axes, dtype=np.int64), np.array(places))
+
+    @property
+    def count(self) -> int:
+        """The number of leaves."""
+        return len(self.axes) + 1
+
+    def numbers(self, points: Float) -> Int:
+        """Return the leaves (n,) of points (n, r)."""
+        node, rows = np.zeros(len(points), dtype=np.int64), np.arange(len(points))
+        for _ in range(self.count.bit_length() - 1):
+            node = 2 * node + 1 + (points[rows, self.axes[node]] > self.places[node])
+        return node - len(self.axes)
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Records of ``width`` columns, and the boxes (C, 2, r) of the cells: smallest and largest coordinates.
+
+    Cell c has the records from ``starts[c]`` to ``starts[c + 1]``. The ``records`` (N, width) are None if they lie in a
+    Zarr array at ``place``, a path or URL; ``hashes`` are the checksums of its chunks, without the rest after a cell.
+    """
+
+    starts: Int
+    width: int
+    boxes: Float
+    records: Float | None = None
+    place: str = ""
+    hashes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, records: Float, starts: Int | None = None, n_targets: int = 1) -> Cells:
+        """The cells of records (N, width) in memory that begin at ``starts`` (C,); without, one cell."""
+        ends = np.append([0] if starts is None else starts, len(records))
+        points = records[:, : -n_targets - COLUMNS]
+        boxes = np.array([box(points[slice(*some)]) for some in pairwise(ends)])
+        return cls(ends, records.shape[1], boxes, records)
+
+    @classmethod
+    def written(cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1) -> Cells:
+        """Write records, given cell by cell, at most ``count``, to a new Zarr array, and return their cells.
+
+        Raises ``StorageError``.
+        """
+        boxes, hashes, starts, rows = list[Float](), list[str](), [0], rows_of_cell(width)
+        with storing(place):
+            array = create_blosc(f"{place}/records", (count * rows, width), (rows, width), "<f8")
+            for number, records in enumerate(cells):
+                array[number * rows : number * rows + len(records)] = records
+                boxes.append(box(records[:, : -n_targets - COLUMNS]))
+                hashes.append(checksum(records))
+                starts.append(starts[-1] + len(records))
+        return cls(np.array(starts), width, np.array(boxes), None, place, tuple(hashes))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, with a place that is valid in every working folder: trees are built again."""
+        place = absolute(self.place) if self.place else ""
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"place": place}
+
+    @property
+    def rank(self) -> int:
+        """r, the number of coordinates of a point."""
+        return int(self.boxes.shape[2])
+
+    @property
+    def n_targets(self) -> int:
+        """T, the number of errors of a record."""
+        return self.width - self.rank - COLUMNS
+
+    @property
+    def n_rows(self) -> int:
+        """N."""
+        return int(self.starts[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the records, without compression."""
+        return 8 * self.n_rows * self.width
+
+    def copied(self, place: str) -> Cells:
+        """Write the records to a new Zarr array in this folder or at this URL, and return its cells."""
+        count = len(self.boxes)
+        return self.written(place, map(self.cell, range(count)), count, self.width, self.n_targets)
+
+    def cell(self, number: int) -> Float:
+        """Read the records of a cell. Raises ``MissingDataError`` if they are missing or damaged."""
+        start, stop = self.starts[number : number + 2]
+        if self.records is not None:
+            return self.records[start:stop]
+        shape = (rows_of_cell(self.width), self.width)
+        place = f"{self.place}/records: cell {number} of the local residuals"
+        with reading(place, ADVICE, MissingDataError):
+            whole = read_blosc(open_folder(self.place), f"records/c/{number}/0", shape, "<f8")
+        records = whole[: stop - start].copy()  # without the rest of the chunk
+        if checksum(records) != self.hashes[number]:
+            raise ChangedDataError(f"{place} has other values than those of the fit: {ADVICE}")
+        return records
+
+    @cached_property
+    def _searched(self) -> Callable[[int], tuple[Float, Any]]:
+        """A function that returns the records of a cell and their tree, those of all cells in memory once."""
+
+        def searched(number: int) -> tuple[Float, Any]:
+            records = self.cell(number)
+            return records, tree_of(records[:, : self.rank])
+
+        return lru_cache(KEPT if self.records is None else None)(searched)
+
+    def neighbours(self, points: Float, k: int, own: Float | None = None) -> Iterator[tuple[slice, Float]]:
+        """Yield some of the points (n, r) at a time, and the records (m, k, width) of their nearest rows, in order.
+
+        Of rows at equal distance the one of smaller number is nearer. ``own`` (n,) are numbers of rows that do not
+        count; of fewer than k other rows all are returned.
+        """
+        k = min(k, self.n_rows - (own is not None))
+        at_once = max(FOUND_BYTES // (8 * self.width * k) // ROWS, 1) * ROWS
+        for start in range(0, max(len(points), 1), at_once):
+            some = slice(start, start + at_once)
+            found = self._nearest(points[some], k, None if own is None else own[some])
+            for first in range(0, max(len(found), 1), ROWS):
+                part = found[first : first + ROWS]
+                yield slice(start + first, start + first + len(part)), part
+
+    def _nearest(self, points: Float, k: int, own: Float | None) -> Float:
+        """Return the records (n, k, width) of the nearest rows of points (n, r)."""
+        n, cells = len(points), range(len(self.boxes))
+        if len(cells) == 1:
+            records, tree = self._searched(0)
+            return records[nearest(tree, records[:, NUMBER], points, k, own)[1]]
+        best = np.full((n, k), np.inf), np.zeros((n, k, self.width))
+        far = np.stack([distances_of(each, points) for each in self.boxes], axis=1)
+        home = far.argmin(axis=1)
+        for number in cells:
+            some = np.flatnonzero(home == number)
+            for start in range(0, len(some), ROWS):
+                self._visit(number, some[start : start + ROWS], points, own, best)
+        for number in reversed(cells):  # the last ones are still in memory
+            some = np.flatnonzero((home != number) & (far[:, number] <= best[0][:, -1]))
+            some = some[np.argsort(best[0][some, -1])]
+            for start in range(0, len(some), GROUP):
+                self._visit(number, some[start : start + GROUP], points, own, best)
+        return best[1]
+
+    def _visit(self, number: int, some: Int, points: Float, own: Float | None, best: tuple[Float, Float]) -> None:
+        """Put the rows of a cell among the ``best`` ones, distances (n, k) and records, of the points ``some`` (m,)."""
+        records, tree = self._searched(number)
+        k, within = best[0].shape[1], float(best[0][some, -1].max())
+        distances, near = nearest(tree, records[:, NUMBER], points[some], k, None if own is None else own[some], within)
+        together = np.concatenate([best[0][some], distances], axis=1)
+        rows = np.concatenate([best[1][some], records[near]], axis=1)
+        order = np.lexsort((rows[:, :, NUMBER], together))[:, :k]
+        best[0][some] = np.take_along_axis(together, order, axis=1)
+        best[1][some] = np.take_along_axis(rows, order[:, :, None], axis=1)
+
+
+def rows_of_cell(width: int) -> int:
+    """Return the maximum number of records of ``width`` columns of a cell on disk."""
+    return min(max(CELL_BYTES // (8 * width), 1), CELL_ROWS)
+
+
+def near_order(points: Float) -> Int:
+    """Return an order of points (n, r) in which those that are near each other follow each other."""
+    leaves = Leaves.of(points[:: len(points) // ORDERED + 1], min(len(points) // ROWS, ORDERED_LEAVES))
+    return np.argsort(leaves.numbers(points), kind="stable")
+
+
+def box(points: Float) -> Float:
+    """Return the smallest and the largest coordinates (2, r) of points (n, r)."""
+    return np.stack([points.min(axis=0), points.max(axis=0)])
+
+
+def distances_of(box: Float, points: Float) -> Float:
+    """Return lower bounds (n,) of the distances of points (n, r) from all rows in a box (2, r)."""
+    outside = np.maximum(np.maximum(box[0] - points, points - box[1]), 0.0)
+    found: Float = SLACK * np.sqrt(np.einsum("ij,ij->i", outside, outside))
+    return found
+
+
+def tree_of(points: Float) -> Any:
+    """Return the tree of points (N, r) for ``nearest``."""
+    from scipy.spatial import cKDTree  # its import takes megabytes
+
+    return cKDTree(points, leafsize=TREE_LEAF, compact_nodes=False, balanced_tree=False)
+
+
+def nearest(
+    tree: Any, numbers: Float, points: Float, k: int, own: Float | None = None, within: float = np.inf
+) -> tuple[Float, Int]:
+    """Return the distances (n, k) and the positions of the nearest rows of a tree to ``points`` (n, r), in order.
+
+    At equal distances the row of smaller number is nearer; ``numbers`` (N,) are those of the rows. ``own`` (n,) are
+    numbers that do not count. Distances are ∞ where there are fewer rows ``within`` this distance.
+    """
+    n, k, within = len(points), min(k, tree.n), max(within / SLACK, LEAST_DISTANCE)
+    distances, found = np.empty((n, k)), np.empty((n, k), dtype=np.int64)
+    open_rows, asked = np.arange(n), k + 2
+    while len(open_rows):
+        asked = min(asked, tree.n)
+        apart, near = tree.query(points[open_rows], np.arange(1, asked + 1), distance_upper_bound=within)
+        whole = np.isinf(apart[:, -1]) | (asked == tree.n)
+        near[np.isinf(apart)] = 0
+        if own is not None:
+            apart[numbers[near] == own[open_rows, None]] = np.inf
+        order = np.lexsort((numbers[near], apart))[:, :k]
+        # beyond the last row of the query others may be as near as the last one that counts
+        last = apart.max(axis=1, where=np.isfinite(apart), initial=0.0)
+        done = whole | (np.take_along_axis(apart, order, axis=1)[:, -1] < last)
+        distances[open_rows[done]] = np.take_along_axis(apart, order, axis=1)[done]
+        found[open_rows[done]] = np.take_along_axis(near, order, axis=1)[done]
+        open_rows, asked = open_rows[~done], 2 * asked
+    return distances, found

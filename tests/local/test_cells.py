@@ -1,0 +1,97 @@
+"""Cells of near rows: exact neighbours, in memory and in Zarr, and damaged files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from partirvm.errors import MissingDataError, PartirvmError
+from partirvm.learning.residual_rows import sorted_cells
+from partirvm.local import cells as module
+from partirvm.local.cells import Cells
+
+
+def records(points, targets=1):
+    """Records of points, with random numbers and errors."""
+    rng = np.random.default_rng(0)
+    return np.column_stack([points, rng.normal(size=(len(points), targets + 2)), rng.permutation(len(points))])
+
+
+def found(cells, points, k, own=None):
+    return np.concatenate([near for _, near in cells.neighbours(points, k, own)])
+
+
+def brute(rows, points, k, own=None):
+    """The nearest rows by all distances, of equal ones those of smaller numbers."""
+    squares = cdist(points, rows[:, : points.shape[1]], "sqeuclidean")
+    if own is not None:
+        squares[own[:, None] == rows[:, -1]] = np.inf
+    order = np.lexsort((np.broadcast_to(rows[:, -1], squares.shape), squares))
+    return rows[order[:, :k]]
+
+
+def made(rows, place=None, targets=1):
+    """The cells of records in pieces, in memory or in a new folder."""
+    keep = place and (lambda make: make(str(place)))
+    return sorted_cells(np.array_split(rows, 7), len(rows), rows[:100, : -targets - 3], keep, targets)
+
+
+@pytest.fixture(params=[50, 1000], ids=["many cells", "one cell"])
+def some_rows(request, monkeypatch):
+    """The maximum number of rows of a cell on disk."""
+    monkeypatch.setattr(module, "CELL_ROWS", request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("levels", [1, 2, 4, 1000])
+@pytest.mark.parametrize("width", [1, 3, 8])
+def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_path):
+    """Recall 1 with ties, duplicates, equal rows and categories, in memory and from Zarr, the nearest first.
+
+    Errors of further targets change no distance.
+    """
+    points = np.random.default_rng(levels).integers(levels, size=(601, width)).astype(float)
+    targets = 2 if width == 3 else 1
+    rows = records(points, targets)
+    in_memory, on_disk = (made(rows, place, targets) for place in (None, tmp_path / "cells"))
+    assert np.diff(on_disk.starts).max() <= some_rows
+    new = rows[::7, :width] if own else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
+    own = rows[::7, -1] if own else None
+    expected = brute(rows, new, 9, own)
+    for cells in (in_memory, on_disk):
+        np.testing.assert_array_equal(found(cells, new, 9, own), expected)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.usefixtures("some_rows")
+def test_of_few_rows_all_are_neighbours(own):
+    rows = records(np.random.default_rng(0).normal(size=(12, 2)))
+    own = rows[:, -1] if own else None
+    near = found(made(rows), rows[:, :2], 20, own)
+    np.testing.assert_array_equal(near, brute(rows, rows[:, :2], 11 if own is not None else 12, own))
+
+
+@pytest.mark.parametrize("damage", ["changed", "swapped", "missing"])
+def test_damaged_cells_are_refused(damage, tmp_path, monkeypatch):
+    """A changed byte, a valid chunk in the place of another one, and a missing chunk."""
+    monkeypatch.setattr(module, "CELL_ROWS", 50)
+    rows = records(np.random.default_rng(0).normal(size=(200, 2)))
+    cells = Cells.written(str(tmp_path), np.split(rows, 4), 4, rows.shape[1])
+    chunk, other = (tmp_path / "records" / "c" / number / "0" for number in "12")
+    if damage == "changed":
+        data = bytearray(chunk.read_bytes())
+        data[40] ^= 1
+        chunk.write_bytes(data)
+    elif damage == "swapped":
+        chunk.write_bytes(other.read_bytes())
+    else:
+        chunk.unlink()
+    with pytest.raises(PartirvmError, match="cell 1 of the local residuals"):
+        found(replace(cells), rows[:, :2], 5)
+    if damage == "missing":
+        with pytest.raises(MissingDataError, match="restore"):
+            cells.cell(1)

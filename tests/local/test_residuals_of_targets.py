@@ -1,0 +1,133 @@
+"""Local residuals of several targets: neighbours in common, errors and a kernel of each."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from functools import partial
+
+import naive
+import numpy as np
+import pytest
+
+from partirvm import Local, RVMRegressor, load_model, save_model
+from partirvm.core.diagnostics import STATED_LEVELS as LEVELS
+from partirvm.core.left_out import LeftOut
+from partirvm.errors import UsageError
+from partirvm.local.cells import LOG_FACTOR, NUMBER, Cells
+
+OPTIONS = {"gamma": 0.5, "max_vectors": 20, "strategy": "working-set", "random_state": 0}
+RESIDUAL = Local(neighbours=20)
+
+
+def rough(n, seed=0):
+    """Two functions with details that wide basis functions cannot describe, in units of their own, with noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n, 2))
+    first = np.sin(3 * X[:, 0]) + 0.5 * np.sin(12 * X[:, 0]) * np.cos(9 * X[:, 1]) + 0.05 * rng.standard_normal(n)
+    second = X[:, 1] ** 2 + 0.5 * np.sin(9 * X[:, 1]) + 0.1 * rng.standard_normal(n)
+    return X, np.column_stack([first, 100 + 20 * second])
+
+
+NEW = rough(1000, seed=1)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return RVMRegressor(**OPTIONS, residual=RESIDUAL).fit(*rough(1500), validation=NEW)
+
+
+def test_new_rows_of_each_target(fitted):
+    """Errors fall, deviations are honest, and the history has the scores of what is predicted."""
+    (X, Y), line, sparse = NEW, fitted.history_[-1], fitted.model_.sparse()
+    mean, std = fitted.predict(X, return_std=True)
+    squares = (Y - mean) ** 2
+    assert (squares.mean(axis=0) < 0.3 * np.mean((Y - sparse.predict(X)) ** 2, axis=0)).all()
+    covered = np.mean(squares < (1.96 * std) ** 2, axis=0)
+    assert ((covered > 0.925) & (covered < 0.975)).all()
+    density = 0.5 * (np.log(2 * np.pi * std**2) + squares / std**2)
+    assert line["held_out_nlpd"] == pytest.approx(density.mean(), rel=1e-9)
+    assert line["held_out_rmse"] == pytest.approx(np.sqrt(squares.mean()), rel=1e-9)
+    assert line["residuals"]["rmse"] == pytest.approx(np.sqrt(squares.mean()), rel=0.2)
+
+
+def test_intervals_of_each_target(fitted):
+    """Those of held-out rows are counted in the history; other kinds need one target."""
+    (X, Y), model = NEW, fitted.model_
+    for target, shown in enumerate(fitted.history_[-1]["diagnostics"]):
+        ends = [
+            (lower[:, target], upper[:, target]) for lower, upper in map(partial(fitted.predict_interval, X), LEVELS)
+        ]
+        assert shown["covered"] == [np.sum((low <= Y[:, target]) & (Y[:, target] <= high)) for low, high in ends]
+    lower, upper = fitted.predict_interval(X, 0.95)
+    covered = np.mean((lower <= Y) & (upper >= Y), axis=0)
+    assert ((covered > 0.925) & (covered < 0.975)).all()
+    assert model.value_names(interval=True) == tuple(
+        f"{of}_{k}" for of in ("mean", "std", "lower", "upper") for k in (0, 1)
+    )
+    for how in ({"kind": "credible"}, {"hyperparameters": False}):
+        with pytest.raises(UsageError, match="need a model with one target"):
+            fitted.predict_interval(X, **how)
+
+
+def test_neighbours_are_the_same_and_weights_of_each_target(fitted):
+    found, k = fitted.nearest_rows(NEW[0]), fitted.model_.residuals.neighbours
+    assert found["rows"].shape == found["distances"].shape == (1000, k)
+    corrections = fitted.predict(NEW[0]) - fitted.model_.sparse().predict(NEW[0])
+    np.testing.assert_allclose((found["weights"] * found["errors"]).sum(axis=1), corrections, rtol=1e-9, atol=1e-9)
+    for target, each in enumerate(fitted.history_[-1]["diagnostics"]):
+        near = fitted.nearest_rows(NEW[0][[row for row, *_ in each["largest"]]])
+        for values, part in zip(np.moveaxis(np.array(each["neighbours"]), 2, 0), near.values(), strict=True):
+            np.testing.assert_array_equal(values, (part if part.ndim == 2 else part[:, :, target])[:, :3])
+
+
+def test_each_target_has_the_corrections_of_it_alone(fitted):
+    """To the bit, by its errors and its kernel."""
+    residuals, points = fitted.model_.residuals, fitted.model_.design.scaling.inputs(NEW[0])
+    records, rank = residuals.cells.records, residuals.metric.width
+    both = residuals.moments(points, 1.0)
+    assert residuals.kernels[0] != residuals.kernels[1]
+    for target in range(2):
+        one = Cells.of(np.delete(records, rank + 1 - target, axis=1))
+        own = {"kernels": residuals.kernels[target : target + 1], "cells": one}
+        alone = replace(residuals, **own, calibrations=residuals.calibrations[:1]).moments(points, 1.0)
+        np.testing.assert_array_equal(np.array(both)[:, :, target], alone)
+
+
+def test_errors_are_those_of_rows_left_out_of_each_target(fitted):
+    """By the posterior of each target alone at the shared columns and α."""
+    (X, Y), model = rough(1500), fitted.model_
+    design, scaling = model.design, model.design.scaling
+    kernels = naive.gaussian(scaling.inputs(X), scaling.inputs(design.centres), 0.5)
+    Phi, t = np.column_stack([np.ones((1500, int(design.bias))), kernels]), scaling.targets(Y)
+    rows = (np.flatnonzero((X - centre == 0).all(axis=1))[0] for centre in design.centres)
+    own = [(row, np.array([k])) for k, row in enumerate(rows, int(design.bias))]
+    records = model.residuals.cells.records
+    errors = records[np.argsort(records[:, NUMBER]), -5:LOG_FACTOR]
+    for target in range(2):
+        beta = scaling.t_scale[target] ** 2 / model.evidence_noise[target]
+        mean, Sigma = naive.posterior(Phi, t[:, target], model.alpha, beta)
+        root = np.linalg.cholesky(Sigma)
+        expected = LeftOut.of(Phi.copy(), t[:, target], mean, root, beta, None, own).expected()[0]
+        np.testing.assert_allclose(errors[:, target], expected, rtol=1e-3, atol=1e-5)  # before the last step of β
+
+
+def test_rows_join_and_files_keep_all_errors(fitted, tmp_path):
+    (X, Y), updated = rough(60, seed=2), copy(fitted)
+    updated.update_residuals(X, Y)
+    records = updated.model_.residuals.cells.records
+    errors = (Y - fitted.model_.sparse().predict(X)) / fitted.model_.design.scaling.t_scale
+    np.testing.assert_allclose(records[np.argsort(records[:, NUMBER])][1500:, -5:LOG_FACTOR], errors, atol=1e-8)
+    save_model(updated, tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(X, return_std=True), updated.predict(X, return_std=True))
+    assert again.model_.digest() == updated.model_.digest() != fitted.model_.digest()
+    for wrong in (Y[:, 0], np.column_stack([Y, Y])):
+        with pytest.raises(UsageError, match="column"):
+            updated.update_residuals(X, wrong)
+
+
+def test_many_targets_have_them_only_if_asked():
+    X, Y = rough(1000)
+    many = np.column_stack([np.roll(Y[:, 0], k) for k in range(5)])
+    assert RVMRegressor(**OPTIONS, max_rounds=1).fit(X, many).history_[-1]["residuals"] is None
