@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+import time
 from abc import ABC, abstractmethod
 from contextlib import closing
 from copy import copy
@@ -36,7 +37,7 @@ from partirvm.report.plots import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, progress_for
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
-from partirvm.resolve.small_fits import Timer
+from partirvm.resolve.small_fits import timer
 from partirvm.types import OFF, Float
 
 Documented = TypeVar("Documented", bound=type)
@@ -255,21 +256,22 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         if self.client is not None:
             portable(parameters)
         with closing(executor_for(self.client)) as executor, progress_for(quiet=not self.verbose) as display:
-            timer, display.callbacks = Timer(parameters.time_limit), getattr(self, "_callbacks", ())
+            began, over = time.monotonic(), timer(parameters.time_limit)
+            display.callbacks = getattr(self, "_callbacks", ())
 
             def interrupted() -> Termination | None:
                 # an update ends after its first round at the earliest: before that there is no model
                 if before is not None and log.model is None:
                     return None
-                return Termination.ABORTED if display.ended else timer()
+                return Termination.ABORTED if display.ended else over()
 
             if before is None:
-                spec = resolve(source, parameters, executor, held_out, timer)
+                spec = resolve(source, parameters, executor, held_out, over)
             else:
                 spec = continued(before[0], source, parameters, executor)
                 checkpoint = with_new_rows(before[1], spec)
             display.on_plan(spec.plan)
-            driver = Driver(executor, source, held_out, display, interrupted, elapsed=timer.seconds)
+            driver = Driver(executor, source, held_out, display, interrupted, elapsed=time.monotonic() - began)
             outcome = run(driver, spec, log, checkpoint)
         for callback in display.callbacks:
             callback.on_end(outcome.reason)

@@ -21,7 +21,7 @@ from partirvm.errors import PartirvmError
 from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster
 from partirvm.execution.kernel_store import Keeping, forget
 from partirvm.execution.local import POLL, SHARE, usable_cores
-from partirvm.execution.tasks import PassGroup, Progress, grouped, on_worker, run_tiles, solution, ungrouped
+from partirvm.execution.tasks import OfTile, PassGroup, Progress, grouped, on_worker, run_tiles, solution, ungrouped
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
 from partirvm.process import resident_memory
@@ -116,11 +116,7 @@ class DaskExecutor:
         return list(self._each(begin, solves, progress, []))
 
     def map(
-        self,
-        function: Callable[[Source, int], Any],
-        source: Source,
-        tiles: Sequence[int],
-        progress: Progress | None = None,
+        self, function: OfTile, source: Source, tiles: Sequence[int], progress: Progress | None = None
     ) -> Iterator[tuple[int, Any]]:
         """Yield results in order of tiles, with a bounded number of pending tiles, which are released at the end."""
         sent: list[Any] = []

@@ -14,7 +14,7 @@ from partirvm.core.statistics import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
 from partirvm.execution.kernel_store import Keeping, forget
-from partirvm.execution.tasks import Progress, SeveralStatistics, grouped, solution, tile_statistics, ungrouped
+from partirvm.execution.tasks import OfTile, Progress, SeveralStatistics, grouped, solution, tile_statistics, ungrouped
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
 from partirvm.process import available_memory, one_blas_thread, resident_memory
@@ -90,11 +90,7 @@ class LocalExecutor:
             left.set()
 
     def map(
-        self,
-        function: Callable[[Source, int], Any],
-        source: Source,
-        tiles: Sequence[int],
-        progress: Progress | None = None,
+        self, function: OfTile, source: Source, tiles: Sequence[int], progress: Progress | None = None
     ) -> Iterator[tuple[int, Any]]:
         """Yield ``(number, function(source, number))`` for these tiles, in order."""
         return zip(tiles, self._each(lambda number: function(source, number), tiles, progress), strict=True)

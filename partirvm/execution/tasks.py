@@ -31,6 +31,9 @@ from partirvm.types import PANEL_ROWS
 Progress = Callable[[int, int], None]
 """Type of a function called with the numbers of finished and of all tasks. To stop, it raises an exception."""
 
+OfTile = Callable[[Source, int], Any]
+"""Type of a function of a source and the number of one of its tiles."""
+
 
 @dataclass(frozen=True)
 class MomentsPass(Pass):

@@ -32,7 +32,7 @@ from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.resolve.new_problem import Interrupted
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
-from partirvm.resolve.small_fits import Timer
+from partirvm.resolve.small_fits import timer
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 
@@ -166,24 +166,24 @@ def run_attempt(
         source, held_out = requests.open_unchanged(asked["data"], asked["fingerprint"]), requests.open_held_out(asked)
         request, poll = check_parameters(requests.parameters_of(asked)), _poll(store, state.attempt, watcher)
         with closing(executor_for(client)) as executor:
-            timer = Timer(request.time_limit)
+            began, over = time.monotonic() - before, timer(request.time_limit)
 
             def interrupted() -> Termination | None:
-                return poll() or timer()
+                return poll() or over()
 
             how = source, request, executor, held_out, interrupted
             try:
                 journal.spec = spec = resolve(*how) if restored is None else continued(restored.spec, *how)
             except Stopped:
-                return _end(journal, state.attempt, Outcome(Termination.ABORTED, None, before + timer.seconds))
+                return _end(journal, state.attempt, Outcome(Termination.ABORTED, None, time.monotonic() - began))
             checkpoint = _checkpoint(restored, spec)
-            if checkpoint is None and timer() is None:  # otherwise the spec may lack learned values
+            if checkpoint is None and over() is None:  # otherwise the spec may lack learned values
                 store.checkpoint(Checkpoint(spec, None, 0))
             store.record({"event": "plan", **spec.plan.to_json(), "text": str(spec.plan)})
             watcher.on_plan(spec.plan)
             for entry in state.history:
                 watcher.on_record(entry)
-            driver = Driver(executor, source, held_out, watcher, interrupted, elapsed=before + timer.seconds)
+            driver = Driver(executor, source, held_out, watcher, interrupted, elapsed=time.monotonic() - began)
             driver.usable = checkpoint is not None and store.has_model()
             beside = None if "://" in store.location else Path(store.location, "kernel")
             outcome = run(driver, spec, journal, checkpoint, beside)

@@ -32,10 +32,10 @@ COLUMNS = 3
 CELL_BYTES, CELL_ROWS = 1 << 23, 1 << 16
 """Maximum bytes and rows of a cell on disk. A search takes as much again for its tree."""
 
-KEPT = 16
+KEPT = 24
 """Number of cells from Zarr that a process keeps in memory."""
 
-FOUND_BYTES = 1 << 25
+FOUND_BYTES = 1 << 24
 """Bytes of the records that are found at once. Of points in ``near_order`` a few cells have them."""
 
 ROWS = 128

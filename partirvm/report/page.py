@@ -32,11 +32,11 @@ FEATURES = 6
 class Report:
     """The report of a job: an HTML page without scripts, and its values. A notebook shows the page below the cell.
 
-    ``values`` is plain JSON. ``reason`` is the reason for the end (a termination's value, or the error), ``advice`` the
-    corresponding sentence, and ``status_advice`` that of the status. Times are seconds since 1970 or None; ``seconds``
-    is the running time. ``plan`` is that of ``Plan.to_json()``, and ``history`` holds the driver's entries.
-    ``relevance``, ``directions`` and ``bases`` are those of ``Job``. ``outputs`` are the names of the targets, or the
-    labels of the classes. ``damaged`` are the errors of parts that could not be read.
+    ``values`` is plain JSON: ``Job.progress()`` and more. ``status_advice`` is the sentence that belongs to the status,
+    ``advice`` that of the reason for the end. Times are seconds since 1970 or None. ``plan`` is that of
+    ``Plan.to_json()``, and ``history`` holds the driver's entries. ``relevance``, ``directions`` and ``bases`` are
+    those of ``Job``. ``outputs`` are the names of the targets, or the labels of the classes. ``damaged`` are the errors
+    of parts that could not be read.
     """
 
     values: dict[str, Any]
@@ -62,27 +62,21 @@ class Report:
 
 def report_of(job: Any) -> Report:
     """Return the report of a job in any state. It imports and runs no code that the job names."""
-    state, progress, parameters = job.state(), job.progress(), job.asked()
-    facts: dict[str, Any] = {"relevance": None, "directions": [], "bases": [], "outputs": []}
-    damaged = []
+    state = job.state()
+    values = {
+        **job.progress(),
+        "location": job.location,
+        "status_advice": state.status.advice,
+        "parameters": job.asked(),
+        "versions": state.request["versions"],
+        **{name: getattr(state, name) for name in ("queued", "began", "ended", "plan", "history")},
+    }
+    values |= {"relevance": None, "directions": [], "bases": [], "outputs": [], "damaged": []}
     try:
-        facts |= job.facts()
+        values |= job.facts()
     except PartirvmError as error:
-        damaged.append(str(error))
-    return Report(
-        {
-            "location": job.location,
-            "status": state.status.value,
-            "status_advice": state.status.advice,
-            "advice": progress["advice"],
-            "seconds": progress["seconds"],
-            "parameters": parameters,
-            "versions": state.request.get("versions"),
-            **{name: getattr(state, name) for name in ("reason", "queued", "began", "ended", "plan", "history")},
-            **facts,
-            "damaged": damaged,
-        }
-    )
+        values["damaged"] = [str(error)]
+    return Report(values)
 
 
 def history_charts(history: Sequence[Entry], kind: Kind) -> list[Chart]:

@@ -44,11 +44,6 @@ def formatted(facts: Mapping[str, Any], key: str) -> str:
     return FORMS.get(key, lambda value: f"{value:,}" if isinstance(value, int) else str(value))(value)
 
 
-def facts_text(pairs: Sequence[tuple[str, str | None]]) -> str:
-    """Return names and values on a line each, without those that have no value."""
-    return "\n".join(f"{name:<16}{text}" for name, text in pairs if text and text != MISSING)
-
-
 def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     """Return names and texts of the figures of a model, given ``figures_of``, the ``seconds``, and maybe a target."""
     kind, vectors, units = kind_of(facts), facts["n_vectors"], ""
@@ -74,17 +69,16 @@ def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
 def status_text(facts: Mapping[str, Any]) -> str:
     """Return the state of a job and the result of its fit as text, given ``job_facts`` and maybe the ``target``."""
     attempt = f", attempt {facts['attempt']}" if facts["attempt"] > 1 else ""
-    return facts_text(
-        [
-            ("job", facts["job"]),
-            ("status", f"{facts['status']} since {moment(facts['since'])}{attempt}"),
-            ("reason", facts["reason"]),
-            ("strategy", facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"),
-            *figure_rows(facts),
-            ("ended" if Status(facts["status"]).final else "advice", facts["advice"]),
-            ("model", "none yet" if facts["n_vectors"] is None else facts["job"]),
-        ]
-    )
+    pairs: list[tuple[str, str | None]] = [
+        ("job", facts["job"]),
+        ("status", f"{facts['status']} since {moment(facts['since'])}{attempt}"),
+        ("reason", facts["reason"]),
+        ("strategy", facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"),
+        *figure_rows(facts),
+        ("ended" if Status(facts["status"]).final else "advice", facts["advice"]),
+        ("model", "none yet" if facts["n_vectors"] is None else facts["job"]),
+    ]
+    return "\n".join(f"{name:<16}{text}" for name, text in pairs if text and text != MISSING)
 
 
 def _noise(facts: Mapping[str, Any]) -> str:
@@ -155,7 +149,7 @@ def followed(states: Iterable[JobState], as_json: bool = False) -> Iterator[str]
             continue
         change = f"{moment(state.since)}  {state.status}" + (f": {state.reason}" if state.reason else "")
         changed, begun = (state.status, state.attempt) != begun, (state.status, state.attempt)
-        final = state.status is not None and state.status.final
+        final = state.status.final
         if changed and not final:
             yield change
         if state.status is not Status.QUEUED and state.plan is not None and state.plan != plan:

@@ -35,20 +35,10 @@ HEURISTIC_ROWS = 2000
 """Maximum number of rows of the basic RVM from which ``partition_size="auto"`` derives P."""
 
 
-class Timer:
-    """A timer that starts on creation. ``limit`` is in seconds."""
-
-    def __init__(self, limit: Any = None) -> None:
-        self.limit, self._began = limit, time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self._began
-
-    def __call__(self) -> Termination | None:
-        """Return ``TIME`` if the time limit is over, otherwise None."""
-        return Termination.TIME if self.seconds > (math.inf if self.limit is None else self.limit) else None
+def timer(limit: Any) -> Interrupted:
+    """Return a function that returns ``TIME`` once ``limit`` seconds from now are over; never if it is None."""
+    end = time.monotonic() + (math.inf if limit is None else limit)
+    return lambda: Termination.TIME if time.monotonic() > end else None
 
 
 @dataclass

@@ -17,18 +17,8 @@ started: list[subprocess.Popen[Any]] = []
 """Processes that end with the test that started them, however it ends."""
 
 NOISE = 0.1
-LONG = (
-    "--gamma",
-    "20",
-    "--strategy",
-    "incremental",
-    "--partition-size",
-    "6",
-    "--max-rounds",
-    "500",
-    "--residual",
-    "none",
-)
+LONG = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "6", "--max-rounds", "500")
+LONG += ("--residual", "none")
 """A fit that takes long enough to be aborted."""
 
 

@@ -48,7 +48,7 @@ def test_a_submitted_job_runs_by_itself(data, tmp_path, monkeypatch):
     """In a thread: queued, running, done; each transition with a time and a reason; relative places."""
     monkeypatch.chdir(tmp_path)
     place = os.path.relpath(data)
-    how = {"partition_size": 30, "max_rounds": 3, "residual": "none", "random_state": 4}
+    how = {"partition_size": 30, "max_rounds": 3, "noise": "constant", "residual": "none", "random_state": 4}
     estimator = RVMRegressor(gamma=2.0, strategy=WorkingSet(selection="random"), **how)
     job = submit(estimator, place, "job")
     monkeypatch.chdir("/")
@@ -140,7 +140,9 @@ def test_a_job_that_cannot_be_begun_says_so_at_once(data, tmp_path, monkeypatch)
     with monkeypatch.context() as patched:
         patched.setattr(JobStore, "acquire", full)
         with pytest.raises(StorageError, match="no space left"):
-            submit(RVMRegressor(gamma=2.0, partition_size=30, residual="none", max_rounds=2), data, tmp_path / "job")
+            submit(
+                RVMRegressor(gamma=2.0, partition_size=30, noise="constant", residual="none"), data, tmp_path / "job"
+            )
     job = open_job(tmp_path / "job")
     assert job.status() is Status.QUEUED
     assert job.resume().wait(timeout=120) is Status.DONE
