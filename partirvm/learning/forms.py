@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from partirvm.core import ascent
-from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import WITH_GAMMA, Directions, Family, Kernel, OnColumns, Several, Sum, kernel_from_spec
 from partirvm.kernels.composed import inside, replaced
 from partirvm.kernels.radial import RadialKernel
@@ -34,9 +33,6 @@ FAMILIES = {"gaussian": 1.0, "matern52": 0.75, "matern32": 0.5}
 
 MOST_ENTRIES = 2048
 """Maximum number d² of entries of all directions."""
-
-FEW_ROWS = 2000
-"""Number of rows of all searches but the last one, over all rows: with twice as many it ended no higher."""
 
 FREE_ROWS = 2000
 """With more rows than this, the directions themselves are moved, too; with fewer this raised errors by some %."""
@@ -64,27 +60,23 @@ def learn(
 ) -> Kernel:
     """Maximise the tied evidence over all stages and return the kernel; each stage adds a history record.
 
-    Searches are over ``FEW_ROWS`` rows, the last one from the best kernel is over all rows. Unless the metric is
-    "widths", directions are learned after the widths. The better ones are kept: those of the fitted mean, or those at
-    which the search from the kernel ``turned`` ends, which goes on only if it begins above the end of the other one.
-    If the metric is "auto", directions are taken if they raise the evidence by one nat each, as if over all rows. With
-    more than ``FREE_ROWS`` rows they are then moved, too.
+    Unless the metric is "widths", directions are learned after the widths, with the same centres. The better ones are
+    kept: those of the fitted mean, or those at which the search from the kernel ``turned`` ends, which goes on only if
+    it begins above the end of the other one. If the metric is "auto", directions are taken if they raise the evidence
+    by one nat each. With more than ``FREE_ROWS`` rows they are then moved, too.
     """
-    d, numbers = problem.empty.centres.shape[1], sample.rows.rows
-    some = np.sort(stream(seed, Purpose.CENTRES, 1).permutation(numbers)[:FEW_ROWS])
-    stage = first_stage(sample.only(some) if len(some) < len(numbers) else sample, problem, learning, seed)
-    free = None
+    d, stage, free = problem.empty.centres.shape[1], first_stage(sample, problem, learning, seed), None
     if learning.metric != "widths" and turnable(stage.kernel, d):
-        stage = _compared_with_directions(stage, problem, learning, len(numbers), turned)
+        stage = _compared_with_directions(stage, problem, learning, turned)
         if problem.n_rows > FREE_ROWS and inside(stage.kernel, d, Directions):
             free = stage.again(start=replaced(stage.kernel, np.arange(d), _free)).climb()
-    return grow(stage, sample, problem, learning.max_centres, free).kernel
+    return grow(stage, problem, learning.max_centres, free).kernel
 
 
 def _compared_with_directions(
-    stage: KernelSearch, problem: Problem, learning: LearningOptions, n_rows: int, turned: Kernel | None
+    stage: KernelSearch, problem: Problem, learning: LearningOptions, turned: Kernel | None
 ) -> KernelSearch:
-    """Search directions, log the widths and return the better one of both; gains count as those of ``n_rows`` rows."""
+    """Search directions, log the widths and return the better one of both."""
     stage.sample.log(stage.record(problem))
     found = stage.again(start=directed(stage)).climb()
     if turned is not None:
@@ -93,8 +85,8 @@ def _compared_with_directions(
             other.climb()
         evaluations = found.evaluations + other.evaluations
         found = replace(max(found, other, key=lambda each: each.peak), evaluations=evaluations)
-    gain = n_rows / stage.sample.rows.n_rows * (found.best.value - stage.best.value)
-    taken = learning.metric != "auto" or gain > sum("gamma" in name for name in found.kernel.parameters)
+    gain, least = found.best.value - stage.best.value, sum("gamma" in name for name in found.kernel.parameters)
+    taken = learning.metric != "auto" or gain > least
     choice = {"form": DIRECTIONS if taken else EACH, "directions": gain}
     facts: dict[str, Any] = {"number": stage.number + 1, "evaluations": found.evaluations, "choice": choice}
     return replace(found if taken else stage, **facts)

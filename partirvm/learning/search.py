@@ -5,11 +5,10 @@ begins where ``learning.process_search`` ended. Some rows of the sample are cent
 evidence favours far too narrow widths. L-BFGS (``core.ascent``) moves all log parameters of the kernel at once, with
 one evaluation of evidence and slopes per step: two passes, which use the same kernel blocks. There are three stages:
 
-1. *Search* from the initial kernel over some of the rows (``learning.forms``). A kernel with a single width starts from
-   the best of several widths.
+1. *Search* from the initial kernel. A kernel with a single width starts from the best of several widths.
 2. *Revival*, once, if features were switched off: all widths are raised again and the search is repeated. Two inputs
    that matter only jointly both appear irrelevant at first, and are found together after the revival.
-3. *Growth* to all rows, where few steps are left; the centres are doubled while the data determine most of the weights.
+3. *Growth*: the number of centres is doubled while the data determine most of the weights; few steps are left.
 
 **Between rounds** the evidence is that of the fit, whose relevance vectors are the centres. Its α and β stay constant
 while the kernel changes: tied or updated α gave no higher evidence. If features are off, a second search starts with
@@ -213,26 +212,23 @@ def first_stage(
     return stage
 
 
-def grow(
-    stage: KernelSearch, sample: SampledRows, problem: Problem, most: int, free: KernelSearch | None = None
-) -> KernelSearch:
-    """Continue over all rows of a sample; double the centres, up to ``most``, while half of each weight is determined.
+def grow(stage: KernelSearch, problem: Problem, most: int, free: KernelSearch | None = None) -> KernelSearch:
+    """Double the number of centres, up to ``most``, while half of each weight or more is determined; log each stage.
 
-    Logs each stage. The search ``free``, whose directions are free, goes on first, and is taken if they raise the
-    evidence by half a log N for each of their entries (Schwarz 1978, "Estimating the dimension of a model").
+    The search ``free``, whose directions are free, goes on first, and is taken if they raise the evidence by half a log
+    N for each of their entries (Schwarz 1978, "Estimating the dimension of a model").
     """
     while True:
         stage.sample.log(stage.record(problem))
-        few = stage.sample.rows.n_rows < sample.rows.n_rows
-        count = min((2 if few or stage.best.determined >= 0.5 else 1) * stage.count, most, len(stage.pool.labels))
-        if count <= stage.count and not few:
+        growing = 2 if stage.best.determined >= 0.5 else 1
+        count = min(growing * stage.count, most, len(stage.pool.labels))
+        if free is None and count <= stage.count:
             return stage
-        facts = {"sample": sample, "score": partial(evaluate, sample, problem), "count": count}
-        stage = stage.again(**facts, number=stage.number + 1)
+        stage = stage.again(count=count, number=stage.number + 1)
         if free is not None:
-            free, (least, _) = free.again(**facts, number=stage.number).climb(), stage.evaluate(stage.logs)
-            entries = int(axes_of(free.start.parameters).sum())
-            if free.best.value - least > 0.5 * entries * np.log(sample.rows.n_rows):
+            free, (least, _) = free.again(count=count, number=stage.number).climb(), stage.evaluate(stage.logs)
+            entries, n = int(axes_of(free.start.parameters).sum()), stage.sample.rows.n_rows
+            if free.best.value - least > 0.5 * entries * np.log(n):
                 stage, free = free, None
                 continue
         stage, free = stage.climb(), None
