@@ -192,40 +192,40 @@ class _Conditional:
         """Mean and variance (n,)."""
         return self.factor * self.mean, self.factor**2 * self.spread * self.adapted
 
-    def slopes(self, of_mean: Float, of_variance: Float) -> Float:
-        """Return the derivatives (5 + r,), in ``LocalKernel.logs`` and the logarithms of the scales, of a function.
+    def slopes(self, of_mean: Float, of_variance: Float, *, scales: bool) -> Float:
+        """Return the derivatives (5,) in ``LocalKernel.logs`` of a function of mean and variance of the rows.
 
-        Its derivatives in mean and variance of the rows are ``of_mean`` and ``of_variance`` (n,).
+        Its derivatives in these are ``of_mean`` and ``of_variance`` (n,). With ``scales`` (5 + r,): those in the
+        logarithms of the scales of the coordinates follow.
         """
         kernel, rows, (mean, variance) = self.kernel, self.rows, self.moments
-        freedom = kernel.freedom + rows.errors.shape[1]
+        freedom, own = kernel.freedom + rows.errors.shape[1], self.nugget * rows.own_noises
         of_mean, of_factor = self.factor * of_mean, 0.5 * mean * of_mean + variance * of_variance
         of_adapted = self.factor**2 * self.spread * of_variance
         of_known = -kernel.variance * self.factor**2 * self.adapted * of_variance
         of_excess = of_adapted / freedom
-        x, y = self.weights, self.weighted
+        x, y, noises = self.weights, self.weighted, self.nugget * rows.noises
         # the derivative in C is −(x zᵀ + v yᵀ), as a bilinear form
         z, v = of_mean[:, None] * y + of_known[:, None] * x, (of_excess / kernel.variance)[:, None] * y
         of_cross = of_mean[:, None] * y + 2.0 * of_known[:, None] * x
         of_errors = of_mean[:, None] * x + 2.0 * v
-        noises = self.nugget * rows.noises
         of_nugget = -np.sum(noises * (x * z + v * y))
-        own = self.nugget * rows.own_noises
+        turned = self.whole_slope @ np.stack([z, y], axis=-1)
         slopes = [
             -of_nugget - np.sum(of_known * (1.0 - self.known)) - np.sum(of_excess * self.excess),
-            0.0,
+            np.sum(of_cross * self.cross_slope) - np.sum(x * turned[..., 0]) - np.sum(v * turned[..., 1]),
             of_nugget - np.sum(of_known * own),
             np.sum(of_factor * rows.own_log_factors) - 0.5 * np.sum(of_errors * rows.log_factors * self.errors),
             kernel.freedom * np.sum(of_adapted * (1.0 - self.adapted)) / freedom,
         ]
+        if not scales:
+            return np.array(slopes)
         among = _ratio(self.whole_slope, rows.steps.among)
         among *= x[:, :, None] * z[:, None, :] + v[:, :, None] * y[:, None, :]
-        cross = of_cross * _ratio(self.cross_slope, rows.steps.squares)
-        steps = rows.steps.coordinates
+        cross, steps = of_cross * _ratio(self.cross_slope, rows.steps.squares), rows.steps.coordinates
         # Σ_kl A_kl (d_k − d_l)² of each coordinate d of the steps
         sums = (among.sum(axis=1) + among.sum(axis=2) - cross)[:, None] @ steps**2
         of_scales = sums[:, 0].sum(axis=0) - 2.0 * np.einsum("nkr,nkr->r", steps, among @ steps)
-        slopes[1] = -of_scales.sum()
         return np.concatenate([slopes, of_scales])
 
 
@@ -238,16 +238,18 @@ def _dot(a: Any, b: Any) -> Float:
     return found
 
 
-def log_density(kernel: LocalKernel, rows: Neighbourhoods, errors: Float) -> tuple[float, Float]:
-    """Return the sum of the log densities (nats) of the ``errors`` (n,) of rows, and its slopes (5 + r,).
+def log_density(
+    kernel: LocalKernel, rows: Neighbourhoods, errors: Float, *, scales: bool = False
+) -> tuple[float, Float]:
+    """Return the sum of the log densities (nats) of the ``errors`` (n,) of rows, and its slopes (5,) in the logs.
 
-    The slopes are in the kernel's logs and in the logarithms of scales of the coordinates.
+    With ``scales`` also those in the logarithms of scales of the coordinates, (5 + r,).
     """
     found = _Conditional(kernel, rows)
     mean, variance = found.moments
     rest = errors - mean
     value = -0.5 * float(np.sum(np.log(2 * np.pi * variance) + rest**2 / variance))
-    return value, found.slopes(rest / variance, 0.5 * (rest**2 / variance - 1.0) / variance)
+    return value, found.slopes(rest / variance, 0.5 * (rest**2 / variance - 1.0) / variance, scales=scales)
 
 
 def start_of(panels: Sequence[Neighbourhoods], errors: Sequence[Float], family: str = "matern32") -> LocalKernel:
@@ -295,8 +297,7 @@ def learned(
         return LocalKernel.of(start.family, logs)
 
     def density(kernel: LocalKernel, x: Float, panel: Neighbourhoods, some: Float) -> tuple[float, Float]:
-        value, slope = log_density(kernel, panel.scaled(np.exp(x[5:])) if scales else panel, some)
-        return value, slope[: len(x)]
+        return log_density(kernel, panel.scaled(np.exp(x[5:])) if scales else panel, some, scales=scales)
 
     def loss(x: Float) -> tuple[float, Float]:
         found = list(map_panels(partial(density, kernel_at(x), x), panels, errors))
