@@ -63,14 +63,29 @@ def learn(
     Unless the metric is "widths", directions are learned after the widths, with the same centres. The better ones are
     kept: those of the fitted mean, or those at which the search from the kernel ``turned`` ends, which goes on only if
     it begins above the end of the other one. If the metric is "auto", directions are taken if they raise the evidence
-    by one nat each. With more than ``FREE_ROWS`` rows they are then moved, too.
+    by one nat each. With more than ``FREE_ROWS`` rows the directions are then moved, too (``_freed``).
     """
-    d, stage, free = problem.empty.centres.shape[1], first_stage(sample, problem, learning, seed), None
+    d, stage = problem.empty.centres.shape[1], first_stage(sample, problem, learning, seed)
     if learning.metric != "widths" and turnable(stage.kernel, d):
         stage = _compared_with_directions(stage, problem, learning, turned)
-        if problem.n_rows > FREE_ROWS and inside(stage.kernel, d, Directions):
-            free = stage.again(start=replaced(stage.kernel, np.arange(d), _free)).climb()
-    return grow(stage, problem, learning.max_centres, free).kernel
+        if problem.n_rows > FREE_ROWS:
+            stage = _freed(stage, d)
+    return grow(stage, problem, learning.max_centres).kernel
+
+
+def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
+    """Move the r directions of kernels, too, if the evidence rises by ½ log N for each further parameter of the metric.
+
+    A metric Σ_i gamma_i a_i a_iᵀ of d features has rd − r(r − 1)/2 parameters, of which the gammas are r (Schwarz 1978,
+    "Estimating the dimension of a model").
+    """
+    shapes = [kernel.matrix.shape for kernel, _ in inside(stage.kernel, n_features, Directions)]
+    further = sum(r * d - r * (r + 1) // 2 for r, d in shapes)
+    if not further:
+        return stage
+    free = stage.again(start=replaced(stage.kernel, np.arange(n_features), _free)).climb()
+    gained = free.best.value - stage.best.value > 0.5 * further * np.log(stage.sample.rows.n_rows)
+    return replace(free if gained else stage, evaluations=stage.evaluations + free.evaluations)
 
 
 def _compared_with_directions(

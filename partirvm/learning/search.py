@@ -212,26 +212,14 @@ def first_stage(
     return stage
 
 
-def grow(stage: KernelSearch, problem: Problem, most: int, free: KernelSearch | None = None) -> KernelSearch:
-    """Double the number of centres, up to ``most``, while half of each weight or more is determined; log each stage.
-
-    The search ``free``, whose directions are free, goes on first, and is taken if they raise the evidence by half a log
-    N for each of their entries (Schwarz 1978, "Estimating the dimension of a model").
-    """
+def grow(stage: KernelSearch, problem: Problem, most: int) -> KernelSearch:
+    """Double the number of centres, up to ``most``, while half of each weight or more is determined; log each stage."""
     while True:
         stage.sample.log(stage.record(problem))
-        growing = 2 if stage.best.determined >= 0.5 else 1
-        count = min(growing * stage.count, most, len(stage.pool.labels))
-        if free is None and count <= stage.count:
+        count = min(2 * stage.count, most, len(stage.pool.labels))
+        if stage.best.determined < 0.5 or count <= stage.count:
             return stage
-        stage = stage.again(count=count, number=stage.number + 1)
-        if free is not None:
-            free, (least, _) = free.again(count=count, number=stage.number).climb(), stage.evaluate(stage.logs)
-            entries, n = int(axes_of(free.start.parameters).sum()), stage.sample.rows.n_rows
-            if free.best.value - least > 0.5 * entries * np.log(n):
-                stage, free = free, None
-                continue
-        stage, free = stage.climb(), None
+        stage = stage.again(count=count, number=stage.number + 1).climb()
 
 
 def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
