@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.optimize import minimize
 
 from partirvm.core.termination import Termination
 from partirvm.types import Float, Int
@@ -32,15 +31,22 @@ def ascend(
     low: Float,
     high: Float,
     scale: Float | float = 1.0,
-    **limits: int,
+    *,
+    most_evaluations: int = MOST_EVALUATIONS,
+    most_steps: int | None = None,
 ) -> tuple[Termination, int]:
     """Maximise ``function`` within bounds from ``begin`` (p,); return why it ended, and the number of evaluations.
 
     The function returns a value in nats per row and its slopes (p,). A parameter is fixed if its ``low`` is −∞.
-    ``scale`` are typical changes of the parameters. ``limits`` are scipy's ``maxfun`` and ``maxiter``; without
-    ``maxiter`` the search ends when the best value has risen less than ``RISE`` in ``WINDOW`` steps.
+    ``scale`` are typical changes of the parameters. Without ``most_steps`` the search ends when the best value has risen
+    less than ``RISE`` in ``WINDOW`` steps.
     """
+    from scipy.optimize import minimize  # its import takes megabytes
+
     free, scale = np.isfinite(low), np.broadcast_to(scale, begin.shape)
+    if not free.any():
+        function(begin)
+        return Termination.CONVERGED, 1
     values, peaks = list[float](), list[float]()
 
     def negative(x: Float) -> tuple[float, Float]:
@@ -52,15 +58,14 @@ def ascend(
 
     def stop(x: Float) -> None:
         peaks.append(max(values))
-        if "maxiter" not in limits and len(peaks) > WINDOW and peaks[-1] - peaks[-1 - WINDOW] < RISE:
+        if most_steps is None and len(peaks) > WINDOW and peaks[-1] - peaks[-1 - WINDOW] < RISE:
             raise StopIteration
 
     first, bounds = (np.clip(begin, low, high) / scale)[free], np.column_stack([low / scale, high / scale])[free]
     # with 10 gradients in memory it took half as many steps again in 50 parameters
-    options = {"maxcor": 20, **limits}
-    minimize(negative, first, jac=True, method="L-BFGS-B", bounds=bounds, callback=stop, options=options)
-    most = limits.get("maxfun", MOST_EVALUATIONS)
-    return Termination.ITERATIONS if len(values) >= most else Termination.CONVERGED, len(values)
+    options = {"maxcor": 20, "maxfun": most_evaluations, "maxiter": most_steps or most_evaluations}
+    end = minimize(negative, first, jac=True, method="L-BFGS-B", bounds=bounds, callback=stop, options=options)
+    return Termination.ITERATIONS if end.status == 1 else Termination.CONVERGED, len(values)
 
 
 def groups(names: Sequence[str]) -> list[Int]:

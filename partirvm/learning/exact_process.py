@@ -193,7 +193,7 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int) -> ProcessFit:
     middle = np.concatenate([logs, [np.log(variance), np.log(variance)]])
     low = middle + np.concatenate([np.full(len(logs), np.log(1e-6)), [-7.0, np.log(NOISE_FLOOR)]])
     high = middle + np.concatenate([np.full(len(logs), np.log(1e3)), [7.0, np.log(2.0)]])
-    _, evaluations = ascend(per_row, np.concatenate([logs, [start.signal, start.noise]]), low, high, maxiter=steps)
+    _, evaluations = ascend(per_row, np.concatenate([logs, [start.signal, start.noise]]), low, high, most_steps=steps)
     return replace(best, evaluations=start.evaluations + evaluations)
 
 

@@ -159,12 +159,13 @@ class KernelSearch:
         """Raise the log posterior from ``logs``, or the best parameters, until it rises too little; the best stays."""
 
         def per_row(logs: Float) -> tuple[float, Float]:
-            value, slope = self.evaluate(logs)
-            return value / self.best.rows, slope / self.best.rows
+            (value, slope), last = self.evaluate(logs), self.last
+            assert last is not None
+            return value / last.rows, slope / last.rows
 
         begin, scale = self.logs if logs is None else logs, np.where(axes_of(self.start.parameters), AXES_SD, 1.0)
         low, high = self.middle + ascent.LOWEST, self.middle + ascent.HIGHEST
-        self.reason, _ = ascent.ascend(per_row, begin, low, high, scale, maxfun=self.most)
+        self.reason, _ = ascent.ascend(per_row, begin, low, high, scale, most_evaluations=self.most)
         return self
 
     def record(self, problem: Problem) -> Record:
@@ -234,8 +235,7 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     if not np.array_equal(wider, stage.logs):
         stage.middle = wider  # the bounds of the search are relative to its start
         stage.climb(wider)
-    better = not np.array_equal(stage.logs, start.logs)
-    return KernelLearned(stage.kernel, better, stage.best.rows, stage.evaluations)
+    return KernelLearned(stage.kernel, stage.best.value > stage.first, stage.best.rows, stage.evaluations)
 
 
 def axes_of(names: Sequence[str]) -> Bool:

@@ -58,7 +58,7 @@ def test_a_start_outside_the_bounds_is_moved_inside():
 
 
 def test_it_ends_when_little_is_gained_or_when_a_limit_is_reached():
-    """A valley of Rosenbrock: of slow rise it is left early; with ``maxiter`` it goes on for so many steps."""
+    """A valley of Rosenbrock: of slow rise it is left early; with ``most_steps`` it goes on for so many steps."""
 
     def valley(x, size=1.0):
         a, b = 1 - x[0], x[1] - x[0] ** 2
@@ -68,10 +68,12 @@ def test_it_ends_when_little_is_gained_or_when_a_limit_is_reached():
     early = climbed(lambda x: valley(x, 1e-5), begin)
     assert early[0] is Termination.CONVERGED
     assert early[1] <= 5 * (WINDOW + 1)
-    limited = climbed(valley, begin, maxfun=5)
+    limited = climbed(valley, begin, most_evaluations=5)
     assert limited[0] is Termination.ITERATIONS
     assert limited[1] >= 5
-    assert max(climbed(valley, begin, maxiter=100)[3]) == pytest.approx(0.0, abs=1e-6)
+    assert max(climbed(valley, begin, most_steps=100)[3]) == pytest.approx(0.0, abs=1e-6)
+    assert climbed(valley, begin, most_steps=2)[0] is Termination.ITERATIONS
+    assert climbed(valley, begin, low=np.full(2, -np.inf))[:2] == (Termination.CONVERGED, 1)
 
 
 def test_features_off_come_back_where_they_are_given_another_chance():
