@@ -38,8 +38,8 @@ def ascend(
     """Maximise ``function`` within bounds from ``begin`` (p,); return why it ended, and the number of evaluations.
 
     The function returns a value in nats per row and its slopes (p,). A parameter is fixed if its ``low`` is −∞.
-    ``scale`` are typical changes of the parameters. Without ``most_steps`` the search ends when the best value has risen
-    less than ``RISE`` in ``WINDOW`` steps.
+    ``scale`` are typical changes of the parameters. Without ``most_steps`` the search ends when the best value has
+    risen less than ``RISE`` in ``WINDOW`` steps.
     """
     from scipy.optimize import minimize  # its import takes megabytes
 

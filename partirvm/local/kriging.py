@@ -29,7 +29,7 @@ import numpy as np
 from partirvm.types import Float
 
 LEAST_NUGGET = 1e-10
-"""Minimum of ω/s²: the correlations of equal rows are singular."""
+"""Minimum of ω/(s²w): the correlations of equal rows are singular."""
 
 LEAST_SQUARE = 1e-16
 """Minimum of the mean square of the errors, in units of the scaled target."""
@@ -41,8 +41,8 @@ STEEPNESS = {"exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
 """Twice the smoothness of each correlation."""
 
 RATIOS, LENGTHS, NUGGETS, FREEDOMS = (1e-6, 1e4), (0.05, 100.0), (1e-8, 4.0), (0.5, 1e4)
-"""Bounds of s²/ℓ^(2·smoothness) and ω as multiples of the mean square of the errors, of ℓ as a multiple of the usual
-distance of the last neighbour, and of ν. The exponent b lies between 0 and ``STEEPEST``."""
+"""Bounds of s²/ℓ^(2·smoothness), ℓ and ω in their units (``_units``), and of ν. The exponent b lies between 0 and
+``STEEPEST``."""
 
 STEEPEST = 3.0
 
@@ -173,9 +173,10 @@ class _Conditional:
     def __init__(self, kernel: LocalKernel, rows: Neighbourhoods) -> None:
         self.kernel, self.rows, k = kernel, rows, rows.errors.shape[1]
         correlation = CORRELATIONS[kernel.family]
-        self.nugget = max(kernel.noise / kernel.variance, LEAST_NUGGET)
+        nugget = kernel.noise / kernel.variance
+        self.noises, self.own_noises = np.maximum(nugget * rows.noises, LEAST_NUGGET), nugget * rows.own_noises
         whole, self.whole_slope = correlation(rows.steps.among, kernel.length)
-        whole[:, np.arange(k), np.arange(k)] += self.nugget * rows.noises
+        whole[:, np.arange(k), np.arange(k)] += self.noises
         self.cross, self.cross_slope = correlation(rows.steps.squares, kernel.length)
         self.errors = rows.errors * np.exp(-0.5 * kernel.exponent * rows.log_factors)
         solved = np.linalg.solve(whole, np.stack([self.errors, self.cross], axis=-1))
@@ -183,7 +184,7 @@ class _Conditional:
         self.factor = np.exp(0.5 * kernel.exponent * rows.own_log_factors)
         self.mean = _dot(self.weights, self.errors)
         self.known = np.minimum(_dot(self.cross, self.weights), 1.0)
-        self.spread = kernel.variance * (1.0 - self.known + self.nugget * rows.own_noises)
+        self.spread = kernel.variance * np.maximum(1.0 - self.known + self.own_noises, LEAST_NUGGET)
         self.excess = _dot(self.errors, self.weighted) / kernel.variance
         self.adapted = (kernel.freedom + self.excess) / (kernel.freedom + k)
 
@@ -199,22 +200,22 @@ class _Conditional:
         logarithms of the scales of the coordinates follow.
         """
         kernel, rows, (mean, variance) = self.kernel, self.rows, self.moments
-        freedom, own = kernel.freedom + rows.errors.shape[1], self.nugget * rows.own_noises
+        freedom = kernel.freedom + rows.errors.shape[1]
         of_mean, of_factor = self.factor * of_mean, 0.5 * mean * of_mean + variance * of_variance
         of_adapted = self.factor**2 * self.spread * of_variance
         of_known = -kernel.variance * self.factor**2 * self.adapted * of_variance
         of_excess = of_adapted / freedom
-        x, y, noises = self.weights, self.weighted, self.nugget * rows.noises
+        x, y = self.weights, self.weighted
         # the derivative in C is −(x zᵀ + v yᵀ), as a bilinear form
         z, v = of_mean[:, None] * y + of_known[:, None] * x, (of_excess / kernel.variance)[:, None] * y
         of_cross = of_mean[:, None] * y + 2.0 * of_known[:, None] * x
         of_errors = of_mean[:, None] * x + 2.0 * v
-        of_nugget = -np.sum(noises * (x * z + v * y))
+        of_nugget = -np.sum(self.noises * (x * z + v * y))
         turned = self.whole_slope @ np.stack([z, y], axis=-1)
         slopes = [
             -of_nugget - np.sum(of_known * (1.0 - self.known)) - np.sum(of_excess * self.excess),
             np.sum(of_cross * self.cross_slope) - np.sum(x * turned[..., 0]) - np.sum(v * turned[..., 1]),
-            of_nugget - np.sum(of_known * own),
+            of_nugget - np.sum(of_known * self.own_noises),
             np.sum(of_factor * rows.own_log_factors) - 0.5 * np.sum(of_errors * rows.log_factors * self.errors),
             kernel.freedom * np.sum(of_adapted * (1.0 - self.adapted)) / freedom,
         ]
@@ -254,17 +255,18 @@ def log_density(
 
 def start_of(panels: Sequence[Neighbourhoods], errors: Sequence[Float], family: str = "matern32") -> LocalKernel:
     """Return the start of a search: half of the mean square as signal, half as noise, twice the usual distance."""
-    square, usual = _units(panels, errors)
-    return LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * square, 1.0, 10.0)
+    square, usual, noise = _units(panels, errors)
+    return LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * noise, 1.0, 10.0)
 
 
-def _units(panels: Sequence[Neighbourhoods], errors: Sequence[Float]) -> tuple[float, float]:
-    """Return the mean square of errors and the usual distance of the last neighbour, at least tiny numbers."""
-    square, usual = (
-        float(np.mean(np.concatenate(errors) ** 2)),
-        float(np.median(np.concatenate([np.sqrt(panel.steps.squares[:, -1]) for panel in panels]))),
-    )
-    return max(square, LEAST_SQUARE), max(usual, 1e-100)
+def _units(panels: Sequence[Neighbourhoods], errors: Sequence[Float]) -> tuple[float, float, float]:
+    """Return units of s², ℓ and ω, at least tiny numbers.
+
+    These are the mean square of errors, the usual distance of the last neighbour, and the former at the mean of 1/w.
+    """
+    square = max(float(np.mean(np.concatenate(errors) ** 2)), LEAST_SQUARE)
+    usual = float(np.median(np.concatenate([np.sqrt(panel.steps.squares[:, -1]) for panel in panels])))
+    return square, max(usual, 1e-100), square / float(np.mean(np.concatenate([panel.own_noises for panel in panels])))
 
 
 def learned(
@@ -285,11 +287,10 @@ def learned(
     """
     from scipy.optimize import minimize
 
-    n, (square, usual), steepness = sum(map(len, errors)), _units(panels, errors), STEEPNESS[start.family]
+    n, units, steepness = sum(map(len, errors)), np.log([*_units(panels, errors), 1.0, 1.0]), STEEPNESS[start.family]
     bounds = [(limits[0], limits[1]) for limits in (np.log(RATIOS), np.log(LENGTHS), np.log(NUGGETS))]
     bounds += [(0.0, STEEPEST), tuple(np.log(FREEDOMS))]
     bounds += [tuple(np.log(SCALES))] * (panels[0].steps.coordinates.shape[2] if scales else 0)
-    units = np.log([square, usual, square, 1.0, 1.0])
 
     def kernel_at(x: Float) -> LocalKernel:
         logs = x[:5] + units
