@@ -18,8 +18,8 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import blas, lapack, solve_triangular
-from scipy.optimize import minimize
 
+from partirvm.core.ascent import ascend
 from partirvm.core.updates import NOISE_FLOOR
 from partirvm.kernels import Kernel
 from partirvm.kernels.base import PreparedKernel
@@ -177,30 +177,24 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int) -> ProcessFit:
     free = np.append(np.isfinite(logs), [True, True])
     best = replace(start, value=-np.inf)
 
-    def negative(theta: Float) -> tuple[float, Float]:
+    def per_row(theta: Float) -> tuple[float, Float]:
         nonlocal best
         rows.sample.check_interrupted()
-        now = np.append(logs, [0.0, 0.0])
-        now[free] = theta
-        fit = ProcessFit(start.kernel.with_logs(now[:-2]), float(now[-2]), float(now[-1]))
+        fit = ProcessFit(start.kernel.with_logs(theta[:-2]), float(theta[-2]), float(theta[-1]))
         found = rows.evaluate(fit)
         if found is None:
-            return 1e10, np.zeros(len(theta))  # L-BFGS then takes a smaller step
-        (log_prior, rise), (evidence, slopes) = rows.log_prior(theta), found
-        value, slope = evidence + log_prior, slopes[free] + rise
-        if value > best.value:
+            return -1e10, np.zeros(len(theta))  # L-BFGS then takes a smaller step
+        (log_prior, rise), (evidence, slopes) = rows.log_prior(theta[free]), found
+        slopes[free] += rise
+        if (value := evidence + log_prior) > best.value:
             best = replace(fit, value=value)
-        return -value / n, -slope / n
+        return value / n, slopes / n
 
     middle = np.concatenate([logs, [np.log(variance), np.log(variance)]])
     low = middle + np.concatenate([np.full(len(logs), np.log(1e-6)), [-7.0, np.log(NOISE_FLOOR)]])
     high = middle + np.concatenate([np.full(len(logs), np.log(1e3)), [7.0, np.log(2.0)]])
-    begin = np.clip(np.concatenate([logs, [start.signal, start.noise]]), low, high)[free]
-    bounds = list(zip(low[free], high[free], strict=True))
-    # with 10 gradients in memory it took half as many steps again in 50 parameters
-    options = {"maxiter": steps, "maxcor": 20}
-    end = minimize(negative, begin, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return replace(best, evaluations=start.evaluations + int(end.nfev))
+    _, evaluations = ascend(per_row, np.concatenate([logs, [start.signal, start.noise]]), low, high, most_steps=steps)
+    return replace(best, evaluations=start.evaluations + evaluations)
 
 
 def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:

@@ -91,7 +91,7 @@ def choose(
         begun = problem if basic else chosen
         return learn(replace(sample, log=log), per_feature(begun), learning, options.seed)
     stage = begin_stage(sample, chosen, learning, options.seed)
-    stage.evaluate_next()
+    stage.evaluate(stage.logs)
     log(stage.record(problem))
     return stage.kernel
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core import rprop
+from partirvm.core import ascent
 from partirvm.kernels import WITH_GAMMA, Directions, Family, Kernel, OnColumns, Several, Sum, kernel_from_spec
 from partirvm.kernels.composed import inside, replaced
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.sample import Entry, SampledRows
-from partirvm.learning.search import SHORT_WINDOW, KernelSearch, LearningOptions, axes_of, first_stage, grow
+from partirvm.learning.search import KernelSearch, LearningOptions, axes_of, first_stage, grow
 from partirvm.likelihoods.passes import InputGradientPass
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
@@ -60,39 +60,51 @@ def learn(
 ) -> Kernel:
     """Maximise the tied evidence over all stages and return the kernel; each stage adds a history record.
 
-    Unless the metric is "widths", directions are learned after the widths. The better ones are kept: those of the
-    fitted mean, or those at which the search from the kernel ``turned`` ends, which goes on only if it begins above the
-    end of the other one. With more than ``FREE_ROWS`` rows the directions are moved, too, if that raises the evidence
-    by half a log N for each of their entries (Schwarz 1978, "Estimating the dimension of a model"). If the metric is
-    "auto", directions are taken if they raise the evidence by one nat each.
+    Unless the metric is "widths", directions are learned after the widths, with the same centres. The better ones are
+    kept: those of the fitted mean, or those at which the search from the kernel ``turned`` ends, which goes on only if
+    it begins above the end of the other one. If the metric is "auto", directions are taken if they raise the evidence
+    by one nat each. With more than ``FREE_ROWS`` rows the directions are then moved, too (``_freed``).
     """
-    d = problem.empty.centres.shape[1]
-    stage = grow(first_stage(sample, problem, learning, seed), problem, learning.max_centres)
-    if learning.metric == "widths" or not turnable(stage.kernel, d):
-        return stage.kernel
-    found = stage.candidate(directed(stage), rprop.FIRST_STEP)
-    found.climb(found.evaluate_next(stage.best))
+    d, stage = problem.empty.centres.shape[1], first_stage(sample, problem, learning, seed)
+    if learning.metric != "widths" and turnable(stage.kernel, d):
+        stage = _compared_with_directions(stage, problem, learning, turned)
+        if problem.n_rows > FREE_ROWS:
+            stage = _freed(stage, d)
+    return grow(stage, problem, learning.max_centres).kernel
+
+
+def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
+    """Move the r directions of kernels, too, if the evidence rises by ½ log N for each further parameter of the metric.
+
+    A metric Σ_i gamma_i a_i a_iᵀ of d features has rd − r(r − 1)/2 parameters, of which the gammas are r (Schwarz 1978,
+    "Estimating the dimension of a model").
+    """
+    shapes = [kernel.matrix.shape for kernel, _ in inside(stage.kernel, n_features, Directions)]
+    further = sum(r * d - r * (r + 1) // 2 for r, d in shapes)
+    if not further:
+        return stage
+    free = stage.again(start=replaced(stage.kernel, np.arange(n_features), _free)).climb()
+    gained = free.best.value - stage.best.value > 0.5 * further * np.log(stage.sample.rows.n_rows)
+    return replace(free if gained else stage, evaluations=stage.evaluations + free.evaluations)
+
+
+def _compared_with_directions(
+    stage: KernelSearch, problem: Problem, learning: LearningOptions, turned: Kernel | None
+) -> KernelSearch:
+    """Search directions, log the widths and return the better one of both."""
+    stage.sample.log(stage.record(problem))
+    found = stage.again(start=directed(stage)).climb()
     if turned is not None:
-        other = stage.candidate(turned, rprop.LATER_STEP)
-        point = other.evaluate_next(stage.best)
-        if point.value > found.best.value:
-            other.climb(point, SHORT_WINDOW)
+        other = stage.again(start=turned)
+        if other.evaluate(other.logs)[0] > found.peak:
+            other.climb()
         evaluations = found.evaluations + other.evaluations
-        found = replace(max(found, other, key=lambda each: each.best.value), evaluations=evaluations)
-    if problem.n_rows > FREE_ROWS:
-        kernel = replaced(found.kernel, np.arange(d), _free)
-        entries = axes_of(kernel.parameters)
-        free = found.candidate(kernel, np.where(entries, 0.1 * rprop.FIRST_STEP, rprop.LATER_STEP))
-        free.climb(free.evaluate_next(found.best), SHORT_WINDOW)
-        gained = free.best.value - found.best.value > 0.5 * entries.sum() * np.log(sample.rows.n_rows)
-        found = replace(free if gained else found, evaluations=found.evaluations + free.evaluations)
+        found = replace(max(found, other, key=lambda each: each.peak), evaluations=evaluations)
     gain, least = found.best.value - stage.best.value, sum("gamma" in name for name in found.kernel.parameters)
     taken = learning.metric != "auto" or gain > least
     choice = {"form": DIRECTIONS if taken else EACH, "directions": gain}
-    evaluations = found.evaluations
-    found = replace(found if taken else stage, number=stage.number + 1, evaluations=evaluations, choice=choice)
-    sample.log(found.record(problem))
-    return found.kernel
+    facts: dict[str, Any] = {"number": stage.number + 1, "evaluations": found.evaluations, "choice": choice}
+    return replace(found if taken else stage, **facts)
 
 
 def _free(kernel: Kernel, columns: Int) -> Kernel:
@@ -143,7 +155,7 @@ def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
         return {}
     kernel, logs = kernel_from_spec(entry["kernel"]), kernel_from_spec(entry["kernel"]).logs
     names, entries = _names(kernel, features), axes_of(kernel.parameters)
-    switched = sorted(rprop.off(logs, rprop.groups(kernel.parameters)).tolist())
+    switched = sorted(ascent.off(logs, ascent.groups(kernel.parameters)).tolist())
     order = [k for k in np.argsort(-logs, kind="stable").tolist() if k not in switched and not entries[k]]
     off = _first([names[k].removeprefix("gamma of ") for k in switched])
     verdict = {None: "", True: " over all rows: kernel accepted", False: " over all rows: kernel rejected"}

@@ -18,15 +18,24 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
-from partirvm.core.left_out import Calibration, quantiles
+from partirvm.core.left_out import Calibration, quantiles, sampled_rows
 from partirvm.core.scores import MOST_TARGETS
 from partirvm.data.source import Source
 from partirvm.execution import Executor
 from partirvm.learning.residual_rows import Keep, cells_of
 from partirvm.learning.sample import Spent, gathered
 from partirvm.likelihoods.gaussian import root_mean
-from partirvm.local.cells import COLUMNS, LOG_FACTOR, NOISE, NUMBER, ROWS, Cells
-from partirvm.local.kriging import CORRELATIONS, LEAST_SQUARE, LocalKernel, Neighbourhoods, learned, moments, start_of
+from partirvm.local.cells import COLUMNS, LOG_FACTOR, NOISE, NUMBER, Cells, panel_rows
+from partirvm.local.kriging import (
+    CORRELATIONS,
+    LEAST_SQUARE,
+    LocalKernel,
+    Neighbourhoods,
+    learned,
+    log_density,
+    moments,
+    start_of,
+)
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted
@@ -53,8 +62,9 @@ QUIET = 1e-4
 FEWER, FEWER_NATS = 0.005, 0.005
 """Gains of the error and of the mean log density for which predictions use more neighbours."""
 
-NATS, RMSE = 0.05, 0.05
-"""Gains of which one suffices: of the mean log density of rows left out, and of their error."""
+NATS, RMSE, LOSS = 0.05, 0.05, 0.1
+"""Gains of which one suffices: of the mean log density of rows left out, and of their error. The other one may fall by
+a tenth of these."""
 
 FEW_NEIGHBOURS, MANY_NEIGHBOURS, LEAST_LEFT_OUT = 20, 40, 20
 """Greatest k of the trial and the search for the metric, and of the last search; the minimum number of rows left out.
@@ -84,7 +94,8 @@ def fit_residuals(
         return ResidualsFitted()
     records = left_out_records(asked, metric, source, executor, progress, spent)
     trials, gains = _trials(asked, records, progress)
-    if not (asked.always or max(gains.rmse_gain / RMSE, gains.density_gain / NATS) >= 1.0):
+    shares = gains.rmse_gain / RMSE, gains.density_gain / NATS
+    if not (asked.always or (max(shares) >= 1.0 and min(shares) >= -LOSS)):
         return replace(gains, rmse=())
     if asked.trial:
         return gains
@@ -98,7 +109,7 @@ def fit_residuals(
         metric, points = metric.scaled(scales), records[:, : metric.width]
         points *= scales
         cells = Cells.of(records, n_targets=T)
-        if source.n_rows > left_out:
+        if sampled_rows(source.n_rows, shuffled=False) is not None:  # not all rows of positive weight were left out
             place = None if in_memory else keep
             cells = cells_of(asked, metric, source, executor, progress, spent, place, points)
         kernels = _learned(cells, records, asked.neighbours, kernels, apply)
@@ -144,11 +155,12 @@ def _around(cells: Cells, own: Float, k: int) -> list[Panels]:
 
 
 def _panels(own: Float, near: Float, rank: int) -> list[Panels]:
-    """Return neighbourhoods and errors of rows, ``ROWS`` together, for each target.
+    """Return neighbourhoods and errors of rows, ``panel_rows`` together, for each target.
 
     They are given by their records and those of their neighbours, with points of ``rank`` coordinates.
     """
-    parts = [slice(start, start + ROWS) for start in range(0, len(own), ROWS)]
+    rows = panel_rows(near.shape[1])
+    parts = [slice(start, start + rows) for start in range(0, len(own), rows)]
     found = [hoods_of(near[some], own[some, :rank], own[some, LOG_FACTOR], own[some, NOISE]) for some in parts]
     errors = own[:, rank:LOG_FACTOR].T
     return [(list(hoods), [each[some] for some in parts]) for *hoods, each in zip(*found, errors, strict=True)]
@@ -171,15 +183,17 @@ def _trials(
 ) -> tuple[list[LocalKernel], ResidualsFitted]:
     """Return kernels that a few rows left out teach, and their gains over the fit alone, with the corrected RMSE."""
     n, k, cells = len(records), min(asked.neighbours, FEW_NEIGHBOURS), Cells.of(records, n_targets=len(asked.left_out))
-    few, many = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS)), evenly(n, CALIBRATION_ROWS)
+    few = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS, n // 2))
+    others = np.setdiff1d(evenly(n, CALIBRATION_ROWS), few)
     panels, apply = _around(cells, records[few], k), _interruptible(progress)
-    kernels, gains = list[LocalKernel](), list[float]()
-    for target, each in enumerate(panels):
-        kernel, _, density = learned(*each, start_of(*each), apply)
-        inflation, of_alone = _alone(asked, target, few, records[few])
+    kernels, gains, judges = list[LocalKernel](), list[float](), _around(cells, records[others], k)
+    for target, (each, judge) in enumerate(zip(panels, judges, strict=True)):
+        kernel = learned(*each, start_of(*each), apply)[0]
+        inflation, of_alone = _alone(asked, target, others, records[others])
+        density = sum(log_density(kernel, *pair)[0] for pair in zip(*judge, strict=True)) / len(others)
         kernels.append(replace(kernel, inflation=inflation))
         gains.append(density - 0.5 * float(np.log(inflation)) - of_alone)
-    before, after = zip(*map(_corrected, kernels, _around(cells, records[many], k)), strict=True)
+    before, after = zip(*map(_corrected, kernels, judges), strict=True)
     return kernels, ResidualsFitted(None, _gain(before, after), float(np.mean(gains)), after)
 
 
@@ -264,11 +278,18 @@ def _by_number(
     cells: Cells, some: Float, k: int, kernels: Sequence[LocalKernel], apply: Callable[..., Iterable[Any]]
 ) -> list[ByNumber]:
     """Return mean and variance of the errors of rows with these records, for each target, by a third of k and more."""
-    near, found = _near(cells, some, k), [ByNumber() for _ in kernels]
+    near, rows, found = _near(cells, some, k), panel_rows(k), [ByNumber() for _ in kernels]
+    starts = range(0, len(some), rows)
+
+    def of_panel(count: int, start: int) -> list[tuple[Float, Float]]:
+        own = slice(start, start + rows)
+        panels = _panels(some[own], near[own, :count], cells.rank)
+        return [moments(kernel, hoods) for kernel, ((hoods,), _) in zip(kernels, panels, strict=True)]
+
     for count in (-(-near.shape[1] * part // 3) for part in (1, 2, 3)):
-        panels = _panels(some, near[:, :count], cells.rank)
-        for kernel, (hoods, _), of_target in zip(kernels, panels, found, strict=True):
-            mean, variance = map(np.concatenate, zip(*apply(partial(moments, kernel), hoods), strict=True))
+        panels = list(apply(partial(of_panel, count), starts))
+        for target, of_target in enumerate(found):
+            mean, variance = map(np.concatenate, zip(*(panel[target] for panel in panels), strict=True))
             of_target[count] = mean, variance
     return found
 
@@ -297,7 +318,7 @@ def _calibrated(
         kernel, left_out, scaling = found.kernels[target], asked.left_out[target], asked.design.scaling
         rest, t = errors[target] - mean, left_out.targets[some, 0]
         top, levels = quantiles(np.abs(rest) * np.sqrt(kernel.inflation / variance))
-        calibrations.append(Calibration(found.cells.n_rows, kernel.noise, 1.0, top, levels))
+        calibrations.append(Calibration(len(some), kernel.noise, 1.0, top, levels))
         after.append(float(np.sqrt(np.mean(rest**2))))
         # without coverage: these rows calibrate the intervals
         diagnostics = NumberDiagnostics.of(t, t - rest, np.sqrt(variance), left_out.rows[some], ())

@@ -2,13 +2,13 @@
 
 **Before the fit** the evidence is that of a tied RVM (``core.tied``; for classes, of their indicators); a regression
 begins where ``learning.process_search`` ended. Some rows of the sample are centres: with every row as a centre, the
-evidence favours far too narrow widths. iRprop⁻ (``core.rprop``) moves all log parameters of the kernel at once, with
+evidence favours far too narrow widths. L-BFGS (``core.ascent``) moves all log parameters of the kernel at once, with
 one evaluation of evidence and slopes per step: two passes, which use the same kernel blocks. There are three stages:
 
 1. *Search* from the initial kernel. A kernel with a single width starts from the best of several widths.
 2. *Revival*, once, if features were switched off: all widths are raised again and the search is repeated. Two inputs
    that matter only jointly both appear irrelevant at first, and are found together after the revival.
-3. *Growth*: the number of centres is doubled while the data determine most of the weights.
+3. *Growth*: the number of centres is doubled while the data determine most of the weights; few steps are left.
 
 **Between rounds** the evidence is that of the fit, whose relevance vectors are the centres. Its α and β stay constant
 while the kernel changes: tied or updated α gave no higher evidence. If features are off, a second search starts with
@@ -24,7 +24,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from partirvm.core import rprop
+from partirvm.core import ascent
+from partirvm.core.ascent import awakened, groups, off, raised
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel
@@ -45,9 +46,6 @@ evidence overfits. More than two classes have at most 100, for time; the errors 
 AXES_SD = 0.3
 """Standard deviation of the normal prior of an entry of a direction around its start; .1 and no prior differ little."""
 
-SHORT_WINDOW, LATER_WINDOW = 5, 3
-"""Evaluations in which the best evidence must rise: in a search from learned widths, and between rounds."""
-
 WORK = 2e8
 """Maximum rows × centres × features of one evaluation, so that a search ends in about a minute on one core."""
 
@@ -64,7 +62,7 @@ class LearningOptions:
     rows: int
     centres: int
     max_centres: int
-    evaluations: int = rprop.MOST_ROUNDS
+    evaluations: int = ascent.MOST_EVALUATIONS
     metric: str = "widths"
     warm: Float | None = field(default=None, repr=False, compare=False)
 
@@ -86,7 +84,7 @@ def learning_options(
     first, most = (100, 100) if several else (CENTRES, CENTRES) if classes else (CENTRES, MOST_CENTRES)
     share = min(np.sqrt(WORK / (rows * min(most, room) * n_features)), 1.0)
     most = max(int(share * min(most, room)), 1)
-    evaluations = max(int(share * rprop.MOST_ROUNDS), 20)
+    evaluations = max(int(share * ascent.MOST_EVALUATIONS), 20)
     return LearningOptions(max(int(share * rows), 2), min(first, most), most, evaluations, metric)
 
 
@@ -98,8 +96,9 @@ Score: TypeAlias = Callable[[Design, EvidencePoint | None, bool], EvidencePoint]
 class KernelSearch:
     """A search with constant rows and centres; the centres are the first ``count`` columns of ``pool``.
 
-    ``start`` is the kernel whose log parameters are searched. ``first`` is the evidence of the first evaluation,
-    ``best`` the best evaluation. ``choice`` states what was compared. Each search takes at most ``most`` evaluations.
+    ``start`` is the kernel whose log parameters are searched, within bounds around ``middle`` (p,). ``first`` is the
+    evidence of the first evaluation, ``best`` the best evaluation, at the log parameters ``logs`` (p,), with the
+    posterior ``peak``. ``choice`` states what was compared. Each search takes at most ``most`` evaluations.
     """
 
     sample: SampledRows
@@ -107,55 +106,67 @@ class KernelSearch:
     pool: Design
     count: int
     score: Score
-    search: rprop.RpropSearch
+    middle: Float
+    logs: Float
     number: int = 1
     evaluations: int = 0
     first: float = 0.0
+    peak: float = -np.inf
     best: EvidencePoint = NOTHING
+    last: EvidencePoint | None = None
+    seen: tuple[Float, float, Float] | None = None
     choice: dict[str, Any] | None = None
     reason: Termination | None = None
-    most: int = rprop.MOST_ROUNDS
+    most: int = ascent.MOST_EVALUATIONS
 
     @property
     def kernel(self) -> Kernel:
         """The kernel with the best evidence so far."""
-        return self.start.with_logs(self.search.best)
+        return self.start.with_logs(self.logs)
 
     def design(self, kernel: Kernel) -> Design:
         """Return the design of this stage's centres with another kernel."""
         return replace(self.pool.take(np.arange(self.count)), kernel=kernel)
 
-    def candidate(self, kernel: Kernel, step: float | Float) -> KernelSearch:
-        """Return a stage with the same rows and centres that begins at another kernel."""
-        search = rprop.begin(kernel.logs, kernel.logs, step)
-        return replace(self, start=kernel, search=search, evaluations=0, best=NOTHING, reason=None)
+    def again(self, **fields: Any) -> KernelSearch:
+        """Return a stage that begins at the best kernel or at another ``start``, with some fields replaced."""
+        if "start" in fields:
+            fields |= dict.fromkeys(("middle", "logs"), fields["start"].logs)
+        unknown: dict[str, Any] = {"evaluations": 0, "peak": -np.inf, "best": NOTHING, "seen": None}
+        return replace(self, last=self.best, reason=None, **unknown | fields)
 
-    def evaluate_next(self, last: EvidencePoint | None = None, window: int = rprop.WINDOW) -> EvidencePoint:
-        """Evaluate the current kernel of the search and take one step; α and β start from the evaluation ``last``."""
+    def evaluate(self, logs: Float) -> tuple[float, Float]:
+        """Return the log posterior and its slopes at ``logs``; α and β start from the evaluation before."""
+        if self.seen is not None and np.array_equal(logs, self.seen[0]):
+            return self.seen[1:]
         if first := not self.evaluations:
             self.sample.on_best(self.kernel)
-        point = self.score(self.design(self.start.with_logs(self.search.logs)), last, first or last is None)
+        last = self.last
+        point = self.last = self.score(self.design(self.start.with_logs(logs)), last, first or last is None)
         # an entry of a direction has a normal prior around its start, any other parameter a flat one
         entries = axes_of(self.start.parameters)
-        move = np.where(entries, self.search.logs - np.where(entries, self.start.logs, 0.0), 0.0)
+        move = np.where(entries, logs - np.where(entries, self.start.logs, 0.0), 0.0)
         value, slope = point.value - 0.5 * float(move @ move) / AXES_SD**2, point.slope - move / AXES_SD**2
-        self.search, self.reason = rprop.advance(self.search, value, slope, point.rows, window, self.most)
         self.evaluations += 1
         self.first = point.value if first else self.first
-        if self.search.values[-1] == self.search.peak:
-            self.best = point
+        if value > self.peak:
+            self.best, self.logs, self.peak = point, logs, value
             self.sample.on_best(self.kernel)
-        return point
+        self.seen = logs, value, slope
+        return value, slope
 
-    def restart(self, logs: Float, step: float, last: EvidencePoint | None = None) -> EvidencePoint:
-        """Restart the search from the log parameters ``logs`` and evaluate them; the best kernel so far is kept."""
-        self.search = rprop.again(self.search, logs, step)
-        return self.evaluate_next(last)
+    def climb(self, logs: Float | None = None) -> KernelSearch:
+        """Raise the log posterior from ``logs``, or the best parameters, until it rises too little; the best stays."""
 
-    def climb(self, point: EvidencePoint, window: int = rprop.WINDOW) -> None:
-        """Repeat steps from the evaluation ``point`` until the best evidence stops rising within ``window`` of them."""
-        while self.reason is None:
-            point = self.evaluate_next(point, window)
+        def per_row(logs: Float) -> tuple[float, Float]:
+            (value, slope), last = self.evaluate(logs), self.last
+            assert last is not None
+            return value / last.rows, slope / last.rows
+
+        begin, scale = self.logs if logs is None else logs, np.where(axes_of(self.start.parameters), AXES_SD, 1.0)
+        low, high = self.middle + ascent.LOWEST, self.middle + ascent.HIGHEST
+        self.reason, _ = ascent.ascend(per_row, begin, low, high, scale, most_evaluations=self.most)
+        return self
 
     def record(self, problem: Problem) -> Record:
         """Make the history record of the stage from its best evaluation."""
@@ -184,45 +195,32 @@ def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions
     chosen = stream(seed, Purpose.CENTRES).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
     pool = sample.candidates(problem, chosen)
     count, kernel = min(learning.centres, len(pool.labels)), problem.empty.kernel
-    score, search = partial(evaluate, sample, problem), rprop.begin(kernel.logs)
-    return KernelSearch(sample, kernel, pool, count, score, search, most=learning.evaluations)
+    score, logs = partial(evaluate, sample, problem), kernel.logs if learning.warm is None else learning.warm
+    return KernelSearch(sample, kernel, pool, count, score, kernel.logs, logs, most=learning.evaluations)
 
 
 def first_stage(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, revive: bool = True
 ) -> KernelSearch:
     """Run the first stage: several starts if there is a single width, or the revival of switched-off features."""
-    stage, features = begin_stage(sample, problem, learning, seed), rprop.groups(problem.empty.kernel.parameters)
-    window = rprop.WINDOW
-    if learning.warm is not None:
-        stage.search, window = rprop.begin(stage.search.start, learning.warm, rprop.LATER_STEP), SHORT_WINDOW
-    point = stage.evaluate_next()
-    if len(stage.search.logs) == 1 and learning.warm is None:
-        for move in np.log([8.0, 1 / 8]):
-            stage.restart(stage.search.start + move, rprop.FIRST_STEP)
-        point = stage.restart(stage.search.best, rprop.FIRST_STEP)
-    stage.climb(point, window)
-    if revive and len(rprop.off(stage.search.best, features)):
-        stage.climb(stage.restart(rprop.raised(stage.search, np.concatenate(features), 1 / 3), rprop.FIRST_STEP))
+    stage, features = begin_stage(sample, problem, learning, seed), groups(problem.empty.kernel.parameters)
+    if len(stage.logs) == 1 and learning.warm is None:
+        for move in np.log([1.0, 8.0, 1 / 8]):
+            stage.evaluate(stage.middle + move)
+    stage.climb()
+    if revive and len(off(stage.logs, features)):
+        stage.climb(raised(stage.logs, stage.middle, np.concatenate(features), 1 / 3))
     return stage
 
 
 def grow(stage: KernelSearch, problem: Problem, most: int) -> KernelSearch:
     """Double the number of centres, up to ``most``, while half of each weight or more is determined; log each stage."""
-    features = rprop.groups(stage.start.parameters)
     while True:
         stage.sample.log(stage.record(problem))
-        last, count = stage.best, min(2 * stage.count, most, len(stage.pool.labels))
-        if last.determined < 0.5 or count <= stage.count:
+        count = min(2 * stage.count, most, len(stage.pool.labels))
+        if stage.best.determined < 0.5 or count <= stage.count:
             return stage
-        search = rprop.begin(stage.search.start, stage.search.best, rprop.LATER_STEP)
-        facts: dict[str, Any] = {"count": count, "number": stage.number + 1, "search": search}
-        stage = replace(stage, **facts, evaluations=0, best=NOTHING, reason=None)
-        point = stage.evaluate_next(last)
-        if len(rprop.off(stage.search.best, features)):
-            higher = rprop.raised(stage.search, rprop.off(stage.search.best, features), 1 / 10)
-            point = stage.restart(higher, rprop.LATER_STEP, point)
-        stage.climb(point, SHORT_WINDOW)
+        stage = stage.again(count=count, number=stage.number + 1).climb()
 
 
 def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
@@ -232,16 +230,12 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     def score(design: Design, last: EvidencePoint | None, fresh: bool) -> EvidencePoint:
         return evaluate_fit(sample, instruction.fit, design)
 
-    search = rprop.begin(start.logs, None, rprop.LATER_STEP)
-    stage = KernelSearch(sample, start, design, len(design.labels), score, search)
-    stage.climb(stage.evaluate_next(), LATER_WINDOW)
-    wider = rprop.awakened(stage.search.best, rprop.groups(start.parameters))
-    if not np.array_equal(wider, stage.search.best):
-        # the bounds of the search are relative to its start
-        stage.search, stage.reason = replace(rprop.again(stage.search, wider, rprop.LATER_STEP), start=wider), None
-        stage.climb(stage.evaluate_next(), LATER_WINDOW)
-    better = not np.array_equal(stage.search.best, start.logs)
-    return KernelLearned(stage.kernel, better, stage.best.rows, stage.evaluations)
+    stage = KernelSearch(sample, start, design, len(design.labels), score, start.logs, start.logs).climb()
+    wider = awakened(stage.logs, groups(start.parameters))
+    if not np.array_equal(wider, stage.logs):
+        stage.middle = wider  # the bounds of the search are relative to its start
+        stage.climb(wider)
+    return KernelLearned(stage.kernel, stage.best.value > stage.first, stage.best.rows, stage.evaluations)
 
 
 def axes_of(names: Sequence[str]) -> Bool:

@@ -38,8 +38,8 @@ KEPT_BYTES = 1 << 28
 FOUND_BYTES = 1 << 24
 """Bytes of the records that are found at once. Of points in ``near_order`` a few cells have them."""
 
-ROWS = 128
-"""Number of points whose neighbours are handed over at once."""
+ROWS, PAIRS = 128, 1 << 22
+"""Maximum numbers of points whose neighbours are handed over at once, and of pairs of their neighbours."""
 
 GROUP = 32
 """Number of points, of similar distances to their neighbours, that are searched in a further cell at once."""
@@ -206,8 +206,9 @@ class Cells:
         for start in range(0, max(len(points), 1), at_once):
             some = slice(start, start + at_once)
             found = self._nearest(points[some], k, None if own is None else own[some])
-            for first in range(0, max(len(found), 1), ROWS):
-                part = found[first : first + ROWS]
+            rows = panel_rows(k)
+            for first in range(0, max(len(found), 1), rows):
+                part = found[first : first + rows]
                 yield slice(start + first, start + first + len(part)), part
 
     def _nearest(self, points: Float, k: int, own: Float | None) -> Float:
@@ -250,6 +251,11 @@ def _middle(values: Float) -> float:
         return place
     below = float(smaller.max())
     return min(0.5 * (below + largest), float(np.nextafter(largest, below)))
+
+
+def panel_rows(k: int) -> int:
+    """Return the number of points with k neighbours each that are handed over at once."""
+    return max(min(ROWS, PAIRS // max(k, 1) ** 2), 1)
 
 
 def rows_of_cell(width: int) -> int:

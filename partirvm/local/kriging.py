@@ -29,7 +29,7 @@ import numpy as np
 from partirvm.types import Float
 
 LEAST_NUGGET = 1e-10
-"""Minimum of ω/s²: the correlations of equal rows are singular."""
+"""Minimum of ω/(s²w): the correlations of equal rows are singular."""
 
 LEAST_SQUARE = 1e-16
 """Minimum of the mean square of the errors, in units of the scaled target."""
@@ -41,8 +41,8 @@ STEEPNESS = {"exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
 """Twice the smoothness of each correlation."""
 
 RATIOS, LENGTHS, NUGGETS, FREEDOMS = (1e-6, 1e4), (0.05, 100.0), (1e-8, 4.0), (0.5, 1e4)
-"""Bounds of s²/ℓ^(2·smoothness) and ω as multiples of the mean square of the errors, of ℓ as a multiple of the usual
-distance of the last neighbour, and of ν. The exponent b lies between 0 and ``STEEPEST``."""
+"""Bounds of s²/ℓ^(2·smoothness), ℓ and ω in their units (``_units``), and of ν. The exponent b lies between 0 and
+``STEEPEST``."""
 
 STEEPEST = 3.0
 
@@ -173,9 +173,10 @@ class _Conditional:
     def __init__(self, kernel: LocalKernel, rows: Neighbourhoods) -> None:
         self.kernel, self.rows, k = kernel, rows, rows.errors.shape[1]
         correlation = CORRELATIONS[kernel.family]
-        self.nugget = max(kernel.noise / kernel.variance, LEAST_NUGGET)
+        nugget = kernel.noise / kernel.variance
+        self.noises, self.own_noises = np.maximum(nugget * rows.noises, LEAST_NUGGET), nugget * rows.own_noises
         whole, self.whole_slope = correlation(rows.steps.among, kernel.length)
-        whole[:, np.arange(k), np.arange(k)] += self.nugget * rows.noises
+        whole[:, np.arange(k), np.arange(k)] += self.noises
         self.cross, self.cross_slope = correlation(rows.steps.squares, kernel.length)
         self.errors = rows.errors * np.exp(-0.5 * kernel.exponent * rows.log_factors)
         solved = np.linalg.solve(whole, np.stack([self.errors, self.cross], axis=-1))
@@ -183,7 +184,7 @@ class _Conditional:
         self.factor = np.exp(0.5 * kernel.exponent * rows.own_log_factors)
         self.mean = _dot(self.weights, self.errors)
         self.known = np.minimum(_dot(self.cross, self.weights), 1.0)
-        self.spread = kernel.variance * (1.0 - self.known + self.nugget * rows.own_noises)
+        self.spread = kernel.variance * np.maximum(1.0 - self.known + self.own_noises, LEAST_NUGGET)
         self.excess = _dot(self.errors, self.weighted) / kernel.variance
         self.adapted = (kernel.freedom + self.excess) / (kernel.freedom + k)
 
@@ -192,10 +193,11 @@ class _Conditional:
         """Mean and variance (n,)."""
         return self.factor * self.mean, self.factor**2 * self.spread * self.adapted
 
-    def slopes(self, of_mean: Float, of_variance: Float) -> Float:
-        """Return the derivatives (5 + r,), in ``LocalKernel.logs`` and the logarithms of the scales, of a function.
+    def slopes(self, of_mean: Float, of_variance: Float, *, scales: bool) -> Float:
+        """Return the derivatives (5,) in ``LocalKernel.logs`` of a function of mean and variance of the rows.
 
-        Its derivatives in mean and variance of the rows are ``of_mean`` and ``of_variance`` (n,).
+        Its derivatives in these are ``of_mean`` and ``of_variance`` (n,). With ``scales`` (5 + r,): those in the
+        logarithms of the scales of the coordinates follow.
         """
         kernel, rows, (mean, variance) = self.kernel, self.rows, self.moments
         freedom = kernel.freedom + rows.errors.shape[1]
@@ -208,24 +210,23 @@ class _Conditional:
         z, v = of_mean[:, None] * y + of_known[:, None] * x, (of_excess / kernel.variance)[:, None] * y
         of_cross = of_mean[:, None] * y + 2.0 * of_known[:, None] * x
         of_errors = of_mean[:, None] * x + 2.0 * v
-        noises = self.nugget * rows.noises
-        of_nugget = -np.sum(noises * (x * z + v * y))
-        own = self.nugget * rows.own_noises
+        of_nugget = -np.sum(self.noises * (x * z + v * y))
+        turned = self.whole_slope @ np.stack([z, y], axis=-1)
         slopes = [
             -of_nugget - np.sum(of_known * (1.0 - self.known)) - np.sum(of_excess * self.excess),
-            0.0,
-            of_nugget - np.sum(of_known * own),
+            np.sum(of_cross * self.cross_slope) - np.sum(x * turned[..., 0]) - np.sum(v * turned[..., 1]),
+            of_nugget - np.sum(of_known * self.own_noises),
             np.sum(of_factor * rows.own_log_factors) - 0.5 * np.sum(of_errors * rows.log_factors * self.errors),
             kernel.freedom * np.sum(of_adapted * (1.0 - self.adapted)) / freedom,
         ]
+        if not scales:
+            return np.array(slopes)
         among = _ratio(self.whole_slope, rows.steps.among)
         among *= x[:, :, None] * z[:, None, :] + v[:, :, None] * y[:, None, :]
-        cross = of_cross * _ratio(self.cross_slope, rows.steps.squares)
-        steps = rows.steps.coordinates
+        cross, steps = of_cross * _ratio(self.cross_slope, rows.steps.squares), rows.steps.coordinates
         # Σ_kl A_kl (d_k − d_l)² of each coordinate d of the steps
         sums = (among.sum(axis=1) + among.sum(axis=2) - cross)[:, None] @ steps**2
         of_scales = sums[:, 0].sum(axis=0) - 2.0 * np.einsum("nkr,nkr->r", steps, among @ steps)
-        slopes[1] = -of_scales.sum()
         return np.concatenate([slopes, of_scales])
 
 
@@ -238,31 +239,34 @@ def _dot(a: Any, b: Any) -> Float:
     return found
 
 
-def log_density(kernel: LocalKernel, rows: Neighbourhoods, errors: Float) -> tuple[float, Float]:
-    """Return the sum of the log densities (nats) of the ``errors`` (n,) of rows, and its slopes (5 + r,).
+def log_density(
+    kernel: LocalKernel, rows: Neighbourhoods, errors: Float, *, scales: bool = False
+) -> tuple[float, Float]:
+    """Return the sum of the log densities (nats) of the ``errors`` (n,) of rows, and its slopes (5,) in the logs.
 
-    The slopes are in the kernel's logs and in the logarithms of scales of the coordinates.
+    With ``scales`` also those in the logarithms of scales of the coordinates, (5 + r,).
     """
     found = _Conditional(kernel, rows)
     mean, variance = found.moments
     rest = errors - mean
     value = -0.5 * float(np.sum(np.log(2 * np.pi * variance) + rest**2 / variance))
-    return value, found.slopes(rest / variance, 0.5 * (rest**2 / variance - 1.0) / variance)
+    return value, found.slopes(rest / variance, 0.5 * (rest**2 / variance - 1.0) / variance, scales=scales)
 
 
 def start_of(panels: Sequence[Neighbourhoods], errors: Sequence[Float], family: str = "matern32") -> LocalKernel:
     """Return the start of a search: half of the mean square as signal, half as noise, twice the usual distance."""
-    square, usual = _units(panels, errors)
-    return LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * square, 1.0, 10.0)
+    square, usual, noise = _units(panels, errors)
+    return LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * noise, 1.0, 10.0)
 
 
-def _units(panels: Sequence[Neighbourhoods], errors: Sequence[Float]) -> tuple[float, float]:
-    """Return the mean square of errors and the usual distance of the last neighbour, at least tiny numbers."""
-    square, usual = (
-        float(np.mean(np.concatenate(errors) ** 2)),
-        float(np.median(np.concatenate([np.sqrt(panel.steps.squares[:, -1]) for panel in panels]))),
-    )
-    return max(square, LEAST_SQUARE), max(usual, 1e-100)
+def _units(panels: Sequence[Neighbourhoods], errors: Sequence[Float]) -> tuple[float, float, float]:
+    """Return units of s², ℓ and ω, at least tiny numbers.
+
+    These are the mean square of errors, the usual distance of the last neighbour, and the former at the mean of 1/w.
+    """
+    square = max(float(np.mean(np.concatenate(errors) ** 2)), LEAST_SQUARE)
+    usual = float(np.median(np.concatenate([np.sqrt(panel.steps.squares[:, -1]) for panel in panels])))
+    return square, max(usual, 1e-100), square / float(np.mean(np.concatenate([panel.own_noises for panel in panels])))
 
 
 def learned(
@@ -283,11 +287,10 @@ def learned(
     """
     from scipy.optimize import minimize
 
-    n, (square, usual), steepness = sum(map(len, errors)), _units(panels, errors), STEEPNESS[start.family]
+    n, units, steepness = sum(map(len, errors)), np.log([*_units(panels, errors), 1.0, 1.0]), STEEPNESS[start.family]
     bounds = [(limits[0], limits[1]) for limits in (np.log(RATIOS), np.log(LENGTHS), np.log(NUGGETS))]
     bounds += [(0.0, STEEPEST), tuple(np.log(FREEDOMS))]
     bounds += [tuple(np.log(SCALES))] * (panels[0].steps.coordinates.shape[2] if scales else 0)
-    units = np.log([square, usual, square, 1.0, 1.0])
 
     def kernel_at(x: Float) -> LocalKernel:
         logs = x[:5] + units
@@ -295,8 +298,7 @@ def learned(
         return LocalKernel.of(start.family, logs)
 
     def density(kernel: LocalKernel, x: Float, panel: Neighbourhoods, some: Float) -> tuple[float, Float]:
-        value, slope = log_density(kernel, panel.scaled(np.exp(x[5:])) if scales else panel, some)
-        return value, slope[: len(x)]
+        return log_density(kernel, panel.scaled(np.exp(x[5:])) if scales else panel, some, scales=scales)
 
     def loss(x: Float) -> tuple[float, Float]:
         found = list(map_panels(partial(density, kernel_at(x), x), panels, errors))

@@ -12,7 +12,7 @@ from by_default import some
 from journals import left
 
 from partirvm import jobs
-from partirvm.core import rprop
+from partirvm.core import ascent
 from partirvm.data import ingest
 from partirvm.learning import folds, search
 from partirvm.options import Request
@@ -87,7 +87,7 @@ def test_a_learned_kernel_has_the_same_bits_everywhere(waves, classes, three_wor
     monkeypatch.setattr(folds, "MANY", 10**6)
     monkeypatch.setattr(folds, "HELD_OUT", 1)
     monkeypatch.setattr(folds, "WIDTHS", (0.5, 1.0, 2.0))
-    monkeypatch.setattr(rprop, "MOST_ROUNDS", 3)
+    monkeypatch.setattr(ascent, "MOST_EVALUATIONS", 3)
     monkeypatch.setattr(search, "CENTRES", 30 if K else 8)
     monkeypatch.setattr(search, "MOST_CENTRES", 8)
     data = classes[K] if K else waves

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sampling import arm, problem_of, sample_of
 
-from partirvm.core.rprop import OFF
+from partirvm.core.ascent import OFF
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.learning.forms import learn
 from partirvm.learning.search import KernelSearch, learning_options

@@ -53,7 +53,7 @@ def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input
     X *= [1.0, 2.0, 0.5]
     with sample_of(X, y) as sample:
         stage = begin_stage(sample, problem_of(X, y, family(0.7)), learning_options(60, classes=False), 0)
-        stage.evaluate_next()
+        stage.evaluate(stage.logs)
         found = forms.directed(stage)
         (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
     axes = np.linalg.eigh(outer)[1].T[::-1]

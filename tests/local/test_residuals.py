@@ -174,6 +174,24 @@ def test_categories_that_differ_are_far():
     assert np.sqrt(np.mean((model.predict(frame) - y) ** 2)) < 0.1
 
 
+def test_weights_may_have_any_unit():
+    """Each input occurs twice, with noise of known deviation r and the weight 1/r², in units of 1 and of a thousandth.
+
+    A row without weight is absent: errors of all other rows stay those left out.
+    """
+    (X, y), r = rough(500), np.random.default_rng(1).uniform(0.02, 0.2, size=(2, 500))
+    X, y, r = np.concatenate([X, X]), (y + r * np.random.default_rng(2).standard_normal((2, 500))).ravel(), r.ravel()
+    options = {**OPTIONS, "residual": Local(neighbours=10)}
+    found = []
+    for unit in (1.0, 1e-3):
+        model = RVMRegressor(**options).fit(X, unit * y, sample_weight=1 / (unit * r) ** 2)
+        found.append(model.predict(rough(50, seed=3)[0]) / unit)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-3, atol=1e-4)
+    fits = [RVMRegressor(**options).fit(X[:n], y[:n], sample_weight=np.arange(n) < 990) for n in (990, 991)]
+    errors = (np.sqrt(np.mean(each.model_.residuals.cells.records[:, 2] ** 2)) for each in fits)
+    assert next(errors) == pytest.approx(next(errors), rel=0.02)
+
+
 def test_weights_divide_the_noise_of_a_row():
     """Rows of weight 1/100 have ten times the noise; with the weights their errors count less."""
     X, y = rough(3000)

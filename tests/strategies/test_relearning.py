@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from journals import TIMES, left
 
-from partirvm.core.rprop import OFF
+from partirvm.core.ascent import OFF
 from partirvm.core.scores import Scores
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource

@@ -1,0 +1,88 @@
+"""The ascent by L-BFGS: it climbs, keeps bounds and what is fixed, ends; and features off and on again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partirvm.core import ascent
+from partirvm.core.ascent import HIGHEST, LOWEST, RISE, WINDOW, ascend, awakened, off, raised
+from partirvm.core.termination import Termination
+
+
+def climbed(function, begin, low=None, high=None, scale=1.0, **limits):
+    """Reason, number of evaluations, and all points with their values."""
+    points, values = [], []
+
+    def seen(x):
+        value, slopes = function(x)
+        points.append(x)
+        values.append(value)
+        return value, slopes
+
+    low, high = (begin + bound if own is None else own for bound, own in ((LOWEST, low), (HIGHEST, high)))
+    return *ascend(seen, begin, low, high, scale, **limits), points, values
+
+
+@given(st.lists(st.floats(-3, 3), min_size=1, max_size=5), st.sampled_from([0.3, 1.0]))
+def test_it_finds_the_peak_of_a_hill(peak, scale):
+    """Steeper in some directions than in others by a factor of 100."""
+    peak = np.array(peak)
+    steep = 10.0 ** np.linspace(-1, 1, len(peak))
+    reason, count, points, values = climbed(
+        lambda x: (-(steep @ (x - peak) ** 2), -2 * steep * (x - peak)), np.zeros(len(peak)), scale=scale
+    )
+    assert reason is Termination.CONVERGED
+    assert max(values) > -5 * RISE
+    assert count == len(points)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_whatever_it_is_told_bounds_hold(seed):
+    """Random values and slopes: nothing leaves the bounds, and what is fixed stays."""
+    rng = np.random.default_rng(seed)
+    begin = rng.normal(size=4)
+    begin[1] = -np.inf
+    reason, _, points, _ = climbed(lambda x: (rng.normal(), rng.normal(size=4)), begin)
+    assert reason in {Termination.CONVERGED, Termination.ITERATIONS}
+    for point in points:
+        assert point[1] == -np.inf
+        assert ((point >= begin + LOWEST - 1e-12) & (point <= begin + HIGHEST + 1e-12)).all()
+
+
+def test_a_start_outside_the_bounds_is_moved_inside():
+    _, _, points, _ = climbed(lambda x: (-x @ x, -2 * x), np.array([9.0, 0.5]), np.zeros(2), np.ones(2))
+    np.testing.assert_allclose(points[0], [1.0, 0.5])
+
+
+def test_it_ends_when_little_is_gained_or_when_a_limit_is_reached():
+    """A valley of Rosenbrock: of slow rise it is left early; with ``most_steps`` it goes on for so many steps."""
+
+    def valley(x, size=1.0):
+        a, b = 1 - x[0], x[1] - x[0] ** 2
+        return -size * (a**2 + 100 * b**2), size * np.array([2 * a + 400 * x[0] * b, -200 * b])
+
+    begin = np.array([-1.2, 1.0])
+    early = climbed(lambda x: valley(x, 1e-5), begin)
+    assert early[0] is Termination.CONVERGED
+    assert early[1] <= 5 * (WINDOW + 1)
+    limited = climbed(valley, begin, most_evaluations=5)
+    assert limited[0] is Termination.ITERATIONS
+    assert limited[1] >= 5
+    assert max(climbed(valley, begin, most_steps=100)[3]) == pytest.approx(0.0, abs=1e-6)
+    assert climbed(valley, begin, most_steps=2)[0] is Termination.ITERATIONS
+    assert climbed(valley, begin, low=np.full(2, -np.inf))[:2] == (Termination.CONVERGED, 1)
+
+
+def test_features_off_come_back_where_they_are_given_another_chance():
+    """Of two kernels with a gamma per feature each has a largest; revival raises all of them."""
+    names = ["weights[0]", "parts[0].gamma[0]", "parts[0].gamma[1]", "parts[1].gamma[0]", "parts[1].gamma[1]"]
+    features = ascent.groups(names)
+    logs, start = np.array([-30.0, 0.0, -8.0, -9.3, -9.5]), np.array([0.0, -1.0, -1.0, -8.0, -np.inf])
+    assert off(logs, features).tolist() == [2]
+    everyone, switched = np.concatenate(features), off(logs, features)
+    np.testing.assert_allclose(raised(logs, start, everyone, 1 / 3), [-30, 0, -1 - np.log(3), -8 - np.log(3), -9.5])
+    np.testing.assert_allclose(raised(logs, start, switched, 1 / 10), [-30, 0, -1 - np.log(10), -9.3, -9.5])
+    np.testing.assert_allclose(awakened(logs, features), [-30, 0, np.log(1e-2), -9.3, -9.5])
