@@ -68,18 +68,24 @@ class LearningOptions:
 
 
 def learning_options(
-    n_rows: int, n_features: int = 1, *, classes: bool, several: bool = False, metric: str = "widths"
+    n_rows: int,
+    n_features: int = 1,
+    *,
+    classes: bool,
+    several: bool = False,
+    metric: str = "widths",
+    most: int = LEARNING_ROWS,
 ) -> LearningOptions:
     """Compute the options of kernel learning for data of ``n_rows`` rows; ``several`` for more than two classes.
 
-    Rows, centres and evaluations are reduced alike beyond ``WORK``.
+    At most ``most`` rows are taken. Rows, centres and evaluations are reduced alike beyond ``WORK``.
 
     >>> learning_options(36_000, classes=False), learning_options(400, classes=True).max_centres
     (LearningOptions(rows=8000, centres=300, max_centres=500, evaluations=150, metric='widths'), 100)
     >>> learning_options(2_000, 2_000, classes=False)
     LearningOptions(rows=632, centres=158, max_centres=158, evaluations=47, metric='widths')
     """
-    rows = min(n_rows, LEARNING_ROWS)
+    rows = min(n_rows, most)
     room = max(int((0.25 if classes else SHARE) * rows), 1)
     first, most = (100, 100) if several else (CENTRES, CENTRES) if classes else (CENTRES, MOST_CENTRES)
     share = min(np.sqrt(WORK / (rows * min(most, room) * n_features)), 1.0)

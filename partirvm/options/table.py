@@ -69,7 +69,8 @@ class Request:
     effort: str = everyday(
         "balanced",
         'When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % '
-        '("quick") or 3 % ("balanced"), or if the evidence no longer rises ("thorough").',
+        '("quick") or 3 % ("balanced"), or if the evidence no longer rises ("thorough"). "quick" also learns the '
+        "kernel from fewer rows.",
         one_of(words.Effort),
     )
     time_limit: float | str | None = everyday(
