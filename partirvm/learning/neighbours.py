@@ -103,9 +103,9 @@ def fit_residuals(
         return replace(gains, rmse=(), lacking=FLOAT * width * source.n_rows)
     with ThreadPoolExecutor(executor.threads) as pool:
         apply = _interruptible(progress, pool.map)
-        kernels, scales = _searched(
-            Cells.of(records, n_targets=T), records, min(asked.neighbours, FEW_NEIGHBOURS), apply
-        )
+        families = list(CORRELATIONS) if asked.family == "auto" else [asked.family]
+        near = min(asked.neighbours, FEW_NEIGHBOURS)
+        kernels, scales = _searched(Cells.of(records, n_targets=T), records, near, families, apply)
         metric, points = metric.scaled(scales), records[:, : metric.width]
         points *= scales
         cells = Cells.of(records, n_targets=T)
@@ -233,16 +233,19 @@ def _starts(kernel: LocalKernel) -> tuple[LocalKernel, LocalKernel]:
 
 
 def _searched(
-    cells: Cells, records: Float, k: int, apply: Callable[..., Iterable[Any]]
+    cells: Cells, records: Float, k: int, families: Sequence[str], apply: Callable[..., Iterable[Any]]
 ) -> tuple[list[LocalKernel], Float]:
-    """Return the kernel of each target after a choice of its family, and scales (r,) of the coordinates.
+    """Return the kernel of each target after a choice among ``families``, and scales (r,) of the coordinates.
 
     Rows left out, whose ``records`` the cells hold, teach both by k neighbours. Scales are geometric means over the
     targets. They stay 1 unless the log density rises by more than ½ r log n for n rows (Schwarz 1978).
     """
     few, many = (evenly(len(records), min(count, len(records) // 8)) for count in (FAMILY_ROWS, METRIC_ROWS))
     first, teachers = (_around(cells, records[some], k) for some in (few, many))
-    plain = [learned(*each, _start(panels, each, apply), apply) for panels, each in zip(first, teachers, strict=True)]
+    plain = [
+        learned(*each, _start(families, panels, each, apply), apply)
+        for panels, each in zip(first, teachers, strict=True)
+    ]
     found = [learned(*each, start, apply, scales=True) for each, (start, *_) in zip(teachers, plain, strict=True)]
     logs = np.log([scales for _, scales, _ in found])
     rise = len(many) * sum(after - before for (*_, before), (*_, after) in zip(plain, found, strict=True))
@@ -256,9 +259,9 @@ def _searched(
     return kernels, np.exp((logs - levels).mean(axis=0))
 
 
-def _start(few: Panels, many: Panels, apply: Callable[..., Iterable[Any]]) -> LocalKernel:
+def _start(families: Sequence[str], few: Panels, many: Panels, apply: Callable[..., Iterable[Any]]) -> LocalKernel:
     """Return the kernel of the family that corrects many rows best, taught by few."""
-    starts = [replace(each, family=family) for family in CORRELATIONS for each in _starts(start_of(*few))]
+    starts = [replace(each, family=family) for family in families for each in _starts(start_of(*few))]
     tried = [learned(*few, each, apply)[0] for each in starts]
     return min(tried, key=lambda each: _corrected(each, many)[1])
 

@@ -195,6 +195,12 @@ class Request:
         "more gain less than half a per cent of the error.",
         Check("whole", least=2, below=MOST_NEIGHBOURS + 1),
     )
+    residual_family: str = of_noise(
+        "auto",
+        'Correlation of the errors of near rows: "exponential", "matern32", "matern52", or "auto" (the one that '
+        "corrects rows left out best).",
+        one_of(words.LocalFamily),
+    )
     reference: str = of_noise(
         "auto",
         "After a fit of at least 1,000 rows with a learned kernel: compare the model with boosted trees on rows left "

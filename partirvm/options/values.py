@@ -190,6 +190,7 @@ class Local(Value):
 
     name, of = "local", "residual"
     neighbours: int = held("neighbours")
+    family: str = held("residual_family")
 
 
 @dataclass(repr=False)

@@ -138,6 +138,7 @@ class Options:
     noise: str = "constant"
     residual: str = "none"
     neighbours: int = 60
+    residual_family: str = "auto"
     residual_bytes: int = 0
     effort: str = "thorough"
 
@@ -183,14 +184,15 @@ class KernelLearned:
 class FitResiduals:
     """Request for the local residuals of a fit, of which ``left_out`` are the errors of rows left out by target.
 
-    ``neighbours`` is k. ``always`` takes them without a gain; a ``trial`` measures the gain alone. Their rows may take
-    at most ``room`` bytes.
+    ``neighbours`` is k, ``family`` that of the correlation of errors, or "auto". ``always`` takes them without a gain;
+    a ``trial`` measures the gain alone. Their rows may take at most ``room`` bytes.
     """
 
     design: Design
     fit: HyperState
     left_out: tuple[LeftOut, ...]
     neighbours: int
+    family: str
     always: bool
     room: int
     trial: bool = False

@@ -202,7 +202,8 @@ def corrected(state: RoundsState) -> Steps[float]:
 def _residuals_of(state: RoundsState, left_out: tuple[LeftOut, ...], **how: bool) -> FitResiduals:
     options, how = state.options, {"always": False, **how}
     assert isinstance(state.fit, HyperState)
-    return FitResiduals(state.design, state.fit, left_out, options.neighbours, room=options.residual_bytes, **how)
+    k, family, room = options.neighbours, options.residual_family, options.residual_bytes
+    return FitResiduals(state.design, state.fit, left_out, k, family, room=room, **how)
 
 
 def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, tuple[LeftOut, ...]]]:

@@ -18,6 +18,7 @@ from partirvm.data import ArraySource
 from partirvm.errors import FormatError, MissingDataError, UsageError
 from partirvm.jobs.driver import Watcher
 from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER, Cells
+from partirvm.local.kriging import CORRELATIONS
 from partirvm.local.kriging import LocalKernel, learned
 from partirvm.model.files import CODEC, FORMAT, KIND
 from partirvm.options import Request
@@ -172,6 +173,12 @@ def test_categories_that_differ_are_far():
     model.fit(frame, y + 0.05 * rng.standard_normal(2000))
     assert model.model_.residuals.metric.levels
     assert np.sqrt(np.mean((model.predict(frame) - y) ** 2)) < 0.1
+
+
+def test_a_family_may_be_given():
+    for family in CORRELATIONS:
+        model = RVMRegressor(**OPTIONS, residual=Local(neighbours=10, family=family)).fit(*rough(300))
+        assert [kernel.family for kernel in model.model_.residuals.kernels] == [family]
 
 
 def test_weights_may_have_any_unit():
