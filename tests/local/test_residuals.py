@@ -18,8 +18,7 @@ from partirvm.data import ArraySource
 from partirvm.errors import FormatError, MissingDataError, UsageError
 from partirvm.jobs.driver import Watcher
 from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER, Cells
-from partirvm.local.kriging import CORRELATIONS
-from partirvm.local.kriging import LocalKernel, learned
+from partirvm.local.kriging import CORRELATIONS, LocalKernel, learned
 from partirvm.model.files import CODEC, FORMAT, KIND
 from partirvm.options import Request
 
