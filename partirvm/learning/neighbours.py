@@ -39,7 +39,7 @@ from partirvm.local.kriging import (
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted
-from partirvm.types import Float, Int
+from partirvm.types import RESIDUAL_NEIGHBOURS, RESIDUAL_TEACHERS, Float, Int
 
 Panels: TypeAlias = tuple[list[Neighbourhoods], list[Float]]
 """Neighbourhoods of rows, and the errors of these, of one target."""
@@ -51,10 +51,10 @@ FLOAT = 8  # Bytes of a number
 TRIAL_SHARE, TRIAL_ROWS = 10, 500
 """A trial has one row of so many, and at most so many."""
 
-FAMILY_ROWS, METRIC_ROWS, LEARNING_ROWS, NOISE_ROWS, CALIBRATION_ROWS = 1024, 4096, 2048, 4096, 1024
-"""Maximum numbers of rows by which a family is chosen, that teach the metric, that teach the kernel, that teach the
-noise, which rare large errors beside near copies decide, and that calibrate. The first three are at most an eighth of
-the rows."""
+FAMILY_ROWS, METRIC_ROWS, LEARNING_ROWS, CALIBRATION_ROWS = 1024, RESIDUAL_TEACHERS, RESIDUAL_TEACHERS // 2, 1024
+"""Maximum numbers of rows by which a family is chosen, that teach the metric, that teach the kernel, and that
+calibrate. The first three are at most an eighth of the rows. ``RESIDUAL_TEACHERS`` teach the noise, which rare large
+errors beside near copies decide."""
 
 QUIET = 1e-4
 """Factor of the noise, and its inverse that of the variance, at the second start of a search."""
@@ -66,9 +66,9 @@ NATS, RMSE, LOSS = 0.05, 0.05, 0.1
 """Gains of which one suffices: of the mean log density of rows left out, and of their error. The other one may fall by
 a tenth of these."""
 
-FEW_NEIGHBOURS, MANY_NEIGHBOURS, LEAST_LEFT_OUT = 20, 40, 20
-"""Greatest k of the trial and the search for the metric, and of the last search; the minimum number of rows left out.
-A kernel of 40 neighbours serves 60 as well."""
+FEW_NEIGHBOURS, LEAST_LEFT_OUT = 20, 20
+"""Greatest k of the trial and the search for the metric, and the minimum number of rows left out. The last search has
+``RESIDUAL_NEIGHBOURS``, whose kernel serves 60 as well."""
 
 
 def fit_residuals(
@@ -87,8 +87,8 @@ def fit_residuals(
     metric, left_out, T = Metric.of(asked.design, source.columns), len(asked.left_out[0].rows), len(asked.left_out)
     if metric is None or left_out < LEAST_LEFT_OUT:
         return ResidualsFitted()
-    width, k = metric.width + T + COLUMNS, min(asked.neighbours, MANY_NEIGHBOURS)
-    learning = NOISE_ROWS * k * (k + width)
+    width, k = metric.width + T + COLUMNS, min(asked.neighbours, RESIDUAL_NEIGHBOURS)
+    learning = RESIDUAL_TEACHERS * k * (k + width)
     in_memory, fewer = (FLOAT * (2 * width * rows + learning) <= asked.room for rows in (source.n_rows, left_out))
     if not fewer:
         return ResidualsFitted()
@@ -270,9 +270,11 @@ def _learned(
     cells: Cells, records: Float, k: int, kernels: Sequence[LocalKernel], apply: Callable[..., Iterable[Any]]
 ) -> list[LocalKernel]:
     """Learn the kernel of each target with the k nearest rows among all, by rows left out with these ``records``."""
-    few = min(LEARNING_ROWS, len(records) // 8)
-    for count, form in ((few, True), (NOISE_ROWS, False)):
-        panels = _around(cells, records[evenly(len(records), count)], min(k, MANY_NEIGHBOURS))
+    own = records[evenly(len(records), RESIDUAL_TEACHERS)]
+    near, few = _near(cells, own, min(k, RESIDUAL_NEIGHBOURS)), min(LEARNING_ROWS, len(records) // 8)
+    for count, form in ((few, True), (len(own), False)):
+        some = evenly(len(own), count)
+        panels = _panels(own[some], near[some], cells.rank)
         kernels = [learned(*each, kernel, apply, form=form)[0] for each, kernel in zip(panels, kernels, strict=True)]
     return list(kernels)
 
@@ -309,15 +311,15 @@ def fewest(errors: Float, found: ByNumber) -> int:
 
 
 def _calibrated(
-    asked: FitResiduals, some: Int, errors: Float, found: LocalResiduals, moments: Sequence[tuple[Float, Float]]
+    asked: FitResiduals, some: Int, errors: Float, found: LocalResiduals, predicted: Sequence[tuple[Float, Float]]
 ) -> ResidualsFitted:
     """Calibrate local residuals by ``some`` (m,) of the rows left out, and return them with the gain of the RMSE.
 
-    ``errors`` (T, m) are those of these rows; ``moments`` have mean and variance (m,) that the other rows predict of
+    ``errors`` (T, m) are those of these rows; ``predicted`` have mean and variance (m,) that the other rows predict of
     them for each target.
     """
     calibrations, after, shown = list[Calibration](), list[float](), list[NumberDiagnostics]()
-    for target, (mean, variance) in enumerate(moments):
+    for target, (mean, variance) in enumerate(predicted):
         kernel, left_out, scaling = found.kernels[target], asked.left_out[target], asked.design.scaling
         rest, t = errors[target] - mean, left_out.targets[some, 0]
         top, levels = quantiles(np.abs(rest) * np.sqrt(kernel.inflation / variance))

@@ -274,9 +274,9 @@ def box(points: Float) -> Float:
     return np.stack([points.min(axis=0), points.max(axis=0)])
 
 
-def distances_of(box: Float, points: Float) -> Float:
-    """Return lower bounds (n,) of the distances of points (n, r) from all rows in a box (2, r)."""
-    outside = np.maximum(np.maximum(box[0] - points, points - box[1]), 0.0)
+def distances_of(corners: Float, points: Float) -> Float:
+    """Return lower bounds (n,) of the distances of points (n, r) from all rows in a box with these corners (2, r)."""
+    outside = np.maximum(np.maximum(corners[0] - points, points - corners[1]), 0.0)
     found: Float = SLACK * np.sqrt(np.einsum("ij,ij->i", outside, outside))
     return found
 

@@ -311,8 +311,9 @@ def learned(
     first[0] -= steepness * first[1]
     first, noisier = np.clip(first, *np.transpose(bounds)), np.log(10.0) * (np.arange(len(bounds)) == 2)
     # of other rows, large errors beside near copies may leave the start without a direction but that of more noise
-    while first[2] < 0 and loss(first + noisier)[0] < loss(first)[0]:
-        first += noisier
+    lowest = loss(first)[0]
+    while first[2] < 0 and (higher := loss(first + noisier)[0]) < lowest:
+        first, lowest = first + noisier, higher
     if not form:
         bounds[:2] = [(log, log) for log in first[:2].tolist()]
     found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})

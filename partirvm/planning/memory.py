@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Any
 
-from partirvm.types import NOISE_CENTRES, PANEL_ROWS
+from partirvm.types import NOISE_CENTRES, PANEL_ROWS, RESIDUAL_NEIGHBOURS, RESIDUAL_TEACHERS
 
 FLOAT = 8
 """Bytes of a floating-point number."""
@@ -79,13 +79,13 @@ class DataShape:
 
 
 def residual_bytes(shape: DataShape, rows: int, neighbours: int) -> tuple[int, int]:
-    """Return the bytes of rows of local residuals, and of making them in memory: twice, and 4,096 rows for a search.
+    """Return the bytes of rows of local residuals, and of making them in memory: twice, and rows that teach.
 
     Rows have a coordinate for each feature, an error for each target, and three numbers more; a metric may have fewer
     coordinates.
     """
-    width, k = shape.n_features + shape.n_targets + 3, min(neighbours, 40)
-    return FLOAT * rows * width, FLOAT * (2 * rows * width + 4096 * k * (k + width))
+    width, k = shape.n_features + shape.n_targets + 3, min(neighbours, RESIDUAL_NEIGHBOURS)
+    return FLOAT * rows * width, FLOAT * (2 * rows * width + RESIDUAL_TEACHERS * k * (k + width))
 
 
 @dataclass(frozen=True)
