@@ -309,8 +309,10 @@ def advice_of(state: JobState) -> str:
         advice = Termination(state.reason).advice
     remarks, near = list(last.get("reference", {}).get("remarks", ())), last.get("residuals") or {}
     if near.get("bytes"):
-        remarks.append(f"The errors of the nearest rows change its RMSE by {-near['rmse_gain']:+.0%}.")
+        remarks.append(
+            f"Corrections by the nearest rows change the RMSE of rows left out by {-near['rmse_gain']:+.0%}."
+        )
     elif near.get("lacking"):
-        change = f"would change its RMSE by {-near['rmse_gain']:+.0%}"
-        remarks.append(f"The errors of the nearest rows {change}: give a job folder or a larger memory_limit.")
+        change = f"would change the RMSE of rows left out by {-near['rmse_gain']:+.0%}"
+        remarks.append(f"Corrections by the nearest rows {change}: give a job folder or a larger memory_limit.")
     return " ".join([advice, *remarks])

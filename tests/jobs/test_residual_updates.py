@@ -57,9 +57,13 @@ def test_rows_join_in_memory_and_then_on_disk(job, tmp_path, monkeypatch, capsys
     """The vectors, the kernel and the old records stay; predictions are those of cells of all rows at once."""
     old, new = job.model(), rows(50, 9)[0]
     found = job.state().history[-1]["residuals"]
-    assert job.progress()["advice"].endswith(f"nearest rows change its RMSE by {-found['rmse_gain']:+.0%}.")
+    assert job.progress()["advice"].endswith(
+        f"nearest rows change the RMSE of rows left out by {-found['rmse_gain']:+.0%}."
+    )
     lacking = replace(job.state(), history=[{"residuals": {"rmse_gain": 0.25, "bytes": 0, "lacking": 1}}])
-    assert "would change its RMSE by -25%: give a job folder or a larger memory_limit" in advice_of(lacking)
+    assert "would change the RMSE of rows left out by -25%: give a job folder or a larger memory_limit" in advice_of(
+        lacking
+    )
     assert main(["update", job.location, "--residual-only", "--quiet"]) == 0
     assert "appended rows joined the local residuals" in capsys.readouterr().out
     second = job.model()
