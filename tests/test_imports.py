@@ -78,11 +78,7 @@ EXCEPTIONS = {
     "cli.running": {"execution.cluster.connect"},
     # Rows join a model's local residuals without a fit; the import is inside the method.
     "estimators.regression": {"learning.residual_rows.with_rows"},
-    "estimators.saving": {
-        "kernels.functions.require_no_code",
-        "storage.reading",
-        "storage.records.require",
-    },
+    "estimators.saving": {"kernels.functions.require_no_code", "storage.reading"},
     # A handle shows its page; the import is inside the method.
     "jobs.job": {"report.page.report_of"},
     "report.plots": {"storage.reading"},

@@ -325,7 +325,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
             values, near = function(rows_of(self, X, self.model_.columns.categories))
             far = int((near < FAR).sum())
         else:
-            source, tiles = as_source(X), TileValues((function,))
+            source, tiles = as_source(X), TileValues(function)
             require_like(source, self.model_.columns)
             with closing(executor_for(self.client)) as executor:
                 blocks = [block for _, block in executor.map(tiles, source, range(source.n_tiles), None)]

@@ -25,15 +25,6 @@ from partirvm.model.input_rows import plain_labels
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.resolve import check_parameters
 from partirvm.storage import reading
-from partirvm.storage.records import require
-
-VALUE_OF = {
-    "class": str,
-    "parameters": {"kernel": Any, "basis": Any},
-    "attributes": dict[str, Any],
-    "texts": dict[str, str],
-}
-"""The schema of the content of a file; ``texts`` has the kind of the type of attributes that are stored as lists."""
 
 STORED = {"history_", "termination_", "n_features_in_", "feature_names_in_", "classes_", "_input_variance"}
 """Attributes that a file has beside the model, from which the others follow."""
@@ -117,32 +108,32 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
 
 
 def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
-    """Return the parameters and attributes of an estimator without its model, as plain values."""
+    """Return the parameters and attributes of an estimator without its model, as plain values.
+
+    Arrays of texts or objects are pairs of the kind of their type and their values.
+    """
     name = type(estimator).__name__
     if name not in CLASSES:
         raise UsageError(f"a {name} cannot be kept in a file: only {' and '.join(CLASSES)} can")
     portable(check_parameters(estimator.parameters()))
-    attributes, texts = {name: value for name, value in vars(estimator).items() if name in STORED}, {}
+    attributes = {name: value for name, value in vars(estimator).items() if name in STORED}
     for each, value in attributes.items():
         if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
-            attributes[each], texts[each] = list(plain_labels(value.tolist())), value.dtype.kind
-    return {
-        "class": name,
-        "parameters": {name: value for name, value in estimator.get_params(deep=False).items() if name != "client"},
-        "attributes": attributes,
-        "texts": texts,
-    }
+            attributes[each] = value.dtype.kind, plain_labels(value.tolist())
+    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name != "client"}
+    return {"class": name, "parameters": parameters, "attributes": attributes}
 
 
 def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: bool) -> RVMRegressor | RVMClassifier:
     """Return the fitted estimator; the parameters name the functions of its next fit, the model may use others."""
-    require(saved, VALUE_OF, location)
     parameters, attributes = saved["parameters"], saved["attributes"]
     if not allow_code:
         require_no_code((parameters["kernel"], parameters["basis"]), location)
     found = CLASSES[saved["class"]](**parameters)
     for name in STORED & attributes.keys():
-        kind = saved["texts"].get(name)
-        setattr(found, name, attributes[name] if kind is None else np.array(attributes[name], dtype=kind))
+        value = attributes[name]
+        if isinstance(value, tuple):  # texts and objects with the kind of their type
+            value = np.array(value[1], dtype=value[0])
+        setattr(found, name, value)
     found._take(model, found._input_variance)
     return found

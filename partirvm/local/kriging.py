@@ -37,8 +37,8 @@ LEAST_SQUARE = 1e-16
 STEPS = 25
 """Maximum number of iterations of the search; each takes about 1 s per 10⁴ rows and 60 neighbours."""
 
-STEEPNESS = {"exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
-"""Twice the smoothness of each correlation."""
+CORRELATIONS = {"exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
+"""The correlations of local residuals by name: Matérn's, with twice their smoothness."""
 
 RATIOS, LENGTHS, NUGGETS, FREEDOMS = (1e-6, 1e4), (0.05, 100.0), (1e-8, 4.0), (0.5, 1e4)
 """Bounds of s²/ℓ^(2·smoothness), ℓ and ω in their units (``_units``), and of ν. The exponent b lies between 0 and
@@ -50,34 +50,19 @@ SCALES = 0.05, 20.0
 """Bounds of the scales of coordinates."""
 
 
-def exponential(squares: Float, length: float) -> tuple[Float, Float]:
-    """Return e⁻ˢ with s = r/ℓ of squared distances, and its derivative in log ℓ: the Matérn correlation of ν = ½."""
-    s = np.sqrt(squares) / length
+def correlation(family: str, squares: Float, length: float) -> tuple[Float, Float]:
+    """Return e⁻ˢ, (1 + s)e⁻ˢ or (1 + s + s²/3)e⁻ˢ of squared distances r², and the derivative in log ℓ.
+
+    s is √(2·smoothness) r/ℓ.
+    """
+    s = np.sqrt(CORRELATIONS[family] * squares) / length
     falling = np.exp(-s)
-    return falling, s * falling
-
-
-def matern32(squares: Float, length: float) -> tuple[Float, Float]:
-    """Return (1 + s)e⁻ˢ with s = √3 r/ℓ, and its derivative in log ℓ."""
-    s = np.sqrt(3.0 * squares) / length
-    falling = np.exp(-s)
-    return (1.0 + s) * falling, s * s * falling
-
-
-def matern52(squares: Float, length: float) -> tuple[Float, Float]:
-    """Return (1 + s + s²/3)e⁻ˢ with s = √5 r/ℓ, and its derivative in log ℓ."""
-    s = np.sqrt(5.0 * squares) / length
-    falling = np.exp(-s)
+    if family == "exponential":
+        return falling, s * falling
+    if family == "matern32":
+        return (1.0 + s) * falling, s * s * falling
     square = s * s / 3.0
     return (1.0 + s + square) * falling, square * (1.0 + s) * falling
-
-
-CORRELATIONS: dict[str, Callable[[Float, float], tuple[Float, Float]]] = {
-    "exponential": exponential,
-    "matern32": matern32,
-    "matern52": matern52,
-}
-"""The correlations of local residuals by name."""
 
 
 @dataclass(frozen=True)
@@ -172,12 +157,11 @@ class _Conditional:
 
     def __init__(self, kernel: LocalKernel, rows: Neighbourhoods) -> None:
         self.kernel, self.rows, k = kernel, rows, rows.errors.shape[1]
-        correlation = CORRELATIONS[kernel.family]
         nugget = kernel.noise / kernel.variance
         self.noises, self.own_noises = np.maximum(nugget * rows.noises, LEAST_NUGGET), nugget * rows.own_noises
-        whole, self.whole_slope = correlation(rows.steps.among, kernel.length)
+        whole, self.whole_slope = correlation(kernel.family, rows.steps.among, kernel.length)
         whole[:, np.arange(k), np.arange(k)] += self.noises
-        self.cross, self.cross_slope = correlation(rows.steps.squares, kernel.length)
+        self.cross, self.cross_slope = correlation(kernel.family, rows.steps.squares, kernel.length)
         self.errors = rows.errors * np.exp(-0.5 * kernel.exponent * rows.log_factors)
         solved = np.linalg.solve(whole, np.stack([self.errors, self.cross], axis=-1))
         self.weighted, self.weights = solved[..., 0], solved[..., 1]
@@ -287,7 +271,7 @@ def learned(
     """
     from scipy.optimize import minimize
 
-    n, units, steepness = sum(map(len, errors)), np.log([*_units(panels, errors), 1.0, 1.0]), STEEPNESS[start.family]
+    n, units, steepness = sum(map(len, errors)), np.log([*_units(panels, errors), 1.0, 1.0]), CORRELATIONS[start.family]
     bounds = [(limits[0], limits[1]) for limits in (np.log(RATIOS), np.log(LENGTHS), np.log(NUGGETS))]
     bounds += [(0.0, STEEPEST), tuple(np.log(FREEDOMS))]
     bounds += [tuple(np.log(SCALES))] * (panels[0].steps.coordinates.shape[2] if scales else 0)

@@ -16,7 +16,7 @@ from partirvm.core.left_out import Calibration
 from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER, Cells, near_order
 from partirvm.local.kriging import LocalKernel, Neighbourhoods, Steps, moments, weights
 from partirvm.local.metric import Metric
-from partirvm.types import Float
+from partirvm.types import Float, Int
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +39,10 @@ class LocalResiduals:
 
         ``factor`` (n,) is the noise factor there. The variance is of a new noisy error, or else of its mean.
         """
-        places, logs = self.metric(points), np.broadcast_to(np.log(factor), len(points))
-        order, found = near_order(places), np.empty((len(self.kernels), 2, len(places)))
-        for some, near in self.cells.neighbours(places[order], self.neighbours):
-            own = order[some]
-            hoods = hoods_of(near, places[own], logs[own], np.ones(len(near)))
+        found = np.empty((len(self.kernels), 2, len(points)))
+        for some, _, hoods in self._neighbourhoods(points, factor):
             for target, kernel in enumerate(self.kernels):
-                found[target][:, own] = moments(kernel, hoods[target], noisy=noisy)
+                found[target][:, some] = moments(kernel, hoods[target], noisy=noisy)
         mean, variance = _together(list(found))
         return mean, variance
 
@@ -55,22 +52,25 @@ class LocalResiduals:
         The mean error at one of the ``points`` (n, d) is the sum of weights times errors. Of T targets both are (n, k,
         T). ``own`` (n,) are numbers of rows that do not count.
         """
-        found: dict[str, list[NDArray[Any]]] = {"rows": [], "distances": [], "weights": [], "errors": []}
-        for near, hoods in self._neighbourhoods(points, factor, own):
-            numbers = near[:, :, NUMBER].astype(np.int64)
+        order, found = list[Int](), list[tuple[NDArray[Any], ...]]()
+        for some, near, hoods in self._neighbourhoods(points, factor, own):
+            numbers, distances = near[:, :, NUMBER].astype(np.int64), np.sqrt(hoods[0].steps.squares)
             shares = _together(list(map(weights, self.kernels, hoods)))
-            parts = numbers, np.sqrt(hoods[0].steps.squares), shares, _together([each.errors for each in hoods])
-            for some, part in zip(found.values(), parts, strict=True):
-                some.append(part)
-        return {name: np.concatenate(parts) for name, parts in found.items()}
+            order.append(some)
+            found.append((numbers, distances, shares, _together([each.errors for each in hoods])))
+        places = np.argsort(np.concatenate(order))
+        columns = zip(("rows", "distances", "weights", "errors"), zip(*found, strict=True), strict=True)
+        return {name: np.concatenate(parts)[places] for name, parts in columns}
 
     def _neighbourhoods(
         self, points: Float, factor: Float | float, own: Float | None = None
-    ) -> Iterator[tuple[Float, list[Neighbourhoods]]]:
-        """Yield the records of the neighbours of some points at a time, and their neighbourhoods for each target."""
+    ) -> Iterator[tuple[Int, Float, list[Neighbourhoods]]]:
+        """Yield positions (m,) of some near points, records of their neighbours, and neighbourhoods for each target."""
         places, logs = self.metric(points), np.broadcast_to(np.log(factor), len(points))
-        for some, near in self.cells.neighbours(places, self.neighbours, own):
-            yield near, hoods_of(near, places[some], logs[some], np.ones(len(near)))
+        order = near_order(places)
+        for some, near in self.cells.neighbours(places[order], self.neighbours, None if own is None else own[order]):
+            mine = order[some]
+            yield mine, near, hoods_of(near, places[mine], logs[mine], np.ones(len(near)))
 
 
 def _together(parts: Sequence[Float]) -> Float:

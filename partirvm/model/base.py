@@ -62,8 +62,6 @@ class FittedModel:
     (C, M, M). For T targets that share vectors the mean is (M, T), α is (M,) and the root is (T, M, M).
     """
 
-    interval_written: ClassVar[str]
-    """Kind of the intervals that ``partirvm predict`` writes."""
     far_values: ClassVar[str]
     """What is predicted far from all relevance vectors."""
 

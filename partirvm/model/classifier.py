@@ -7,6 +7,7 @@ mean φᵀμ_k and the variance φᵀΣ_kφ. If ``moderate`` is true, f_k is cor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,7 +33,6 @@ class ClassModel(FittedModel):
     ``columns.classes`` are the labels of the codes 0 … K−1.
     """
 
-    interval_written = "probability"
     far_values = "probabilities are close to the constant probabilities that the bias alone gives"
 
     likelihood: str
@@ -89,6 +89,10 @@ class ClassModel(FittedModel):
         ends = (f - half, f + half) if kind == "decision" else probability_band(self.likelihood, f, half)
         return np.concatenate(ends, axis=1), near
 
+    def multiples(self, levels: Sequence[float]) -> Float:
+        """Return half widths (1, L) of the intervals at L levels, in standard deviations of the linear predictors."""
+        return np.array([[quantile(level) for level in levels]])
+
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Return names of the columns of ``values``: ``p_<class>`` for each class, in order.
 
@@ -97,10 +101,14 @@ class ClassModel(FittedModel):
         columns = ("p", "lower", "upper") if interval else ("p",)
         return tuple(f"{column}_{label}" for column in columns for label in self.classes)
 
-    def values(self, X: Float) -> tuple[Float, Float]:
-        """Return probabilities (n, K) at raw inputs X (n, d), and nearness (n,)."""
+    def values(self, X: Float, multiples: Float | None = None) -> tuple[Float, Float]:
+        """Return probabilities (n, K) at raw inputs X (n, d), and nearness (n,).
+
+        With ``multiples`` (1,) the ends of the intervals of the probabilities follow, as ``value_names`` says.
+        """
         f, near = self.predictors(X)
-        return probabilities(self.likelihood, f), near
+        found = probabilities(self.likelihood, f)
+        return found if multiples is None else np.hstack([found, self._ends(multiples[0], "probability", X)[0]]), near
 
     def predictors(self, X: Float) -> tuple[Float, Float]:
         """Return linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X (n, d), float64."""

@@ -44,7 +44,6 @@ class Model(FittedModel):
     quantiles (``local.residuals``).
     """
 
-    interval_written = "prediction"
     far_values = (
         "prediction is close to the mean of the target, and the standard deviation does not grow there, as it would "
         "with `augment`"

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -42,20 +42,17 @@ TILES = 16
 
 @dataclass(frozen=True)
 class TileValues:
-    """The values of some functions of the raw inputs of one tile, beside each other, V in all.
+    """The V values of a function of the raw inputs of one tile.
 
     The result is an array (rows, 2 + V): row number before shuffling, values, and 1 for rows far from all vectors.
     """
 
-    name: ClassVar[str] = "predict"
-
-    functions: tuple[OfRows, ...]
+    function: OfRows
 
     def __call__(self, source: Source, number: int) -> Float:
         """Read the tile and compute its values."""
-        tile = source.tile(number)
-        found = [function(tile.X) for function in self.functions]
-        return np.column_stack([source.original_rows(number), *(values for values, _ in found), found[0][1] < FAR])
+        values, near = self.function(source.tile(number).X)
+        return np.column_stack([source.original_rows(number), values, near < FAR])
 
 
 def predict(
@@ -92,7 +89,12 @@ def predict(
     require_like(source, model.columns)
     if augment is not None and interval is not None:
         raise UsageError("augment and interval cannot be combined: leave one of them out")
-    tiles, names, far = _tile_values(model, interval), model.value_names(interval=interval is not None), 0
+    multiples = None
+    if interval is not None:
+        model.interval(interval)  # raises UsageError where there are none
+        multiples = model.multiples([interval])[:, 0]
+    tiles = TileValues(partial(model.predictive.values, multiples=multiples))
+    names, far = model.value_names(interval=interval is not None), 0
     place = check_output(output, overwrite=overwrite)
     for given in filter(None, (job, data, augment)):
         if place.is_inside(open_folder(given)):
@@ -121,18 +123,6 @@ def predict(
     if augment is None:
         warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
-
-
-def _tile_values(model: AnyModel, interval: float | None) -> TileValues:
-    """Return what is predicted of a tile, with the ends of intervals at this level."""
-    values = model.predictive.values
-    if interval is None:
-        return TileValues((values,))
-    ends = model.interval(interval, model.interval_written)  # raises UsageError where there are none
-    if isinstance(model, ClassModel):
-        return TileValues((values, ends))
-    # neighbours are searched once
-    return TileValues((partial(model.predictive.values, multiples=model.multiples([interval])[:, 0]),))
 
 
 def _together(source: Source, model: AnyModel) -> Source:

@@ -1,18 +1,16 @@
 """RVM* for large data: predictions with an extra basis function at each test row (``core.predictive``), tile by tile.
 
 The additional function uses the model's kernel; if centres have several kernels, the first one. Local residuals have no
-part in the predictions. Each pass over the
-training rows serves ``MAX_ROWS`` test rows; all passes together need N·n·M products for N training rows, n test rows
-and M columns. Test rows are cut into pieces of ``EXTRA_COLUMNS`` rows, the last one filled up with copies of a row, so
-that the bits of a row do not depend on the other rows.
+part in the predictions. Test rows are cut into pieces of ``EXTRA_COLUMNS`` rows, the last one of a tile filled up with
+copies of a row, so that the bits of a row do not depend on the other rows. Each piece takes a pass over the training
+rows; all passes together need N·n·M products for N training rows, n test rows and M columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
-from itertools import islice
 from operator import add
 
 import numpy as np
@@ -35,9 +33,6 @@ from partirvm.model import FAR, AnyModel, Model
 from partirvm.process import one_blas_thread
 from partirvm.resolve.new_problem import checked_moments
 from partirvm.types import EXTRA_COLUMNS, Float, Int
-
-MAX_ROWS = 4 * EXTRA_COLUMNS
-"""Maximum number of test rows per pass."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +68,17 @@ class Augmenting:
         deviation, and 1 for far rows; targets (n, T); and variances (n,).
         ``progress`` hears of tiles of training rows, over all passes.
         """
-        pieces, per_pass = _pieces(source), MAX_ROWS // EXTRA_COLUMNS
-        n_passes, training = -(-_n_pieces(source) // per_pass), self.training.n_tiles
-        for number in range(n_passes):
+        size, training = source.tile_rows, self.training.n_tiles
+        sizes = [min(size, source.n_rows - number * size) for number in range(source.n_tiles)]
+        pieces = [(number, start) for number, rows in enumerate(sizes) for start in range(0, rows, EXTRA_COLUMNS)]
+        for before, (number, start) in enumerate(pieces):
 
-            def report(done: int, of: int, before: int = number * training) -> None:
+            def report(done: int, of: int, before: int = before) -> None:
                 if progress is not None:
-                    progress(before + done, n_passes * training)
+                    progress(before * training + done, len(pieces) * training)
 
-            yield from self._predicted(list(islice(pieces, per_pass)), report)
+            tile, some = source.tile(number), slice(start, start + EXTRA_COLUMNS)
+            yield self._predicted(source.original_rows(number)[some], tile.X[some], tile.t[some], report)
 
     def scores(self, source: Source, progress: Progress | None = None) -> Scores:
         """Return the scores of the predictions of all rows of a source."""
@@ -90,26 +87,20 @@ class Augmenting:
         return reduce(add, parts)
 
     @one_blas_thread()
-    def _predicted(
-        self, pieces: Sequence[tuple[Int, Float, Float]], report: Progress
-    ) -> list[tuple[Float, Float, Float]]:
-        """Return the predictions of pieces (rows, X, t), from one pass over the training rows."""
+    def _predicted(self, rows: Int, X: Float, t: Float, report: Progress) -> tuple[Float, Float, Float]:
+        """Return the predictions of a piece, from one pass over the training rows."""
         model, design, scaling = self.model, self.model.design, self.model.design.scaling
         scale, square = float(scaling.t_scale[0]), float((scaling.t_scale**2)[0])
-        kernel, beta, found = design.kernels[0], square / float(model.evidence_noise), []
-        inputs = [padded(X, EXTRA_COLUMNS) for _, X, _ in pieces]
+        kernel, beta, whole = design.kernels[0], square / float(model.evidence_noise), padded(X, EXTRA_COLUMNS)
         # among the training rows, the origin prevents a distant test row from reducing the precision of the others
-        extras = (Design(kernel, scaling, X, np.arange(len(X)), bias=False, origin=self.origin) for X in inputs)
-        passes = [GramPass(design, extra, model.mean[:, None], diagonal=True) for extra in extras]
-        for (rows, X, t), extra in zip(pieces, self.executor.run(passes, self.training, report), strict=True):
-            mean, spread, near = model.predictive.moments(X)
-            assert spread is not None
-            heights = kernel.diagonal(scaling.inputs(X))
-            added, beyond = augmentation(extra, design.block(X), heights, model.root, beta, self.variance)
-            variance = spread + square * beyond
-            records = np.column_stack([rows, mean + scale * added, np.sqrt(variance), near < FAR])
-            found.append((records, t, variance))
-        return found
+        new = Design(kernel, scaling, whole, np.arange(len(whole)), bias=False, origin=self.origin)
+        (extra,) = self.executor.run([GramPass(design, new, model.mean[:, None], diagonal=True)], self.training, report)
+        mean, spread, near = model.predictive.moments(X)
+        assert spread is not None
+        heights = kernel.diagonal(scaling.inputs(X))
+        added, beyond = augmentation(extra, design.block(X), heights, model.root, beta, self.variance)
+        variance = spread + square * beyond
+        return np.column_stack([rows, mean + scale * added, np.sqrt(variance), near < FAR]), t, variance
 
 
 def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor) -> Augmenting:
@@ -123,21 +114,6 @@ def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executo
             f"{state.request['data']} or a copy of these DATA"
         )
     return Augmenting.of(model, training, executor)
-
-
-def _pieces(source: Source) -> Iterator[tuple[Int, Float, Float]]:
-    for number in range(source.n_tiles):
-        tile = source.tile(number)
-        rows = source.original_rows(number)
-        for start in range(0, len(tile.X), EXTRA_COLUMNS):
-            some = slice(start, start + EXTRA_COLUMNS)
-            yield rows[some], tile.X[some], tile.t[some]
-
-
-def _n_pieces(source: Source) -> int:
-    """Return the number of pieces of all tiles, of which the last one may have fewer rows."""
-    whole, last = divmod(source.n_rows, source.tile_rows)
-    return whole * -(-source.tile_rows // EXTRA_COLUMNS) + -(-last // EXTRA_COLUMNS)
 
 
 def require_augmentable(model: Model) -> None:

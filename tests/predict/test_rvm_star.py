@@ -1,4 +1,4 @@
-"""Augmented predictions of a job on DATA: what is written, by whatever passes."""
+"""Augmented predictions of a job on DATA: what is written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partirvm import RVMRegressor, WorkingSet, ingest, jobs
 from partirvm.errors import ChangedDataError, UsageError
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
-from partirvm.predict import prediction, rvm_star
+from partirvm.predict import prediction
 
 PARAMETERS = Request(gamma=0.5, partition_size=30, max_rounds=2, strategy="working-set", selection="error")
 N, TESTED = 900, 1100
@@ -54,16 +54,11 @@ def test_a_job_predicts_what_the_estimator_does(folder):
     np.testing.assert_allclose(again, (mean, std), rtol=1e-9)
 
 
-@pytest.mark.parametrize("most", [240, 480, 10_000])
-def test_how_many_rows_share_a_pass_changes_no_byte(folder, tmp_path, monkeypatch, most):
-    """Two pieces, four, and all at once; progress hears of every tile of every pass."""
-    monkeypatch.setattr(rvm_star, "MAX_ROWS", most)
+def test_progress_hears_of_every_tile_of_every_pass(folder, tmp_path):
+    """Test tiles of 300, 300, 300 and 200 rows are 11 pieces of at most 120 rows; a pass reads 8 training tiles."""
     seen = []
-    predict(folder, tmp_path / "out.csv", progress=lambda done, total: seen.append((done, total)))
-    assert (tmp_path / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
-    # tiles of 300, 300, 300 and 200 rows: three pieces of at most 120 rows thrice, and two, which are 11
-    passes = {240: 6, 480: 3, 10_000: 1}[most]
-    assert seen[-1] == (8 * passes, 8 * passes)
+    predict(folder, tmp_path / "out.csv", progress=lambda *counts: seen.append(counts))
+    assert seen[-1] == (8 * 11, 8 * 11)
     assert seen == sorted(seen)
 
 
