@@ -290,21 +290,5 @@ for command in job_commands.COMMANDS.values():
     partirvm.add_command(command)
 
 
-@partirvm.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print a script that completes commands and options in a shell.
-
-    \b
-    Examples:
-      source <(partirvm completion bash)                # in ~/.bashrc
-      source <(partirvm completion zsh)                 # in ~/.zshrc
-      partirvm completion fish > ~/.config/fish/completions/partirvm.fish
-    """
-    from click.shell_completion import shell_complete
-
-    shell_complete(partirvm, {}, "partirvm", "_PARTIRVM_COMPLETE", f"{shell}_source")
-
-
-for name in partirvm.commands.keys() - {"completion", "demo"}:
+for name in partirvm.commands.keys() - {"demo"}:
     takes("--allow-protocol")(partirvm.commands[name])

@@ -6,8 +6,10 @@ Also functions that run there without the submitting process: the driver of a jo
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import inspect
 import math
+import platform
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
@@ -17,7 +19,6 @@ from typing import Any, TypeVar
 
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmError, UsageError
 from partirvm.execution.local import POLL
-from partirvm.execution.tasks import PACKAGES
 from partirvm.storage.address import allow_protocols, allowed
 
 R = TypeVar("R")
@@ -28,6 +29,15 @@ SILENCE = 20.0  # seconds without response after which a scheduler, even if it w
 ANSWER = 60.0  # seconds to wait for the responses of all workers to one question
 WORKER_TIMEOUT = 30.0  # seconds to wait for a worker before an error
 ATTEMPTS = 5  # maximum number of attempts if workers are lost repeatedly
+
+PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
+"""Packages that affect the bits of a result."""
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of these packages and of Python in this process."""
+    found = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **found}
 
 
 def connect(address: str) -> Any:

@@ -20,11 +20,10 @@ from partirvm.data.source import Source
 from partirvm.errors import PartirvmError
 from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster
 from partirvm.execution.kernel_store import Keeping, forget
-from partirvm.execution.local import POLL, SHARE, usable_cores
-from partirvm.execution.tasks import OfTile, PassGroup, Progress, grouped, on_worker, run_tiles, solution, ungrouped
+from partirvm.execution.local import POLL, SHARE, OfTile, Progress, grouped, solution, tile_statistics, usable_cores
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
-from partirvm.process import resident_memory
+from partirvm.process import one_blas_thread, resident_memory, return_freed_memory
 
 R = TypeVar("R")
 
@@ -67,7 +66,8 @@ class DaskExecutor:
     ) -> list[Any]:
         """Return the statistic of each pass, summed on the workers; ``progress`` is called after each tile."""
         groups = grouped(passes, source)
-        return ungrouped(groups, self._persist(lambda: self._run(groups, source, progress, keeping)))
+        totals = self._persist(lambda: self._run(groups, source, progress, keeping))
+        return [part for total in totals for part in total.parts]
 
     def forget(self, token: str) -> None:
         """Delete the kept kernel blocks of a fit on all workers that respond."""
@@ -75,20 +75,20 @@ class DaskExecutor:
             self._cluster.call(self._client.run(forget, token, asynchronous=True), QUESTION)
 
     def _run(
-        self, groups: Sequence[PassGroup], source: Source, progress: Progress | None, keeping: Keeping | None
+        self, groups: Sequence[Any], source: Source, progress: Progress | None, keeping: Keeping | None
     ) -> list[Any]:
         self._cluster.workers()
-        n_tiles = sum(len(group.tiles) for group in groups)
+        n_tiles = sum(len(numbers) for numbers, _ in groups)
         level = self._level(n_tiles)
         tiles: dict[Any, int] = {}
         roots: list[Any] = []
-        sent = self._send([group.passes for group in groups], "pass")
+        sent = self._send([own for _, own in groups], "pass")
         try:
-            for group, passes in zip(groups, sent, strict=True):
-                total = TreeSum(len(group.tiles))
-                for index, run in aligned_runs(len(group.tiles), level):
-                    parts, places = self._parts(source, [group.tiles[position] for position in run])
-                    future = self._submit(group.passes[0].name, run_tiles, passes, parts, places, keeping)
+            for (numbers, own), passes in zip(groups, sent, strict=True):
+                total = TreeSum(len(numbers))
+                for index, run in aligned_runs(len(numbers), level):
+                    parts, places = self._parts(source, [numbers[position] for position in run])
+                    future = self._submit(own[0].name, run_tiles, passes, parts, places, keeping)
                     tiles[future] = len(run)
                     total.add(index, _Node(self, future), level)
                 roots.append(total.result().future)
@@ -253,3 +253,20 @@ class _Node:
 
     def __add__(self, other: _Node) -> _Node:
         return _Node(self.executor, self.executor._submit("sum", add, self.future, other.future))
+
+
+def run_tiles(
+    passes: Sequence[Pass], parts: Sequence[Source], tiles: Sequence[tuple[int, int]], keeping: Keeping | None
+) -> Any:
+    """Return the node of an aligned run of tiles. Each tile is given by its number and the index of its part."""
+    total = TreeSum(len(tiles))
+    for position, (number, part) in enumerate(tiles):
+        total.add(position, tile_statistics(passes, parts[part], number, keeping))
+    return total.result()
+
+
+def on_worker(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the function of a task on a worker, with one BLAS thread."""
+    return_freed_memory()
+    with one_blas_thread():
+        return function(*arguments)

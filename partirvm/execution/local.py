@@ -1,26 +1,131 @@
-"""The executor of passes and dense fits in this process, with one thread per tile or fit and one BLAS thread each."""
+"""The executor of passes and dense fits in this process, with one thread per tile or fit and one BLAS thread each.
+
+``tile_statistics`` reads one tile and returns its contribution to each pass. Rows are processed in *panels* of a fixed
+size, so that the design of a tile is never whole in memory. Tiles and panels do not depend on the machine, so with one
+BLAS thread per task the bits do not either. The functions of tasks are pure: a scheduler may run a task twice.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from itertools import groupby
+from operator import add
+from typing import Any, ClassVar
 
+import numpy as np
+
+from partirvm.core.moments import Moments
+from partirvm.core.posterior import on_threads
 from partirvm.core.statistics import TreeSum
 from partirvm.core.updates import StepInfo
-from partirvm.data.source import Source
-from partirvm.execution.kernel_store import Keeping, forget
-from partirvm.execution.tasks import OfTile, Progress, SeveralStatistics, grouped, solution, tile_statistics, ungrouped
-from partirvm.likelihoods.base import DenseFit, Pass, Solved
+from partirvm.data.source import Source, Tile
+from partirvm.execution.kernel_store import Keeping, fill_block, forget
+from partirvm.kernels.design import Design
+from partirvm.likelihoods.base import DenseFit, Panel, Pass, Rows, Solved, between
 from partirvm.planning.plan import Machine
 from partirvm.process import available_memory, one_blas_thread, resident_memory
+from partirvm.types import PANEL_ROWS
 
 SHARE = 0.7  # fraction of the available memory that ``memory_limit="auto"`` allows
 POLL = 1.0  # seconds between checks for other events (an abort, a broken cluster) while waiting for a result
+
+Progress = Callable[[int, int], None]
+"""Type of a function called with the numbers of finished and of all tasks. To stop, it raises an exception."""
+
+OfTile = Callable[[Source, int], Any]
+"""Type of a function of a source and the number of one of its tiles."""
+
+
+@dataclass(frozen=True)
+class MomentsPass(Pass):
+    """Pass over all rows for the moments of inputs and targets and the first non-finite value."""
+
+    name: ClassVar[str] = "moments"
+
+    def statistic(self, tile: Tile) -> Moments:
+        """Return the moments of the tile's rows."""
+        return Moments.of(tile.X, tile.t, tile.weights, tile.start)
+
+
+@dataclass(frozen=True)
+class SeveralStatistics:
+    """Statistics of several passes over the same tiles. Addition is elementwise."""
+
+    parts: tuple[Any, ...]
+
+    def __add__(self, other: SeveralStatistics) -> SeveralStatistics:
+        return SeveralStatistics(tuple(map(add, self.parts, other.parts)))
+
+
+def grouped(passes: Sequence[Pass], source: Source) -> list[tuple[list[int], list[Pass]]]:
+    """Return the tiles that passes read, and the passes, once for consecutive passes that read the same tiles."""
+    return [(tiles, list(own)) for tiles, own in groupby(passes, lambda each: tiles_of(each, source))]
+
+
+def tiles_of(pass_: Pass, source: Source) -> list[int]:
+    """Return the numbers, increasing, of the tiles that a pass reads: all tiles, or the tiles with its rows."""
+    rows = pass_.rows
+    if rows is None:
+        return list(range(source.n_tiles))
+    if isinstance(rows, range):
+        return list(range(rows.start // source.tile_rows, -(-rows.stop // source.tile_rows)))
+    return list(map(int, np.unique(rows // source.tile_rows)))
+
+
+@dataclass(frozen=True)
+class _Tile(Tile):
+    """A tile whose kernel blocks are kept between passes."""
+
+    keeping: Keeping | None = None
+
+    def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
+        """Yield the panels of the selected rows, each with its blocks of the designs, stored column by column.
+
+        The blocks of a panel overwrite those of the last one: new pages would cost as much as the kernel evaluation.
+        """
+        noise = next((design for design in designs if design.noise is not None), None)
+        numbers = self.start + np.arange(len(self.X), dtype=np.int64)
+        if rows is not None:
+            numbers = between(rows, numbers[0], numbers[-1])
+        whole = len(numbers) == len(self.X)
+        digest = "" if whole else hashlib.blake2b(numbers.tobytes(), digest_size=16).hexdigest()
+        places = [np.empty(min(PANEL_ROWS, len(numbers)) * design.n_columns) for design in designs]
+        for number, start in enumerate(range(0, len(numbers), PANEL_ROWS)):
+            here = numbers[start : start + PANEL_ROWS]
+            # whole tiles are the usual case, and are sliced without a copy
+            some: Any = slice(start, start + PANEL_ROWS) if whole else here - self.start
+            weights = None if self.weights is None else self.weights[some]
+            factors = None if noise is None else noise.row_weights(self.X[some])
+            if factors is not None:
+                weights = factors if weights is None else weights * factors
+            panel = Panel(here, self.X[some], self.t[some], weights)
+            blocks = []
+            for design, place in zip(designs, places, strict=True):
+                blocks.append(place[: len(here) * design.n_columns].reshape(design.n_columns, len(here)).T)
+                fill_block(self.keeping, (self.number, digest, number), design, panel.X, blocks[-1])
+            yield panel, *blocks
+
+
+def tile_statistics(
+    passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | None = None
+) -> SeveralStatistics:
+    """Return the contributions of one tile to each pass. ``keeping`` has the settings for kept kernel blocks."""
+    read = source.tile(number)
+    tile = _Tile(read.number, read.start, read.X, read.t, read.weights, keeping)
+    return SeveralStatistics(tuple(pass_.statistic(tile) for pass_ in passes))
+
+
+def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solved:
+    """Run a dense fit to its end, on so many threads; ``on_step`` is called at each step, and may raise to stop."""
+    with on_threads(threads):
+        return Solved(*solve.run(on_step))
 
 
 def usable_cores() -> int:
@@ -56,16 +161,16 @@ class LocalExecutor:
         ``progress`` is called after each tile. ``keeping`` has the settings of kept kernel blocks.
         """
         groups = grouped(passes, source)
-        totals: list[TreeSum] = [TreeSum(len(group.tiles)) for group in groups]
-        leaves = [(k, position) for k, group in enumerate(groups) for position in range(len(group.tiles))]
+        totals: list[TreeSum] = [TreeSum(len(tiles)) for tiles, _ in groups]
+        leaves = [(k, position) for k, (tiles, _) in enumerate(groups) for position in range(len(tiles))]
 
         def statistics(leaf: tuple[int, int]) -> SeveralStatistics:
-            group = groups[leaf[0]]
-            return tile_statistics(group.passes, source, group.tiles[leaf[1]], keeping)
+            tiles, own = groups[leaf[0]]
+            return tile_statistics(own, source, tiles[leaf[1]], keeping)
 
         for (k, position), found in zip(leaves, self._each(statistics, leaves, progress), strict=True):
             totals[k].add(position, found)
-        return ungrouped(groups, [total.result() for total in totals])
+        return [part for total in totals for part in total.result().parts]
 
     def forget(self, token: str) -> None:
         """Delete the kept kernel blocks of a fit."""

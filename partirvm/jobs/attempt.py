@@ -134,24 +134,18 @@ def run_job(
     the original DATA are restored. Other exceptions are those of ``fit``; the job then records ``failed``.
     """
     store = JobStore(job)
-    if not _due(store, attempt):
-        return None
     with store.acquire(patience=patience):
         return run_attempt(store, attempt, allow_code, client, watcher or Watcher())
-
-
-def _due(store: JobStore, attempt: int | None) -> bool:
-    state = store.folded()
-    return Status.RUNNING in TRANSITIONS[state.status] and attempt in (None, state.attempt)
 
 
 def run_attempt(
     store: JobStore, attempt: int | None, allow_code: bool, client: Any, watcher: Watcher
 ) -> Outcome | None:
     """Run an attempt at a job whose lease the caller holds, as ``run_job``."""
-    if not _due(store, attempt):
+    state = store.folded()
+    if Status.RUNNING not in TRANSITIONS[state.status] or attempt not in (None, state.attempt):
         return None
-    asked = store.folded().request
+    asked = state.request
     requests.require_code_allowed(store.location, asked, allow_code)
     with _ending(store):
         if asked.get("joining"):

@@ -9,12 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from partirvm.core.laplace import LaplaceState
-from partirvm.core.link import LogisticBlock
-from partirvm.core.posterior import Posterior
-from partirvm.core.priors import GammaDensity, Prior
+from partirvm.core import laplace, link, posterior, priors, statistics
 from partirvm.core.scores import Scores
-from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import Termination
 from partirvm.core.updates import HyperState
 from partirvm.kernels.functions import require_no_code
@@ -22,9 +18,7 @@ from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.base import Start
 from partirvm.model.base import DESIGN_CLASSES
 from partirvm.options import Request
-from partirvm.planning.cost import RoundCost, RowsRead, Schedule
-from partirvm.planning.memory import DataShape, StepBytes
-from partirvm.planning.plan import KernelStore, Machine, Plan
+from partirvm.planning import cost, memory, plan
 from partirvm.resolve.resolve import FitSpec
 from partirvm.storage import reading
 from partirvm.storage.codec import Codec
@@ -44,16 +38,16 @@ class Checkpoint:
 
 KIND, FORMAT = "partirvm-checkpoint", 16
 
-FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock, Posterior, Scores, Start)
-STATES = (Checkpoint, Part, ResidualsFitted, RoundsState, SplitMergeState, Termination)
-PROBLEMS = (AppendedBatch, GammaDensity, Options, Prior, Problem)
-PLANS = (DataShape, KernelStore, Machine, Plan, RoundCost, RowsRead, Schedule, StepBytes)
+FITS = (statistics.GramStatistics, HyperState, laplace.LaplaceState, link.LogisticBlock, posterior.Posterior, Scores)
+STATES = (Checkpoint, Part, ResidualsFitted, RoundsState, SplitMergeState, Start, Termination)
+PROBLEMS = (AppendedBatch, priors.GammaDensity, Options, priors.Prior, Problem)
+PLANS = (memory.DataShape, plan.KernelStore, plan.Machine, plan.Plan, cost.RoundCost, cost.RowsRead, cost.Schedule)
 
 
 def codec() -> Codec:
     """Return the codec of checkpoints, which knows the likelihoods that are registered now."""
     likelihoods = map(type, LIKELIHOODS.values())
-    return Codec((*DESIGN_CLASSES, *FITS, *likelihoods, *STATES, *PROBLEMS, *PLANS, FitSpec, Request))
+    return Codec((*DESIGN_CLASSES, *FITS, *likelihoods, *STATES, *PROBLEMS, *PLANS, memory.StepBytes, FitSpec, Request))
 
 
 def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, DoneError, MissingDataError, UsageError
-from partirvm.execution.tasks import package_versions
+from partirvm.execution.cluster import package_versions
 from partirvm.jobs.checkpoint import resumes
 from partirvm.jobs.run import is_growable
 from partirvm.jobs.state import JobState, Status

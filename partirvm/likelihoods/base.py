@@ -63,7 +63,7 @@ class Pass:
         return tuple(value for value in values if isinstance(value, Design))
 
     def statistic(self, tile: Any) -> Any:
-        """Return the statistic of one tile (``execution.tasks``): the sum over its panels, by ``+``.
+        """Return the statistic of one tile (``execution.local``): the sum over its panels, by ``+``.
 
         A block (n, M) reuses the memory of the previous panel's block and may be changed.
         """

@@ -21,7 +21,7 @@ from partirvm.data.source import Source, Together, require_like
 from partirvm.data.writer import ExternalSorter, claimed
 from partirvm.errors import DataWarning, UsageError
 from partirvm.execution import executor_for
-from partirvm.execution.tasks import Progress
+from partirvm.execution.local import Progress
 from partirvm.jobs.store import JobStore
 from partirvm.likelihoods.passes import ScorePass
 from partirvm.model import FAR, AnyModel, ClassModel, OfRows

@@ -22,7 +22,7 @@ from partirvm.data import ZarrSource
 from partirvm.data.source import Source, require_like
 from partirvm.errors import ChangedDataError, DataError, UsageError
 from partirvm.execution import Executor
-from partirvm.execution.tasks import Progress
+from partirvm.execution.local import Progress
 from partirvm.jobs.request import difference
 from partirvm.jobs.store import JobStore
 from partirvm.kernels import NoKernel

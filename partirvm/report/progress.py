@@ -86,7 +86,8 @@ class Progress(Watcher):
     ended = False
 
     def __init__(self, stream: TextIO | None = None, *, spell: Callable[[str], str] = str) -> None:
-        self.stream, self._spell, self._lines = stream, spell, Lines()
+        self.stream, self._spell = stream, spell
+        self._lines = Lines() if stream is not None else None
         self._live: Any = None
         self.began = self._printed = time.monotonic()
         self.phase, self.done, self.total, self.unit = "starting", 0, 0, "tile"
@@ -147,9 +148,10 @@ class Progress(Watcher):
     def on_record(self, entry: dict[str, Any]) -> None:
         if entry["kind"] not in MEASURED:
             self.vectors = entry["vectors"]
-        self._show(*self._lines.of(entry))
-        for callback in self.callbacks if leaves_model(entry) else ():
-            self.ended |= callback.on_round(entry) is True
+        if self._lines is not None:
+            self._show(*self._lines.of(entry))
+        for callback in self.callbacks:
+            self.ended |= leaves_model(entry) and callback.on_round(entry) is True
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
         """Receive the number of rows that ingest has read or written. ``total`` is None if unknown."""

@@ -18,7 +18,7 @@ from partirvm.data.labels import class_weights
 from partirvm.data.source import FARTHEST, check_range, require_like
 from partirvm.errors import DataError, UsageError
 from partirvm.execution import Executor
-from partirvm.execution.tasks import MomentsPass
+from partirvm.execution.local import MomentsPass
 from partirvm.kernels.design import NONE, Design
 from partirvm.kernels.functions import labels_by_name
 from partirvm.likelihoods import likelihood_for

@@ -32,7 +32,7 @@ from partirvm.process import one_blas_thread
 from partirvm.resolve.kernel import checked_basis, checked_kernel, chooses, input_variance, learns
 from partirvm.resolve.new_problem import Interrupted, checked_data, new_problem
 from partirvm.resolve.small_fits import SmallFits
-from partirvm.strategies import schedule_of
+from partirvm.strategies import STRATEGIES
 from partirvm.strategies.fit_rows import GROWING, ROWS_PER_COLUMN, joined, rows_read
 from partirvm.strategies.problem import Options, Problem
 from partirvm.types import Float
@@ -185,7 +185,7 @@ def _planned(
 ) -> Plan:
     """Plan the fit of a resolved request; ``how`` are further arguments of ``make_plan``."""
     read, rates = rows_read(request, shape, shuffled=problem.shuffled), calibrate(source, problem)
-    schedule = schedule_of(request.strategy)
+    schedule = STRATEGIES[request.strategy].schedule
     return make_plan(shape, machine, rates, request, schedule, read, held_out=problem.held_out, **how)
 
 
@@ -194,7 +194,8 @@ def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) ->
     n_rows, K, size = spec.problem.n_rows + new, spec.problem.n_kernels, int(request.partition_size)
     fit_rows, schedule = "full" if request.fit_rows == GROWING else request.fit_rows, spec.plan.schedule
     if spec.in_order:
-        size, schedule = size if schedule.has_rounds else min(size, new * K), schedule_of("incremental")
+        size = size if schedule.has_rounds else min(size, new * K)
+        schedule = STRATEGIES["incremental"].schedule
         request = replace(request, strategy=schedule.name, selection="order", partition_size=size)
         fit_rows = "auto" if asked.fit_rows == "auto" else fit_rows
     fit_rows, sample = resolve_fit_rows(replace(asked, fit_rows=fit_rows), schedule, n_rows, size, K, new)
@@ -273,7 +274,7 @@ def schedule_for(request: Request, n_rows: int, likelihood: Likelihood, outputs:
         name = "basic"
     elif name == "auto":
         name = "basic" if few else "working-set"
-    return schedule_of(name)
+    return STRATEGIES[name].schedule
 
 
 def resolve_fit_rows(

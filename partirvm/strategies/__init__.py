@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from partirvm.planning.cost import Schedule
 from partirvm.strategies.rounds import BasicRound, IncrementalRounds, Rounds
 from partirvm.strategies.split_merge import SplitMergeLevels
 from partirvm.strategies.working_set import WorkingSetRounds
@@ -17,8 +16,3 @@ STRATEGIES: dict[str, type[AnyStrategy]] = {
     strategy.schedule.name: strategy for strategy in (BasicRound, SplitMergeLevels, IncrementalRounds, WorkingSetRounds)
 }
 """Strategy classes by name."""
-
-
-def schedule_of(name: str) -> Schedule:
-    """Return the schedule of the strategy that a stored plan names; plain rounds if the name is unknown."""
-    return STRATEGIES[name].schedule if name in STRATEGIES else Schedule(name)

@@ -59,10 +59,9 @@ def enlarged(rows: int, columns: int, n_rows: int) -> int:
 
 def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | None:
     """Return the rows that a fit uses, in increasing order; None means all, or no fit yet."""
-    count, n_rows, seed = options.sample_rows, problem.n_rows, options.seed
-    if fit_rows not in ("sample", GROWING) or count >= n_rows:
+    if fit_rows not in ("sample", GROWING) or options.sample_rows >= problem.n_rows:
         return None
-    return drawn_rows(problem, NONE, count, seed=seed, draw=0, even=0.0, least=LEAST, purpose=Purpose.SAMPLE)
+    return drawn_rows(problem, NONE, options.sample_rows, options.seed, purpose=Purpose.SAMPLE)
 
 
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
@@ -116,20 +115,13 @@ def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, 
 
 
 def drawn_rows(
-    problem: Problem,
-    used: Int,
-    count: int,
-    *,
-    seed: int,
-    draw: int,
-    even: float,
-    least: int = 1,
-    purpose: Purpose = Purpose.CANDIDATES,
+    problem: Problem, used: Int, count: int, seed: int, draw: int = 0, *, purpose: Purpose = Purpose.CANDIDATES
 ) -> Int:
     """Return ``count`` random rows outside ``used`` (sorted), or all remaining rows, in increasing order.
 
-    Of shuffled data these are neighbouring rows (of each class), others for each ``draw``. The fraction ``even`` is
-    divided equally among classes, the rest by size, at least ``least`` of each; fewer rows than classes take turns.
+    Of shuffled data these are neighbouring rows (of each class), others for each ``draw``. Half of the candidates are
+    divided equally among classes, the rest by size; a sample is divided by size, with at least ``LEAST`` rows of each.
+    Fewer rows than classes take turns.
     """
     codes, shuffled, n_rows = problem.codes, problem.shuffled, problem.n_rows
     if codes is None:
@@ -144,6 +136,7 @@ def drawn_rows(
     free[used] = False
     sizes = np.array([np.count_nonzero((codes == k) & free) for k in range(problem.n_classes)], dtype=np.int64)
     turn = draw * count % problem.n_classes
+    even, least = (0.0, LEAST) if purpose is Purpose.SAMPLE else (0.5, 1)
     shares = np.roll(quotas(np.roll(sizes, -turn), count, even, least), turn)
     chosen = []
     for k, (size, share) in enumerate(zip(sizes.tolist(), shares.tolist(), strict=True)):

@@ -131,7 +131,7 @@ class WorkingSetRounds(Rounds):
 
 def _random(state: RoundsState, used: Int, count: int) -> Int:
     """Return random rows outside ``used``, different in each round."""
-    return drawn_rows(state.problem, used, count, seed=state.options.seed, draw=state.round - 1, even=0.5)
+    return drawn_rows(state.problem, used, count, state.options.seed, state.round - 1)
 
 
 def _marked(state: RoundsState, rows: Int) -> RoundsState:

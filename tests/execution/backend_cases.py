@@ -16,7 +16,7 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import StopRule
 from partirvm.core.updates import HyperState
 from partirvm.data import ZarrSource
-from partirvm.execution.tasks import MomentsPass
+from partirvm.execution.local import MomentsPass
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.gaussian import Solve

@@ -20,9 +20,8 @@ from waiting import Clock, stopped, wait_for
 from partirvm import RVMRegressor, submit
 from partirvm.errors import ClusterError, NoWorkersError
 from partirvm.execution import cluster as cluster_module
-from partirvm.execution.cluster import connect, start
+from partirvm.execution.cluster import PACKAGES, connect, start
 from partirvm.execution.dask import DaskExecutor
-from partirvm.execution.tasks import PACKAGES
 
 
 @pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow)])

@@ -90,7 +90,7 @@ def test_the_machine_is_described(executor):
 
 def test_progress_counts_the_tiles_of_all_groups(executor, data):
     """8 for the two passes over all tiles, 1 for one tile, 2 for the two passes over two."""
-    names = ["gram", "gram, one tile", "residual", "gram, two tiles", "gram, the same two"]
+    names = ["gram", "residual", "gram, one tile", "gram, two tiles", "gram, the same two"]
     seen = []
     executor.run([PASSES[name] for name in names], data, lambda done, total: seen.append((done, total)))
     assert seen[-1] == (11, 11)
@@ -115,10 +115,9 @@ class CountedSource(ArraySource):
 
 
 def test_passes_over_the_same_tiles_read_them_once():
-    """Three passes over all tiles and three over tiles 2 and 3: a tile is read once for each of the two groups."""
+    """Three passes over all tiles, then three over tiles 2 and 3: a tile is read once for each of the two groups."""
     source = CountedSource(*rows())
-    whole, two = ["gram", "residual", "gram, everywhere"], BATCHES["over the same two"]
-    names = [name for pair in zip(whole, two, strict=True) for name in pair]
+    names = ["gram", "residual", "gram, everywhere", *BATCHES["over the same two"]]
     executor = LocalExecutor(2)
     executor.run([PASSES[name] for name in names], source)
     executor.close()

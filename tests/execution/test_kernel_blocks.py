@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from partirvm.errors import PartirvmError
 from partirvm.execution import LocalExecutor
 from partirvm.execution.kernel_store import Keeping, fill_block, forget, independent, store_of
-from partirvm.execution.tasks import MomentsPass
+from partirvm.execution.local import MomentsPass
 from partirvm.kernels import FunctionKernel, Gaussian
 from partirvm.kernels.design import NONE
 from partirvm.likelihoods.passes import ErrorPass, GramPass, ResidualPass

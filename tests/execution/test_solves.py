@@ -11,7 +11,7 @@ from backend_cases import PASSES, bits, fit, long_fit
 from partirvm.core.updates import maximise
 from partirvm.errors import NumericalError
 from partirvm.execution import LocalExecutor, dask, local
-from partirvm.execution.tasks import solution
+from partirvm.execution.local import solution
 from partirvm.process import one_blas_thread
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from partirvm.core import solvers
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
-from partirvm.execution.tasks import tile_statistics
+from partirvm.execution.local import tile_statistics
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Pass, Solved

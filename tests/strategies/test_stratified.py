@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partirvm.core.sampling import Purpose
 from partirvm.strategies.fit_rows import SPAN, drawn_rows, quotas, ranked, stratified_partition
 
 EVENS = st.sampled_from([0.0, 0.5, 1.0])
@@ -53,14 +54,15 @@ def test_quotas_are_proportional(sizes, count):
 
 
 BOTH = st.booleans()
+PURPOSES = st.sampled_from([Purpose.SAMPLE, Purpose.CANDIDATES])
 
 
-@given(classes(), st.integers(0, 60), st.integers(0, 5), st.integers(0, 4), BOTH, BOTH, EVENS, st.data())
-def test_drawn_rows(problem, count, seed, draw, shuffled, numbers, even, data):
+@given(classes(), st.integers(0, 60), st.integers(0, 5), st.integers(0, 4), BOTH, BOTH, PURPOSES, st.data())
+def test_drawn_rows(problem, count, seed, draw, shuffled, numbers, purpose, data):
     """Unused rows, increasing, as many as asked for or left; of each class that has one, if as many are asked for."""
     codes, K = problem
     used = np.array(sorted(data.draw(st.sets(st.integers(0, len(codes) - 1)))), dtype=np.int64)
-    options = {"seed": seed, "draw": draw, "shuffled": shuffled, "even": even, "numbers": numbers}
+    options = {"seed": seed, "draw": draw, "shuffled": shuffled, "purpose": purpose, "numbers": numbers}
     rows = drawn(codes, K, used, count, **options)
     left = np.setdiff1d(np.arange(len(codes)), used)
     assert len(rows) == min(count, len(left))
@@ -73,7 +75,7 @@ def test_drawn_rows(problem, count, seed, draw, shuffled, numbers, even, data):
 
 def test_unshuffled_rows_are_drawn_from_everywhere():
     """Not a run of neighbours, and another seed draws others."""
-    codes, how = np.zeros(10_000, np.int8), {"numbers": True, "even": 0.0}
+    codes, how = np.zeros(10_000, np.int8), {"numbers": True, "purpose": Purpose.SAMPLE}
     one, other = (drawn(codes, 1, codes[:0], 200, seed=seed, draw=0, shuffled=False, **how) for seed in (0, 1))
     assert np.ptp(one) > 9_000
     assert set(one.tolist()) != set(other.tolist())
@@ -85,7 +87,7 @@ def test_classes_take_turns_where_they_are_more_than_rows(K, count, shuffled):
     """Draws of fewer rows than classes reach each class within ⌈K/count⌉ of them."""
     codes, used = np.repeat(np.arange(K), 20), np.zeros(0, np.int64)
     for draw in range(-(-K // count)):
-        rows = drawn(codes, K, used, count, seed=0, draw=draw, shuffled=shuffled, even=0.5)
+        rows = drawn(codes, K, used, count, seed=0, draw=draw, shuffled=shuffled)
         used = np.union1d(used, rows)
     assert set(codes[used].tolist()) == set(range(K))
 
