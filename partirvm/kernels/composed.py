@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -12,6 +11,7 @@ import numpy as np
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel, PreparedKernel, by_groups, part_of, runs
+from partirvm.options.constraints import Check
 from partirvm.types import Float, Int
 
 SIZE = 64  # Number of columns that are evaluated together; at least the group size of the component kernels
@@ -36,12 +36,11 @@ class Sum(Kernel):
 
     def __post_init__(self) -> None:
         parts = tuple(map(part_of, _items(self.name, self.parts)))
-        weights = tuple(self.weights) or (1.0,) * len(parts)
-        right = all(isinstance(value, numbers.Real) and 0 <= float(value) < np.inf for value in weights)
-        if not right or len(weights) != len(parts) or not any(weights):
-            raise UsageError(f"weights of a sum are {weights}: they must be {len(parts)} numbers ≥ 0, some positive")
+        weights = Check("numbers", least=0.0, size=len(parts))("weights", self.weights or (1.0,) * len(parts))
+        if not any(weights):
+            raise UsageError(f"weights of a sum are {weights}: some must be positive")
         object.__setattr__(self, "parts", parts)
-        object.__setattr__(self, "weights", tuple(map(float, weights)))
+        object.__setattr__(self, "weights", weights)
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         return PreparedParts(self, centres, origin)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from partirvm.errors import UsageError
@@ -93,16 +94,12 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
     >>> [found[name] for name in ("strategy", "selection", "gamma")]
     ['working-set', 'gain', 'learn']
     """
-    found: dict[str, Any] = {}
-    for name, value in parameters.items():
-        found |= value.flat(name) if isinstance(value, Value) else {}
-    for name, value in parameters.items():
-        if isinstance(value, Value):
-            continue
-        usual = TABLE[name].default
+    values = {name: value for name, value in parameters.items() if isinstance(value, Value)}
+    found = dict(chain.from_iterable(value.flat(name).items() for name, value in values.items()))
+    for name in [name for name in parameters if name not in values]:
+        value, usual = parameters[name], TABLE[name].default
         if name in found and not (isinstance(value, type(usual)) and bool(value == usual)):
-            values = (each for each in parameters.values() if isinstance(each, Value))
-            owner = next(each for each in values if name in options_of(each).values())
+            owner = next(each for each in values.values() if name in options_of(each).values())
             raise UsageError(
                 f"{name} is {value!r}, and the value {owner!r} has its own: give it there, and leave {name} out"
             )

@@ -236,7 +236,8 @@ def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | N
     """Fit a noise that depends on the inputs; None for mere rounding errors, and for too narrow a kernel."""
     sample = noise_sample(left_out, len(state.design.scaling.x_shift))
     assert isinstance(state.fit, HyperState)
-    if sample is None or state.fit.floored or state.fit.overconfident:
+    doubtful = state.fit.calibration is not None and state.fit.calibration.overconfident
+    if sample is None or state.fit.floored or doubtful:
         return None
     (inputs,) = yield (Gather(sample.rows),)
     (end,) = yield (NoiseFit(state.design, inputs.points, sample, state.options.noise == LOCAL),)
