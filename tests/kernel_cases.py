@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import naive
 import numpy as np
 from sklearn.gaussian_process.kernels import Matern
-from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, sigmoid_kernel
+from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel
 
 from partirvm.kernels import (
     Categorical,
@@ -24,7 +24,6 @@ from partirvm.kernels import (
     OnColumns,
     Polynomial,
     Product,
-    Sigmoid,
     Sum,
 )
 
@@ -145,14 +144,6 @@ CASES = [
     Case("linear", Linear(), lambda X, Z: X @ Z.T),
     Case("polynomial", Polynomial(0.4), lambda X, Z: polynomial_kernel(X, Z, 3, 0.4, 1), relevances=(0.4,) * 3),
     Case("polynomial, widths", Polynomial(WIDTHS, 6, 0.5), lambda X, Z: (X * ARD @ Z.T + 0.5) ** 6, relevances=WIDTHS),
-    Case(
-        "sigmoid",
-        Sigmoid(0.4, -0.3),
-        lambda X, Z: sigmoid_kernel(X, Z, 0.4, -0.3),
-        mercer=False,
-        relevances=(0.4,) * 3,
-    ),
-    Case("sigmoid, widths", Sigmoid(WIDTHS), lambda X, Z: np.tanh(X * ARD @ Z.T + 1), mercer=False, relevances=WIDTHS),
     Case("linear spline", LinearSpline(), spline, mercer=False),
     Case("named function", FunctionKernel("kernel_cases:cauchy"), cauchy, distant=True, unit=True),
     Case("callable", FunctionKernel(cauchy), cauchy, distant=True, unit=True),
@@ -173,7 +164,6 @@ IMPOSSIBLE = {
         *({"gamma": [1.0], "degree": degree} for degree in (0, -1, 1.5, True, "3")),
         *({"gamma": [1.0], "coef0": coef0} for coef0 in (-1.0, np.inf, "1", None)),
     ],
-    "sigmoid": [{"gamma": []}, {"gamma": [1.0], "coef0": np.nan}],
     "linear": [{"gamma": [1.0]}],
     "linear-spline": [{"gamma": [1.0]}],
     "sum": [

@@ -135,16 +135,14 @@ class LaplaceState:
 
     def losses(self) -> Float:
         """Return the loss of evidence by the deletion of each column (M,), nats, summed over outputs."""
-        found: Float = optimum(*self.sparsity_quality())[1].sum(axis=1)
-        return found
+        return np.asarray(optimum(*self.sparsity_quality())[1].sum(axis=1))
 
     def gains(self, statistic: LogisticCross) -> Float:
         """Return the gain of adding each column of a pool alone (Q,), nats, summed; those of a sample are scaled up."""
         scale = self.n / statistic.n if self.n else 1.0
         cross, diagonal = scale * statistic.cross, scale * statistic.diagonal.T
         s, q = trial_factors(self, cross, diagonal, scale * statistic.gradient)
-        found: Float = optimum(s, q)[1].sum(axis=1)
-        return found
+        return np.asarray(optimum(s, q)[1].sum(axis=1))
 
 
 def init(

@@ -70,8 +70,7 @@ class OneVsRest(Logistic):
     name = "ovr"
 
     def log_probability(self, f: Float, codes: Float) -> Float:
-        found: Float = log_softmax(log_expit(f), axis=1)[np.arange(len(codes)), codes.astype(np.int64)]
-        return found
+        return np.asarray(log_softmax(log_expit(f), axis=1)[np.arange(len(codes)), codes.astype(np.int64)])
 
     def probabilities(self, f: Float) -> Float:
         return np.asarray(softmax(log_expit(f), axis=1), dtype=np.float64)

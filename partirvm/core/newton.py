@@ -225,8 +225,7 @@ def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
 
 def centred(weights: Float) -> Float:
     """Return weights (M, C) whose sum over outputs is zero; the softmax is the same."""
-    found: Float = weights - weights.mean(axis=1, keepdims=True)
-    return found
+    return np.asarray(weights - weights.mean(axis=1, keepdims=True))
 
 
 def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:

@@ -118,8 +118,7 @@ def joint_contribution(s: Float, q: Float, alpha: Float) -> Float:
 
 def fails(s: Float, q: Float, alpha: Float) -> Bool:
     """Return True for columns (P,) at α (P,) whose deletion does not lower the evidence, given s and q (P, T)."""
-    found: Bool = ((q**2).sum(axis=1) <= s.sum(axis=1)) & (joint_contribution(s, q, alpha) <= 0)
-    return found
+    return np.asarray(((q**2).sum(axis=1) <= s.sum(axis=1)) & (joint_contribution(s, q, alpha) <= 0))
 
 
 def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
@@ -150,8 +149,7 @@ def joint_optimum(s: Float, q: Float) -> tuple[Float, Float]:
 def optimal_alpha(s: Float, q: Float) -> Float:
     """Return s²/(q² − s), the α of largest ℓ (Tipping & Faul 2003, eq. 20), and ∞ where q² ≤ s. Any shape."""
     excess = q**2 - s
-    found: Float = np.divide(s**2, excess, out=np.full(s.shape, np.inf), where=excess > 0)
-    return found
+    return np.asarray(np.divide(s**2, excess, out=np.full(s.shape, np.inf), where=excess > 0))
 
 
 def optimum(s: Float, q: Float, *, joint: bool = False) -> tuple[Float, Float]:

@@ -25,7 +25,7 @@ MEANS = ("nlpd", "crps", "interval_score_95", *(f"coverage_{100 * level:.0f}" fo
 
 
 @dataclass(frozen=True)
-class Scores:
+class Scores(FieldSums):
     """Sums of the scores of n rows, for each of T targets.
 
     ``square`` (T,) are sums of squared errors. ``sums`` (T, 8) are those of ``MEANS``:
@@ -69,10 +69,6 @@ class Scores:
             return found
         shown = (NumberDiagnostics.of(t[k], mean[k], sd[k], rows, widths[k]) for k in range(min(len(t), MOST_TARGETS)))
         return replace(found, diagnostics=tuple(shown))
-
-    def __add__(self, other: Scores) -> Scores:
-        diagnostics = tuple(one + more for one, more in zip(self.diagnostics, other.diagnostics, strict=True))
-        return Scores(self.n + other.n, self.square + other.square, self.sums + other.sums, diagnostics)
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
         """The scores of an evaluation by name: means over rows and targets, and those of several ``targets``."""
@@ -128,7 +124,7 @@ class ClassScores(FieldSums):
     squares: float
     excess: Float
     ranking: Int | None
-    diagnosed: ClassDiagnostics
+    diagnostics: tuple[ClassDiagnostics, ...]
 
     @classmethod
     def of(
@@ -152,7 +148,7 @@ class ClassScores(FieldSums):
             squares=float(squares) / (2.0 if k == 2 else 1.0),
             excess=np.bincount(bins, correct - confidence, minlength=N_BINS).astype(np.float64),
             ranking=None if scores is None else ranking(scores, classes == 1),
-            diagnosed=ClassDiagnostics.of(classes, probabilities, start),
+            diagnostics=(ClassDiagnostics.of(classes, probabilities, start),),
         )
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
@@ -160,11 +156,6 @@ class ClassScores(FieldSums):
         accuracy, brier, ece = (self.n - self.wrong) / self.n, self.squares / self.n, np.abs(self.excess).sum() / self.n
         found = {"accuracy": accuracy, "log_loss": self.loss, "brier": brier, "ece": float(ece)}
         return found if self.ranking is None else found | {"roc_auc": auc(self.ranking)}
-
-    @property
-    def diagnostics(self) -> tuple[ClassDiagnostics, ...]:
-        """The diagnostics of the only target."""
-        return (self.diagnosed,)
 
     @property
     def loss(self) -> float:

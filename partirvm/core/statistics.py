@@ -31,7 +31,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 class FieldSums:
-    """Base of the dataclasses whose fields are all sums over rows, or None."""
+    """Base of the dataclasses whose fields are all sums over rows, tuples of such sums, or None."""
 
     def __add__(self, other: Self) -> Self:
         return self._sum(other, operator.add)
@@ -41,8 +41,11 @@ class FieldSums:
         return self._sum(other, operator.iadd)
 
     def _sum(self, other: Self, add: Callable[[Any, Any], Any]) -> Self:
+        def both(own: Any, its: Any) -> Any:
+            return tuple(map(add, own, its)) if isinstance(own, tuple) else add(own, its)
+
         own = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
-        sums = {name: add(value, getattr(other, name)) for name, value in own.items() if value is not None}
+        sums = {name: both(value, getattr(other, name)) for name, value in own.items() if value is not None}
         return replace(self, **sums)  # type: ignore[type-var]
 
 

@@ -335,6 +335,12 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         warn_of_far_rows(far, len(values), self.model_, stacklevel=4)
         return values
 
+    def _interval(self, X: Any, level: float, kind: str, **how: bool) -> tuple[Float, Float]:
+        """Return lower and upper ends of the model's intervals, (n, V) each, or (n,) if V is 1."""
+        check_is_fitted(self)
+        lower, upper = np.split(self._values(self.model_.interval(level, kind, **how), X), 2, axis=1)
+        return (lower[:, 0], upper[:, 0]) if lower.shape[1] == 1 else (lower, upper)
+
     def plot_diagnostics(self, X: Any = None, y: Any = None, *, figure: Any = None) -> DiagnosticsDisplay:
         """Draw predictions at rows that the fit has not used beside their targets.
 

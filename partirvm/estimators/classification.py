@@ -114,10 +114,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         (n, K). For two classes these are the link of the former; for more, class k has its own predictor at the end of
         its interval and the others at their means. Raises ``UsageError`` for another level or kind.
         """
-        check_is_fitted(self)
-        ends = self._values(self.model_.interval(level, kind), X)
-        lower, upper = np.split(ends, 2, axis=1)
-        return (lower[:, 0], upper[:, 0]) if lower.shape[1] == 1 else (lower, upper)
+        return self._interval(X, level, kind)
 
     def predict_log_proba(self, X: Any) -> Float:
         """Return the logarithms of the probabilities, (n, K); minus infinity for a probability that underflows to 0."""
@@ -128,5 +125,4 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         """Labels (n,) of the most probable classes, of y's own type, at X as above."""
         f = self._predictors(X)
         codes = (f[:, 0] > 0).astype(np.int64) if f.shape[1] == 1 else f.argmax(axis=1)
-        labels: Labels = self.classes_[codes]
-        return labels
+        return np.asarray(self.classes_[codes])

@@ -25,7 +25,7 @@ from partirvm.options import Request
 from partirvm.options.constraints import Estimate, NoiseForm, Reference, Residual
 from partirvm.options.table import TABLE
 from partirvm.options.values import Local, Noise
-from partirvm.predict.rvm_star import Augmenting, require_augmentable
+from partirvm.predict.rvm_star import Augmenting
 from partirvm.resolve.resolve import LIMITS, FitSpec
 from partirvm.types import Float
 
@@ -229,10 +229,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
 
         Raises ``UsageError`` for another level or kind, ``DataError`` for other features; both are ``ValueError``.
         """
-        check_is_fitted(self)
-        ends = self._values(self.model_.interval(level, kind, hyperparameters=hyperparameters), X)
-        lower, upper = np.split(ends, 2, axis=1)
-        return (lower, upper) if self.model_.n_targets > 1 else (lower[:, 0], upper[:, 0])
+        return self._interval(X, level, kind, hyperparameters=hyperparameters)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
         """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).
@@ -254,7 +251,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
     def _augmented(self, X: Any, augment: Any) -> tuple[Float, Float]:
         """Return the mean and standard deviation of each row of X by RVM*, from the training rows ``augment``."""
         model: Model = self.model_
-        require_augmentable(model)
         training = source_of(self, augment, model.columns, name="augment")
         if in_memory(X):
             source = as_source(rows_of(self, X, model.columns.categories), columns=model.columns)

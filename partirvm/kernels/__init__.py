@@ -9,12 +9,12 @@ from partirvm.kernels.base import ALIASES, KERNELS, Kernel, NoKernel, kernel_fro
 from partirvm.kernels.composed import OnColumns, Product, Several, Sum
 from partirvm.kernels.family import Family
 from partirvm.kernels.functions import FunctionKernel
-from partirvm.kernels.nonradial import Categorical, Laplacian, Linear, LinearSpline, Polynomial, Sigmoid
+from partirvm.kernels.nonradial import Categorical, Laplacian, Linear, LinearSpline, Polynomial
 from partirvm.kernels.radial import Directions, Gaussian, Matern32, Matern52
 from partirvm.options.values import document
 
 WITH_GAMMA: dict[str, type[Family]] = {
-    kernel.name: kernel for kernel in (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Sigmoid, Categorical)
+    kernel.name: kernel for kernel in (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Categorical)
 }
 """Kernels that are fully specified by a name and gamma."""
 

@@ -1,8 +1,8 @@
-"""Kernels that are not radial: Laplacian, categorical, linear spline; linear, polynomial and sigmoid.
+"""Kernels that are not radial: Laplacian, categorical, linear spline; linear and polynomial.
 
 The linear spline kernel of Vapnik and Tipping (2001, eq. 29) is a product over dimensions of, with a = min(x, z) and b
 = max(x, z), 1 + xz + xz·a − (x + z)/2·a² + a³/3 = 1 + ab + a²(3b − a)/6. For x, z ≥ 0 this is a Mercer kernel; for
-negative inputs, as in Tipping (2001), it is not. The last three are functions of s = Σ_j gamma_j x_j z_j.
+negative inputs, as in Tipping (2001), it is not. The last two are functions of s = Σ_j gamma_j x_j z_j.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _product(points: Float, centres: Float) -> Float:
 class PreparedInner(PreparedKernel):
     """A function of inner products with ``centres`` = gamma ∘ z (m, d)."""
 
-    def __init__(self, kernel: Polynomial | Sigmoid, centres: Float, widths: Float, origin: Float | None) -> None:
+    def __init__(self, kernel: Polynomial, centres: Float, widths: Float, origin: Float | None) -> None:
         self.kernel, self.centres = kernel, centres * widths
         self.products = Products.of(self.centres)
 
@@ -170,34 +170,3 @@ class Polynomial(Family):
         work += self.coef0
         work **= self.degree - 1
         work *= self.degree
-
-
-@dataclass(frozen=True, repr=False)
-class Sigmoid(Family):
-    """Sigmoid kernel ``tanh(Σ_j gamma_j x_j z_j + coef0)``.
-
-    Values of ``coef0`` other than 1 need numbers as gamma; they may be negative.
-
-    Examples
-    --------
-    >>> from partirvm import Sigmoid
-    >>> Sigmoid(gamma=0.5, coef0=-1.0)
-    Sigmoid(gamma=(0.5,), coef0=-1.0)
-    """
-
-    coef0: float = 1.0
-    decreasing = False
-    name = "sigmoid"
-    form = PreparedInner
-    numbers: ClassVar[dict[str, Check]] = {"coef0": Check("real")}
-
-    def value(self, work: Float) -> None:
-        """Replace s by k = tanh(s + coef0)."""
-        work += self.coef0
-        np.tanh(work, out=work)
-
-    def slope(self, work: Float) -> None:
-        """Replace s by ∂k/∂s = 1 − k²."""
-        self.value(work)
-        work *= work
-        np.subtract(1.0, work, out=work)

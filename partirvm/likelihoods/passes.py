@@ -5,7 +5,6 @@ evidence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
@@ -14,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from partirvm.core import tied
-from partirvm.core.diagnostics import NORMAL_MULTIPLES, STATED_LEVELS
+from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.left_out import LeftOut
 from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, probabilities, targets
 from partirvm.core.sampling import LargestErrors, drawn
@@ -143,12 +142,12 @@ class ScorePass(Pass):
     name: ClassVar[str] = "held-out"
     held_out: ClassVar[bool] = True
     stated: AnyModel
-    multiples: Sequence[float] | Float = NORMAL_MULTIPLES
+    multiples: Float
 
     @classmethod
     def of(cls, model: AnyModel) -> Self:
         """Return the pass that scores a model by what it states."""
-        return cls(model.predictive, model.multiples(STATED_LEVELS) if isinstance(model, Model) else NORMAL_MULTIPLES)
+        return cls(model.predictive, model.multiples(STATED_LEVELS))
 
     def statistic(self, tile: Any) -> Any:
         """Return the scores of one tile; the moments of its rows are computed at once, as ``local.cells`` asks for."""

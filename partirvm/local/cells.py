@@ -45,7 +45,7 @@ GROUP = 32
 """Number of points, of similar distances to their neighbours, that are searched in a further cell at once."""
 
 TREE_LEAF = 32
-"""Number of rows of a leaf of a cell's tree; it divides boxes at their middles, in half the time of medians."""
+"""Number of rows of a leaf of a cell's tree."""
 
 ORDERED, ORDERED_LEAVES = 1 << 14, 1 << 9
 """Maximum number of points by whose leaves points are put in order, and the number of leaves."""
@@ -186,8 +186,11 @@ class Cells:
         """A function that returns the records of a cell and their tree; those of records in memory are all kept."""
 
         def searched(number: int) -> tuple[Float, Any]:
+            from scipy.spatial import cKDTree  # its import takes megabytes
+
             records = self.cell(number)
-            return records, tree_of(records[:, : self.rank])
+            # boxes are divided at their middles, in half the time of medians
+            return records, cKDTree(records[:, : self.rank], TREE_LEAF, compact_nodes=False, balanced_tree=False)
 
         full = 2 * 8 * self.width * rows_of_cell(self.width)
         return lru_cache(max(KEPT_BYTES // full, 1) if self.records is None else None)(searched)
@@ -277,15 +280,7 @@ def box(points: Float) -> Float:
 def distances_of(corners: Float, points: Float) -> Float:
     """Return lower bounds (n,) of the distances of points (n, r) from all rows in a box with these corners (2, r)."""
     outside = np.maximum(np.maximum(corners[0] - points, points - corners[1]), 0.0)
-    found: Float = SLACK * np.sqrt(np.einsum("ij,ij->i", outside, outside))
-    return found
-
-
-def tree_of(points: Float) -> Any:
-    """Return the tree of points (N, r) for ``nearest``."""
-    from scipy.spatial import cKDTree  # its import takes megabytes
-
-    return cKDTree(points, leafsize=TREE_LEAF, compact_nodes=False, balanced_tree=False)
+    return np.asarray(SLACK * np.sqrt(np.einsum("ij,ij->i", outside, outside)))
 
 
 def nearest(

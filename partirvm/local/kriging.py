@@ -166,10 +166,10 @@ class _Conditional:
         solved = np.linalg.solve(whole, np.stack([self.errors, self.cross], axis=-1))
         self.weighted, self.weights = solved[..., 0], solved[..., 1]
         self.factor = np.exp(0.5 * kernel.exponent * rows.own_log_factors)
-        self.mean = _dot(self.weights, self.errors)
-        self.known = np.minimum(_dot(self.cross, self.weights), 1.0)
+        self.mean = np.einsum("nk,nk->n", self.weights, self.errors)
+        self.known = np.minimum(np.einsum("nk,nk->n", self.cross, self.weights), 1.0)
         self.spread = kernel.variance * np.maximum(1.0 - self.known + self.own_noises, LEAST_NUGGET)
-        self.excess = _dot(self.errors, self.weighted) / kernel.variance
+        self.excess = np.einsum("nk,nk->n", self.errors, self.weighted) / kernel.variance
         self.adapted = (kernel.freedom + self.excess) / (kernel.freedom + k)
 
     @property
@@ -216,11 +216,6 @@ class _Conditional:
 
 def _ratio(a: Float, b: Float) -> Float:
     return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
-
-
-def _dot(a: Any, b: Any) -> Float:
-    found: Float = np.einsum("nk,nk->n", a, b)
-    return found
 
 
 def log_density(

@@ -28,7 +28,7 @@ from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 from partirvm.quoting import html_table
 from partirvm.storage.codec import Codec
-from partirvm.types import PANEL_ROWS, Columns, Float, Scaling
+from partirvm.types import BIAS, PANEL_ROWS, Columns, Float, Scaling
 
 DESIGN_CLASSES = (
     *KERNELS.values(),
@@ -176,18 +176,15 @@ class Bases:
 
 def bases_of(model: FittedModel) -> Bases:
     """Return the bias and the basis functions of a model; without a basis only the bias."""
-    design, labels = model.design, labels_by_name(model.design.functions, model.columns.features)
-    places = {label: place for place, label in enumerate(labels.values())}
-    mine = np.array([places[label] for label in design.leading.tolist()], dtype=np.int64)
-    count, shape = design.n_leading, (len(labels), *model.mean.shape[1:])
+    design, names = model.design, labels_by_name(model.design.functions, model.columns.features)
+    mine, count, shape = BIAS - design.leading, design.n_leading, (len(names), *model.mean.shape[1:])
     weights, relevance = np.zeros(shape), np.zeros(shape)
-    alpha = np.full((len(labels), *model.alpha.shape[1:]), np.inf)
+    alpha = np.full((len(names), *model.alpha.shape[1:]), np.inf)
     weights[mine], alpha[mine] = model.mean[:count], model.alpha[:count]
     own = model.alpha[:count].reshape(count, *[1] * (model.mean.ndim - model.alpha.ndim), *model.alpha.shape[1:])
     variance = np.einsum("...mk,...mk->...m", model.root, model.root)[..., :count].T  # (L,) or (L, C)
-    there = np.isfinite(own) & (variance > 0)
-    precision = 1.0 / np.where(there, variance, 1.0)
-    sparsity = np.maximum(precision - np.where(there, own, 0.0), 0.0)
-    worth = log_contribution(np.where(there, own, np.inf), sparsity, model.mean[:count] * precision)
-    relevance[mine] = np.where(there, worth, 0.0)
-    return Bases(tuple(labels), weights, alpha, relevance.reshape(len(labels), -1).sum(axis=1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = 1.0 / variance
+        worth = log_contribution(own, np.maximum(precision - own, 0.0), model.mean[:count] * precision)
+    relevance[mine] = np.where(np.isfinite(own) & (variance > 0), worth, 0.0)
+    return Bases(tuple(names), weights, alpha, relevance.reshape(len(names), -1).sum(axis=1))

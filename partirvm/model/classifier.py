@@ -68,8 +68,7 @@ class ClassModel(FittedModel):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return labels (n,) of the most probable classes at raw inputs X; errors as for ``decision_function``."""
-        labels: NDArray[Any] = label_array(self.classes)[self.predict_proba(X).argmax(axis=1)]
-        return labels
+        return np.asarray(label_array(self.classes)[self.predict_proba(X).argmax(axis=1)])
 
     def interval(self, level: float, kind: str = "decision") -> OfRows:
         """Return central credible intervals at this level, of the linear predictors or of probabilities.

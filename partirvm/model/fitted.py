@@ -133,8 +133,7 @@ class Model(FittedModel):
         Tipping (2001), eq. 17.
         """
         variance = np.einsum("...mk,...mk->m...", self.root, self.root)
-        found: Float = np.clip(1.0 - (self.alpha * variance.T).T, 0.0, 1.0)
-        return found
+        return np.asarray(np.clip(1.0 - (self.alpha * variance.T).T, 0.0, 1.0))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean (n,) of the target at X (n, d), an array, lists or a data frame; also the sd of a new noisy target.
@@ -218,7 +217,7 @@ class Model(FittedModel):
         if kind not in ("prediction", "credible"):
             raise UsageError(f"kind is {kind!r}: it must be 'prediction' or 'credible'")
         if self.residuals is None or kind == "credible" or not hyperparameters:
-            self._require_one_target("intervals other than prediction intervals with local residuals")
+            self.require_one_target("intervals other than prediction intervals with local residuals")
         if not hyperparameters:
             noise = float(self.evidence_noise) if kind == "prediction" else 0.0
             return partial(replace(self.sparse(), noise_variance=noise)._ends, quantile(level))
@@ -275,7 +274,7 @@ class Model(FittedModel):
 
         With local residuals each function lies the same number of standard deviations from the mean everywhere.
         """
-        self._require_one_target("samples")
+        self.require_one_target("samples")
         if self.residuals is not None:
             return partial(self._shifted, rng.standard_normal(n))
         root = self.predictive.root
@@ -330,7 +329,8 @@ class Model(FittedModel):
         self._require_finite(X, mean, spread)
         return mean, spread, near
 
-    def _require_one_target(self, what: str) -> None:
+    def require_one_target(self, what: str) -> None:
+        """Raise ``UsageError`` for several targets."""
         if self.n_targets > 1:
             raise UsageError(
                 f"{what} need a model with one target: fit each target separately, with MultiOutputRegressor of "

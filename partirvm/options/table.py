@@ -34,7 +34,7 @@ class Request:
         "auto",
         'Kernel: "auto" (the family of largest evidence among "gaussian", "matern52" and "matern32", if gamma is '
         'learned for a regression; otherwise "gaussian"), "gaussian" (or "rbf"), "laplacian", "matern32", "matern52", '
-        '"polynomial", "sigmoid", "categorical", "linear", "linear-spline", "none" (only the functions of basis), or '
+        '"polynomial", "categorical", "linear", "linear-spline", "none" (only the functions of basis), or '
         '"module:function", a Python function of points (n, d) and centres (m, d) that returns k (n, m); every worker '
         "must be able to import it.",
     )

@@ -92,7 +92,6 @@ def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int) -> None:
     import zarr
 
     group, arrays, done = zarr.open_group(str(path), mode="w", zarr_format=3), dict[str, Any](), 0
-    fills = {"f": np.nan, "i": 0, "b": False, "U": ""}
     for table in tables:
         for name, values in table.items():
             if name not in arrays:
@@ -101,7 +100,6 @@ def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int) -> None:
                     shape=(n_rows,),
                     dtype=str if values.dtype.kind == "U" else values.dtype,
                     chunks=(min(CHUNK_ROWS, n_rows),),
-                    fill_value=fills[values.dtype.kind],
                 )
             arrays[name][done : done + len(values)] = values
         done += len(values)

@@ -47,8 +47,10 @@ class Augmenting:
 
     @classmethod
     def of(cls, model: Model, training: Source, executor: Executor) -> Augmenting:
-        """Check the training rows."""
-        require_augmentable(model)
+        """Check the training rows. Raises ``UsageError`` for a model with several targets or without a kernel."""
+        model.require_one_target("predictions with augment")
+        if isinstance(model.design.kernel, NoKernel):
+            raise UsageError("augment adds a kernel column at each row, but the model has no kernel: omit augment")
         model = model.sparse()
         require_like(training, model.columns, model.n_targets)
         moments = checked_moments(training, executor, lambda: None)
@@ -114,14 +116,3 @@ def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executo
             f"{state.request['data']} or a copy of these DATA"
         )
     return Augmenting.of(model, training, executor)
-
-
-def require_augmentable(model: Model) -> None:
-    """Raise ``UsageError`` for a model with several targets or without a kernel."""
-    if model.n_targets > 1:
-        raise UsageError(
-            "augment supports one target only: fit each target separately, with MultiOutputRegressor of scikit-learn, "
-            "or ingest DATA with one target"
-        )
-    if isinstance(model.design.kernel, NoKernel):
-        raise UsageError("augment adds a kernel column at each row, but the model has no kernel: omit augment")
