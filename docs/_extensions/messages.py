@@ -58,7 +58,9 @@ def warned() -> Iterator[tuple[str, str, ast.expr]]:
             match node:
                 case ast.Call(args=[message, category, *_]) if ast.unparse(node.func) == "warnings.warn":
                     yield module, ast.unparse(category), message
-                case ast.Yield(value=ast.Tuple(elts=[ast.Name(id=name), message])) if name.endswith("Warning"):
+                case ast.Yield(ast.Tuple([ast.Name(name) | ast.Attribute(attr=name), message])) if name.endswith(
+                    "Warning"
+                ):
                     yield module, name, message
 
 

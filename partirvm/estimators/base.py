@@ -36,8 +36,8 @@ from partirvm.predict.prediction import TileValues, score, warn_of_far_rows
 from partirvm.report.plots import Diagnostics, DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, progress_for
 from partirvm.resolve.kernel import portable
+from partirvm.resolve.new_problem import timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
-from partirvm.resolve.small_fits import timer
 from partirvm.types import OFF, Float
 
 Documented = TypeVar("Documented", bound=type)

@@ -1,7 +1,7 @@
 """Kernel blocks Φ[panel, :] that are kept between passes, in memory or as Zarr arrays, to be evaluated only once.
 
 Kept columns of a request are copied; the others are evaluated, and kept if the budget allows. Columns that were not
-requested in the current or the previous run of passes over the panel are deleted.
+requested in the last run of passes over the panel are deleted.
 
 A column has the same bits whether it is evaluated alone or among others (``Design.origin``); where the bits differ,
 nothing is kept. A chunk on disk ends with a checksum; a damaged one, or a full disk, ends the fit with an error.
@@ -86,11 +86,10 @@ def keeping_blocks(
 
 @dataclass(eq=False)
 class _Panel:
-    """The kept columns of a panel: labels (k,) and values (k, n), or their place, and labels of the last request."""
+    """The kept columns of a panel: labels (k,) and values (k, n), or their place, and the last run that used them."""
 
     values: Float | Path
     labels: Int = field(default_factory=lambda: NONE)
-    requested: Int = field(default_factory=lambda: NONE)
     run: int = -1
     nbytes: int = 0
 
@@ -136,10 +135,9 @@ class BlockStore:
                 self._delete(panel)  # two runs of one task overlapped
 
     def _keep(self, panel: _Panel, kept: Float, requested: Int, labels: Int, values: Float) -> None:
-        """Keep the requested columns, and as many new ones as fit."""
-        alive, size = np.union1d(panel.requested, requested), 8 * values.shape[1]
-        panel.requested, panel.run = (alive if panel.run == self._run else requested), self._run
-        stay = np.isin(panel.labels, alive)
+        """Keep the columns that this run has requested, and as many new ones as fit."""
+        stay, size = np.isin(panel.labels, requested) | (panel.run == self._run), 8 * values.shape[1]
+        panel.run = self._run
         with self._lock:
             self.used += size * int(stay.sum()) - panel.nbytes
             count = min(len(labels), max(self._budget - self.used, 0) // size)

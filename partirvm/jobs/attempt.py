@@ -30,9 +30,8 @@ from partirvm.learning.residual_rows import with_rows_of
 from partirvm.model import AnyModel, Model
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
-from partirvm.resolve.new_problem import Interrupted
+from partirvm.resolve.new_problem import Interrupted, timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
-from partirvm.resolve.small_fits import timer
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 

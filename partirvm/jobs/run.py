@@ -15,18 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from partirvm import errors
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.data.arrays import ClassWeighted
-from partirvm.errors import (
-    AccuracyWarning,
-    DataWarning,
-    LimitWarning,
-    NoiseFloorWarning,
-    OverconfidenceWarning,
-    PartirvmError,
-)
 from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
 from partirvm.learning.forms import kernel_text
@@ -66,7 +59,7 @@ def run(
         corrected = journal.model if (entry["residuals"] or {}).get("bytes") else None
         found["diagnostics"] = table_rows(entry["diagnostics"], source, driver.held_out, corrected)
         if _is_compared(spec, entry) and driver.interrupted() is None:
-            with suppress(PartirvmError):  # a finished fit does not fail because of its report
+            with suppress(errors.PartirvmError):  # a finished fit does not fail because of its report
                 found["reference"] = _compared(journal.model, driver, spec, entry)
                 remarks.extend(found["reference"]["remarks"])
         return found
@@ -113,7 +106,7 @@ def table_rows(
 
     def with_numbers(target: int, each: dict[str, Any]) -> dict[str, Any]:
         found, places = {**each, "largest": []}, [row for row, *_ in each["largest"]]
-        with suppress(PartirvmError):
+        with suppress(errors.PartirvmError):
             rows = [int(numbers(row // shown.tile_rows)[row % shown.tile_rows]) for row in places]
             found["largest"] = [[row, *values] for row, (_, *values) in zip(rows, each["largest"], strict=True)]
             if model is not None:
@@ -133,11 +126,11 @@ Faults = Iterator[tuple[type[Warning], str]]
 def _faults_of_data(spec: FitSpec, columns: Columns) -> Faults:
     """Yield warnings of a constant target and of constant features."""
     if not spec.problem.target_variance:
-        yield DataWarning, f"the target {quoted(columns.target)} is constant: the model is its mean"
+        yield errors.DataWarning, f"the target {quoted(columns.target)} is constant: the model is its mean"
     constant = np.flatnonzero(spec.constant)
     if len(constant):
         names = listed(columns.features[column] for column in constant)
-        yield DataWarning, f"constant features are ignored: {names}"
+        yield errors.DataWarning, f"constant features are ignored: {names}"
 
 
 def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Faults:
@@ -148,7 +141,7 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
         return
     if limit is not None and last.vectors > limit:
         yield (
-            LimitWarning,
+            errors.LimitWarning,
             f"{last.vectors:,} vectors are more than max_vectors = {limit:,}: {spec.request.strategy} fits all rows as "
             "candidates at once and cannot keep this limit; choose another strategy",
         )
@@ -156,34 +149,34 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
         return
     if last.floored:
         yield (
-            NoiseFloorWarning,
+            errors.NoiseFloorWarning,
             "the noise estimate reached its floor: the data are nearly noise-free, or the model interpolates the "
             "targets; set noise_variance, widen the kernel, or check held-out errors",
         )
     if last.overconfident:
         times = (last.overconfidence or 0) ** 0.5
         yield (
-            OverconfidenceWarning,
+            errors.OverconfidenceWarning,
             f"errors of rows left out are {times:,.1f} × the standard deviation by the evidence; the stated noise "
             "comes from these errors. The kernel is probably too narrow: try a lower gamma",
         )
-    yield from ((AccuracyWarning, remark) for remark in remarks)
+    yield from ((errors.AccuracyWarning, remark) for remark in remarks)
     if last.dropped:
         yield (
-            LimitWarning,
+            errors.LimitWarning,
             f"{last.dropped:,} vectors were dropped at merges because of max_vectors or memory_limit: fits of these "
             "data prune fewer than half of their candidates; raise the limit, or use the working-set strategy",
         )
     if not last.vectors and spec.problem.target_variance and spec.problem.empty.functions is None:
         predicted = "class frequencies" if classes else "mean"
         yield (
-            DataWarning,
+            errors.DataWarning,
             f"no relevance vector is left, so that the model predicts the {predicted}: the kernel does not fit these "
             "data; try another gamma",
         )
     in_order = plan.schedule.has_rounds and plan.schedule.whole_partitions
     grave = {Termination.MEMORY, Termination.ITERATIONS, *([Termination.VECTORS] if in_order else [])}
-    yield from ((LimitWarning, reason.advice) for reason in {outcome.reason, last.termination} & grave)
+    yield from ((errors.LimitWarning, reason.advice) for reason in {outcome.reason, last.termination} & grave)
 
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:
@@ -223,7 +216,7 @@ def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[s
         own = own * (1.0 - entry["residuals"]["rmse_gain"])
     trees = HistGradientBoostingRegressor(random_state=0).fit(X[~new], y[~new], sample_weight=w[~new])
     other = y[new] - trees.predict(X[new])
-    rmse, by_trees = (float(np.sqrt(np.mean(errors**2))) for errors in (own, other))
+    rmse, by_trees = (float(np.sqrt(np.mean(each**2))) for each in (own, other))
     remarks = [
         f"boosting (scikit-learn's HistGradientBoostingRegressor) has an RMSE of {by_trees:.3g} on {len(own):,} rows "
         f"left out, this model {rmse:.3g} (+{rmse / by_trees - 1:.0%}): more vectors (effort='thorough', max_vectors), "

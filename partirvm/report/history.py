@@ -20,20 +20,18 @@ MEASURED = ("heuristic", "kernel")
 """Kinds of history entries that belong to planning and not to a round."""
 
 
-def format_error(value: float | None) -> str:
+def format_error(value: float) -> str:
     """Format a real number with four significant digits."""
-    return MISSING if value is None else f"{value:.4g}"
+    return f"{value:.4g}"
 
 
-def format_share(value: float | None) -> str:
+def format_share(value: float) -> str:
     """Format a fraction in per cent."""
-    return MISSING if value is None else f"{100 * value:.3g} %"
+    return f"{100 * value:.3g} %"
 
 
-def format_evidence(value: float | None) -> str:
+def format_evidence(value: float) -> str:
     """Format a log evidence in nats; from 1,000 nats on without decimals."""
-    if value is None:
-        return MISSING
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
 
 
@@ -59,18 +57,6 @@ Rows = Literal["training", "held-out"]
 SIDES: tuple[Rows, Rows] = ("training", "held-out")
 
 
-class Quantity(NamedTuple):
-    """A measure over the training or the held-out rows: its key in a history entry, and its name and format."""
-
-    key: str
-    label: str
-    figure: Callable[[float | None], str]
-
-    def text(self, entry: Entry) -> str:
-        """Return the formatted value of the quantity in a history entry."""
-        return self.figure(entry.get(self.key))
-
-
 class Measure(NamedTuple):
     """A measure of prediction quality: the end of its key, and what a sentence, a curve and an axis call it."""
 
@@ -78,12 +64,11 @@ class Measure(NamedTuple):
     name: str
     title: str
     unit: str
-    figure: Callable[[float | None], str] = format_error
+    form: Callable[[float], str] = format_error
 
-    def over(self, rows: Rows) -> Quantity:
-        """Return the measure over these rows."""
-        side = "train_" if rows == "training" else "held_out_"
-        return Quantity(side + self.key, f"{rows} {self.name}", self.figure)
+    def over(self, rows: Rows) -> str:
+        """Return the key of the measure over these rows in a history entry."""
+        return ("train_" if rows == "training" else "held_out_") + self.key
 
 
 RMSE = Measure("rmse", "RMSE", "Error", "RMSE, in the target's units")
@@ -103,15 +88,10 @@ class Kind(NamedTuple):
     noise: bool
     steps: str
 
-    @property
-    def every(self) -> list[Quantity]:
-        """All quantities of this kind; the NLPD of training rows is not measured."""
-        found = [self.head.over("training"), self.head.over("held-out"), self.beside.over("held-out")]
-        return found if self.beside is NLPD else [*found, self.beside.over("training")]
-
-    def shown(self, entries: Sequence[Entry]) -> list[Quantity]:
-        """Return the quantities that one of these entries has."""
-        return [one for one in self.every if any(entry.get(one.key) is not None for entry in entries)]
+    def shown(self, entries: Sequence[Entry]) -> list[str]:
+        """Return the keys of the measures that one of these entries has, the main one first."""
+        head, beside = ([measure.over(rows) for rows in SIDES] for measure in (self.head, self.beside))
+        return [key for key in (*head, *beside[::-1]) if any(entry.get(key) is not None for entry in entries)]
 
     def phrase(self, entry: Entry, rows: Rows, note: str = "") -> str:
         """Return the measures of an entry on these rows as part of a sentence; empty if the entry has no measures.
@@ -122,19 +102,40 @@ class Kind(NamedTuple):
         '0.25 (RMSE; NLPD -0.5)'
         """
         head, beside = self.head.over(rows), self.beside.over(rows)
-        if entry.get(head.key) is None:
+        if entry.get(head) is None:
             return ""
         notes = [self.head.name + note] if self.head is not ERROR else []
-        if entry.get(beside.key) is not None:
-            notes.append(f"{self.beside.name} {beside.text(entry)}")
-        return head.text(entry) + (f" ({'; '.join(notes)})" if notes else "")
+        if entry.get(beside) is not None:
+            notes.append(f"{self.beside.name} {formatted(entry, beside)}")
+        return formatted(entry, head) + (f" ({'; '.join(notes)})" if notes else "")
 
 
 REGRESSION = Kind(RMSE, NLPD, noise=True, steps="iterations")
 CLASSIFICATION = Kind(ERROR, LOG_LOSS, noise=False, steps="Newton passes")
 
-QUANTITIES = {quantity.key: quantity for kind in (REGRESSION, CLASSIFICATION) for quantity in kind.every}
-"""All quantities by key."""
+MEASURES = (RMSE, NLPD, ERROR, LOG_LOSS)
+
+QUANTITIES = {m.over(rows): f"{rows} {m.name}" for m in MEASURES for rows in SIDES if (m, rows) != (NLPD, "training")}
+"""Names of all measures over rows, by key; the NLPD of training rows is not measured."""
+
+FORMS: dict[str, Callable[[Any], str]] = {
+    **{m.over(rows): m.form for m in MEASURES for rows in SIDES},
+    "noise_sd": format_error,
+    "rho": format_error,
+    "seconds": format_duration,
+    "peak_memory": format_bytes,
+    "log_evidence": format_evidence,
+    "residuals": lambda found: format_bytes(found["bytes"]) if found["bytes"] else "none",
+}
+"""Formats of facts by key; counts have commas, others are shown as they are."""
+
+
+def formatted(facts: Mapping[str, Any], key: str) -> str:
+    """Return a fact as text; a dash if it is unknown."""
+    value = facts.get(key)
+    if value is None:
+        return MISSING
+    return FORMS.get(key, lambda value: f"{value:,}" if isinstance(value, int) else str(value))(value)
 
 
 def leaves_model(entry: Entry) -> bool:
@@ -147,16 +148,29 @@ def last_model(history: Sequence[Entry]) -> Entry:
     return next(filter(leaves_model, reversed(history)), {})
 
 
+def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of the last saved model and of all fits, from a history and a plan; None where unknown.
+
+    ``train_…`` and ``held_out_…`` are in the units of the target, and ``passes`` are those of all fits.
+    """
+    last = last_model(history)
+    return {
+        **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho", "correction_rate")},
+        "n_rows": plan.get("rows"),
+        "n_vectors": last.get("vectors"),
+        "rounds": last.get("number"),
+        **{key: last.get(key) for key in (*QUANTITIES, "noise_sd", "noise_vectors", "residuals", "log_evidence")},
+        "passes": sum(entry.get("passes", 0) for entry in history),
+        "peak_memory": max((entry.get("peak_memory") or 0 for entry in history), default=0),
+    }
+
+
 def kind_of(entry: Entry, plan: Entry | None = None) -> Kind:
     """Return the kind of a history entry or of a job's progress; without errors in it, the kind of the plan."""
     for kind in (CLASSIFICATION, REGRESSION):
-        if any(entry.get(quantity.key) is not None for quantity in kind.every):
+        if kind.shown([entry]):
             return kind
     return CLASSIFICATION if (plan or {}).get("outputs") else REGRESSION
-
-
-def _count(name: str) -> Callable[[Entry], str]:
-    return lambda entry: f"{entry[name]:,}"
 
 
 class Column(NamedTuple):
@@ -170,22 +184,26 @@ class Column(NamedTuple):
     width: int = 0
 
 
-def columns(kind: Kind, quantities: Sequence[Quantity]) -> list[Column]:
-    """Return the columns of the table of fits of this kind, with these errors."""
+def columns(kind: Kind, measures: Sequence[str]) -> list[Column]:
+    """Return the columns of the table of fits of this kind, with the measures of these keys."""
+
+    def fact(title: str, key: str, width: int = 0) -> Column:
+        return Column(title, lambda entry: formatted(entry, key), width)
+
     noise = [Column("noise sd", _noise)] if kind.noise else []
     return [
         Column("round", _name, 5),
-        Column("rows used", _count("rows")),
-        Column("candidates", _count("candidates"), 10),
-        Column("vectors", _count("vectors"), 7),
-        Column(kind.steps, _count("iterations")),
-        *(Column(one.label, one.text, len(one.label)) for one in quantities),
-        Column("log evidence", lambda entry: format_evidence(entry["log_evidence"]), 13),
+        fact("rows used", "rows"),
+        fact("candidates", "candidates", 10),
+        fact("vectors", "vectors", 7),
+        fact(kind.steps, "iterations"),
+        *(fact(QUANTITIES[key], key, len(QUANTITIES[key])) for key in measures),
+        fact("log evidence", "log_evidence", 13),
         *noise,
         Column("rows/s", rate, 9),
-        Column("elapsed", lambda entry: format_duration(entry["seconds"]), 12),
-        Column("memory", lambda entry: format_bytes(entry.get("peak_memory") or 0), 9),
-        Column("ended", lambda entry: str(entry["termination"])),
+        fact("elapsed", "seconds", 12),
+        fact("memory", "peak_memory", 9),
+        fact("ended", "termination"),
     ]
 
 
@@ -198,7 +216,7 @@ def _name(entry: Entry) -> str:
 
 def _noise(entry: Entry) -> str:
     remark = ", raised" if entry.get("overconfident") else ", floor" if entry.get("floored") else ""
-    return format_error(entry.get("noise_sd")) + remark
+    return formatted(entry, "noise_sd") + remark
 
 
 def rate(entry: Entry) -> str:

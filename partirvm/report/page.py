@@ -18,9 +18,9 @@ import numpy as np
 from partirvm.errors import PartirvmError
 from partirvm.options import Request
 from partirvm.quoting import counted, printable
-from partirvm.report.history import MEASURED, SIDES, Entry, Kind, Table, columns, format_share, kind_of, last_model
+from partirvm.report.history import MEASURED, SIDES, Kind, Table, columns, figures_of, format_share, kind_of, last_model
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
-from partirvm.report.text import figure_rows, figures_of, is_corrected, parameter_text
+from partirvm.report.text import figure_rows, is_corrected, parameter_text
 from partirvm.storage.folder import write_text
 from partirvm.types import OFF
 
@@ -79,19 +79,19 @@ def report_of(job: Any) -> Report:
     return Report(values)
 
 
-def history_charts(history: Sequence[Entry], kind: Kind) -> list[Chart]:
+def history_charts(history: Sequence[Mapping[str, Any]], kind: Kind) -> list[Chart]:
     """Return the charts of errors, vectors and evidence over the fits; of evidence those of equally many rows."""
     fits = [entry for entry in history if entry["kind"] not in MEASURED]
     alike = [entry for entry in fits if entry["rows"] == fits[0]["rows"]]
     charts = []
     for measure in (kind.head, kind.beside):
-        charts += _curves(measure.title, measure.unit, fits, {side: measure.over(side).key for side in SIDES})
+        charts += _curves(measure.title, measure.unit, fits, {side: measure.over(side) for side in SIDES})
     charts += _curves("Relevance vectors", "", fits, {"vectors": "vectors"})
     evidence = f"nats, over {alike[0]['rows']:,} rows" if alike else ""
     return [*charts, *_curves("Log evidence", evidence, alike, {"evidence": "log_evidence"})]
 
 
-def _curves(title: str, remark: str, fits: Sequence[Entry], keys: Mapping[str, str]) -> list[Chart]:
+def _curves(title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> list[Chart]:
     """Return a chart of these values by name over the fits; none if no value has two finite points."""
     lines: dict[str, tuple[Any, Any]] = {}
     for name, key in keys.items():
@@ -141,6 +141,7 @@ def _page(job: Any) -> str:
         [[column.cell(entry) for column in shown] for entry in job.history],
     )
     facts = {**figures_of(job.history, job.plan or {}), "seconds": job.seconds}
+    plan = job.plan["text"].splitlines() if job.plan else ["Plan        none yet: the fit has not begun"]
     alone = ["Training errors and noise, and all figures of rounds, are those of the vectors alone."]
     alone = alone if is_corrected(facts) else []
     sections = [
@@ -150,7 +151,7 @@ def _page(job: Any) -> str:
         *_predictions(job),
         *(Section(table.title, tables=[table]) for table in _model_tables(job)),
         Section("History", alone, tables=[fits]),
-        Section("Plan", tables=[_plan(job.plan)]),
+        Section("Plan", tables=[Table("Plan", (), [(line[:12].strip(), line[12:]) for line in plan])]),
         Section("Parameters", tables=[_parameters(job.parameters)]),
     ]
     sections = [section._replace(tables=[each for each in section.tables if each.rows]) for section in sections]
@@ -232,13 +233,6 @@ def _model_tables(job: Any) -> list[Table]:
         ),
         Table("Basis functions", ("function", "weights", "relevance, nats of evidence"), functions),
     ]
-
-
-def _plan(plan: Mapping[str, Any] | None) -> Table:
-    """Return the course of the fit and what it was expected to take."""
-    if plan is None:
-        return Table("Plan", (), [("Plan", "none yet: the fit has not begun")])
-    return Table("Plan", (), [(line[:12].strip(), line[12:]) for line in plan["text"].splitlines()])
 
 
 def _parameters(parameters: Mapping[str, Any]) -> Table:

@@ -10,38 +10,8 @@ from typing import Any
 
 from partirvm.jobs.state import JobState, Status
 from partirvm.options import Request
-from partirvm.quoting import counted, format_bytes, format_duration, named, printable
-from partirvm.report.history import (
-    MISSING,
-    QUANTITIES,
-    SIDES,
-    Entry,
-    Lines,
-    Table,
-    format_error,
-    format_evidence,
-    kind_of,
-    last_model,
-)
-
-FORMS: dict[str, Callable[[Any], str]] = {
-    **{key: quantity.figure for key, quantity in QUANTITIES.items()},
-    "noise_sd": format_error,
-    "rho": format_error,
-    "seconds": format_duration,
-    "peak_memory": format_bytes,
-    "log_evidence": format_evidence,
-    "residuals": lambda found: format_bytes(found["bytes"]) if found["bytes"] else "none",
-}
-"""Formats of facts by key; counts have commas, others are shown as they are."""
-
-
-def formatted(facts: Mapping[str, Any], key: str) -> str:
-    """Return a fact as text."""
-    value = facts[key]
-    if value is None:
-        return MISSING
-    return FORMS.get(key, lambda value: f"{value:,}" if isinstance(value, int) else str(value))(value)
+from partirvm.quoting import counted, format_bytes, named, printable
+from partirvm.report.history import MISSING, QUANTITIES, SIDES, Lines, Table, figures_of, formatted, kind_of
 
 
 def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
@@ -83,7 +53,7 @@ def status_text(facts: Mapping[str, Any]) -> str:
 
 def _noise(facts: Mapping[str, Any]) -> str:
     if "targets" in facts:
-        noises = ", ".join(f"{name} {format_error(each['noise_sd'])}" for name, each in facts["targets"].items())
+        noises = ", ".join(f"{name} {formatted(each, 'noise_sd')}" for name, each in facts["targets"].items())
         return f"{noises} (standard deviations)"
     form = "standard deviation"
     if facts.get("noise_vectors") is not None:
@@ -103,9 +73,7 @@ def _residuals(facts: Mapping[str, Any]) -> str | None:
         return f"not used: RMSE of rows left out {gains}"
     rate = f", about {facts['correction_rate']:,} rows/s per core" if facts.get("correction_rate") else ""
     alone = f"residual='none' keeps the {counted(facts['n_vectors'], 'vector')} alone"
-    return (
-        f"RMSE of rows left out {format_error(found['rmse'])} ({gains}), {format_bytes(found['bytes'])}{rate}; {alone}"
-    )
+    return f"RMSE of rows left out {found['rmse']:.4g} ({gains}), {format_bytes(found['bytes'])}{rate}; {alone}"
 
 
 def is_corrected(facts: Mapping[str, Any]) -> bool:
@@ -128,7 +96,7 @@ def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
             rows.append([name, "unreadable", *[MISSING] * 7, job["error"]])
             continue
         first = kind_of(job).head
-        errors = [first.over(side).text(job) for side in SIDES]
+        errors = [formatted(job, first.over(side)) for side in SIDES]
         measure = first.name if set(errors) != {MISSING} else MISSING
         fits, vectors, took = (formatted(job, key) for key in ("fits", "vectors", "seconds"))
         rows.append([name, job["status"], fits, vectors, measure, *errors, took, moment(job["since"]), job["reason"]])
@@ -161,23 +129,6 @@ def followed(states: Iterable[JobState], as_json: bool = False) -> Iterator[str]
             yield change
 
 
-def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of the last saved model and of all fits, from a history and a plan; None where unknown.
-
-    ``train_…`` and ``held_out_…`` are in the units of the target, and ``passes`` are those of all fits.
-    """
-    last = last_model(history)
-    return {
-        **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho", "correction_rate")},
-        "n_rows": plan.get("rows"),
-        "n_vectors": last.get("vectors"),
-        "rounds": last.get("number"),
-        **{key: last.get(key) for key in (*QUANTITIES, "noise_sd", "noise_vectors", "residuals", "log_evidence")},
-        "passes": sum(entry.get("passes", 0) for entry in history),
-        "peak_memory": max((entry.get("peak_memory") or 0 for entry in history), default=0),
-    }
-
-
 def job_facts(job: Any) -> dict[str, Any]:
     """Return the progress of a job, the figures of its model and all its ``parameters`` as plain JSON."""
     state, parameters = job.state(), job.asked()
@@ -190,8 +141,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
 
     Parameters follow that are not equal in all jobs; ``spell`` converts their names, for example to flags.
     """
-    titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time"}
-    titles |= {key: quantity.label for key, quantity in QUANTITIES.items()}
+    titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time", **QUANTITIES}
     beside = {"job", "since", "attempt", "reason", "advice", "data", "parameters", "correction_rate"}
     beside |= {"kind", "number", "level", "candidates", "vectors", "model"}  # of the last fit
     rows = [

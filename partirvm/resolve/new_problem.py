@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
@@ -39,6 +41,12 @@ NOISE = (1e-60, 1e60)
 
 MANY = 20
 """More classes need two rows each on average."""
+
+
+def timer(limit: Any) -> Interrupted:
+    """Return a function that returns ``TIME`` once ``limit`` seconds from now are over; never if it is None."""
+    end = time.monotonic() + (math.inf if limit is None else limit)
+    return lambda: Termination.TIME if time.monotonic() > end else None
 
 
 def check_aborted(interrupted: Interrupted) -> None:

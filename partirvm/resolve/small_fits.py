@@ -35,12 +35,6 @@ HEURISTIC_ROWS = 2000
 """Maximum number of rows of the basic RVM from which ``partition_size="auto"`` derives P."""
 
 
-def timer(limit: Any) -> Interrupted:
-    """Return a function that returns ``TIME`` once ``limit`` seconds from now are over; never if it is None."""
-    end = time.monotonic() + (math.inf if limit is None else limit)
-    return lambda: Termination.TIME if time.monotonic() > end else None
-
-
 QUICK_ROWS = 4500
 """Maximum number of rows from which the kernel of a quick fit is learned: protein, 93 vectors with local residuals,
 then has an error 5 % larger in two thirds of the time."""

@@ -193,8 +193,8 @@ class FitResiduals:
     left_out: tuple[LeftOut, ...]
     neighbours: int
     family: str
-    always: bool
     room: int
+    always: bool = False
     trial: bool = False
 
 

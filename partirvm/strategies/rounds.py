@@ -166,8 +166,8 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
     rows, outputs = min(EARLY_ROWS, problem.n_rows), max(problem.n_outputs, problem.n_targets)
     candidates = max(MAX_COLUMNS // (outputs * max(problem.n_kernels, 1)), MIN_CANDIDATES)
     size, tol = min(candidates, rows) * problem.n_kernels, INTERMEDIATE * options.tol
-    few = Options(size, "random", "sample", "sample", rows, max_rounds=1, max_iterations=STEPS, max_passes=STEPS)
-    few = replace(few, tol=tol, moderate=options.moderate, seed=options.seed)
+    how: dict[str, Any] = {"max_rounds": 1, "max_iterations": STEPS, "max_passes": STEPS, "tol": tol}
+    few = Options(size, "random", "sample", "sample", rows, moderate=options.moderate, seed=options.seed, **how)
     return stages.first_state(replace(problem, held_out=False, batches=()), few, selection="random")
 
 

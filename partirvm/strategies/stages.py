@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,8 +43,6 @@ from partirvm.strategies.problem import (
     Stopped,
 )
 from partirvm.types import LEARNING_FEATURES, LEARNING_ROWS, RESIDUAL_ROWS, Columns, Int
-
-AnyScores: TypeAlias = Scores | ClassScores
 
 INTERMEDIATE = 100.0
 """Tolerance of intermediate fits, as a multiple of ``tol``; only the last fit converges to ``tol``."""
@@ -90,7 +88,7 @@ class RoundsState:
     dropped: int = 0
     learned: int = 0
     reason: Termination = Termination.CONVERGED
-    scores: AnyScores | None = None
+    scores: Scores | ClassScores | None = None
     local: ResidualsFitted = NO_RESIDUALS
     end: Termination | None = None
     appended: bool = False
@@ -200,7 +198,7 @@ def corrected(state: RoundsState) -> Steps[float]:
 
 
 def _residuals_of(state: RoundsState, left_out: tuple[LeftOut, ...], **how: bool) -> FitResiduals:
-    options, how = state.options, {"always": False, **how}
+    options = state.options
     assert isinstance(state.fit, HyperState)
     k, family, room = options.neighbours, options.residual_family, options.residual_bytes
     return FitResiduals(state.design, state.fit, left_out, k, family, room=room, **how)

@@ -54,7 +54,7 @@ def test_the_table_of_rounds_of_classes(held_out):
     assert titles[: 3 + len(errors)] == ["round", "candidates", "vectors", *errors]
     assert len({len(row) for row in (header, *rows)}) == 1
     last = history[-1]
-    values = [format_share(last["held_out_error"]), format_error(last["held_out_log_loss"])]
-    expected = [format_share(last["train_error"]), *(values if held_out else [format_error(last["train_log_loss"])])]
+    shares = [format_share(last[key]) for key in ["train_error", *["held_out_error"] * held_out]]
+    expected = [*shares, format_error(last["held_out_log_loss" if held_out else "train_log_loss"])]
     cells = re.split(" {2,}", rows[-1].strip())
     assert cells[: 4 + len(expected)] == ["last", "28", "14", *expected, "-112.3"]
