@@ -333,12 +333,16 @@ class Model(FittedModel):
             )
 
 
-def relevances(kernel: Kernel, variance: Float) -> Float | None:
-    """Compute gamma_j·var_j (d,) as a fraction of the largest, from the variance (d,) of the scaled inputs; or None."""
-    found = kernel.relevances(len(variance))
-    if found is None:
+def relevances(design: Design, variance: Float) -> Float | None:
+    """Compute gamma·variance of each feature (d,) as a fraction of the largest; None without gamma.
+
+    ``variance`` (d',) is that of the scaled inputs. Of several inputs of one feature the largest counts.
+    """
+    inputs = design.kernel.relevances(len(variance))
+    if inputs is None:
         return None
-    found = found * variance
+    found = np.zeros(design.centres.shape[1])
+    np.maximum.at(found, design.scaling.sources, inputs * variance)
     return found / (found.max() or 1.0)
 
 

@@ -21,7 +21,7 @@ def learned(X, y, kernel=None, *, metric="auto", family=False, columns=1000, mos
     lines, learning = [], learning_options(len(X), classes=False, metric=metric, **options)
     with sample_of(X, y, lines=lines, on_best=on_best) as sample:
         problem = problem_of(X, y, kernel)
-        process_search.learn_regression(sample, problem, learning, 0, family=family, columns=columns)
+        process_search.learn_regression(sample, problem, learning, 0, family=family, warp=False, columns=columns)
     return lines[-1]
 
 
@@ -116,4 +116,4 @@ def test_a_stop_leaves_the_best_so_far():
         watched = replace(sample, on_progress=stop)
         with pytest.raises(Stopped):
             process_search.learn_regression(watched, problem_of(X, y), learning, 0, family=False, columns=1000)
-    assert isinstance(best[-1], Gaussian)
+    assert isinstance(best[-1].kernel, Gaussian)
