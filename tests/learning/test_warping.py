@@ -45,7 +45,7 @@ def test_warps_improve_a_fit_and_are_kept_with_it(tmp_path):
     """A log-normal input: the error falls to that of its logarithm; the saved model predicts the same."""
     rng = np.random.default_rng(3)
     X = rng.lognormal(0, 2.0, size=(260, 1))
-    y = np.sin(np.log(X[:, 0])) + 0.1 * rng.normal(size=260)
+    y = np.sin(np.log(X[:, 0])) + 0.2 * rng.normal(size=260)
 
     def error(model, columns=lambda X: X):
         mean = model.fit(columns(X[:200]), y[:200]).predict(columns(X[200:]))
@@ -54,8 +54,8 @@ def test_warps_improve_a_fit_and_are_kept_with_it(tmp_path):
     how = {"random_state": 0, "reference": "none"}
     own, none = RVMRegressor(**how), RVMRegressor(warp="none", **how)
     given = error(RVMRegressor(**how), np.log)
-    assert error(own) < 1.3 * given
-    assert error(none) > 1.5 * given
+    assert error(own) < 1.2 * given
+    assert error(none) > 1.4 * given
     save_model(own, tmp_path / "model")
     far = np.array([[1e6], [1e-6]])
     np.testing.assert_array_equal(load_model(tmp_path / "model").predict(far), own.predict(far))
