@@ -5,6 +5,31 @@ Exit status: 0 done, 2 wrong usage or input, 3 aborted with a usable model, 4 th
 
 from __future__ import annotations
 
-from partirvm.cli.running import main
+import sys
+from collections.abc import Sequence
 
-__all__ = ["main"]
+import click
+
+from partirvm.cli.running import Signals, echo, explain, shown_warnings, status_of
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line on these arguments, ``sys.argv`` unless given, and return the exit status.
+
+    Without arguments the process is the command line, and exits with this status: signals that repeat one which has
+    ended the command are ignored until then.
+    """
+    from partirvm.cli.commands import partirvm
+
+    with Signals(keep=arguments is None):
+        try:
+            with shown_warnings():
+                status = partirvm.main(arguments, prog_name="partirvm", standalone_mode=False)
+                sys.stdout.flush()
+            return status if isinstance(status, int) else 0
+        except click.exceptions.NoArgsIsHelpError as error:
+            echo(error.format_message(), err=True)
+            return 2
+        except (Exception, KeyboardInterrupt) as error:
+            explain(error)
+            return status_of(error)

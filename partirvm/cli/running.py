@@ -8,7 +8,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import IntEnum
 from types import FrameType
@@ -203,25 +203,3 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     following = [f"partirvm evaluate {job} TEST.zarr", f"partirvm predict {job} NEW.zarr predictions.csv"]
     aborted = fitted.reason.value == "aborted"
     return show_status(opened, as_json, *following, *[f"partirvm resume {job}"] * aborted, **facts)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line on these arguments, ``sys.argv`` unless given, and return the exit status.
-
-    Without arguments the process is the command line, and exits with this status: signals that repeat one which has
-    ended the command are ignored until then.
-    """
-    from partirvm.cli.commands import partirvm
-
-    with Signals(keep=arguments is None):
-        try:
-            with shown_warnings():
-                status = partirvm.main(arguments, prog_name="partirvm", standalone_mode=False)
-                sys.stdout.flush()
-            return status if isinstance(status, int) else 0
-        except click.exceptions.NoArgsIsHelpError as error:
-            echo(error.format_message(), err=True)
-            return 2
-        except (Exception, KeyboardInterrupt) as error:
-            explain(error)
-            return status_of(error)
