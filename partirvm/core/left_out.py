@@ -65,6 +65,11 @@ class Calibration:
     quantiles: tuple[float, ...]
 
     @property
+    def overconfident(self) -> bool:
+        """True if the errors of rows left out are larger than the evidence states: usual are 0.8 to 2 times."""
+        return self.overconfidence > 4.0
+
+    @property
     def scale(self) -> float:
         """Factor from √(v + noise variance) to the stated standard deviation, by the width at ``GAUSSIAN_LEVEL``."""
         return self.multiple(GAUSSIAN_LEVEL) / quantile(GAUSSIAN_LEVEL)

@@ -119,11 +119,12 @@ def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Flo
     if C == 1:
         low, high = probabilities(likelihood, f - half), probabilities(likelihood, f + half)
         return np.minimum(low, high), np.maximum(low, high)
-    ends = (
-        np.column_stack([probabilities(likelihood, f + sign * half * own)[:, k] for k, own in enumerate(np.eye(C))])
-        for sign in (-1, 1)
-    )
-    return next(ends), next(ends)
+
+    def end(sign: int) -> Float:
+        ends = (probabilities(likelihood, f + sign * half * own)[:, k] for k, own in enumerate(np.eye(C)))
+        return np.column_stack(list(ends))
+
+    return end(-1), end(1)
 
 
 def targets(codes: Float, outputs: int) -> Float:

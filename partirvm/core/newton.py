@@ -84,11 +84,6 @@ class NewtonSearch:
     share: Float | None = None
 
 
-def begin(state: LaplaceState, rule: StopRule, poll: Poll = lambda: None) -> NewtonSearch:
-    """Return the first search from a state."""
-    return _propose(state, rule, state.iteration, poll, ())
-
-
 def settle(state: LaplaceState, last: NewtonSearch | None = None) -> NewtonSearch:
     """Return the first search for the mode at fixed α; the pairs of ``last``, with the same columns, stay valid."""
     since, pairs = (state.iteration, ()) if last is None else (last.since, last.pairs)
@@ -127,18 +122,23 @@ def receive(
         if thinner is now:
             return replace(search, current=now), Termination.CONVERGED
         return _at_new_alpha(now, thinner, now.iteration, pairs), None
-    return _propose(now, rule, now.iteration if search.step else since, poll, pairs, search), None
+    return begin(now, rule, poll, 0 if search.step else now.iteration - since, pairs, search), None
 
 
-def _propose(
-    state: LaplaceState, rule: StopRule, since: int, poll: Poll, pairs: Pairs, last: NewtonSearch | None = None
+def begin(
+    state: LaplaceState,
+    rule: StopRule,
+    poll: Poll = lambda: None,
+    age: int = 0,
+    pairs: Pairs = (),
+    last: NewtonSearch | None = None,
 ) -> NewtonSearch:
     """Update α on the current quadratic, and return the search with the corresponding Newton step.
 
-    Updates need no pass while the mode hardly moves. Only a ``share`` of the change of a log α is applied: half of the
-    last one after a reversal of its sign, and otherwise more than the last.
+    ``age`` is the number of passes since the schedule of updates began, ``last`` the search before. Updates need no
+    pass while the mode hardly moves. Only a ``share`` of the change of a log α is applied: half of the last one after a
+    reversal of its sign, and otherwise more than the last.
     """
-    age = state.iteration - since
     fewest, most = (1, 1) if age < TIMID else (min(1 + age // 4, MOST_UPDATES), TRUSTED_UPDATES)
     moved, going = state, np.ones(state.alpha.shape[1], dtype=bool)
     for count in range(1, most + 1):
@@ -166,7 +166,7 @@ def _propose(
     if (share < 1.0).any():
         alpha = np.where(moved.present, old * np.exp(share * drift), np.inf)
         moved = settled(moved, alpha, moved.weights, moved.block)
-    return replace(_at_new_alpha(state, moved, since, pairs), drift=drift, share=share)
+    return replace(_at_new_alpha(state, moved, state.iteration - age, pairs), drift=drift, share=share)
 
 
 def _grouped(state: LaplaceState, values: Float) -> Float:

@@ -50,8 +50,7 @@ def draw_key(seed: int, purpose: Purpose, *numbers: int) -> tuple[int, int]:
 def drawn(chances: Float, rows: Int, draw: tuple[int, int]) -> Float:
     """Return negative keys (n,) of rows with weights ``chances`` (n,) and row numbers (n,); −∞ for a weight of zero."""
     with np.errstate(over="ignore"):
-        keys: Float = np.log(uniform(rows, draw)) / np.maximum(chances, np.finfo(np.float64).tiny)
-    return keys
+        return np.asarray(np.log(uniform(rows, draw)) / np.maximum(chances, np.finfo(np.float64).tiny))
 
 
 def uniform(rows: Int, draw: tuple[int, int]) -> Float:

@@ -36,7 +36,7 @@ class FieldSums:
     def __add__(self, other: Self) -> Self:
         return self._sum(other, operator.add)
 
-    def accumulate(self, other: Self) -> Self:
+    def __iadd__(self, other: Self) -> Self:
         """Return ``self + other``, computed in the arrays of ``self``, which no other object may use."""
         return self._sum(other, operator.iadd)
 

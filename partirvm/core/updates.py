@@ -90,11 +90,6 @@ class HyperState:
         return self.posterior.log_evidence + self.prior.log_density(self.labels, self.alpha, beta)
 
     @property
-    def overconfident(self) -> bool:
-        """True if the errors of rows left out are larger than the evidence states: usual are 0.8 to 2 times."""
-        return self.calibration is not None and self.calibration.overconfidence > 4.0
-
-    @property
     def noise_variance(self) -> float | Float:
         """σ² of predictions, in the model's units: 1/β, or if rows were left out, the estimate from these; or (T,)."""
         return 1 / self.beta if self.calibration is None else self.calibration.noise_variance

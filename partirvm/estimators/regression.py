@@ -113,13 +113,11 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
                 "partial_fit cannot continue the last fit: fit keeps no rows, and a file holds none. Call partial_fit "
                 "of an estimator that is not fitted, with these rows first"
             )
-        request, journal = self.parameters(), MemoryJournal()
-        if stream is None:
-            calls: tuple[TrainingRows, ...] = (training_rows(self, X, y, sample_weight),)
-            before = None
-        else:
-            request, before = self._continued(stream, request), (stream.spec, stream.checkpoint)
-            calls = (*stream.calls, training_rows(self, X, y, sample_weight, stream.calls[0].columns.categories))
+        request, journal, before = self.parameters(), MemoryJournal(), None
+        calls: tuple[TrainingRows, ...] = ()
+        if stream is not None:
+            request, before, calls = self._continued(stream, request), (stream.spec, stream.checkpoint), stream.calls
+        calls += (training_rows(self, X, y, sample_weight, calls[0].columns.categories if calls else None),)
         spec = self._fit(_source_of_calls(calls, request.seed), None, request, journal, before)
         # a fit that has ended without a checkpoint cannot be continued
         self._stream = None if journal.last is None else Stream(calls, request, spec, journal.last)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import add
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -44,10 +44,8 @@ OfTile = Callable[[Source, int], Any]
 
 
 @dataclass(frozen=True)
-class MomentsPass(Pass):
+class MomentsPass(Pass, name="moments"):
     """Pass over all rows for the moments of inputs and targets and the first non-finite value."""
-
-    name: ClassVar[str] = "moments"
 
     def statistic(self, tile: Tile) -> Moments:
         """Return the moments of the tile's rows."""

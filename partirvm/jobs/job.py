@@ -266,12 +266,12 @@ class Job:
         if last is None or not self.store.has_model():
             return {}
         model = self.store.model(allow_code=True)
-        kernel, features, variance = model.design.kernel, model.columns.features, last.spec.input_variance
-        found = relevances(kernel, variance)
+        design, features, variance = model.design, model.columns.features, last.spec.input_variance
+        found = relevances(design, variance)
         return {
             "outputs": model.output_names,
             "relevance": None if found is None else dict(zip(features, found.tolist(), strict=True)),
-            "directions": directions_json(kernel, variance, features),
+            "directions": directions_json(design.kernel, variance, design.scaling.names(features)),
             "bases": basis_functions_json(model),
         }
 

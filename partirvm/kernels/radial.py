@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -87,7 +87,7 @@ class PreparedRadial(PreparedKernel):
 
 
 @dataclass(frozen=True, repr=False)
-class Gaussian(Family):
+class Gaussian(Family, name="gaussian", form=PreparedRadial):
     """Gaussian kernel ``k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²)``.
 
     Examples
@@ -97,9 +97,6 @@ class Gaussian(Family):
     (1, 4)
     """
 
-    name = "gaussian"
-    form = PreparedRadial
-
     def value(self, work: Float) -> None:
         """Replace −r² by k = exp(−r²)."""
         np.minimum(work, 0.0, out=work)
@@ -107,7 +104,7 @@ class Gaussian(Family):
 
 
 @dataclass(frozen=True, repr=False)
-class Matern32(Family):
+class Matern32(Family, name="matern32", form=PreparedRadial):
     """Matérn kernel ``(1 + s) e⁻ˢ`` with s = √3 r, for once differentiable functions.
 
     Examples
@@ -116,9 +113,6 @@ class Matern32(Family):
     >>> Matern32(gamma=0.5), Matern32(gamma="learn", metric="widths")
     (Matern32(gamma=(0.5,)), Matern32(gamma='learn', metric='widths'))
     """
-
-    name = "matern32"
-    form = PreparedRadial
 
     def value(self, work: Float) -> None:
         """Replace −r² by k = (1 + s) e⁻ˢ."""
@@ -132,7 +126,7 @@ class Matern32(Family):
 
 
 @dataclass(frozen=True, repr=False)
-class Matern52(Family):
+class Matern52(Family, name="matern52", form=PreparedRadial):
     """Matérn kernel ``(1 + s + s²/3) e⁻ˢ`` with s = √5 r, for twice differentiable functions.
 
     Examples
@@ -141,9 +135,6 @@ class Matern52(Family):
     >>> RVMRegressor(kernel=Matern52(gamma="scale")).get_params()["kernel__gamma"]
     'scale'
     """
-
-    name = "matern52"
-    form = PreparedRadial
 
     def value(self, work: Float) -> None:
         """Replace −r² by k = (1 + s + s²/3) e⁻ˢ."""
@@ -172,7 +163,7 @@ RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52
 
 
 @dataclass(frozen=True)
-class Directions(Kernel):
+class Directions(Kernel, name="directions", inside="kernel"):
     """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
 
     ``axes`` has one direction a_i per row; gamma of the ``kernel`` is one number or one per direction. Kernel learning
@@ -182,16 +173,16 @@ class Directions(Kernel):
     kernel: RadialKernel
     axes: tuple[tuple[float, ...], ...]
     free: bool = False
-    name: ClassVar[str] = "directions"
-    inside: ClassVar[str] = "kernel"
 
     def __post_init__(self) -> None:
-        kernel, axes = part_of(self.kernel), _matrix(self.axes)
+        kernel, axes = part_of(self.kernel), as_numbers(self.axes)
+        if axes.ndim != 2 or not axes.size or not np.isfinite(axes).all():
+            raise UsageError("axes of the directions kernel must be a matrix of finite numbers, one row per direction")
         if not isinstance(kernel, RadialKernel):
             raise UsageError(f"the kernel of directions is {kernel!r}: it must be gaussian, matern32 or matern52")
         kernel.widths(len(axes))  # checks their number
         object.__setattr__(self, "kernel", kernel)
-        object.__setattr__(self, "axes", axes)
+        object.__setattr__(self, "axes", tuple(map(tuple, axes.tolist())))
 
     @property
     def matrix(self) -> Float:
@@ -264,10 +255,3 @@ class PreparedDirections(PreparedKernel):
         out = np.empty((len(points), len(self.matrix)))
         self.projection.fill(points - self.origin, out, lambda work: None)
         return out
-
-
-def _matrix(axes: Any) -> tuple[tuple[float, ...], ...]:
-    found = as_numbers(axes)
-    if found.ndim != 2 or not found.size or not np.isfinite(found).all():
-        raise UsageError("axes of the directions kernel must be a matrix of finite numbers, one row per direction")
-    return tuple(map(tuple, found.tolist()))

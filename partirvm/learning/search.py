@@ -146,7 +146,7 @@ class KernelSearch:
         if self.seen is not None and np.array_equal(logs, self.seen[0]):
             return self.seen[1:]
         if first := not self.evaluations:
-            self.sample.on_best(self.kernel)
+            self.sample.on_best(self.design(self.kernel))
         last = self.last
         point = self.last = self.score(self.design(self.start.with_logs(logs)), last, first or last is None)
         # an entry of a direction has a normal prior around its start, any other parameter a flat one
@@ -157,7 +157,7 @@ class KernelSearch:
         self.first = point.value if first else self.first
         if value > self.peak:
             self.best, self.logs, self.peak = point, logs, value
-            self.sample.on_best(self.kernel)
+            self.sample.on_best(self.design(self.kernel))
         self.seen = logs, value, slope
         return value, slope
 

@@ -158,7 +158,7 @@ class GaussianLikelihood(Likelihood):
             "train_rmse": root_mean(scale * np.sqrt(np.atleast_1d(fit.posterior.residual) / max(n, 1))),
             "floored": fit.floored,
             "overconfidence": None if fit.calibration is None else fit.calibration.overconfidence,
-            "overconfident": fit.overconfident,
+            "overconfident": fit.calibration is not None and fit.calibration.overconfident,
             "held_out_rmse": scores.loss if scores else None,
             "held_out_nlpd": scores.figures()["nlpd"] if scores else None,
         }

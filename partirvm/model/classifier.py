@@ -54,20 +54,15 @@ class ClassModel(FittedModel):
         """The model that states probabilities for new rows: this one."""
         return self
 
-    def decision_function(self, X: Any) -> Float:
-        """Return linear predictors at raw inputs X (n, d), as passed to the link (moderated if ``moderate`` is true).
-
-        For two classes (n,), otherwise (n, K). Raises ``DataError`` for other features, or non-finite values.
-        """
-        f, _ = self.predictors(checked_rows(X, self.columns))
-        return f[:, 0] if f.shape[1] == 1 else f
-
     def predict_proba(self, X: Any) -> Float:
-        """Return class probabilities (n, K) at raw inputs X (n, d). Raises the errors of ``decision_function``."""
-        return probabilities(self.likelihood, self.predictors(checked_rows(X, self.columns))[0])
+        """Return class probabilities (n, K) at raw inputs X (n, d).
+
+        Raises ``DataError`` for other features, or non-finite values.
+        """
+        return self.values(checked_rows(X, self.columns))[0]
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return labels (n,) of the most probable classes at raw inputs X; errors as for ``decision_function``."""
+        """Return labels (n,) of the most probable classes at raw inputs X; errors as for ``predict_proba``."""
         return np.asarray(label_array(self.classes)[self.predict_proba(X).argmax(axis=1)])
 
     def interval(self, level: float, kind: str = "decision") -> OfRows:

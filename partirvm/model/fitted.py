@@ -36,9 +36,9 @@ class Model(FittedModel):
     ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` and ``log_evidence`` refer to the
     target's own units. For T targets that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T);
     the evidence is that of all targets together. ``calibration`` is the uncertainty estimated from rows left out, of
-    which ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. For an
-    ``overconfident`` fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which
-    ``mean`` and ``root`` belong. With local noise (``design.noise``) both are means over the training rows, and the
+    which ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. Of an
+    overconfident fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which ``mean``
+    and ``root`` belong. With local noise (``design.noise``) both are means over the training rows, and the
     noise variance at x is a multiple of them. ``known_noise`` is true if the noise was given, ``known_alpha`` are the
     positions of given α. ``residuals`` are the errors of training rows, which correct the mean and state variances and
     quantiles (``local.residuals``).
@@ -52,7 +52,6 @@ class Model(FittedModel):
     noise_variance: float | Float
     evidence_noise: float | Float
     calibration: Calibration | None = None
-    overconfident: bool = False
     known_noise: bool = False
     known_alpha: tuple[int, ...] = ()
     residuals: LocalResiduals | None = None
@@ -73,7 +72,6 @@ class Model(FittedModel):
             n_rows=n,
             columns=columns,
             calibration=fit.calibration,
-            overconfident=fit.overconfident,
             known_noise=fit.fixed_noise,
             known_alpha=tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist()),
         )
@@ -185,9 +183,8 @@ class Model(FittedModel):
         """
         if self.n_targets > 1 or self.residuals is not None:
             return self
-        root, freedom = self._widened
-        scale = self._multiple(GAUSSIAN_LEVEL, freedom) / quantile(GAUSSIAN_LEVEL)
-        return replace(self, root=scale * root, noise_variance=scale**2 * float(self.noise_variance))
+        scale = self._multiple(GAUSSIAN_LEVEL) / quantile(GAUSSIAN_LEVEL)
+        return replace(self, root=scale * self._widened[0], noise_variance=scale**2 * float(self.noise_variance))
 
     @cached_property
     def _widened(self) -> tuple[Float, float]:
@@ -198,9 +195,9 @@ class Model(FittedModel):
         with one_blas_thread():
             return widened(alpha, mean, self.root, self.n_rows, known_noise=self.known_noise, known=known)
 
-    def _multiple(self, level: float, freedom: float) -> float:
+    def _multiple(self, level: float) -> float:
         """Half width of the prediction interval at this level, in standard deviations before scaling."""
-        return quantile(level, freedom) if self.calibration is None else self.calibration.multiple(level)
+        return quantile(level, self._widened[1]) if self.calibration is None else self.calibration.multiple(level)
 
     def interval(self, level: float, kind: str = "prediction", *, hyperparameters: bool = True) -> OfRows:
         """The central interval at this level: a function of X (n, d) with ends (n, 2) and nearness (n,).
@@ -236,9 +233,7 @@ class Model(FittedModel):
             return np.array([each.multiple(level) for each in self.residuals.calibrations])
         if self.n_targets > 1:
             return np.full(self.n_targets, quantile(level))
-        freedom = self._widened[1]
-        ratio = self._multiple(level, freedom) / self._multiple(GAUSSIAN_LEVEL, freedom)
-        return np.array([ratio * quantile(GAUSSIAN_LEVEL)])
+        return np.array([self._multiple(level) / self._multiple(GAUSSIAN_LEVEL) * quantile(GAUSSIAN_LEVEL)])
 
     def _ends(self, multiple: float | Float, X: Float) -> tuple[Float, Float]:
         """Means ± multiples (T,) of the standard deviations (n, 2T), and nearness (n,), at raw inputs X (n, d)."""
@@ -338,12 +333,16 @@ class Model(FittedModel):
             )
 
 
-def relevances(kernel: Kernel, variance: Float) -> Float | None:
-    """Compute gamma_j·var_j (d,) as a fraction of the largest, from the variance (d,) of the scaled inputs; or None."""
-    found = kernel.relevances(len(variance))
-    if found is None:
+def relevances(design: Design, variance: Float) -> Float | None:
+    """Compute gamma·variance of each feature (d,) as a fraction of the largest; None without gamma.
+
+    ``variance`` (d',) is that of the scaled inputs. Of several inputs of one feature the largest counts.
+    """
+    inputs = design.kernel.relevances(len(variance))
+    if inputs is None:
         return None
-    found = found * variance
+    found = np.zeros(design.centres.shape[1])
+    np.maximum.at(found, design.scaling.sources, inputs * variance)
     return found / (found.max() or 1.0)
 
 

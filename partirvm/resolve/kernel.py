@@ -107,7 +107,7 @@ def portable(request: Request) -> dict[str, Any]:
     return found
 
 
-def resolve_kernel(request: Request, moments: Moments, columns: Columns) -> Kernel:
+def resolve_kernel(request: Request, moments: Moments, columns: Columns, scaling: Scaling) -> Kernel:
     """Make the kernel with numeric parameters; for kernel learning, make the initial kernel.
 
     A list of kernels, or several ``gamma_multiples``, give a ``Several``. Raises ``UsageError`` if gamma is invalid or
@@ -119,7 +119,7 @@ def resolve_kernel(request: Request, moments: Moments, columns: Columns) -> Kern
     # A gamma that is not learned applies only to the families of a list that are given by name.
     others = "auto" if any(named) and not learns(request) else request.gamma
     found = tuple(
-        _named(BY_GAMMA[each], request, moments, columns) if own else _given(each, others, columns)
+        _named(BY_GAMMA[each], request, moments, columns, scaling) if own else _given(each, others, columns, scaling)
         for each, own in zip(several, named, strict=True)
     )
     if tuple(factors) != (1.0,):
@@ -129,7 +129,7 @@ def resolve_kernel(request: Request, moments: Moments, columns: Columns) -> Kern
     return found[0] if len(found) == 1 else Several(found)
 
 
-def _named(family: type[Family], request: Request, moments: Moments, columns: Columns) -> Kernel:
+def _named(family: type[Family], request: Request, moments: Moments, columns: Columns, scaling: Scaling) -> Kernel:
     """Make the kernel of a family with the gamma of a request; a rule gives each kind of features its own scale.
 
     It is 1/(d·var), with the variance of all values of the numeric columns as of one, or the mean categorical one.
@@ -144,7 +144,7 @@ def _named(family: type[Family], request: Request, moments: Moments, columns: Co
             raise UsageError(
                 f"gamma has {len(values)} values, but the data have {d} features: give one value, or one per feature"
             )
-        return _by_kind(family, columns, values)
+        return _by_kind(family, columns, scaling, values)
     coded = {} if family is Categorical else _coded(columns)
     numeric = np.array([j for j in range(d) if j not in coded], dtype=np.int64)
     variances = [0.0, float(np.mean(list(coded.values()))) if coded else 0.0]
@@ -152,11 +152,12 @@ def _named(family: type[Family], request: Request, moments: Moments, columns: Co
         variances[0] = float(np.mean(~inputs.constant[numeric]))
     elif len(numeric):
         variances[0] = float(np.mean(inputs.variance[numeric]) + np.var(inputs.mean[numeric]))
-    scales = [1.0 / (d * variance) if variance > 0 else 1.0 for variance in variances]
-    return _by_kind(family, columns, [scales[j in coded] for j in range(d)], shared=gamma != "learn-per-feature")
+    scales = [1.0 / (scaling.n_inputs * variance) if variance > 0 else 1.0 for variance in variances]
+    each = [scales[j in coded] for j in range(d)]
+    return _by_kind(family, columns, scaling, each, shared=gamma != "learn-per-feature")
 
 
-def _given(given: Any, gamma: Any, columns: Columns) -> Kernel:
+def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel:
     """Make a kernel that has its own parameters, or none; gamma only says whether they are learned."""
     learned = _is(gamma, *LEARN)
     if not (learned or _is(gamma, "auto")) or (learned and given == NoKernel.name):
@@ -167,7 +168,7 @@ def _given(given: Any, gamma: Any, columns: Columns) -> Kernel:
     if isinstance(given, str):
         kernel = kernels.NAMES[given]() if given in kernels.NAMES else FunctionKernel(given)
     for each in kernel.kernels if isinstance(kernel, Several) else (kernel,):
-        each.prepare(np.zeros((0, len(columns.features))))
+        each.prepare(np.zeros((0, scaling.n_inputs)))
         if learned and not np.isfinite(each.logs).any():
             raise UsageError(
                 f"gamma is {gamma!r}, but the kernel {each.name!r} has no parameters that can be learned: "
@@ -175,27 +176,33 @@ def _given(given: Any, gamma: Any, columns: Columns) -> Kernel:
             )
     if isinstance(kernel, Family) and not isinstance(kernel, Categorical):
         family = kernel
-        kernel = _by_kind(lambda own: replace(family, gamma=own), columns, family.gamma)
-    found: Kernel = kernel.per_feature(len(columns.features)) if gamma == "learn-per-feature" else kernel
+        kernel = _by_kind(lambda own: replace(family, gamma=own), columns, scaling, family.gamma)
+    found: Kernel = kernel.per_feature(scaling.n_inputs) if gamma == "learn-per-feature" else kernel
     return found
 
 
 def _by_kind(
-    make: Callable[[tuple[float, ...]], Kernel], columns: Columns, gamma: Sequence[float], *, shared: bool = False
+    make: Callable[[tuple[float, ...]], Kernel],
+    columns: Columns,
+    scaling: Scaling,
+    gamma: Sequence[float],
+    *,
+    shared: bool = False,
 ) -> Kernel:
-    """Multiply a kernel of the numeric features by a categorical kernel of the others; a kind of gamma 0 is left out.
+    """Multiply a kernel of the numeric inputs by a categorical kernel of the others; a kind of gamma 0 is left out.
 
     ``gamma`` is one value, or one per feature, which with ``shared`` are equal within a kind.
     """
-    d, coded = len(columns.features), list(_coded(columns))
-    shared, gamma = shared or len(gamma) == 1, [*gamma] * d if len(gamma) == 1 else gamma
+    coded, sources = _coded(columns), scaling.sources.tolist()
+    shared = shared or len(gamma) == 1
+    gamma = [gamma[j] if len(gamma) > 1 else gamma[0] for j in sources]
     if make is Categorical or not coded:
         return make(tuple(gamma[:1] if shared else gamma))
     parts = []
-    for family, features in ((make, [j for j in range(d) if j not in coded]), (Categorical, coded)):
-        own = tuple(gamma[j] for j in (features[:1] if shared else features))
+    for family, inputs in ((make, [j for j in range(len(gamma)) if j not in coded]), (Categorical, list(coded))):
+        own = tuple(gamma[j] for j in (inputs[:1] if shared else inputs))
         if any(own):
-            parts.append(kernels.OnColumns(family(own), tuple(features)))
+            parts.append(kernels.OnColumns(family(own), tuple(inputs)))
     return parts[0] if len(parts) == 1 else kernels.Product(tuple(parts))
 
 
@@ -206,8 +213,10 @@ def _coded(columns: Columns) -> dict[int, float]:
 
 
 def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Float:
-    """Compute the variance (d,) of the scaled inputs: 1 if they are standardised, and 0 for a constant feature."""
-    variance: Float = moments.inputs.variance / scaling.x_scale**2
+    """Compute the variance (d',) of the scaled inputs: 1 if they are standardised, and 0 for a constant feature."""
+    variance, d = np.ones(scaling.n_inputs), len(columns.features)
+    plain = np.ones(d, bool) if scaling.features is None else scaling.features.spreads == 0
+    variance[:d][plain] = moments.inputs.variance[plain] / scaling.x_scale[:d][plain] ** 2
     for j, found in _coded(columns).items():
         variance[j] = found
     return variance

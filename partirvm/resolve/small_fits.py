@@ -13,7 +13,8 @@ from typing import Any
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
-from partirvm.kernels import Kernel, kernel_from_spec
+from partirvm.kernels import kernel_from_spec
+from partirvm.kernels.design import Design
 from partirvm.learning.folds import DENSE, choose, sparseness
 from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
@@ -58,7 +59,7 @@ class SmallFits:
     notes: tuple[str, ...] = ()
     learned: str | None = None
     centres: int = 0
-    _best_kernel: Kernel | None = None
+    _best: Design | None = None
     _spent: Spent = field(default_factory=Spent)
     _began: float = field(default_factory=time.perf_counter)
 
@@ -82,12 +83,15 @@ class SmallFits:
             )
         learning = replace(learning, centres=min(learning.centres, most), max_centres=most)
         small = replace(problem, likelihood=problem.likelihood.small_fits or problem.likelihood)
-        first, self._best_kernel = per_feature(small) if chosen else small, problem.empty.kernel
+        first, self._best = per_feature(small) if chosen else small, problem.empty
         self.learned = "not finished because of time_limit"
         with _in_time(), self._sample(small, learning.rows, room) as sample:
             if searchable(small):
                 family = request.kernel == "auto"
-                learn_regression(sample, first, learning, request.seed, family=family, columns=columns)
+                warp = chosen and request.warp == "auto" and request.standardize and request.basis is None
+                small = learn_regression(
+                    sample, first, learning, request.seed, family=family, warp=warp, columns=columns
+                )
             elif chosen and not small.likelihood.has_noise:
                 options = Options(learning.max_centres, "random", seed=request.seed)
                 choose(sample, small, learning, options, all_candidates=all_rows and unbounded)
@@ -96,8 +100,9 @@ class SmallFits:
             last = self.entries[-1]
             self.learned, self.centres = last["text"], min(last["candidates"], learning.max_centres)
             square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
-            return replace(problem.with_kernel(kernel_from_spec(last["kernel"])), left_out_square=square)
-        return problem.with_kernel(self._best_kernel)
+            problem = problem.with_scaling(small.empty.scaling).with_kernel(kernel_from_spec(last["kernel"]))
+            return replace(problem, left_out_square=square)
+        return problem.with_scaling(self._best.scaling).with_kernel(self._best.kernel)
 
     def partition_size(self, problem: Problem) -> tuple[float | None, int]:
         """Measure the sparseness ρ of the problem, and return it and the partition size.
@@ -130,13 +135,16 @@ class SmallFits:
             if reason is not None:
                 raise Stopped(reason)
 
-        best = partial(setattr, self, "_best_kernel")
+        best = partial(setattr, self, "_best")
         return gathered(self.source, numbers, self.executor, check, self._spent, room=room, log=self._log, on_best=best)
 
     def _log(self, record: Record) -> None:
         """Add an entry with the time since the previous one."""
         entry = line(record, self._spent.share(), self._began, saved=False)
-        self.entries.append(entry | kernel_text(entry, self.source.columns.features))
+        names = self.source.columns.features
+        if self._best is not None:
+            names = self._best.scaling.names(names)
+        self.entries.append(entry | kernel_text(entry, names))
 
     def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
         """Return the columns that fit in memory with a sample, and bytes left for kernel blocks; set the threads."""
