@@ -17,8 +17,8 @@ from fault_watchers import Halting, Meeting, Waiting, arm, halt_at, listen
 from waiting import PATIENCE, wait_for
 
 from partirvm import ingest
-from partirvm.execution.local import usable_cores
 from partirvm.jobs.store import JobStore
+from partirvm.process import usable_cores
 from partirvm.storage import lease
 
 HERE = str(Path(__file__).parent)
