@@ -28,6 +28,9 @@ from partirvm.model.input_rows import checked_rows
 from partirvm.process import one_blas_thread
 from partirvm.types import Columns, Float
 
+FILLINGS = 16
+"""Maximum number of relevance vectors whose values stand for a missing one."""
+
 
 @dataclass(frozen=True, repr=False)
 class Model(FittedModel):
@@ -321,8 +324,26 @@ class Model(FittedModel):
             correction, own = self._corrections(X, noisy=bool(np.any(self.noise_variance)))
             mean += correction
             spread = own if variance else None
+        if spread is not None:
+            spread += self._of_gaps(X) * square
         self._require_finite(X, mean, spread)
         return mean, spread, near
+
+    def _of_gaps(self, X: Float) -> Float:
+        """Variance of the mean (n,), of T targets (n, T), over values of features that are missing at raw inputs X.
+
+        The values are those of some relevance vectors. Features with gaps in the training rows are left out: the fit
+        knows what a gap means there.
+        """
+        features, found = self.design.scaling.features, np.zeros((len(X), *self.mean.shape[1:]))
+        missing = np.isnan(X)
+        if features is not None:
+            missing[:, features.gaps] = False
+        rows, M = np.flatnonzero(missing.any(axis=1)), self.n_vectors
+        if len(rows) and M:
+            filled = (np.where(missing[rows], each, X[rows]) for each in self.design.centres[:: -(-M // FILLINGS)])
+            found[rows] = np.var([linear_values(self.design, self.mean, each)[0] for each in filled], axis=0)
+        return found
 
     def require_one_target(self, what: str) -> None:
         """Raise ``UsageError`` for several targets."""

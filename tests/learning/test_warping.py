@@ -41,6 +41,7 @@ def test_features_without_a_tail_are_left(kind):
     assert not spread_of(X, np.sin(X[:, 1])).any()
 
 
+@pytest.mark.filterwarnings("ignore:.*far from every")
 def test_warps_improve_a_fit_and_are_kept_with_it(tmp_path):
     """A log-normal input: the error falls to that of its logarithm; the saved model predicts the same."""
     rng = np.random.default_rng(3)
