@@ -24,13 +24,10 @@ from partirvm.storage import lease
 HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[1])
 
-QUICK = 0.1, 1.5
-"""Leases for tests that need not wait for the real ones to expire."""
-
 
 def hurry():
-    """Let leases of this process live and expire quickly."""
-    lease.BEAT, lease.EXPIRY = QUICK
+    """Let leases of this process live and expire quickly: tests need not wait for the real ones to expire."""
+    lease.BEAT, lease.EXPIRY = 0.1, 1.5
 
 
 def carry(job, quick=False, patience=40.0, halt=None, wait=None):
