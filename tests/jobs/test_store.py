@@ -263,7 +263,7 @@ def test_remains_of_killed_writers_harm_nobody(tmp_path):
     assert store.restore() == {"n": 4}
 
 
-# A disk keeps the bytes of a file once the file is flushed, and a name once its folder is flushed after it was given: so
+# A disk keeps the bytes of a file once the file is flushed, and a name once its folder is flushed after that: so the
 # bytes are flushed before the name is given, the folder afterwards, and a tree from its leaves.
 
 
