@@ -173,15 +173,13 @@ class Job:
             if state != last:
                 yield state
             last, now = state, time.monotonic()
-            if state.status.final and not (state.ended is None and self._lately_held()):
+            holder = self.store.holder()
+            lately = holder is not None and time.time() - holder.last_beat < GRACE
+            if state.status.final and not (state.ended is None and lately):
                 return
             if now >= end:
                 raise TimeoutError(f"{self.location} is still {state.status} after {timeout:g} s")
             time.sleep(min(POLL_SECONDS, end - now))
-
-    def _lately_held(self) -> bool:
-        holder = self.store.holder()
-        return holder is not None and time.time() - holder.last_beat < GRACE
 
     def wait(self, timeout: float | None = None) -> Status:
         """Wait until no process runs the job and return its status. Raises as ``follow`` does."""

@@ -21,29 +21,16 @@ from typing import Any
 
 import numpy as np
 
+from partirvm import kernels
 from partirvm.core.moments import Moments
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
-from partirvm.kernels import (
-    ALIASES,
-    NAMES,
-    WITH_GAMMA,
-    Categorical,
-    Family,
-    FunctionKernel,
-    Gaussian,
-    Kernel,
-    NoKernel,
-    OnColumns,
-    Product,
-    Several,
-    kernel_from_spec,
-)
+from partirvm.kernels import Categorical, Family, FunctionKernel, Kernel, NoKernel, Several, kernel_from_spec
 from partirvm.kernels.functions import LINEAR, Basis, evaluated, name_of, require_function
 from partirvm.options import Request
 from partirvm.types import Columns, Float, Scaling
 
-BY_GAMMA: dict[str, type[Family]] = {**WITH_GAMMA, "auto": Gaussian}
+BY_GAMMA: dict[str, type[Family]] = {**kernels.WITH_GAMMA, "auto": kernels.Gaussian}
 """Families by name, as options name them; "auto" is chosen if gamma is learned."""
 
 LEARN = ("learn", "learn-per-feature")
@@ -81,15 +68,15 @@ def checked_kernel(given: Any) -> Any:
         return kernel_from_spec(given)
     if isinstance(given, Kernel):
         return given.with_numbers()
-    name = ALIASES.get(given, given) if isinstance(given, str) else ""
-    if name in ("auto", NoKernel.name, *NAMES):
+    name = kernels.ALIASES.get(given, given) if isinstance(given, str) else ""
+    if name in ("auto", NoKernel.name, *kernels.NAMES):
         return name
     if ":" in name:
         return FunctionKernel(name).function
     if name or isinstance(given, type) or not callable(given):
         raise UsageError(
-            f"kernel is {given!r}; known: auto, {', '.join(NAMES)}, the path 'module:function' of a function, a "
-            "value such as partirvm.kernels.Gaussian(0.5), or a list of these; None for no kernel"
+            f"kernel is {given!r}; known: auto, {', '.join(kernels.NAMES)}, the path 'module:function' of a function, "
+            "a value such as partirvm.kernels.Gaussian(0.5), or a list of these; None for no kernel"
         )
     return FunctionKernel(given)
 
@@ -179,7 +166,7 @@ def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel
         return NoKernel()
     kernel: Any = given
     if isinstance(given, str):
-        kernel = NAMES[given]() if given in NAMES else FunctionKernel(given)
+        kernel = kernels.NAMES[given]() if given in kernels.NAMES else FunctionKernel(given)
     for each in kernel.kernels if isinstance(kernel, Several) else (kernel,):
         each.prepare(np.zeros((0, scaling.n_inputs)))
         if learned and not np.isfinite(each.logs).any():
@@ -215,8 +202,8 @@ def _by_kind(
     for family, inputs in ((make, [j for j in range(len(gamma)) if j not in coded]), (Categorical, list(coded))):
         own = tuple(gamma[j] for j in (inputs[:1] if shared else inputs))
         if any(own):
-            parts.append(OnColumns(family(own), tuple(inputs)))
-    return parts[0] if len(parts) == 1 else Product(tuple(parts))
+            parts.append(kernels.OnColumns(family(own), tuple(inputs)))
+    return parts[0] if len(parts) == 1 else kernels.Product(tuple(parts))
 
 
 def _coded(columns: Columns) -> dict[int, float]:

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from fault_cases import assert_one_round_repeated, assert_same_end, bits, queued
+from fault_cases import assert_one_round_repeated, assert_same_end, queued
 from fault_processes import carry
 from journals import REQUEST
 from waiting import stopped, wait_for
@@ -40,10 +40,10 @@ def test_who_wakes_after_the_job_is_done_changes_nothing(breeder, data, undistur
     frozen = freeze(breeder, store, 2, 40)
     breeder.call(carry, job=store.location, quick=True).end()
     assert_same_end(store, undisturbed["working-set"])
-    events, model = store.events(), bits(store.model())
+    events, model = store.events(), store.model().digest()
     wake(frozen)
     assert store.events() == events
-    assert bits(store.model()) == model
+    assert store.model().digest() == model
     assert_same_end(store, undisturbed["working-set"])
     assert_one_round_repeated(events)
 
