@@ -28,10 +28,8 @@ class PreparedRadial(PreparedKernel):
         m, d = centres.shape
         self.kernel, self.root, self.origin = kernel, np.sqrt(widths), origin_of(centres, origin)
         self.centres = (centres - self.origin) * self.root
-        rows = np.empty((m, d + 2))
-        np.multiply(self.centres, 2, out=rows[:, :d])
-        rows[:, d] = -np.einsum("md,md->m", self.centres, self.centres)
-        rows[:, d + 1] = -1.0
+        squares = np.einsum("md,md->m", self.centres, self.centres)
+        rows = np.column_stack([2 * self.centres, -squares, np.full(m, -1.0)])
         self.products = Products.of(rows, 32 if d >= 100 else GROUP)  # larger products are then faster
 
     def __call__(self, points: Float, out: Float) -> None:
@@ -40,12 +38,8 @@ class PreparedRadial(PreparedKernel):
 
     def _widened(self, points: Float) -> Float:
         """Return the points (n, d) extended by 1 and ‖u‖², (n, d + 2)."""
-        n, d = points.shape
-        left = np.empty((n, d + 2))
-        U = np.multiply(points - self.origin, self.root, out=left[:, :d])
-        left[:, d] = 1.0
-        np.einsum("nd,nd->n", U, U, out=left[:, d + 1])
-        return left
+        U = (points - self.origin) * self.root
+        return np.column_stack([U, np.ones(len(U)), np.einsum("nd,nd->n", U, U)])
 
     def slopes(self, points: Float, values: Float, weights: Float) -> Iterator[tuple[slice, Float]]:
         """Yield for each group of centres S = weights ∘ ∂k/∂r², (g, n)."""
@@ -61,11 +55,8 @@ class PreparedRadial(PreparedKernel):
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) (u_j − v_j)², by products with [u, u∘u, 1]."""
-        n, d = points.shape
-        left = np.empty((n, 2 * d + 1))
-        U = np.multiply(points - self.origin, self.root, out=left[:, :d])
-        np.multiply(U, U, out=left[:, d : 2 * d])
-        left[:, 2 * d] = 1.0
+        U, d = (points - self.origin) * self.root, points.shape[1]
+        left = np.column_stack([U, U * U, np.ones(len(U))])
         sums, V, total = np.empty((len(self.centres), 2 * d + 1)), self.centres, np.zeros(d)
         for some, block in self.slopes(points, values, weights):
             np.matmul(block, left, out=sums[some])
@@ -77,8 +68,7 @@ class PreparedRadial(PreparedKernel):
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return Σ_m weights[n, m] ∂k/∂x_n = 2 √gamma ∘ (u_n Σ_m S_nm − Σ_m S_nm v_m), (n, d)."""
         d = points.shape[1]
-        right = np.ones((len(self.centres), d + 1))
-        right[:, :d] = self.centres
+        right = np.column_stack([self.centres, np.ones(len(self.centres))])
         sums = np.zeros((len(points), d + 1))
         for some, block in self.slopes(points, values, weights):
             sums += block.T @ right[some]
@@ -238,8 +228,7 @@ class PreparedDirections(PreparedKernel):
     def _moments(self, X: Float, slopes: Iterator[tuple[slice, Float]]) -> Float:
         """Return Σ_nm S_nm (x_n − z_m)(x_n − z_m)ᵀ, shape (d, d), for points X measured from the origin."""
         n, d = X.shape
-        left = np.ones((n, d + 1))
-        left[:, :d] = X
+        left = np.column_stack([X, np.ones(n)])
         rows, total = np.zeros(n), np.zeros((d, d))
         for some, block in slopes:
             rows += block.sum(axis=0)

@@ -148,7 +148,6 @@ class ScorePass(Pass, name="held-out", held_out=True):
         if not isinstance(self.stated, Model):
             return super().statistic(tile)
         mean, variance, _ = self.stated.moments(tile.X)
-        assert variance is not None
         rows = tile.start + np.arange(len(tile.X))
         panels = (slice(start, start + PANEL_ROWS) for start in range(0, len(rows), PANEL_ROWS))
         parts = (Scores.of(tile.t[at], mean[at], variance[at], rows[at], self.multiples) for at in panels)

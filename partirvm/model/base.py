@@ -87,11 +87,6 @@ class FittedModel:
         }
         return html_table(type(self).__name__, facts.items())
 
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """The names of the targets, or the labels of the classes as text."""
-        raise NotImplementedError
-
     def digest(self) -> str:
         """Return a hash of all values but the log evidence: models of equal digest predict the same bits."""
         codec = Codec((*DESIGN_CLASSES, Columns, type(self)))
@@ -113,11 +108,6 @@ class FittedModel:
     def n_vectors(self) -> int:
         """Number of relevance vectors, without the bias and basis functions."""
         return len(self.design.centres)
-
-    @property
-    def n_features(self) -> int:
-        """d."""
-        return int(self.design.centres.shape[1])
 
     def _require_finite(self, X: Float, mean: Float, variance: Float | None) -> None:
         """Raise ``DataError``, naming the first row, if predictions (n, …) at finite inputs X (n, d) are not finite."""

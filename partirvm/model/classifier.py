@@ -78,7 +78,6 @@ class ClassModel(FittedModel):
 
     def _ends(self, multiple: float, kind: str, X: Float) -> tuple[Float, Float]:
         f, variance, near = self.moments(X)
-        assert variance is not None
         half = multiple * np.sqrt(variance)
         ends = (f - half, f + half) if kind == "decision" else probability_band(self.likelihood, f, half)
         return np.concatenate(ends, axis=1), near
@@ -111,8 +110,8 @@ class ClassModel(FittedModel):
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")
-    def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
-        """Mean and optionally variance, (n, C) each, of linear predictors, and nearness, as ``linear_values`` does."""
+    def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
+        """Mean and variance (or None), (n, C) each, of linear predictors, and nearness, as ``linear_values`` does."""
         f, spread, near = linear_values(self.design, self.mean, X, self.root if variance else None)
         self._require_finite(X, f, spread)
         return f, spread, near

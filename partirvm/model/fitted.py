@@ -103,8 +103,8 @@ class Model(FittedModel):
         """The same model, whose rows of local residuals were moved to this folder."""
         if not self.cells_place:
             return self
-        assert self.residuals is not None
-        return replace(self, residuals=replace(self.residuals, cells=replace(self.residuals.cells, place=place)))
+        cells = replace(self.own_residuals.cells, place=place)
+        return replace(self, residuals=replace(self.own_residuals, cells=cells))
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -144,9 +144,7 @@ class Model(FittedModel):
         """
         model = self.predictive if return_std else self
         mean, variance, _ = model.moments(checked_rows(X, self.columns), variance=return_std)
-        if variance is None:
-            return mean
-        return mean, np.sqrt(variance)
+        return (mean, np.sqrt(variance)) if return_std else mean
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
@@ -165,7 +163,6 @@ class Model(FittedModel):
         ``multiples`` (T,) are half widths of intervals in standard deviations, whose ends come after these.
         """
         mean, variance, near = self.moments(X)
-        assert variance is not None
         found = [mean, np.sqrt(variance)]
         if multiples is not None:
             found += [mean - multiples * found[1], mean + multiples * found[1]]
@@ -241,7 +238,6 @@ class Model(FittedModel):
     def _ends(self, multiple: float | Float, X: Float) -> tuple[Float, Float]:
         """Means ± multiples (T,) of the standard deviations (n, 2T), and nearness (n,), at raw inputs X (n, d)."""
         mean, variance, near = self.moments(X)
-        assert variance is not None
         half = multiple * np.sqrt(variance)
         return np.column_stack([mean - half, mean + half]), near
 
@@ -262,9 +258,8 @@ class Model(FittedModel):
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:
         """Mean and variance (n,), of T targets (n, T), of the error at raw inputs X (n, d), in the target's unit."""
-        assert self.residuals is not None
         scale, factor = self.design.scaling.t_scale, self.design.noise_factor(X, products)
-        mean, variance = self.residuals.moments(self.design.scaling.inputs(X), factor, noisy=noisy)
+        mean, variance = self.own_residuals.moments(self.design.scaling.inputs(X), factor, noisy=noisy)
         return scale * mean, scale**2 * variance
 
     def samples(self, n: int, rng: Any) -> OfRows:
@@ -282,15 +277,12 @@ class Model(FittedModel):
     @one_blas_thread()
     def _drawn(self, weights: Float, X: Float) -> tuple[Float, Float]:
         """Values (n, S) of functions of ``weights`` (M, S), without noise, in the target's units, and nearness (n,)."""
-        found, _, near = linear_values(self.design, weights, X)
-        found *= float(self.design.scaling.t_scale[0])
-        found += float(self.design.scaling.t_shift[0])
-        return found, near
+        (found, _, near), scaling = linear_values(self.design, weights, X), self.design.scaling
+        return scaling.t_shift[0] + scaling.t_scale[0] * found, near
 
     def _shifted(self, shifts: Float, X: Float) -> tuple[Float, Float]:
         """Values (n, S) of functions that lie ``shifts`` (S,) standard deviations from the mean, and nearness (n,)."""
         mean, variance, near = replace(self, noise_variance=0.0).moments(X)
-        assert variance is not None
         return mean[:, None] + np.sqrt(variance)[:, None] * shifts, near
 
     def _noise_at(self, X: Float) -> Float | float:
@@ -304,8 +296,8 @@ class Model(FittedModel):
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")
-    def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
-        """Mean, optionally variance, and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
+    def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
+        """Mean, optionally variance (or None), and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
 
         Mean and variance are of a new noisy target, or of its mean if ``noise_variance`` is 0. Nearness and errors are
         those of ``linear_values``.
@@ -315,11 +307,9 @@ class Model(FittedModel):
         if self.n_targets == 1:
             shift, scale, square = shift[0], scale[0], square[0]
         mean, spread, near = linear_values(self.design, self.mean, X, self.root if variance else None)
-        mean *= scale
-        mean += shift
+        mean = shift + scale * mean
         if spread is not None:
-            spread *= square
-            spread += self._noise_at(X)
+            spread = square * spread + self._noise_at(X)
         if self.residuals is not None:
             correction, own = self._corrections(X, noisy=bool(np.any(self.noise_variance)))
             mean += correction
