@@ -223,10 +223,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
-            Missing values (NaN) are allowed. Data frames are of pandas, polars or Arrow. Their categorical columns and text become categories, dates
-            become days and cycles (``model_.columns``); where the model predicts, their columns may stand in another
-            order. DATA is the path or URL of what ``ingest`` made (of labels with ``classes=True``); it holds
-            y and weights itself. No reference to X is kept.
+            Missing values (NaN) are allowed. Data frames are of pandas, polars or Arrow. Their categorical columns and
+            text become categories, dates become days and cycles (``model_.columns``); where the model predicts, their
+            columns may stand in another order. DATA is the path or URL of what ``ingest`` made (of labels with
+            ``classes=True``); it holds y and weights itself. No reference to X is kept.
         y : array-like (N,) or (N, T)
             Targets, or labels of any type that has an order; of the same kind as X or a NumPy array.
         sample_weight : array-like (N,), optional
