@@ -96,8 +96,8 @@ class FeatureMap:
 class Scaling:
     """Map from raw inputs (n, d) and targets (n, T) to the model's, by column: (x − shift) / scale.
 
-    ``features`` first maps the d features to d' inputs. A missing number has the value ``blank`` (d',), by default 0, or
-    with ``regressions`` (d', d'), those of each scaled input on the others, the mean of a normal distribution.
+    ``features`` first maps the d features to d' inputs. A missing number has the value ``blank`` (d',), by default 0,
+    or with ``regressions`` (d', d') of each scaled input on the others the mean of a normal distribution.
     """
 
     x_shift: Float

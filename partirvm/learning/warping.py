@@ -1,4 +1,4 @@
-"""Warps of skewed features: asinh((x − centre)/spread) in place of x, where the evidence rises; values for missing ones.
+"""Warps of skewed features: asinh((x − centre)/spread) in place of x, where the evidence rises; missing values.
 
 A feature with a long tail spreads its rows so unevenly that no width suits all of them. asinh is linear near its centre
 and logarithmic far from it, on both sides, also beyond the rows of the training. A feature is tried around its median,
