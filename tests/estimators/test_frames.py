@@ -158,6 +158,7 @@ def test_labels_that_are_objects_of_one_type(labels):
         np.testing.assert_array_equal(model.predict_proba(NUMBERS), expected.predict_proba(NUMBERS))
 
 
+@pytest.mark.filterwarnings("ignore:X has feature names")
 def test_a_model_of_data_with_dates_predicts_frames(tmp_path):
     """With the features of DATA; an array, which cannot have dates, is refused."""
     days = pd.date_range("2020-01-01", periods=60, freq="6h")
