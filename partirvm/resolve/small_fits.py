@@ -14,7 +14,8 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import Kernel, kernel_from_spec
-from partirvm.learning.folds import DENSE, choose, sparseness
+from partirvm.learning.class_search import learn_classes
+from partirvm.learning.folds import DENSE, sparseness
 from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
@@ -85,12 +86,11 @@ class SmallFits:
         first, self._best_kernel = per_feature(small) if chosen else small, problem.empty.kernel
         self.learned = "not finished because of time_limit"
         with _in_time(), self._sample(small, learning.rows, room) as sample:
-            if searchable(small):
+            if searchable(small) and small.likelihood.has_noise:
                 family = request.kernel == "auto"
                 learn_regression(sample, first, learning, request.seed, family=family, columns=columns)
-            elif chosen and not small.likelihood.has_noise:
-                options = Options(learning.max_centres, "random", seed=request.seed)
-                choose(sample, small, learning, options, all_candidates=all_rows and unbounded)
+            elif chosen and learning.metric != "directions" and searchable(small):
+                learn_classes(sample, small, learning, request.seed, columns=columns)
             else:
                 learn(sample, first, learning, request.seed)
             last = self.entries[-1]
