@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,21 +41,99 @@ multiples of 2e-10. The noise is at least 400,000 times as much.
 
 
 @dataclass(frozen=True)
+class FeatureMap:
+    """Map from d features in raw units to d' ≥ d inputs: the columns of the features, then further ones.
+
+    A feature of ``spreads`` s > 0 (d,) becomes asinh((x − centre)/s): linear near its centre, logarithmic in its tails.
+    A categorical feature in ``tables``, pairs of position and table (L + 1, r), becomes the r coordinates of its level,
+    of which r − 1 are further columns; the last row is that of other and missing levels. Each of the features ``gaps``
+    (g,) adds a column that is 1 where it has no value.
+    """
+
+    centres: Float
+    spreads: Float
+    gaps: Int
+    tables: tuple[tuple[int, Float], ...] = ()
+
+    @classmethod
+    def plain(cls, d: int) -> FeatureMap:
+        """The map that changes no feature."""
+        return cls(np.zeros(d), np.zeros(d), np.zeros(0, np.int64))
+
+    def __call__(self, X: Float) -> Float:
+        """Return the inputs (n, d') of rows X (n, d). A missing number stays NaN."""
+        found = X.copy()
+        for j in np.flatnonzero(self.spreads).tolist():
+            found[:, j] = np.arcsinh((X[:, j] - self.centres[j]) / self.spreads[j])
+        further = [found]
+        for j, table in self.tables:
+            codes = np.where(np.isnan(X[:, j]), len(table) - 1.0, X[:, j])
+            coordinates = table[np.clip(codes, 0, len(table) - 1).astype(np.int64)]
+            found[:, j] = coordinates[:, 0]
+            further.append(coordinates[:, 1:])
+        return np.concatenate([*further, np.isnan(X[:, self.gaps]).astype(float)], axis=1)
+
+    @property
+    def sources(self) -> Int:
+        """The position of the feature from which each input comes, (d',)."""
+        further = [np.full(table.shape[1] - 1, j) for j, table in self.tables]
+        return np.concatenate([np.arange(len(self.spreads)), *further, self.gaps]).astype(np.int64)
+
+    def names(self, features: Sequence[str]) -> tuple[str, ...]:
+        """Return the names (d',) of the inputs."""
+        names, further = list(features), list[str]()
+        for j in np.flatnonzero(self.spreads).tolist():
+            names[j] = f"asinh(({features[j]} − {self.centres[j]:.3g})/{self.spreads[j]:.3g})"
+        for j, table in self.tables:
+            names[j] = f"{features[j]} (1)"
+            further += [f"{features[j]} ({k + 1})" for k in range(1, table.shape[1])]
+        return (*names, *further, *(f"{features[j]} missing" for j in self.gaps.tolist()))
+
+
+@dataclass(frozen=True)
 class Scaling:
-    """Map from raw inputs (n, d) and targets (n, T) to the model's, by column: (x − shift) / scale."""
+    """Map from raw inputs (n, d) and targets (n, T) to the model's, by column: (x − shift) / scale.
+
+    ``features`` first maps the d features to d' inputs. A missing number has the value ``blank`` (d',), 0 by default.
+    """
 
     x_shift: Float
     x_scale: Float
     t_shift: Float
     t_scale: Float
+    features: FeatureMap | None = None
+    blank: Float | None = None
+
+    @cached_property
+    def key(self) -> str:
+        """Text that tells apart scalings of different inputs."""
+        numbers: list[Any] = [self.x_shift, self.x_scale, self.blank]
+        if (found := self.features) is not None:
+            numbers += [found.centres, found.spreads, found.gaps, *itertools.chain(*found.tables)]
+        return repr([np.ravel(each).tolist() for each in numbers])
+
+    @property
+    def n_inputs(self) -> int:
+        """d', the number of columns that the kernel sees."""
+        return len(self.x_shift)
+
+    @property
+    def sources(self) -> Int:
+        """The position of the feature from which each input comes, (d',)."""
+        return np.arange(self.n_inputs) if self.features is None else self.features.sources
+
+    def names(self, features: Sequence[str]) -> tuple[str, ...]:
+        """Return the names (d',) of the inputs, from those of the features (d,)."""
+        return tuple(features) if self.features is None else self.features.names(features)
 
     def inputs(self, X: Float) -> Float:
-        """Inputs (n, d) in the kernel's coordinates."""
-        if not self.x_shift.any() and (self.x_scale == 1.0).all():
-            return X
-        scaled = X - self.x_shift
-        scaled /= self.x_scale
-        return scaled
+        """Inputs (n, d') in the kernel's coordinates."""
+        scaled = X if self.features is None else self.features(X)
+        if self.x_shift.any() or not (self.x_scale == 1.0).all():
+            scaled = scaled - self.x_shift
+            scaled /= self.x_scale
+        missing = np.isnan(scaled)
+        return np.where(missing, 0.0 if self.blank is None else self.blank, scaled) if missing.any() else scaled
 
     def targets(self, t: Float) -> Float:
         """Targets (n, T) in the likelihood's units; those that are scaled, to the nearest multiple of ``GRAIN``."""

@@ -100,12 +100,6 @@ READ: dict[str, Callable[[str], Any]] = {
 METAVARS = {"seconds": "TIME", "bytes": "SIZE", "whole": "N"}
 
 
-def _type(option: Option) -> Text:
-    """Return the parameter type of a flag: it converts the text, and calls the check of the option."""
-    read = READ.get(option.name) or READ.get(option.check.kind, number)
-    return Text("TEXT", lambda text: option.check(option.flag, read(text)))
-
-
 def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
     """Return the flag of an option; ``other`` arguments of ``click.option`` replace those that follow from the row."""
     default, spelling = option.default, option.flag
@@ -117,7 +111,9 @@ def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
         if isinstance(default, tuple):
             default = ",".join(f"{each:g}" for each in default)
         metavar = option.metavar or METAVARS.get(option.check.kind)
-        kind = {"default": default, "type": _type(option), "metavar": metavar}
+        read = READ.get(option.name) or READ.get(option.check.kind, number)
+        checked = Text("TEXT", lambda text: option.check(option.flag, read(text)))
+        kind = {"default": default, "type": checked, "metavar": metavar}
     text = help_of(option.help).partition("  [default")[0] if "default" in other else help_of(option.help)
     return click.option(spelling, option.name, **{"help": text, **kind, **other})
 

@@ -16,6 +16,7 @@ much.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
@@ -24,7 +25,7 @@ from partirvm.core.statistics import FieldSums
 from partirvm.types import Bool, Float, Int
 
 
-class Link:
+class Link(Protocol):
     """Functions of a classification likelihood with C linear predictors f (n, C) and targets (n, C) of 0 and 1.
 
     Outputs that are ``coupled`` share one likelihood, and the weights of a column in all outputs share one α;
@@ -36,7 +37,6 @@ class Link:
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
         """Return the log likelihood (n, C), or (n, 1) if coupled, its derivative and its curvature ≥ 0 in f (n, C)."""
-        raise NotImplementedError
 
     def log_probability(self, f: Float, codes: Float) -> Float:
         """Return log p (n,) of the classes ``codes`` (n,)."""
@@ -44,7 +44,6 @@ class Link:
 
     def probabilities(self, f: Float) -> Float:
         """Return the probabilities (n, K) of the classes; each row sums to one."""
-        raise NotImplementedError
 
 
 class Logistic(Link):

@@ -75,14 +75,12 @@ def information(alpha: Float, root: Float, n: int) -> Float:
     M = len(alpha)
     scaled = np.sqrt(alpha)[:, None] * root
     S = scaled @ scaled.T
-    determined = -S
-    determined.flat[:: M + 1] += 1.0
+    determined = np.eye(M) - S
     found = np.empty((M + 1, M + 1))
     np.square(determined, out=found[:M, :M])
     found[:M, M] = found[M, :M] = np.einsum("ij,ij->i", S, determined)
     found[M, M] = n - 2 * np.trace(determined) + found[:M, :M].sum()
-    found *= 0.5
-    return found
+    return 0.5 * found
 
 
 def widened(
@@ -97,14 +95,10 @@ def widened(
     if not len(free):
         return root, np.inf
     inner = information(alpha, root, n)[np.ix_(free, free)]
-    inner.flat[:: len(free) + 1] += 1 / REACH**2
-    factor = np.linalg.cholesky(inner)
-    moved = np.empty((M + 1, M))  # Vᵀ, where J = RV
-    moved[:M] = -(alpha * mean)[:, None] * root
-    moved[M] = (alpha * mean) @ root
+    factor = np.linalg.cholesky(inner + np.eye(len(free)) / REACH**2)
+    moved = np.vstack([-(alpha * mean)[:, None] * root, (alpha * mean) @ root])  # Vᵀ, where J = RV
     white = solve_triangular(factor, moved[free], lower=True, check_finite=False)
-    whole = white.T @ white
-    whole.flat[:: M + 1] += 1.0
+    whole = white.T @ white + np.eye(M)
     # an upper triangular factor, from the last row upwards, keeps the root upper triangular
     wide = root @ np.linalg.cholesky(whole[::-1, ::-1])[::-1, ::-1] if M else root
     if known_noise:

@@ -72,9 +72,7 @@ def reduction(statistics: GramStatistics) -> Callable[[float, float, float, slic
         c, p = rotated[:, targets], statistics.projection[~kernels][:, targets]
         R = beta * eigenvalues + alpha
         X = beta * B / R[:, None]
-        schur = beta * (corner - B.T @ X)
-        schur.flat[:: len(schur) + 1] += leading
-        root = root_of(*factorise(schur))
+        root = root_of(*factorise(beta * (corner - B.T @ X) + leading * np.eye(len(corner))))
         covariance = root @ root.T
         mean = beta * covariance @ (p - X.T @ c)
         own = beta * (c - B @ mean) / R[:, None]

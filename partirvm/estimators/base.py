@@ -30,7 +30,7 @@ from partirvm.model.base import bases_of
 from partirvm.model.fitted import relevances
 from partirvm.model.input_rows import label_array
 from partirvm.options import TABLE, Request
-from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName
+from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName, Warp
 from partirvm.options.values import AlphaPrior, Strategy, Value, flat
 from partirvm.predict.prediction import TileValues, score, warn_of_far_rows
 from partirvm.report.plots import Diagnostics, DiagnosticsDisplay, from_json
@@ -91,6 +91,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         Any callable works if the fit runs in this process. Functions get the same inputs as the kernel. For a design
         matrix X of your own (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of its
         columns an α; a transformer of scikit-learn makes such a matrix.
+    warp : {"auto", "none"}
     strategy : {"auto", "basic", "split-merge", "incremental", "working-set"} or option value
         The option values have the options of their strategy: ``WorkingSet(selection="gain", fit_rows="sample",
         sample_rows=5000)``.
@@ -149,6 +150,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
     kernel: Any = "auto"
     gamma: Gamma | NDArray[np.float64] = "auto"
     basis: Any = None
+    warp: Warp = "auto"
     strategy: StrategyName | Strategy = "auto"
     partition_size: int | Auto = "auto"
     solver: SolverName = "auto"
@@ -302,7 +304,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
         elif own is not None and isinstance(self.kernel, str | Value) and not hasattr(self.kernel_, "kernels"):
             self.gamma_ = own
-        relevance = relevances(self.kernel_, variance)
+        relevance = relevances(model.design, variance)
         if relevance is not None:
             self.feature_relevance_ = relevance
 

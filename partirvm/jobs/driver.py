@@ -29,8 +29,6 @@ from partirvm.strategies import AnyStrategy
 from partirvm.strategies.problem import (
     FitResiduals,
     Gathered,
-    Instruction,
-    KernelLearned,
     LearnKernel,
     Options,
     Problem,
@@ -158,7 +156,7 @@ class Driver:
     def _step(self, step: Steps[Any]) -> tuple[Any, bool]:
         """Run a step; return the next state, and whether a line was stored after which the run can resume from it."""
         resumable, answers = False, cast(Any, None)
-        send: Callable[[Any], tuple[Instruction, ...]] = step.send
+        send: Callable[[Any], Any] = step.send
         while True:
             try:
                 instructions = send(answers)
@@ -193,8 +191,9 @@ class Driver:
                 tell = self._telling(lambda *progress: None)
                 how = self.executor, tell, self._spent, self._journal.keep_cells
                 return (fit_residuals(instructions[0], self.source, *how),)
-            case LearnKernel():
-                return (self._learn(instructions[0]),)
+            case LearnKernel() as asked:
+                with gathered(self.source, asked.rows, self.executor, self._on_passes, self._spent) as sample:
+                    return (learn_again(sample, asked),)
             case _:  # Gather
                 found = ((each.rows, self.source.gather(each.rows)) for each in instructions)
                 return tuple(Gathered(rows[tile.present], tile.X[tile.present]) for rows, tile in found)
@@ -229,16 +228,11 @@ class Driver:
         self._spent.rows += rows
         return statistics
 
-    def _learn(self, instruction: LearnKernel) -> KernelLearned:
-        """Learn the kernel again in this process, on rows that are gathered once."""
-
-        def progress(passes: Sequence[Any], done: int, total: int) -> None:
-            if passes and total:
-                self.watcher.on_tiles(passes[0].name, done, total)
-            self._check()
-
-        with gathered(self.source, instruction.rows, self.executor, progress, self._spent) as sample:
-            return learn_again(sample, instruction)
+    def _on_passes(self, passes: Sequence[Any], done: int, total: int) -> None:
+        """Report passes over the rows that are gathered for kernel learning."""
+        if passes and total:
+            self.watcher.on_tiles(passes[0].name, done, total)
+        self._check()
 
     def _by_passes(self, tasks: Sequence[PassFit]) -> tuple[Solved, ...]:
         """Run several fits in parallel that need one pass per step. The next passes of all fits share one reading."""

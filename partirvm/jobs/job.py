@@ -173,15 +173,13 @@ class Job:
             if state != last:
                 yield state
             last, now = state, time.monotonic()
-            if state.status.final and not (state.ended is None and self._lately_held()):
+            holder = self.store.holder()
+            lately = holder is not None and time.time() - holder.last_beat < GRACE
+            if state.status.final and not (state.ended is None and lately):
                 return
             if now >= end:
                 raise TimeoutError(f"{self.location} is still {state.status} after {timeout:g} s")
             time.sleep(min(POLL_SECONDS, end - now))
-
-    def _lately_held(self) -> bool:
-        holder = self.store.holder()
-        return holder is not None and time.time() - holder.last_beat < GRACE
 
     def wait(self, timeout: float | None = None) -> Status:
         """Wait until no process runs the job and return its status. Raises as ``follow`` does."""
@@ -268,12 +266,12 @@ class Job:
         if last is None or not self.store.has_model():
             return {}
         model = self.store.model(allow_code=True)
-        kernel, features, variance = model.design.kernel, model.columns.features, last.spec.input_variance
-        found = relevances(kernel, variance)
+        design, features, variance = model.design, model.columns.features, last.spec.input_variance
+        found = relevances(design, variance)
         return {
             "outputs": model.output_names,
             "relevance": None if found is None else dict(zip(features, found.tolist(), strict=True)),
-            "directions": directions_json(kernel, variance, features),
+            "directions": directions_json(design.kernel, variance, design.scaling.names(features)),
             "bases": basis_functions_json(model),
         }
 

@@ -55,7 +55,7 @@ def run(
     driver.executor.use(spec.plan.threads)
 
     def for_readers(entry: Entry) -> Entry:
-        found = kernel_text(entry, source.columns.features)
+        found = kernel_text(entry, spec.problem.empty.scaling.names(source.columns.features))
         corrected = journal.model if (entry["residuals"] or {}).get("bytes") else None
         found["diagnostics"] = table_rows(entry["diagnostics"], source, driver.held_out, corrected)
         if _is_compared(spec, entry) and driver.interrupted() is None:

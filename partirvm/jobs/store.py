@@ -84,8 +84,9 @@ class JobStore:
                 if not {SPEC_NAME, "lease"} & {*folder.list()}:
                     raise ExistsError(f"{place} exists and is not a job: it is not overwritten; choose another folder")
                 lease = held.enter_context(leases.acquire(folder))
-                for name in (SPEC_NAME, EVENTS, "control", *(f"{kind}s" for kind in KEPT)):
-                    folder.remove(name, lease.check)  # another process may have taken over meanwhile
+                lease.check()
+                folder.remove(SPEC_NAME)
+                store._clear(lease, EVENTS, "control", *(f"{kind}s" for kind in KEPT))
                 lease.check()
             else:
                 folder.remove_empty()
@@ -184,7 +185,7 @@ class JobStore:
 
     def request(self, what: str, attempt: int, reason: str = "") -> None:
         """Request that an attempt ends, with ``what`` "abort" or "cancel"; no-op if it was requested before."""
-        name = _request(what, attempt)
+        name = f"control/{what}-{attempt:06d}.json"
         request = {"time": time.time(), "reason": reason, **asdict(leases.Process.this())}
         with storing(self.location), suppress(FileExistsError):
             self.folder.create(name, to_json(name, request))
@@ -192,8 +193,7 @@ class JobStore:
     def requested(self, attempt: int) -> tuple[str, str] | None:
         """Return the strongest request for this attempt and its reason, "" if unreadable; None without a request."""
         for what in REQUESTS:
-            name = _request(what, attempt)
-            if self.folder.exists(name):
+            if self.folder.exists(name := f"control/{what}-{attempt:06d}.json"):
                 with suppress(MissingDataError, FormatError):
                     return what, str(read_json(self.folder, name, {"reason": str})["reason"])
                 return what, ""
@@ -297,11 +297,13 @@ class JobStore:
 
     def forget(self) -> None:
         """Remove the models and checkpoints of a cancelled job. Its request and its events are kept."""
-        lease = self._held()
         with storing(self.location):
-            for kind in KEPT:
-                self.folder.remove(f"{kind}s", lease.check)
+            self._clear(self._held(), *(f"{kind}s" for kind in KEPT))
 
-
-def _request(what: str, attempt: int) -> str:
-    return f"control/{what}-{attempt:06d}.json"
+    def _clear(self, lease: Lease, *names: str) -> None:
+        """Remove folders, one child after the other, unless another process takes the lease meanwhile."""
+        for name in names:
+            for child in self.folder.list(name, hidden=True):
+                lease.check()
+                self.folder.remove(f"{name}/{child}")
+            self.folder.remove_empty(name)

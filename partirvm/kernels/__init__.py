@@ -23,6 +23,3 @@ for _family in WITH_GAMMA.values():
 
 NAMES: dict[str, type[Kernel]] = {**WITH_GAMMA, Linear.name: Linear, LinearSpline.name: LinearSpline}
 """Kernels that can be selected by name alone."""
-
-KERNELS.update(NAMES)
-KERNELS.update({kind.name: kind for kind in (Sum, Product, OnColumns, Several, Directions, FunctionKernel, NoKernel)})

@@ -17,7 +17,7 @@ from partirvm.options.constraints import near
 from partirvm.types import Float
 
 KERNELS: dict[str, type[Kernel]] = {}
-"""Dictionary of all kernels that have a spec, by name. The package `partirvm.kernels` fills it on import."""
+"""Dictionary of all kernels that have a spec, by name. Each class of a kernel enters it when it is made."""
 
 ALIASES = {"rbf": "gaussian"}  # Alternative names of kernels, as in scikit-learn
 GROUP = 16  # Number of columns that are computed together, so that temporary arrays stay in the cache
@@ -29,13 +29,21 @@ class Kernel:
     """Base of kernel functions k(x, z), which are frozen dataclasses.
 
     Parameters are the positive numbers in the field ``learned``, a tuple, and those of component kernels, in the field
-    ``inside``. A ``decreasing`` kernel falls from 1 at its centre with the distance.
+    ``inside``. A ``decreasing`` kernel falls from 1 at its centre with the distance. These facts are given beside the
+    ``name`` where a class is made.
     """
 
     name: ClassVar[str]
     learned: ClassVar[str] = ""
     inside: ClassVar[str] = ""
     decreasing: ClassVar[bool] = False
+
+    def __init_subclass__(cls, name: str = "", **facts: Any) -> None:
+        super().__init_subclass__()
+        for fact, value in facts.items():
+            setattr(cls, fact, value)
+        if name:
+            cls.name, KERNELS[name] = name, cls
 
     @property
     def components(self) -> tuple[Kernel, ...]:
@@ -135,10 +143,8 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class NoKernel(Kernel):
+class NoKernel(Kernel, name="none"):
     """Placeholder for fits without a kernel: there are no candidates, and the design has only its leading columns."""
-
-    name = "none"
 
 
 class PreparedKernel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,14 +25,11 @@ def _items(name: str, given: Any) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
-class Sum(Kernel):
+class Sum(Kernel, name="sum", inside="parts", learned="weights"):
     """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0, by default 1 each, which are learned, too."""
 
     parts: tuple[Kernel, ...]
     weights: tuple[float, ...] = ()
-    name: ClassVar[str] = "sum"
-    inside: ClassVar[str] = "parts"
-    learned: ClassVar[str] = "weights"
 
     def __post_init__(self) -> None:
         parts = tuple(map(part_of, _items(self.name, self.parts)))
@@ -59,12 +56,10 @@ class Sum(Kernel):
 
 
 @dataclass(frozen=True)
-class Product(Kernel):
+class Product(Kernel, name="product", inside="parts"):
     """Product of kernels, k = Π_i k_i."""
 
     parts: tuple[Kernel, ...]
-    name: ClassVar[str] = "product"
-    inside: ClassVar[str] = "parts"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(map(part_of, _items(self.name, self.parts))))
@@ -127,13 +122,11 @@ class PreparedParts(PreparedKernel):
 
 
 @dataclass(frozen=True)
-class OnColumns(Kernel):
+class OnColumns(Kernel, name="columns", inside="kernel"):
     """Kernel applied to the columns at some positions; the other columns have no effect."""
 
     kernel: Kernel
     columns: tuple[int, ...]
-    name: ClassVar[str] = "columns"
-    inside: ClassVar[str] = "kernel"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernel", part_of(self.kernel))
@@ -181,7 +174,7 @@ class PreparedColumns(PreparedKernel):
 
 
 @dataclass(frozen=True)
-class Several(Kernel):
+class Several(Kernel, name="several", inside="kernels"):
     """Several kernels for the same centres: each centre gives one basis function per kernel.
 
     A target with structure at several scales needs wide and narrow basis functions. Several kernels have no common
@@ -189,8 +182,6 @@ class Several(Kernel):
     """
 
     kernels: tuple[Kernel, ...]
-    name: ClassVar[str] = "several"
-    inside: ClassVar[str] = "kernels"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernels", tuple(map(part_of, _items(self.name, self.kernels))))

@@ -104,7 +104,7 @@ class Design:
         A callable of this process counts by its text, which contains its address.
         """
         origin = None if self.origin is None else self.origin.tolist()
-        facts = (self.kernel, self.scaling.x_shift.tolist(), self.scaling.x_scale.tolist(), origin, self.functions)
+        facts = (self.kernel, self.scaling.key, origin, self.functions)
         return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
 
     @cached_property
@@ -133,7 +133,8 @@ class Design:
         out[:, : int(self.bias)] = 1.0
         if len(self.active):
             assert self.functions is not None
-            out[:, int(self.bias) : self.n_leading] = self.functions(self.scaling.inputs(X))[:, self.active]
+            points = self.scaling.inputs(X)[:, : X.shape[1]]
+            out[:, int(self.bias) : self.n_leading] = self.functions(points)[:, self.active]
 
     def noise_factor(self, X: Float, product: Callable[[Float, Float], Float] = np.matmul) -> Float | float:
         """Return the noise variance at raw inputs X (n, d), (n,), as a multiple of the overall one; 1 if constant."""

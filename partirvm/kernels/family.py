@@ -74,7 +74,7 @@ class Family(Kernel, Value):
         raise NotImplementedError
 
     def slope(self, work: Float) -> None:
-        """Replace −r² (g, n) by ∂k/∂r², or the inner product s by ∂k/∂s."""
+        """Replace −r² (g, n) by ∂k/∂r²."""
         raise NotImplementedError
 
     def relevances(self, n_features: int) -> Float | None:

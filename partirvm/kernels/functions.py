@@ -11,7 +11,8 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, ClassVar
+from itertools import chain, count
+from typing import Any
 
 import numpy as np
 
@@ -27,14 +28,13 @@ _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 @dataclass(frozen=True)
-class FunctionKernel(Kernel):
+class FunctionKernel(Kernel, name="function"):
     """Kernel computed by a function of points (n, d) and centres (m, d), which returns the values (n, m).
 
     It is called for ``GROUP`` centres at a time, padded, so that a column does not depend on the other columns.
     """
 
     function: str | Function
-    name: ClassVar[str] = "function"
 
     def __post_init__(self) -> None:
         require_function(self.function, "kernel")
@@ -122,11 +122,8 @@ def labels_by_name(basis: Basis | None, features: Sequence[str]) -> dict[str, in
     """
     found = {"bias": BIAS}
     for b, name in enumerate(() if basis is None else basis.names(features)):
-        own, count = name, 1
-        while own in found:
-            count += 1
-            own = f"{name} ({count})"
-        found[own] = BIAS - 1 - b
+        repeats = (f"{name} ({k})" for k in count(2))
+        found[next(each for each in chain([name], repeats) if each not in found)] = BIAS - 1 - b
     return found
 
 

@@ -57,7 +57,7 @@ class PreparedSteps(PreparedKernel):
 
 
 @dataclass(frozen=True, repr=False)
-class Laplacian(Family):
+class Laplacian(Family, name="laplacian", form=PreparedSteps):
     """Laplacian (ℓ1) kernel ``exp(−Σ_j gamma_j |x_j − z_j|)``, as in ``sklearn.metrics.pairwise.laplacian_kernel``.
 
     Examples
@@ -67,12 +67,9 @@ class Laplacian(Family):
     {'name': 'laplacian', 'gamma': [0.5]}
     """
 
-    name = "laplacian"
-    form = PreparedSteps
-
 
 @dataclass(frozen=True, repr=False)
-class Categorical(Family):
+class Categorical(Family, name="categorical", form=PreparedSteps):
     """Categories that agree or not: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``; beside numeric columns on ``OnColumns``.
 
     Examples
@@ -82,15 +79,10 @@ class Categorical(Family):
     Categorical(gamma=(2.0, 0.01))
     """
 
-    name = "categorical"
-    form = PreparedSteps
-
 
 @dataclass(frozen=True)
-class LinearSpline(Kernel):
+class LinearSpline(Kernel, name="linear-spline"):
     """Linear spline kernel, without parameters."""
-
-    name = "linear-spline"
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         return PreparedFunction(_spline, centres)
@@ -106,10 +98,8 @@ def _spline(points: Float, centres: Float) -> Float:
 
 
 @dataclass(frozen=True)
-class Linear(Kernel):
+class Linear(Kernel, name="linear"):
     """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has a scale."""
-
-    name = "linear"
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         return PreparedFunction(_product, centres)
@@ -124,24 +114,19 @@ class PreparedInner(PreparedKernel):
 
     def __init__(self, kernel: Polynomial, centres: Float, widths: Float, origin: Float | None) -> None:
         self.kernel, self.centres = kernel, centres * widths
-        self.products = Products.of(self.centres)
 
     def __call__(self, points: Float, out: Float) -> None:
-        self.products.fill(points, out, self.kernel.value)
+        Products.of(self.centres).fill(points, out, self.kernel.value)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂s) gamma_j x_j z_j."""
-        total = np.zeros(points.shape[1])
-        for some in runs(len(self.centres), self.products.size):
-            block = self.products.block(points, some)
-            self.kernel.slope(block)
-            block *= weights.T[some]
-            total += np.einsum("md,md->d", block @ points, self.centres[some])
-        return self.kernel.shared(total)
+        """Return the weighted sum of ∂k/∂ log gamma_j = degree·(s + coef0)^(degree − 1) gamma_j x_j z_j."""
+        kernel = self.kernel
+        slopes = weights * kernel.degree * (points @ self.centres.T + kernel.coef0) ** (kernel.degree - 1)
+        return kernel.shared(np.einsum("md,md->d", slopes.T @ points, self.centres))
 
 
 @dataclass(frozen=True, repr=False)
-class Polynomial(Family):
+class Polynomial(Family, name="polynomial", form=PreparedInner, decreasing=False):
     """Polynomial kernel ``(Σ_j gamma_j x_j z_j + coef0)^degree``.
 
     Other values of ``degree`` (at least 1, default 3) and ``coef0`` (at least 0, default 1) need numbers as gamma.
@@ -155,18 +140,9 @@ class Polynomial(Family):
 
     degree: int = 3
     coef0: float = 1.0
-    decreasing = False
-    name = "polynomial"
-    form = PreparedInner
     numbers: ClassVar[dict[str, Check]] = {"degree": Check("whole", least=1), "coef0": Check("real", least=0)}
 
     def value(self, work: Float) -> None:
         """Replace s by (s + coef0)^degree."""
         work += self.coef0
         work **= self.degree
-
-    def slope(self, work: Float) -> None:
-        """Replace s by degree·(s + coef0)^(degree − 1)."""
-        work += self.coef0
-        work **= self.degree - 1
-        work *= self.degree

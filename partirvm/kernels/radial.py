@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -28,10 +28,8 @@ class PreparedRadial(PreparedKernel):
         m, d = centres.shape
         self.kernel, self.root, self.origin = kernel, np.sqrt(widths), origin_of(centres, origin)
         self.centres = (centres - self.origin) * self.root
-        rows = np.empty((m, d + 2))
-        np.multiply(self.centres, 2, out=rows[:, :d])
-        rows[:, d] = -np.einsum("md,md->m", self.centres, self.centres)
-        rows[:, d + 1] = -1.0
+        squares = np.einsum("md,md->m", self.centres, self.centres)
+        rows = np.column_stack([2 * self.centres, -squares, np.full(m, -1.0)])
         self.products = Products.of(rows, 32 if d >= 100 else GROUP)  # larger products are then faster
 
     def __call__(self, points: Float, out: Float) -> None:
@@ -40,12 +38,8 @@ class PreparedRadial(PreparedKernel):
 
     def _widened(self, points: Float) -> Float:
         """Return the points (n, d) extended by 1 and ‖u‖², (n, d + 2)."""
-        n, d = points.shape
-        left = np.empty((n, d + 2))
-        U = np.multiply(points - self.origin, self.root, out=left[:, :d])
-        left[:, d] = 1.0
-        np.einsum("nd,nd->n", U, U, out=left[:, d + 1])
-        return left
+        U = (points - self.origin) * self.root
+        return np.column_stack([U, np.ones(len(U)), np.einsum("nd,nd->n", U, U)])
 
     def slopes(self, points: Float, values: Float, weights: Float) -> Iterator[tuple[slice, Float]]:
         """Yield for each group of centres S = weights ∘ ∂k/∂r², (g, n)."""
@@ -61,11 +55,8 @@ class PreparedRadial(PreparedKernel):
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) (u_j − v_j)², by products with [u, u∘u, 1]."""
-        n, d = points.shape
-        left = np.empty((n, 2 * d + 1))
-        U = np.multiply(points - self.origin, self.root, out=left[:, :d])
-        np.multiply(U, U, out=left[:, d : 2 * d])
-        left[:, 2 * d] = 1.0
+        U, d = (points - self.origin) * self.root, points.shape[1]
+        left = np.column_stack([U, U * U, np.ones(len(U))])
         sums, V, total = np.empty((len(self.centres), 2 * d + 1)), self.centres, np.zeros(d)
         for some, block in self.slopes(points, values, weights):
             np.matmul(block, left, out=sums[some])
@@ -77,8 +68,7 @@ class PreparedRadial(PreparedKernel):
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return Σ_m weights[n, m] ∂k/∂x_n = 2 √gamma ∘ (u_n Σ_m S_nm − Σ_m S_nm v_m), (n, d)."""
         d = points.shape[1]
-        right = np.ones((len(self.centres), d + 1))
-        right[:, :d] = self.centres
+        right = np.column_stack([self.centres, np.ones(len(self.centres))])
         sums = np.zeros((len(points), d + 1))
         for some, block in self.slopes(points, values, weights):
             sums += block.T @ right[some]
@@ -87,7 +77,7 @@ class PreparedRadial(PreparedKernel):
 
 
 @dataclass(frozen=True, repr=False)
-class Gaussian(Family):
+class Gaussian(Family, name="gaussian", form=PreparedRadial):
     """Gaussian kernel ``k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²)``.
 
     Examples
@@ -97,9 +87,6 @@ class Gaussian(Family):
     (1, 4)
     """
 
-    name = "gaussian"
-    form = PreparedRadial
-
     def value(self, work: Float) -> None:
         """Replace −r² by k = exp(−r²)."""
         np.minimum(work, 0.0, out=work)
@@ -107,7 +94,7 @@ class Gaussian(Family):
 
 
 @dataclass(frozen=True, repr=False)
-class Matern32(Family):
+class Matern32(Family, name="matern32", form=PreparedRadial):
     """Matérn kernel ``(1 + s) e⁻ˢ`` with s = √3 r, for once differentiable functions.
 
     Examples
@@ -116,9 +103,6 @@ class Matern32(Family):
     >>> Matern32(gamma=0.5), Matern32(gamma="learn", metric="widths")
     (Matern32(gamma=(0.5,)), Matern32(gamma='learn', metric='widths'))
     """
-
-    name = "matern32"
-    form = PreparedRadial
 
     def value(self, work: Float) -> None:
         """Replace −r² by k = (1 + s) e⁻ˢ."""
@@ -132,7 +116,7 @@ class Matern32(Family):
 
 
 @dataclass(frozen=True, repr=False)
-class Matern52(Family):
+class Matern52(Family, name="matern52", form=PreparedRadial):
     """Matérn kernel ``(1 + s + s²/3) e⁻ˢ`` with s = √5 r, for twice differentiable functions.
 
     Examples
@@ -141,9 +125,6 @@ class Matern52(Family):
     >>> RVMRegressor(kernel=Matern52(gamma="scale")).get_params()["kernel__gamma"]
     'scale'
     """
-
-    name = "matern52"
-    form = PreparedRadial
 
     def value(self, work: Float) -> None:
         """Replace −r² by k = (1 + s + s²/3) e⁻ˢ."""
@@ -172,7 +153,7 @@ RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52
 
 
 @dataclass(frozen=True)
-class Directions(Kernel):
+class Directions(Kernel, name="directions", inside="kernel"):
     """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
 
     ``axes`` has one direction a_i per row; gamma of the ``kernel`` is one number or one per direction. Kernel learning
@@ -182,16 +163,16 @@ class Directions(Kernel):
     kernel: RadialKernel
     axes: tuple[tuple[float, ...], ...]
     free: bool = False
-    name: ClassVar[str] = "directions"
-    inside: ClassVar[str] = "kernel"
 
     def __post_init__(self) -> None:
-        kernel, axes = part_of(self.kernel), _matrix(self.axes)
+        kernel, axes = part_of(self.kernel), as_numbers(self.axes)
+        if axes.ndim != 2 or not axes.size or not np.isfinite(axes).all():
+            raise UsageError("axes of the directions kernel must be a matrix of finite numbers, one row per direction")
         if not isinstance(kernel, RadialKernel):
             raise UsageError(f"the kernel of directions is {kernel!r}: it must be gaussian, matern32 or matern52")
         kernel.widths(len(axes))  # checks their number
         object.__setattr__(self, "kernel", kernel)
-        object.__setattr__(self, "axes", axes)
+        object.__setattr__(self, "axes", tuple(map(tuple, axes.tolist())))
 
     @property
     def matrix(self) -> Float:
@@ -247,8 +228,7 @@ class PreparedDirections(PreparedKernel):
     def _moments(self, X: Float, slopes: Iterator[tuple[slice, Float]]) -> Float:
         """Return Σ_nm S_nm (x_n − z_m)(x_n − z_m)ᵀ, shape (d, d), for points X measured from the origin."""
         n, d = X.shape
-        left = np.ones((n, d + 1))
-        left[:, :d] = X
+        left = np.column_stack([X, np.ones(n)])
         rows, total = np.zeros(n), np.zeros((d, d))
         for some, block in slopes:
             rows += block.sum(axis=0)
@@ -264,10 +244,3 @@ class PreparedDirections(PreparedKernel):
         out = np.empty((len(points), len(self.matrix)))
         self.projection.fill(points - self.origin, out, lambda work: None)
         return out
-
-
-def _matrix(axes: Any) -> tuple[tuple[float, ...], ...]:
-    found = as_numbers(axes)
-    if found.ndim != 2 or not found.size or not np.isfinite(found).all():
-        raise UsageError("axes of the directions kernel must be a matrix of finite numbers, one row per direction")
-    return tuple(map(tuple, found.tolist()))

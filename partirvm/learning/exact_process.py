@@ -61,11 +61,11 @@ def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, F
 
 
 def indicators(problem: Problem, codes: Float) -> Float:
-    """Return targets (n, K) of class codes (n,), of two classes that of the second; over all rows of mean 0, square 1."""
-    shares = np.bincount(problem.codes, minlength=problem.n_classes) / problem.n_rows
-    kept = slice(int(problem.n_classes == 2), None)
+    """Return targets (n, K) of class codes (n,), of two classes only that of the second; mean 0, mean square 1."""
+    counts = np.bincount(np.asarray(problem.codes), minlength=problem.n_classes)
+    first, shares = int(problem.n_classes == 2), counts / counts.sum()
     found = (codes[:, None] == np.arange(problem.n_classes)) - shares
-    return np.asarray(found[:, kept] / np.sqrt((shares * (1 - shares))[kept].mean()))
+    return np.asarray(found[:, first:] / np.sqrt((shares * (1 - shares))[first:].mean()))
 
 
 @dataclass(frozen=True)
@@ -206,13 +206,13 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = 
         value, slopes = per_row(np.append(logs + move[0], move[1:]))
         return value, np.append(slopes[:-2].sum(), slopes[-2:])
 
-    begin, middle = np.append(logs, [start.signal, start.noise]), np.append(logs, np.log([variance, variance]))
+    middle = np.concatenate([logs, [np.log(variance), np.log(variance)]])
     low = middle + np.concatenate([np.full(len(logs), np.log(1e-6)), [-7.0, np.log(NOISE_FLOOR)]])
     high = middle + np.concatenate([np.full(len(logs), np.log(1e3)), [7.0, np.log(2.0)]])
+    begin = np.concatenate([logs, [start.signal, start.noise]])
     if together:
-        begin, low, high = (
-            np.append(first, each[-2:]) for first, each in ((0.0, begin), (np.log(1e-6), low), (np.log(1e3), high))
-        )
+        begin = np.append(0.0, begin[-2:])
+        low, high = np.append(np.log(1e-6), low[-2:]), np.append(np.log(1e3), high[-2:])
     _, evaluations = ascend(per_row_together if together else per_row, begin, low, high, most_steps=steps)
     return replace(best, evaluations=start.evaluations + evaluations)
 

@@ -52,7 +52,7 @@ def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
 
 def per_feature(problem: Problem) -> Problem:
     """Return the problem with a kernel that has one gamma per feature."""
-    return problem.with_kernel(problem.empty.kernel.per_feature(problem.empty.centres.shape[1]))
+    return problem.with_kernel(problem.empty.kernel.per_feature(problem.empty.scaling.n_inputs))
 
 
 def learn(
@@ -65,7 +65,7 @@ def learn(
     it begins above the end of the other one. If the metric is "auto", directions are taken if they raise the evidence
     by one nat each. With more than ``FREE_ROWS`` rows the directions are then moved, too (``_freed``).
     """
-    d, stage = problem.empty.centres.shape[1], first_stage(sample, problem, learning, seed)
+    d, stage = problem.empty.scaling.n_inputs, first_stage(sample, problem, learning, seed)
     if learning.metric != "widths" and turnable(stage.kernel, d):
         stage = _compared_with_directions(stage, problem, learning, turned)
         if problem.n_rows > FREE_ROWS:

@@ -31,6 +31,7 @@ from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, tied
 from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, along_directions, learn, turnable, with_family
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions, kernel_record
+from partirvm.learning.warping import warped
 from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
 
@@ -69,20 +70,26 @@ def searchable(problem: Problem) -> bool:
 
 
 def search(
-    sample: SampledRows, problem: Problem, order: Int, most: int, *, family: bool, turned: bool
-) -> tuple[ProcessFit, ProcessFit | None, dict[str, float]]:
-    """Search widths, then families, then directions on ``most`` rows; return widths, directions, nats of families."""
-    rows, d = ProcessRows.of(sample, problem, order[:most]), problem.empty.centres.shape[1]
+    sample: SampledRows, problem: Problem, order: Int, most: int, *, family: bool, turned: bool, warp: bool
+) -> tuple[Problem, ProcessFit, ProcessFit | None, dict[str, float]]:
+    """Search widths, warps, families, then directions on ``most`` rows.
+
+    Return the problem with warps of its features, the fits of widths and of directions, and the nats of families.
+    """
+    rows, d = ProcessRows.of(sample, problem, order[:most]), problem.empty.scaling.n_inputs
     more = ProcessRows.of(sample, problem, order[:SCREENED_ROWS])
     best = first = _from_starts(rows, more, problem.empty.kernel)
+    if warp:
+        problem, first = warped(sample, problem, order, most, first)
+        best, rows = first, ProcessRows.of(sample, problem, order[:most])
     radial = inside(first.kernel, d, RadialKernel) if family else []
     evidence = {radial[0][0].name: float(best.value)} if radial else {}
     for name in (each for each in FAMILIES if radial and each not in evidence):
         found = climb(rows, replace(first, kernel=with_family(first.kernel, name, d)), STEPS)
         evidence[name] = float(found.value)
         best = max(best, found, key=lambda each: each.value)
-    sample.on_best(best.kernel)
-    return best, directions(rows, best) if turned else None, evidence
+    sample.on_best(problem.with_kernel(best.kernel).empty)
+    return problem, best, directions(rows, best) if turned else None, evidence
 
 
 def _from_starts(rows: ProcessRows, more: ProcessRows, kernel: Kernel) -> ProcessFit:
@@ -175,7 +182,7 @@ def left_out(
 def in_order(sample: SampledRows, seed: int) -> Int:
     """Return the numbers of the rows of positive weight in random order."""
     order = stream(seed, Purpose.PROCESS_ROWS).permutation(sample.rows.rows)
-    return order[sample.rows.gather(order).present]
+    return np.asarray(order[sample.rows.gather(order).present])
 
 
 def splits(order: Int, most: int) -> list[tuple[Int, Int]]:
@@ -187,12 +194,24 @@ def splits(order: Int, most: int) -> list[tuple[Int, Int]]:
 
 
 def learn_regression(
-    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, family: bool, columns: int
-) -> None:
-    """Learn the kernel of a regression; the last record that is logged holds it. A fit may have ``columns`` columns."""
-    d, order = problem.empty.centres.shape[1], in_order(sample, seed)
+    sample: SampledRows,
+    problem: Problem,
+    learning: LearningOptions,
+    seed: int,
+    *,
+    family: bool,
+    warp: bool,
+    columns: int,
+) -> Problem:
+    """Learn the kernel of a regression, and with ``warp`` the warps of its features; return the problem with both.
+
+    The last record that is logged holds the kernel. A fit may have ``columns`` columns.
+    """
+    d, order = problem.empty.scaling.n_inputs, in_order(sample, seed)
     most = min(ROWS, int(np.sqrt(WORK / d)), columns)
-    widths, turned, evidence = search(sample, problem, order, most, family=family, turned=learning.metric != "widths")
+    problem, widths, turned, evidence = search(
+        sample, problem, order, most, family=family, turned=learning.metric != "widths", warp=warp
+    )
     chosen = max(evidence, key=evidence.__getitem__, default="")
     facts = {"families": evidence, "family": chosen}
     if most >= min(ROWS, len(order)) and len(order) <= FEW:
@@ -203,9 +222,9 @@ def learn_regression(
             choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
         rows = ProcessRows.of(sample, problem, order[: max(min(columns, LAST_ROWS), most)])
         best = climb(rows, best, LAST_STEPS) if len(rows.X) > most else best
-        sample.on_best(best.kernel)
+        sample.on_best(problem.with_kernel(best.kernel).empty)
         sample.log(process_record(rows, best, facts | choice))
-        return
+        return problem.with_kernel(best.kernel)
 
     def log(record: Record) -> None:
         sample.log(replace(record, choice=(facts if family else {}) | (record.choice or {})))
@@ -213,7 +232,9 @@ def learn_regression(
     kernel = problem.empty.kernel
     kernel = with_family(kernel, chosen, d) if chosen else kernel
     warm = replace(learning, warm=widths.kernel.logs)
-    learn(replace(sample, log=log), problem.with_kernel(kernel), warm, seed, None if turned is None else turned.kernel)
+    problem = problem.with_kernel(kernel)
+    directed = None if turned is None else turned.kernel
+    return problem.with_kernel(learn(replace(sample, log=log), problem, warm, seed, directed))
 
 
 def _choose(

@@ -22,7 +22,6 @@ from partirvm.data.arrays import GatheredRows, rows_of_tile
 from partirvm.data.source import Source
 from partirvm.execution import Executor, LocalExecutor
 from partirvm.execution.kernel_store import Keeping, forget
-from partirvm.kernels import Kernel
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass
 from partirvm.likelihoods.gaussian import FIRST_NOISE
@@ -75,7 +74,7 @@ class SampledRows:
     """Rows held in memory, and the executor of passes over these rows.
 
     ``whole`` is True if these are all rows of the source. ``room`` is the number of bytes for kernel blocks that are
-    kept between passes. ``log`` is called with each history record, ``on_best`` with the best kernel so far.
+    kept between passes. ``log`` is called with each history record, ``on_best`` with a design of the best kernel.
     """
 
     rows: GatheredRows
@@ -85,7 +84,7 @@ class SampledRows:
     spent: Spent
     room: int = 0
     log: Callable[[Record], None] = lambda record: None
-    on_best: Callable[[Kernel], None] = lambda kernel: None
+    on_best: Callable[[Design], None] = lambda design: None
 
     @cached_property
     def _runs(self) -> tuple[str, Iterator[int]]:
@@ -173,17 +172,25 @@ def evaluate(
 
     Centres that are new since ``last`` stand at the end of the design.
     """
-    sample.drop_blocks()
-    variances = problem.target_variance if problem.target_variances is None else problem.target_variances
-    tied, count = _first_tied(problem, variances) if last is None else last.tied, 10 if fresh else 5
-    n_classes = 0 if problem.likelihood.has_noise else problem.n_classes  # of classes: their indicators
-    statistics = _statistics(sample, design, n_classes or problem.n_targets, n_classes)
-    fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
-    tied, found = updates(statistics, tied, count, *(() if n_classes else (variances, fixed)))
+    n_classes = 0 if problem.likelihood.has_noise else problem.n_classes
+    statistics, tied, found = fitted(sample, problem, design, None if last is None else last.tied, 10 if fresh else 5)
     mean = found.mean if n_classes else found.means
     (slope,) = sample.run(SlopePass(design, mean, found.covariances, tied.beta, n_classes=n_classes))
     determined = float(found.determinedness[statistics.labels >= 0].mean())
     return EvidencePoint(found.log_evidence, slope, statistics.n, tied, mean, determined)
+
+
+def fitted(
+    sample: SampledRows, problem: Problem, design: Design, tied: Tied | None = None, count: int = 10
+) -> tuple[GramStatistics, Tied, Any]:
+    """Fit α and β of a design by ``count`` updates; return the statistics, α and β, and the posterior."""
+    sample.drop_blocks()
+    variances = problem.target_variance if problem.target_variances is None else problem.target_variances
+    n_classes = 0 if problem.likelihood.has_noise else problem.n_classes  # of classes: their indicators
+    statistics = _statistics(sample, design, n_classes or problem.n_targets, n_classes)
+    fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
+    tied = _first_tied(problem, variances) if tied is None else tied
+    return (statistics, *updates(statistics, tied, count, *(() if n_classes else (variances, fixed))))
 
 
 def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design) -> EvidencePoint:

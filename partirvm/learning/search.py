@@ -36,6 +36,9 @@ from partirvm.strategies.problem import KernelLearned, LearnKernel, Problem, Rec
 from partirvm.strategies.stages import SHARE
 from partirvm.types import LEARNING_ROWS, Bool, Float
 
+LEAST = 20
+"""Minimum number of rows for kernel learning."""
+
 CENTRES, MOST_CENTRES = 300, 500
 """Maximum number of centres in the first stage, and after growth: more lower the error by 1 % at most, but cost more.
 
@@ -146,7 +149,7 @@ class KernelSearch:
         if self.seen is not None and np.array_equal(logs, self.seen[0]):
             return self.seen[1:]
         if first := not self.evaluations:
-            self.sample.on_best(self.kernel)
+            self.sample.on_best(self.design(self.kernel))
         last = self.last
         point = self.last = self.score(self.design(self.start.with_logs(logs)), last, first or last is None)
         # an entry of a direction has a normal prior around its start, any other parameter a flat one
@@ -157,7 +160,7 @@ class KernelSearch:
         self.first = point.value if first else self.first
         if value > self.peak:
             self.best, self.logs, self.peak = point, logs, value
-            self.sample.on_best(self.kernel)
+            self.sample.on_best(self.design(self.kernel))
         self.seen = logs, value, slope
         return value, slope
 

@@ -9,15 +9,16 @@ step.
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import reduce
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 
 from partirvm.core.priors import JOINING
-from partirvm.core.statistics import FieldSums
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import StepInfo
 from partirvm.kernels.design import Design
@@ -45,16 +46,18 @@ class Panel:
 class Pass:
     """A pass over rows of the data, a dataclass: each class defines ``of_panel``, or ``statistic``.
 
+    Its ``name`` is shown in progress reports; a pass over the ``held_out`` rows reads these and not the training rows.
     ``rows`` are the numbers of the rows to read (increasing), None for all.
     """
 
     name: ClassVar[str]
-    """Name of the pass in progress reports."""
-    held_out: ClassVar[bool] = False
-    """True for a pass over the held-out rows, False for the training rows."""
+    held_out: ClassVar[bool]
     rows: Rows | None = None
     of_panel: ClassVar[Callable[..., Any]]
     """Return the statistic of a panel, given the panel and a block of each design."""
+
+    def __init_subclass__(cls, name: str, held_out: bool = False) -> None:
+        cls.name, cls.held_out = name, held_out
 
     @property
     def designs(self) -> tuple[Design, ...]:
@@ -67,12 +70,8 @@ class Pass:
 
         A block (n, M) reuses the memory of the previous panel's block and may be changed.
         """
-        total: Any = None
-        for panel, *blocks in tile.panels(self.rows, *self.designs):
-            part = self.of_panel(panel, *blocks)
-            in_place = isinstance(total, FieldSums)
-            total = part if total is None else total.accumulate(part) if in_place else total + part
-        return total
+        parts = (self.of_panel(panel, *blocks) for panel, *blocks in tile.panels(self.rows, *self.designs))
+        return reduce(operator.iadd, parts)
 
 
 def eligible(panel: Panel, exclude: Int) -> Bool:

@@ -50,17 +50,8 @@ class ClassLikelihood(Likelihood):
     at_once: int = 10**6
 
     def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
-        return ClassModel(
-            design=design,
-            mean=fit.mean,
-            root=fit.roots(),
-            alpha=fit.alpha,
-            likelihood=fit.likelihood,
-            moderate=moderate,
-            log_evidence=float(fit.log_evidence),
-            n_rows=fit.n,
-            columns=columns,
-        )
+        found = design, fit.mean, fit.roots(), fit.alpha, float(fit.log_evidence), fit.n, columns
+        return ClassModel(*found, likelihood=fit.likelihood, moderate=moderate)
 
     def start(self, problem: Any) -> LaplaceState:
         """Return the fit without columns, whose linear predictors are zero."""

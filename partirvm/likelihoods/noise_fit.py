@@ -235,9 +235,7 @@ def _mode(columns: Float, squares: Float, variances: Float, weights: Float, alph
 
 def _precision(columns: Float, curvature: Float, alpha: Float) -> Float:
     """Return the precision (M, M) of the weights: that of the likelihood and α."""
-    found: Float = (columns * curvature[:, None]).T @ columns
-    found.flat[:: len(alpha) + 1] += alpha
-    return found
+    return np.asarray((columns * curvature[:, None]).T @ columns + np.diag(alpha))
 
 
 def _likelihood(g: Float, squares: Float, variances: Float) -> tuple[float, Float, Float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -36,14 +36,13 @@ def _targets(design: Design, panel: Panel, n_classes: int) -> Float:
 
 
 @dataclass(frozen=True)
-class GramPass(Pass):
+class GramPass(Pass, name="gram"):
     """Pass for Gram products of the columns of ``new`` with ``kept`` and ``new``: a ``core.statistics.GramBlock``.
 
     ``offset`` (M_kept, T) is that of the statistics to be extended. With ``diagonal``, only the diagonal of the
     products of ``new`` with itself is computed. Of ``n_classes`` classes, indicators are the targets.
     """
 
-    name: ClassVar[str] = "gram"
     kept: Design
     new: Design
     offset: Float
@@ -58,13 +57,12 @@ class GramPass(Pass):
 
 
 @dataclass(frozen=True)
-class ResidualPass(Pass):
+class ResidualPass(Pass, name="residual"):
     """Pass for residuals of the mean μ (M, T): a ``core.statistics.ResidualStatistics``.
 
     Of ``n_classes`` classes, indicators are the targets.
     """
 
-    name: ClassVar[str] = "residual"
     design: Design
     mean: Float
     n_classes: int = 0
@@ -76,7 +74,7 @@ class ResidualPass(Pass):
 
 
 @dataclass(frozen=True)
-class ErrorPass(Pass):
+class ErrorPass(Pass, name="error"):
     """Pass for the ``select`` rows of largest error outside ``exclude`` (sorted row numbers): a ``LargestErrors``.
 
     The error of numbers is |t − Φμ|, μ = ``mean`` (M, T). With the ``likelihood`` of a link it is 1 − p_t, p_t the
@@ -84,7 +82,6 @@ class ErrorPass(Pass):
     to their error + ``FLOOR``.
     """
 
-    name: ClassVar[str] = "error"
     design: Design
     mean: Float
     select: int
@@ -106,13 +103,12 @@ class ErrorPass(Pass):
 
 
 @dataclass(frozen=True)
-class LeaveOneOutPass(Pass):
+class LeaveOneOutPass(Pass, name="residual"):
     """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``.
 
     ``target`` is the number of the target.
     """
 
-    name: ClassVar[str] = "residual"
     design: Design
     mean: Float
     root: Float
@@ -132,15 +128,13 @@ class LeaveOneOutPass(Pass):
 
 
 @dataclass(frozen=True)
-class ScorePass(Pass):
+class ScorePass(Pass, name="held-out", held_out=True):
     """Pass over the held-out rows for scores in the target's units: a ``core.scores.Scores``, or ``ClassScores``.
 
     ``stated`` is the model with the stated uncertainty, ``multiples`` (T, L) are half widths of its intervals at the
     ``STATED_LEVELS`` in standard deviations.
     """
 
-    name: ClassVar[str] = "held-out"
-    held_out: ClassVar[bool] = True
     stated: AnyModel
     multiples: Float
 
@@ -154,7 +148,6 @@ class ScorePass(Pass):
         if not isinstance(self.stated, Model):
             return super().statistic(tile)
         mean, variance, _ = self.stated.moments(tile.X)
-        assert variance is not None
         rows = tile.start + np.arange(len(tile.X))
         panels = (slice(start, start + PANEL_ROWS) for start in range(0, len(rows), PANEL_ROWS))
         parts = (Scores.of(tile.t[at], mean[at], variance[at], rows[at], self.multiples) for at in panels)
@@ -168,13 +161,12 @@ class ScorePass(Pass):
 
 
 @dataclass(frozen=True)
-class SlopePass(Pass):
+class SlopePass(Pass, name="slope"):
     """Pass for the derivatives (p,) of the evidence by the kernel's log parameters: Σ D ∘ ∂Φ/∂ log parameter.
 
     D is that of ``core.tied`` at μ (M, T), Σ (T, M, M) and β (T,); indicators of classes share Σ (1, M, M) and β.
     """
 
-    name: ClassVar[str] = "slope"
     design: Design
     mean: Float
     covariance: Float
@@ -190,31 +182,26 @@ class SlopePass(Pass):
 
 
 @dataclass(frozen=True)
-class InputGradientPass(Pass):
+class InputGradientPass(Pass, name="input gradient"):
     """Pass for Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d), with f = Φμ, in the kernel's coordinates; summed over the columns of μ.
 
     Its eigenvectors are the directions in which f changes most and least (Trivedi et al. 2014, "A consistent estimator
     of the expected gradient outer product").
     """
 
-    name: ClassVar[str] = "input gradient"
     design: Design
     mean: Float
 
     def of_panel(self, panel: Panel, block: Float) -> Float:
-        d = panel.X.shape[1]
-        total = np.zeros((d, d))
-        for mean in self.mean.T:
-            found = self.design.input_gradient(panel.X, block, mean)
-            total += found.T @ (found if panel.weights is None else found * panel.weights[:, None])
-        return total
+        gradients = (self.design.input_gradient(panel.X, block, mean) for mean in self.mean.T)
+        weights = 1.0 if panel.weights is None else panel.weights[:, None]
+        return reduce(add, (each.T @ (each * weights) for each in gradients))
 
 
 @dataclass(frozen=True)
-class LogisticPass(Pass):
+class LogisticPass(Pass, name="newton"):
     """Pass for log likelihood, gradient and curvature at weights ``mean`` (M, C): a ``core.link.LogisticBlock``."""
 
-    name: ClassVar[str] = "newton"
     design: Design
     mean: Float
     likelihood: str
@@ -224,12 +211,11 @@ class LogisticPass(Pass):
 
 
 @dataclass(frozen=True)
-class GainPass(Pass):
+class GainPass(Pass, name="gain"):
     """Pass for sparsity and quality of the columns of ``pool``, given ``design`` at weights (M, C): a
     ``LogisticCross``.
     """
 
-    name: ClassVar[str] = "gain"
     design: Design
     mean: Float
     likelihood: str

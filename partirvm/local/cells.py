@@ -247,13 +247,9 @@ class Cells:
 
 
 def _middle(values: Float) -> float:
-    """Return a place that divides values (n,): their median, or halfway to the next value if this is the largest."""
-    place, largest = float(np.median(values)), float(values.max())
-    smaller = values[values < largest]
-    if place < largest or not len(smaller):
-        return place
-    below = float(smaller.max())
-    return min(0.5 * (below + largest), float(np.nextafter(largest, below)))
+    """Return a place that divides values (n,): their median, or the next smaller value if this is the largest."""
+    place, smaller = float(np.median(values)), values[values < values.max()]
+    return min(place, float(smaller.max())) if len(smaller) else place
 
 
 def panel_rows(k: int) -> int:

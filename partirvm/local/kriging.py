@@ -267,8 +267,7 @@ def learned(
     from scipy.optimize import minimize
 
     n, units, steepness = sum(map(len, errors)), np.log([*_units(panels, errors), 1.0, 1.0]), CORRELATIONS[start.family]
-    bounds = [(limits[0], limits[1]) for limits in (np.log(RATIOS), np.log(LENGTHS), np.log(NUGGETS))]
-    bounds += [(0.0, STEEPEST), tuple(np.log(FREEDOMS))]
+    bounds = [*map(tuple, np.log([RATIOS, LENGTHS, NUGGETS])), (0.0, STEEPEST), tuple(np.log(FREEDOMS))]
     bounds += [tuple(np.log(SCALES))] * (panels[0].steps.coordinates.shape[2] if scales else 0)
 
     def kernel_at(x: Float) -> LocalKernel:

@@ -37,7 +37,7 @@ class Metric:
     def of(cls, design: Design, columns: Columns) -> Metric | None:
         """The metric of a design's kernel; None without one, or with too many levels of categories."""
         scaling, axes, levels = design.scaling, list[Float](), list[tuple[int, float, float]]()
-        d = len(scaling.x_shift)
+        d = scaling.n_inputs
         for kernel, features in inside(design.kernels[0], d, object) if design.kernels else ():
             if isinstance(kernel, Categorical):
                 for gamma, feature in zip(kernel.widths(len(features)), features.tolist(), strict=True):

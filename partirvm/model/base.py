@@ -28,7 +28,7 @@ from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 from partirvm.quoting import html_table
 from partirvm.storage.codec import Codec
-from partirvm.types import BIAS, PANEL_ROWS, Columns, Float, Scaling
+from partirvm.types import BIAS, PANEL_ROWS, Columns, FeatureMap, Float, Scaling
 
 DESIGN_CLASSES = (
     *KERNELS.values(),
@@ -36,6 +36,7 @@ DESIGN_CLASSES = (
     Calibration,
     Cells,
     Design,
+    FeatureMap,
     LocalKernel,
     LocalNoise,
     LocalResiduals,
@@ -86,11 +87,6 @@ class FittedModel:
         }
         return html_table(type(self).__name__, facts.items())
 
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """The names of the targets, or the labels of the classes as text."""
-        raise NotImplementedError
-
     def digest(self) -> str:
         """Return a hash of all values but the log evidence: models of equal digest predict the same bits."""
         codec = Codec((*DESIGN_CLASSES, Columns, type(self)))
@@ -112,11 +108,6 @@ class FittedModel:
     def n_vectors(self) -> int:
         """Number of relevance vectors, without the bias and basis functions."""
         return len(self.design.centres)
-
-    @property
-    def n_features(self) -> int:
-        """d."""
-        return len(self.design.scaling.x_shift)
 
     def _require_finite(self, X: Float, mean: Float, variance: Float | None) -> None:
         """Raise ``DataError``, naming the first row, if predictions (n, …) at finite inputs X (n, d) are not finite."""
@@ -140,7 +131,7 @@ def linear_values(design: Design, weights: Float, X: Float, root: Float | None =
     kernel value of a row as a fraction of the kernel's peak: below ``FAR`` a row is far from all relevance vectors. It
     is 1 without local kernels. Raises ``DataError`` if X has another number of features than the design.
     """
-    n_features, near = len(design.scaling.x_shift), np.ones(len(X))
+    n_features, near = design.centres.shape[1], np.ones(len(X))
     if X.ndim != 2 or X.shape[1] != n_features:
         raise DataError(f"the model was trained on {n_features} features, but the given rows have shape {X.shape}")
     values, heights = np.empty((len(X), *weights.shape[1:])), design.peaks()

@@ -54,20 +54,15 @@ class ClassModel(FittedModel):
         """The model that states probabilities for new rows: this one."""
         return self
 
-    def decision_function(self, X: Any) -> Float:
-        """Return linear predictors at raw inputs X (n, d), as passed to the link (moderated if ``moderate`` is true).
-
-        For two classes (n,), otherwise (n, K). Raises ``DataError`` for other features, or non-finite values.
-        """
-        f, _ = self.predictors(checked_rows(X, self.columns))
-        return f[:, 0] if f.shape[1] == 1 else f
-
     def predict_proba(self, X: Any) -> Float:
-        """Return class probabilities (n, K) at raw inputs X (n, d). Raises the errors of ``decision_function``."""
-        return probabilities(self.likelihood, self.predictors(checked_rows(X, self.columns))[0])
+        """Return class probabilities (n, K) at raw inputs X (n, d).
+
+        Raises ``DataError`` for other features, or non-finite values.
+        """
+        return self.values(checked_rows(X, self.columns))[0]
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return labels (n,) of the most probable classes at raw inputs X; errors as for ``decision_function``."""
+        """Return labels (n,) of the most probable classes at raw inputs X; errors as for ``predict_proba``."""
         return np.asarray(label_array(self.classes)[self.predict_proba(X).argmax(axis=1)])
 
     def interval(self, level: float, kind: str = "decision") -> OfRows:
@@ -83,7 +78,6 @@ class ClassModel(FittedModel):
 
     def _ends(self, multiple: float, kind: str, X: Float) -> tuple[Float, Float]:
         f, variance, near = self.moments(X)
-        assert variance is not None
         half = multiple * np.sqrt(variance)
         ends = (f - half, f + half) if kind == "decision" else probability_band(self.likelihood, f, half)
         return np.concatenate(ends, axis=1), near
@@ -116,8 +110,8 @@ class ClassModel(FittedModel):
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")
-    def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
-        """Mean and optionally variance, (n, C) each, of linear predictors, and nearness, as ``linear_values`` does."""
+    def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
+        """Mean and variance (or None), (n, C) each, of linear predictors, and nearness, as ``linear_values`` does."""
         f, spread, near = linear_values(self.design, self.mean, X, self.root if variance else None)
         self._require_finite(X, f, spread)
         return f, spread, near

@@ -117,11 +117,13 @@ def _require_shapes(model: Saved) -> None:
         raise ValueError(f"its likelihood {quoted(model.likelihood)} is unknown to this process")
     design, scaling = model.design, model.design.scaling
     (m, d), M, T = design.centres.shape, design.n_columns, scaling.t_scale.shape
-    square = (*model.mean.shape[:0:-1], M, M)
+    square, inputs = (*model.mean.shape[:0:-1], M, M), d
+    if scaling.features is not None:
+        inputs = len(scaling.features.sources)
     found = {
         "labels": (design.labels.shape, (m,)),
-        "x_shift": (scaling.x_shift.shape, (d,)),
-        "x_scale": (scaling.x_scale.shape, (d,)),
+        "x_shift": (scaling.x_shift.shape, (inputs,)),
+        "x_scale": (scaling.x_scale.shape, (inputs,)),
         "t_shift": (scaling.t_shift.shape, T),
         "mean": (model.mean.shape[:1], (M,)),
         "root": (model.root.shape, square),
@@ -129,13 +131,13 @@ def _require_shapes(model: Saved) -> None:
     }
     if design.noise is not None:
         k = len(design.noise.centres)
-        found["noise_centres"] = (design.noise.centres.shape, (k, d))
+        found["noise_centres"] = (design.noise.centres.shape, (k, inputs))
         found["noise_weights"] = (design.noise.weights.shape, (k,))
     if isinstance(model, Model) and model.residuals is not None:
         residuals, metric, cells = model.residuals, model.residuals.metric, model.residuals.cells
         placed = (cells.records is None) == bool(cells.place)
         known = all(kernel.family in CORRELATIONS for kernel in residuals.kernels)
-        levels = all(0 <= feature < d for feature, *_ in metric.levels)
+        levels = all(0 <= feature < inputs for feature, *_ in metric.levels)
         starts = cells.starts[:1].tolist() == [0] and bool((cells.starts[1:] > cells.starts[:-1]).all())
         known = known and levels and starts and cells.n_rows <= residuals.n_rows
         if not (placed and known and 0 < residuals.neighbours <= min(cells.n_rows - 1, MOST_NEIGHBOURS)):
@@ -143,7 +145,7 @@ def _require_shapes(model: Saved) -> None:
                 "its local residuals have wrong numbers of rows or neighbours, an unknown feature or family"
             )
         count = len(cells.starts) - 1
-        found["axes"] = (metric.axes.shape[1:], (d,))
+        found["axes"] = (metric.axes.shape[1:], (inputs,))
         found["boxes"] = (cells.boxes.shape, (count, 2, metric.width))
         found["records"] = ((cells.width,), (metric.width + len(scaling.t_scale) + COLUMNS,))
         found["kernels"] = ((len(residuals.kernels),), T)

@@ -28,6 +28,9 @@ from partirvm.model.input_rows import checked_rows
 from partirvm.process import one_blas_thread
 from partirvm.types import Columns, Float
 
+FILLINGS = 16
+"""Maximum number of relevance vectors whose values stand for a missing one."""
+
 
 @dataclass(frozen=True, repr=False)
 class Model(FittedModel):
@@ -100,8 +103,8 @@ class Model(FittedModel):
         """The same model, whose rows of local residuals were moved to this folder."""
         if not self.cells_place:
             return self
-        assert self.residuals is not None
-        return replace(self, residuals=replace(self.residuals, cells=replace(self.residuals.cells, place=place)))
+        cells = replace(self.own_residuals.cells, place=place)
+        return replace(self, residuals=replace(self.own_residuals, cells=cells))
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -141,9 +144,7 @@ class Model(FittedModel):
         """
         model = self.predictive if return_std else self
         mean, variance, _ = model.moments(checked_rows(X, self.columns), variance=return_std)
-        if variance is None:
-            return mean
-        return mean, np.sqrt(variance)
+        return (mean, np.sqrt(variance)) if return_std else mean
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
@@ -162,7 +163,6 @@ class Model(FittedModel):
         ``multiples`` (T,) are half widths of intervals in standard deviations, whose ends come after these.
         """
         mean, variance, near = self.moments(X)
-        assert variance is not None
         found = [mean, np.sqrt(variance)]
         if multiples is not None:
             found += [mean - multiples * found[1], mean + multiples * found[1]]
@@ -238,7 +238,6 @@ class Model(FittedModel):
     def _ends(self, multiple: float | Float, X: Float) -> tuple[Float, Float]:
         """Means ± multiples (T,) of the standard deviations (n, 2T), and nearness (n,), at raw inputs X (n, d)."""
         mean, variance, near = self.moments(X)
-        assert variance is not None
         half = multiple * np.sqrt(variance)
         return np.column_stack([mean - half, mean + half]), near
 
@@ -259,9 +258,8 @@ class Model(FittedModel):
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:
         """Mean and variance (n,), of T targets (n, T), of the error at raw inputs X (n, d), in the target's unit."""
-        assert self.residuals is not None
         scale, factor = self.design.scaling.t_scale, self.design.noise_factor(X, products)
-        mean, variance = self.residuals.moments(self.design.scaling.inputs(X), factor, noisy=noisy)
+        mean, variance = self.own_residuals.moments(self.design.scaling.inputs(X), factor, noisy=noisy)
         return scale * mean, scale**2 * variance
 
     def samples(self, n: int, rng: Any) -> OfRows:
@@ -279,15 +277,12 @@ class Model(FittedModel):
     @one_blas_thread()
     def _drawn(self, weights: Float, X: Float) -> tuple[Float, Float]:
         """Values (n, S) of functions of ``weights`` (M, S), without noise, in the target's units, and nearness (n,)."""
-        found, _, near = linear_values(self.design, weights, X)
-        found *= float(self.design.scaling.t_scale[0])
-        found += float(self.design.scaling.t_shift[0])
-        return found, near
+        (found, _, near), scaling = linear_values(self.design, weights, X), self.design.scaling
+        return scaling.t_shift[0] + scaling.t_scale[0] * found, near
 
     def _shifted(self, shifts: Float, X: Float) -> tuple[Float, Float]:
         """Values (n, S) of functions that lie ``shifts`` (S,) standard deviations from the mean, and nearness (n,)."""
         mean, variance, near = replace(self, noise_variance=0.0).moments(X)
-        assert variance is not None
         return mean[:, None] + np.sqrt(variance)[:, None] * shifts, near
 
     def _noise_at(self, X: Float) -> Float | float:
@@ -301,8 +296,8 @@ class Model(FittedModel):
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")
-    def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Float | None, Float]:
-        """Mean, optionally variance, and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
+    def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
+        """Mean, optionally variance (or None), and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
 
         Mean and variance are of a new noisy target, or of its mean if ``noise_variance`` is 0. Nearness and errors are
         those of ``linear_values``.
@@ -312,17 +307,33 @@ class Model(FittedModel):
         if self.n_targets == 1:
             shift, scale, square = shift[0], scale[0], square[0]
         mean, spread, near = linear_values(self.design, self.mean, X, self.root if variance else None)
-        mean *= scale
-        mean += shift
+        mean = shift + scale * mean
         if spread is not None:
-            spread *= square
-            spread += self._noise_at(X)
+            spread = square * spread + self._noise_at(X)
         if self.residuals is not None:
             correction, own = self._corrections(X, noisy=bool(np.any(self.noise_variance)))
             mean += correction
             spread = own if variance else None
+        if spread is not None:
+            spread += self._of_gaps(X) * square
         self._require_finite(X, mean, spread)
         return mean, spread, near
+
+    def _of_gaps(self, X: Float) -> Float:
+        """Variance of the mean (n,), of T targets (n, T), over values of features that are missing at raw inputs X.
+
+        The values are those of some relevance vectors. Features with gaps in the training rows are left out: the fit
+        knows what a gap means there.
+        """
+        features, found = self.design.scaling.features, np.zeros((len(X), *self.mean.shape[1:]))
+        missing = np.isnan(X)
+        if features is not None:
+            missing[:, features.gaps] = False
+        rows, M = np.flatnonzero(missing.any(axis=1)), self.n_vectors
+        if len(rows) and M:
+            filled = (np.where(missing[rows], each, X[rows]) for each in self.design.centres[:: -(-M // FILLINGS)])
+            found[rows] = np.var([linear_values(self.design, self.mean, each)[0] for each in filled], axis=0)
+        return found
 
     def require_one_target(self, what: str) -> None:
         """Raise ``UsageError`` for several targets."""
@@ -333,12 +344,16 @@ class Model(FittedModel):
             )
 
 
-def relevances(kernel: Kernel, variance: Float) -> Float | None:
-    """Compute gamma_j·var_j (d,) as a fraction of the largest, from the variance (d,) of the scaled inputs; or None."""
-    found = kernel.relevances(len(variance))
-    if found is None:
+def relevances(design: Design, variance: Float) -> Float | None:
+    """Compute gamma·variance of each feature (d,) as a fraction of the largest; None without gamma.
+
+    ``variance`` (d',) is that of the scaled inputs. Of several inputs of one feature the largest counts.
+    """
+    inputs = design.kernel.relevances(len(variance))
+    if inputs is None:
         return None
-    found = found * variance
+    found = np.zeros(design.centres.shape[1])
+    np.maximum.at(found, design.scaling.sources, inputs * variance)
     return found / (found.max() or 1.0)
 
 

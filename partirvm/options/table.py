@@ -118,6 +118,12 @@ class Request:
         "directions where they predict better: up to 2,000 rows on held-out rows, above by evidence; else widths).",
         one_of(words.Metric),
     )
+    warp: str = of_kernel(
+        "auto",
+        'Skewed features: "auto" (where that raises the evidence, a feature with a long tail counts by the inverse '
+        'hyperbolic sine of its distance from a centre, a smooth logarithm; if gamma is "auto") or "none".',
+        one_of(words.Warp),
+    )
     kernel_store: str = of_resources(
         "auto",
         'Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" '

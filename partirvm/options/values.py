@@ -53,6 +53,10 @@ class Value:
     name: ClassVar[str]
     of: ClassVar[str]
 
+    def __init_subclass__(cls, name: str = "", of: str = "") -> None:
+        if name:
+            cls.name, cls.of = name, of
+
     def flat(self, given_for: str) -> dict[str, Any]:
         """Return the checked options that the value stands for, by the names of the table.
 
@@ -108,7 +112,7 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(repr=False)
-class SplitMerge(Value):
+class SplitMerge(Value, name="split-merge", of="strategy"):
     """Partitions of P rows are fitted side by side, and their vectors are merged in pairs.
 
     Examples
@@ -118,14 +122,13 @@ class SplitMerge(Value):
     0.6
     """
 
-    name, of = "split-merge", "strategy"
     fit_rows: words.FitRows = held("fit_rows")
     sample_rows: int | words.Auto = held("sample_rows")
     stop_fraction: float = held("stop_fraction")
 
 
 @dataclass(repr=False)
-class Incremental(Value):
+class Incremental(Value, name="incremental", of="strategy"):
     """Partitions join the kept vectors one after the other, each as candidates.
 
     Examples
@@ -135,14 +138,13 @@ class Incremental(Value):
     0.6
     """
 
-    name, of = "incremental", "strategy"
     fit_rows: words.FitRows = held("fit_rows")
     sample_rows: int | words.Auto = held("sample_rows")
     stop_fraction: float = held("stop_fraction")
 
 
 @dataclass(repr=False)
-class WorkingSet(Value):
+class WorkingSet(Value, name="working-set", of="strategy"):
     """Rounds in which the P most promising rows join the vectors kept so far.
 
     Examples
@@ -152,7 +154,6 @@ class WorkingSet(Value):
     'gain'
     """
 
-    name, of = "working-set", "strategy"
     selection: words.Selection = held("selection")
     fit_rows: words.FitRows = held("fit_rows")
     sample_rows: int | words.Auto = held("sample_rows")
@@ -160,7 +161,7 @@ class WorkingSet(Value):
 
 
 @dataclass(repr=False)
-class Noise(Value):
+class Noise(Value, name="estimate", of="noise_variance"):
     """Noise that is estimated under a prior.
 
     Examples
@@ -170,12 +171,11 @@ class Noise(Value):
     RVMRegressor(noise_variance=Noise(prior=(50.0, 0.5)))
     """
 
-    name, of = "estimate", "noise_variance"
     prior: tuple[float, float] = held("noise_prior")
 
 
 @dataclass(repr=False)
-class Local(Value):
+class Local(Value, name="local", of="residual"):
     """Predictions are corrected by the errors of the nearest training rows (``local.kriging``).
 
     Examples
@@ -185,13 +185,12 @@ class Local(Value):
     30
     """
 
-    name, of = "local", "residual"
     neighbours: int = held("neighbours")
     family: str = held("residual_family")
 
 
 @dataclass(repr=False)
-class AlphaPrior(Value):
+class AlphaPrior(Value, name="gamma", of="alpha_prior"):
     """Gamma prior on the precision α of each weight, and precisions that are given.
 
     ``shape`` and ``rate`` are those for the standardised problem (Tipping 2001, appendix A). (0, 0) is flat in log α.
@@ -206,7 +205,6 @@ class AlphaPrior(Value):
     {'bias': 1e-06}
     """
 
-    name, of = "gamma", "alpha_prior"
     shape: float = TABLE["alpha_prior"].default[0]
     rate: float = TABLE["alpha_prior"].default[1]
     fixed: Mapping[str, float] | None = held("fixed_alpha")
@@ -218,7 +216,7 @@ class AlphaPrior(Value):
 
 
 @dataclass(repr=False)
-class Radial(Value):
+class Radial(Value, name="auto", of="kernel"):
     """A kernel of a distance: the Gaussian or Matérn family of largest evidence, if gamma is learned.
 
     Examples
@@ -228,7 +226,6 @@ class Radial(Value):
     'widths'
     """
 
-    name, of = "auto", "kernel"
     gamma: words.Gamma = held("gamma")
     multiples: Sequence[float] = held("gamma_multiples")
     metric: words.Metric = held("metric")

@@ -98,7 +98,6 @@ class Augmenting:
         new = Design(kernel, scaling, whole, np.arange(len(whole)), bias=False, origin=self.origin)
         (extra,) = self.executor.run([GramPass(design, new, model.mean[:, None], diagonal=True)], self.training, report)
         mean, spread, near = model.predictive.moments(X)
-        assert spread is not None
         heights = kernel.diagonal(scaling.inputs(X))
         added, beyond = augmentation(extra, design.block(X), heights, model.root, beta, self.variance)
         variance = spread + square * beyond

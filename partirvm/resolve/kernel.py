@@ -21,29 +21,16 @@ from typing import Any
 
 import numpy as np
 
+from partirvm import kernels
 from partirvm.core.moments import Moments
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
-from partirvm.kernels import (
-    ALIASES,
-    NAMES,
-    WITH_GAMMA,
-    Categorical,
-    Family,
-    FunctionKernel,
-    Gaussian,
-    Kernel,
-    NoKernel,
-    OnColumns,
-    Product,
-    Several,
-    kernel_from_spec,
-)
+from partirvm.kernels import Categorical, Family, FunctionKernel, Kernel, NoKernel, Several, kernel_from_spec
 from partirvm.kernels.functions import LINEAR, Basis, evaluated, name_of, require_function
 from partirvm.options import Request
 from partirvm.types import Columns, Float, Scaling
 
-BY_GAMMA: dict[str, type[Family]] = {**WITH_GAMMA, "auto": Gaussian}
+BY_GAMMA: dict[str, type[Family]] = {**kernels.WITH_GAMMA, "auto": kernels.Gaussian}
 """Families by name, as options name them; "auto" is chosen if gamma is learned."""
 
 LEARN = ("learn", "learn-per-feature")
@@ -81,15 +68,15 @@ def checked_kernel(given: Any) -> Any:
         return kernel_from_spec(given)
     if isinstance(given, Kernel):
         return given.with_numbers()
-    name = ALIASES.get(given, given) if isinstance(given, str) else ""
-    if name in ("auto", NoKernel.name, *NAMES):
+    name = kernels.ALIASES.get(given, given) if isinstance(given, str) else ""
+    if name in ("auto", NoKernel.name, *kernels.NAMES):
         return name
     if ":" in name:
         return FunctionKernel(name).function
     if name or isinstance(given, type) or not callable(given):
         raise UsageError(
-            f"kernel is {given!r}; known: auto, {', '.join(NAMES)}, the path 'module:function' of a function, a "
-            "value such as partirvm.kernels.Gaussian(0.5), or a list of these; None for no kernel"
+            f"kernel is {given!r}; known: auto, {', '.join(kernels.NAMES)}, the path 'module:function' of a function, "
+            "a value such as partirvm.kernels.Gaussian(0.5), or a list of these; None for no kernel"
         )
     return FunctionKernel(given)
 
@@ -120,7 +107,7 @@ def portable(request: Request) -> dict[str, Any]:
     return found
 
 
-def resolve_kernel(request: Request, moments: Moments, columns: Columns) -> Kernel:
+def resolve_kernel(request: Request, moments: Moments, columns: Columns, scaling: Scaling) -> Kernel:
     """Make the kernel with numeric parameters; for kernel learning, make the initial kernel.
 
     A list of kernels, or several ``gamma_multiples``, give a ``Several``. Raises ``UsageError`` if gamma is invalid or
@@ -132,7 +119,7 @@ def resolve_kernel(request: Request, moments: Moments, columns: Columns) -> Kern
     # A gamma that is not learned applies only to the families of a list that are given by name.
     others = "auto" if any(named) and not learns(request) else request.gamma
     found = tuple(
-        _named(BY_GAMMA[each], request, moments, columns) if own else _given(each, others, columns)
+        _named(BY_GAMMA[each], request, moments, columns, scaling) if own else _given(each, others, columns, scaling)
         for each, own in zip(several, named, strict=True)
     )
     if tuple(factors) != (1.0,):
@@ -142,7 +129,7 @@ def resolve_kernel(request: Request, moments: Moments, columns: Columns) -> Kern
     return found[0] if len(found) == 1 else Several(found)
 
 
-def _named(family: type[Family], request: Request, moments: Moments, columns: Columns) -> Kernel:
+def _named(family: type[Family], request: Request, moments: Moments, columns: Columns, scaling: Scaling) -> Kernel:
     """Make the kernel of a family with the gamma of a request; a rule gives each kind of features its own scale.
 
     It is 1/(d·var), with the variance of all values of the numeric columns as of one, or the mean categorical one.
@@ -157,7 +144,7 @@ def _named(family: type[Family], request: Request, moments: Moments, columns: Co
             raise UsageError(
                 f"gamma has {len(values)} values, but the data have {d} features: give one value, or one per feature"
             )
-        return _by_kind(family, columns, values)
+        return _by_kind(family, columns, scaling, values)
     coded = {} if family is Categorical else _coded(columns)
     numeric = np.array([j for j in range(d) if j not in coded], dtype=np.int64)
     variances = [0.0, float(np.mean(list(coded.values()))) if coded else 0.0]
@@ -165,11 +152,12 @@ def _named(family: type[Family], request: Request, moments: Moments, columns: Co
         variances[0] = float(np.mean(~inputs.constant[numeric]))
     elif len(numeric):
         variances[0] = float(np.mean(inputs.variance[numeric]) + np.var(inputs.mean[numeric]))
-    scales = [1.0 / (d * variance) if variance > 0 else 1.0 for variance in variances]
-    return _by_kind(family, columns, [scales[j in coded] for j in range(d)], shared=gamma != "learn-per-feature")
+    scales = [1.0 / (scaling.n_inputs * variance) if variance > 0 else 1.0 for variance in variances]
+    each = [scales[j in coded] for j in range(d)]
+    return _by_kind(family, columns, scaling, each, shared=gamma != "learn-per-feature")
 
 
-def _given(given: Any, gamma: Any, columns: Columns) -> Kernel:
+def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel:
     """Make a kernel that has its own parameters, or none; gamma only says whether they are learned."""
     learned = _is(gamma, *LEARN)
     if not (learned or _is(gamma, "auto")) or (learned and given == NoKernel.name):
@@ -178,9 +166,9 @@ def _given(given: Any, gamma: Any, columns: Columns) -> Kernel:
         return NoKernel()
     kernel: Any = given
     if isinstance(given, str):
-        kernel = NAMES[given]() if given in NAMES else FunctionKernel(given)
+        kernel = kernels.NAMES[given]() if given in kernels.NAMES else FunctionKernel(given)
     for each in kernel.kernels if isinstance(kernel, Several) else (kernel,):
-        each.prepare(np.zeros((0, len(columns.features))))
+        each.prepare(np.zeros((0, scaling.n_inputs)))
         if learned and not np.isfinite(each.logs).any():
             raise UsageError(
                 f"gamma is {gamma!r}, but the kernel {each.name!r} has no parameters that can be learned: "
@@ -188,28 +176,34 @@ def _given(given: Any, gamma: Any, columns: Columns) -> Kernel:
             )
     if isinstance(kernel, Family) and not isinstance(kernel, Categorical):
         family = kernel
-        kernel = _by_kind(lambda own: replace(family, gamma=own), columns, family.gamma)
-    found: Kernel = kernel.per_feature(len(columns.features)) if gamma == "learn-per-feature" else kernel
+        kernel = _by_kind(lambda own: replace(family, gamma=own), columns, scaling, family.gamma)
+    found: Kernel = kernel.per_feature(scaling.n_inputs) if gamma == "learn-per-feature" else kernel
     return found
 
 
 def _by_kind(
-    make: Callable[[tuple[float, ...]], Kernel], columns: Columns, gamma: Sequence[float], *, shared: bool = False
+    make: Callable[[tuple[float, ...]], Kernel],
+    columns: Columns,
+    scaling: Scaling,
+    gamma: Sequence[float],
+    *,
+    shared: bool = False,
 ) -> Kernel:
-    """Multiply a kernel of the numeric features by a categorical kernel of the others; a kind of gamma 0 is left out.
+    """Multiply a kernel of the numeric inputs by a categorical kernel of the others; a kind of gamma 0 is left out.
 
     ``gamma`` is one value, or one per feature, which with ``shared`` are equal within a kind.
     """
-    d, coded = len(columns.features), list(_coded(columns))
-    shared, gamma = shared or len(gamma) == 1, [*gamma] * d if len(gamma) == 1 else gamma
+    coded, sources = _coded(columns), scaling.sources.tolist()
+    shared = shared or len(gamma) == 1
+    gamma = [gamma[j] if len(gamma) > 1 else gamma[0] for j in sources]
     if make is Categorical or not coded:
         return make(tuple(gamma[:1] if shared else gamma))
     parts = []
-    for family, features in ((make, [j for j in range(d) if j not in coded]), (Categorical, coded)):
-        own = tuple(gamma[j] for j in (features[:1] if shared else features))
+    for family, inputs in ((make, [j for j in range(len(gamma)) if j not in coded]), (Categorical, list(coded))):
+        own = tuple(gamma[j] for j in (inputs[:1] if shared else inputs))
         if any(own):
-            parts.append(OnColumns(family(own), tuple(features)))
-    return parts[0] if len(parts) == 1 else Product(tuple(parts))
+            parts.append(kernels.OnColumns(family(own), tuple(inputs)))
+    return parts[0] if len(parts) == 1 else kernels.Product(tuple(parts))
 
 
 def _coded(columns: Columns) -> dict[int, float]:
@@ -219,8 +213,10 @@ def _coded(columns: Columns) -> dict[int, float]:
 
 
 def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Float:
-    """Compute the variance (d,) of the scaled inputs: 1 if they are standardised, and 0 for a constant feature."""
-    variance: Float = moments.inputs.variance / scaling.x_scale**2
+    """Compute the variance (d',) of the scaled inputs: 1 if they are standardised, and 0 for a constant feature."""
+    variance, d = np.ones(scaling.n_inputs), len(columns.features)
+    plain = np.ones(d, bool) if scaling.features is None else scaling.features.spreads == 0
+    variance[:d][plain] = moments.inputs.variance[plain] / scaling.x_scale[:d][plain] ** 2
     for j, found in _coded(columns).items():
         variance[j] = found
     return variance

@@ -164,7 +164,7 @@ def new_problem(source: Source, moments: Moments, codes: Codes | None, request: 
     targets, K = moments.targets, len(source.columns.classes or ())
     scaling = _scaling(moments, request, classes=K > 0)
     empty = Design(
-        resolve_kernel(request, moments, source.columns),
+        resolve_kernel(request, moments, source.columns, scaling),
         scaling,
         np.zeros((0, source.n_features)),
         NONE,

@@ -10,16 +10,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
-from partirvm.kernels import Kernel, kernel_from_spec
+from partirvm.kernels import kernel_from_spec
+from partirvm.kernels.design import Design
 from partirvm.learning.class_search import learn_classes
-from partirvm.learning.folds import DENSE, sparseness
 from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options
+from partirvm.likelihoods.base import survivors
+from partirvm.likelihoods.classes import Newton
+from partirvm.likelihoods.gaussian import Solve
+from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, affordable
@@ -27,6 +33,7 @@ from partirvm.resolve.kernel import chooses
 from partirvm.resolve.new_problem import Interrupted
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options, Problem, Record, Stopped
+from partirvm.strategies.stages import INTERMEDIATE, final_rule
 from partirvm.types import LEARNING_ROWS
 
 AUTO_PARTITION = (32, 1000)
@@ -35,6 +42,8 @@ AUTO_PARTITION = (32, 1000)
 HEURISTIC_ROWS = 2000
 """Maximum number of rows of the basic RVM from which ``partition_size="auto"`` derives P."""
 
+DENSE = 0.9
+"""ρ above which the kernel is probably too narrow, because nearly every row becomes a vector."""
 
 QUICK_ROWS = 4500
 """Maximum number of rows from which the kernel of a quick fit is learned: protein, 93 vectors with local residuals,
@@ -59,15 +68,12 @@ class SmallFits:
     notes: tuple[str, ...] = ()
     learned: str | None = None
     centres: int = 0
-    _best_kernel: Kernel | None = None
+    _best: Design | None = None
     _spent: Spent = field(default_factory=Spent)
     _began: float = field(default_factory=time.perf_counter)
 
-    def learn(self, problem: Problem, *, all_rows: bool) -> Problem:
-        """Return the problem with a learned kernel; ``all_rows`` is True if all rows are candidates of a single fit.
-
-        After the time limit, the kernel is the best so far.
-        """
+    def learn(self, problem: Problem) -> Problem:
+        """Return the problem with a learned kernel; after the time limit, with the best so far."""
         request, n_rows, d, chosen = self.request, self.source.n_rows, self.shape.n_features, chooses(self.request)
         metric = "widths" if request.metric == "auto" and not chosen else request.metric
         classes = {"classes": problem.n_classes > 0, "several": problem.n_classes > 2}
@@ -75,29 +81,32 @@ class SmallFits:
         learning = learning_options(n_rows, d, **classes, metric=metric, most=rows)
         columns, room = self._affordable(max(2 * learning.max_centres, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
         most = min(max(columns // 2, 1), learning.max_centres)  # the slopes of a block take as much memory as the block
-        unbounded = learning.rows >= rows
-        if most < learning.max_centres or not unbounded:
+        if most < learning.max_centres or learning.rows < rows:
             self.notes += (
                 f"kernel learned from {learning.rows:,} rows and at most {most:,} centres because of the memory limit "
                 "or the number of features",
             )
         learning = replace(learning, centres=min(learning.centres, most), max_centres=most)
         small = replace(problem, likelihood=problem.likelihood.small_fits or problem.likelihood)
-        first, self._best_kernel = per_feature(small) if chosen else small, problem.empty.kernel
+        first, self._best = per_feature(small) if chosen else small, problem.empty
         self.learned = "not finished because of time_limit"
         with _in_time(), self._sample(small, learning.rows, room) as sample:
-            if searchable(small) and small.likelihood.has_noise:
-                family = request.kernel == "auto"
-                learn_regression(sample, first, learning, request.seed, family=family, columns=columns)
-            elif chosen and learning.metric != "directions" and searchable(small):
-                learn_classes(sample, small, learning, request.seed, columns=columns)
-            else:
+            warp = chosen and request.warp == "auto" and request.standardize and request.basis is None
+            if not searchable(small) or (problem.n_classes and (not chosen or metric == "directions")):
                 learn(sample, first, learning, request.seed)
+            elif problem.n_classes:
+                small = learn_classes(sample, first, learning, request.seed, warp=warp, columns=columns)
+            else:
+                family = request.kernel == "auto"
+                small = learn_regression(
+                    sample, first, learning, request.seed, family=family, warp=warp, columns=columns
+                )
             last = self.entries[-1]
             self.learned, self.centres = last["text"], min(last["candidates"], learning.max_centres)
             square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
-            return replace(problem.with_kernel(kernel_from_spec(last["kernel"])), left_out_square=square)
-        return problem.with_kernel(self._best_kernel)
+            problem = problem.with_scaling(small.empty.scaling).with_kernel(kernel_from_spec(last["kernel"]))
+            return replace(problem, left_out_square=square)
+        return problem.with_scaling(self._best.scaling).with_kernel(self._best.kernel)
 
     def partition_size(self, problem: Problem) -> tuple[float | None, int]:
         """Measure the sparseness ρ of the problem, and return it and the partition size.
@@ -130,13 +139,16 @@ class SmallFits:
             if reason is not None:
                 raise Stopped(reason)
 
-        best = partial(setattr, self, "_best_kernel")
+        best = partial(setattr, self, "_best")
         return gathered(self.source, numbers, self.executor, check, self._spent, room=room, log=self._log, on_best=best)
 
     def _log(self, record: Record) -> None:
         """Add an entry with the time since the previous one."""
         entry = line(record, self._spent.share(), self._began, saved=False)
-        self.entries.append(entry | kernel_text(entry, self.source.columns.features))
+        names = self.source.columns.features
+        if self._best is not None:
+            names = self._best.scaling.names(names)
+        self.entries.append(entry | kernel_text(entry, names))
 
     def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
         """Return the columns that fit in memory with a sample, and bytes left for kernel blocks; set the threads."""
@@ -168,3 +180,30 @@ def partition_size(n_rows: int, d: int, rho: float, centres: int = 0) -> tuple[i
     least, most = AUTO_PARTITION
     heuristic = math.ceil((0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0) * math.sqrt(n_rows * d))
     return heuristic, min(max(heuristic, least, centres), most, n_rows)
+
+
+def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
+    """Fit a basic RVM to the sample; return its history record, which has the numbers of candidates and vectors."""
+    design = sample.candidates(problem, sample.rows.rows)
+    options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)
+    likelihood: Any = problem.likelihood
+    fit: Any
+    rule, start = replace(final_rule(options), guard=False), likelihood.start(problem)
+    if not likelihood.has_noise:
+        rule = replace(rule, max_iterations=options.max_passes)
+        newton = Newton(design, likelihood.name, likelihood.warm(start), rule, prior=problem.prior)
+        while newton.reason is None:
+            (logistic,) = sample.run(newton.next_pass)
+            newton = newton.advance(logistic, sample.check_interrupted)
+        fit, reason = newton.fit, newton.reason
+    else:
+        (block,) = sample.run(GramPass(problem.empty, design, np.zeros((0, len(design.scaling.t_shift)))))
+        begun = likelihood.join(problem, start, problem.empty, design, block)
+        sample.check_interrupted()
+        (solution,) = sample.executor.solve([Solve(begun, rule)], lambda done, total: sample.check_interrupted())
+        fit, reason = solution.fit, solution.reason
+        (residual,) = sample.run(ResidualPass(survivors(design, fit), fit.posterior.means))
+        fit = likelihood.settle(fit, residual, last=True)
+    assert reason is not None
+    facts: dict[str, Any] = {"number": 1, "candidates": len(design.labels), "selection": "random", "fit_rows": "sample"}
+    return Record(**likelihood.record(problem, fit, None), kind="heuristic", termination=reason, **facts)

@@ -125,7 +125,12 @@ class Codec:
                 case {"array": int(number)}:
                     return arrays[number]
                 case {"object": name, "fields": values}:
-                    return self._instance(name, {field: decoded(value) for field, value in values.items()})
+                    found = {field: decoded(value) for field, value in values.items()}
+                    kind, hints = self._classes[name], get_type_hints(self._classes[name])
+                    names = {each.name for each in fields(kind)}
+                    if found.keys() != names or not all(has_type(found[field], hints[field]) for field in names):
+                        raise ValueError(f"the fields of {name} are not those that this version writes")
+                    return kind(**found)
                 case {"scalar": dtype, "bytes": text}:
                     return np.frombuffer(bytes.fromhex(text), plain(dtype))[0]
                 case {"enum": name, "member": member}:
@@ -133,14 +138,6 @@ class Codec:
             raise ValueError(f"found {tree!r:.80} in place of a value")
 
         return decoded(tree["value"])
-
-    def _instance(self, name: str, values: dict[str, Any]) -> Any:
-        """Return an instance of a class with these fields, which have the types of their annotations."""
-        kind = self._classes[name]
-        hints, names = get_type_hints(kind), {each.name for each in fields(kind)}
-        if values.keys() != names or not all(has_type(values[field], hints[field]) for field in names):
-            raise ValueError(f"the fields of {name} are not those that this version writes")
-        return kind(**values)
 
 
 def plain(dtype: str) -> np.dtype[Any]:

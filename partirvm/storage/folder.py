@@ -172,31 +172,17 @@ class Folder:
             return f"{self.location}/".startswith(f"{other.location}/")
         return self.path.resolve().is_relative_to(other.path.resolve())
 
-    def remove(self, name: str = "", check: Callable[[], None] | None = None) -> None:
-        """Remove an object, or a folder with its contents; no-op without it.
-
-        ``check`` is called before each removal and may raise. A new object that another process puts into the folder
-        meanwhile is then not removed.
-        """
-        here = self.at(name)
-        if here.path is None and check is None:
-            self._fs.invalidate_cache()
-            with suppress(FileNotFoundError):
-                self._fs.rm(here._root, recursive=True)
-            return
-        link = here.path is not None and here.path.is_symlink()
-        for child in () if link else here.list(hidden=True):
-            here.remove(child, check)
-        if check is not None:
-            check()
-        if here.path is None:
-            if here.is_file():
-                here.remove()
-        elif link or not here.path.is_dir():
-            here.path.unlink(missing_ok=True)
-        else:
-            with suppress(OSError):  # it has a new object
-                here.path.rmdir()
+    def remove(self, name: str = "") -> None:
+        """Remove an object, or a folder with its contents; no-op without it."""
+        path = self._at(name)
+        with suppress(FileNotFoundError):
+            if self.path is None:
+                self._fs.invalidate_cache()
+                self._fs.rm(path, recursive=True)
+            elif path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def remove_empty(self, name: str = "") -> None:
         """Remove a local folder in one step if it has no contents besides hidden files of killed writers."""

@@ -27,7 +27,7 @@ from partirvm.likelihoods import GAUSSIAN
 from partirvm.likelihoods.base import DenseFit, Fit, Likelihood, Pass, PassFit
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.local.residuals import LocalResiduals
-from partirvm.types import Float, Int
+from partirvm.types import Float, Int, Scaling
 
 Codes = NDArray[np.integer[Any]]
 
@@ -75,6 +75,12 @@ class Problem:
     def with_kernel(self, kernel: Kernel) -> Problem:
         """Return the problem with another kernel."""
         return replace(self, empty=replace(self.empty, kernel=kernel))
+
+    def with_scaling(self, scaling: Scaling) -> Problem:
+        """Return the problem with another scaling of its inputs, the mean of which is 0."""
+        if scaling is self.empty.scaling:
+            return self
+        return replace(self, empty=replace(self.empty, scaling=scaling, origin=np.zeros(scaling.n_inputs)))
 
     @property
     def n_targets(self) -> int:

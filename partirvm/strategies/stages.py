@@ -232,7 +232,7 @@ def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tu
 
 def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | None]:
     """Fit a noise that depends on the inputs; None for mere rounding errors, and for too narrow a kernel."""
-    sample = noise_sample(left_out, len(state.design.scaling.x_shift))
+    sample = noise_sample(left_out, state.design.scaling.n_inputs)
     assert isinstance(state.fit, HyperState)
     doubtful = state.fit.calibration is not None and state.fit.calibration.overconfident
     if sample is None or state.fit.floored or doubtful:
@@ -284,7 +284,7 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     """
     if not options.centres or not problem.likelihood.has_noise or problem.likelihood.small_fits:
         return False
-    rows = min(problem.n_rows, learning_rows(problem.empty.centres.shape[1]))
+    rows = min(problem.n_rows, learning_rows(problem.empty.scaling.n_inputs))
     maximum = min(int(SHARE * rows), options.learning_columns - 1)
     return bool(2 * max(centres, options.centres) <= fit.n_vectors <= maximum)
 
@@ -298,7 +298,7 @@ def learned_again(state: RoundsState) -> Steps[RoundsState]:
     """Learn the kernel at the vectors of the fit, and keep it if the evidence over the rows of the fit is larger."""
     problem, options, old = state.problem, state.options, state.fit
     assert isinstance(old, HyperState)
-    sample = replace(options, sample_rows=learning_rows(state.design.centres.shape[1]))
+    sample = replace(options, sample_rows=learning_rows(state.design.scaling.n_inputs))
     rows = posterior_rows(problem, sample, "sample")
     (found,) = yield (LearnKernel(state.design, old, rows),)
     facts = {"candidates": old.n_vectors, "rows": found.rows, "iterations": found.evaluations}

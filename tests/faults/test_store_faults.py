@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from fault_cases import assert_one_round_repeated, assert_same_end, bits, count_lines, queued
+from fault_cases import assert_one_round_repeated, assert_same_end, count_lines, queued
 from fault_processes import carry, carry_in_little_room
 from waiting import wait_for
 
@@ -74,12 +74,12 @@ def test_a_missing_chunk_of_the_data(breeder, data, whole, tmp_path):
     assert state.status is Status.INTERRUPTED
     assert message in state.reason
     assert len(state.history) >= 2
-    before = bits(store.model())
+    before = store.model().digest()
     open_job(store.location).requeue()
     error, message = breeder.call(carry, job=store.location).error()
     assert error == "MissingDataError"
     assert store.state().status is Status.INTERRUPTED
-    assert bits(store.model()) == before
+    assert store.model().digest() == before
     shutil.move(tmp_path / "kept", lost)
     go_on(breeder, store)
     assert_same_end(store, whole)

@@ -30,7 +30,7 @@ def chosen(X, y, w=None, K=0, kernel=None, all_candidates=False, most=np.inf, to
     with sample_of(X, y, w, passes=passes, lines=lines, on_best=heard) as sample:
         found = choose(sample, problem, learning, options, all_candidates=all_candidates)
     assert found.spec() == lines[-1].kernel
-    assert heard[-1] == found
+    assert heard[-1].kernel == found
     return lines[-1], found, passes
 
 

@@ -27,7 +27,7 @@ def learned(X, y, w=None, rows=None, seed=0, centres=None, passes=None, told=Non
     numbers, heard = posterior_rows(problem, options, "sample"), [] if told is None else told
     with sample_of(X, y, w, numbers, tile_rows=300, passes=passes, lines=lines, on_best=heard) as sample:
         found = learn(sample, problem, learning, seed)
-    assert found == heard[-1] == kernel_from_spec(lines[-1].kernel)
+    assert found == heard[-1].kernel == kernel_from_spec(lines[-1].kernel)
     return [{**asdict(line), "kernel": kernel_from_spec(line.kernel)} for line in lines]
 
 

@@ -21,7 +21,7 @@ def learned(X, y, kernel=None, *, metric="auto", family=False, columns=1000, mos
     lines, learning = [], learning_options(len(X), classes=False, metric=metric, **options)
     with sample_of(X, y, lines=lines, on_best=on_best) as sample:
         problem = problem_of(X, y, kernel)
-        process_search.learn_regression(sample, problem, learning, 0, family=family, columns=columns)
+        process_search.learn_regression(sample, problem, learning, 0, family=family, warp=False, columns=columns)
     return lines[-1]
 
 
@@ -85,7 +85,7 @@ def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
     problem = problem_of(X, y)
     with sample_of(X, y) as sample:
         order = np.random.default_rng(0).permutation(n)
-        widths = search(sample, problem, order, 60, family=False, turned=False)[0]
+        widths = search(sample, problem, order, 60, family=False, turned=False, warp=False)[1]
         found = left_out(sample, problem, widths, order, min(n, 500), turned=True)
     assert found.shape == (2, 2, expected)
     assert all(not inside & outside for inside, outside in seen)
@@ -115,5 +115,7 @@ def test_a_stop_leaves_the_best_so_far():
     with sample_of(X, y, on_best=best) as sample:
         watched = replace(sample, on_progress=stop)
         with pytest.raises(Stopped):
-            process_search.learn_regression(watched, problem_of(X, y), learning, 0, family=False, columns=1000)
-    assert isinstance(best[-1], Gaussian)
+            process_search.learn_regression(
+                watched, problem_of(X, y), learning, 0, family=False, warp=False, columns=1000
+            )
+    assert isinstance(best[-1].kernel, Gaussian)

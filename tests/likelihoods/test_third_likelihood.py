@@ -8,7 +8,7 @@ statistics of the rows as they are weighted at the last mean, and a mean that st
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,10 +31,9 @@ NU, UPDATES = 4.0, 30
 
 
 @dataclass(frozen=True)
-class StudentPass(Pass):
+class StudentPass(Pass, name="reweighted gram"):
     """Gram products of all columns, the rows weighted by their residuals of the mean (M,)."""
 
-    name: ClassVar[str] = "reweighted gram"
     design: Design
     mean: np.ndarray
     beta: float

@@ -62,6 +62,20 @@ def test_a_model_comes_back_bit_for_bit(location, m, bias):
         np.testing.assert_array_equal(one, other)
 
 
+def test_a_missing_value_is_the_mean_with_a_wider_deviation():
+    """To the variance comes that of the means with the values of the vectors; a feature of gamma 0 brings none."""
+    model = made()
+    X = np.random.default_rng(1).normal(size=(4, 3))
+    gaps, filled = X.copy(), X.copy()
+    gaps[1:, 2], gaps[0, 1] = np.nan, np.nan
+    filled[1:, 2], filled[0, 1] = model.design.scaling.x_shift[2], model.design.scaling.x_shift[1]
+    (mean, variance), (expected, own) = model.moments(gaps)[:2], model.moments(filled)[:2]
+    np.testing.assert_array_equal(mean, expected)
+    means = [model.moments(np.column_stack([X[:, :2], np.full(4, z)]))[0] for z in model.design.centres[:, 2]]
+    np.testing.assert_allclose(variance[1:], own[1:] + np.var(means, axis=0)[1:], rtol=1e-10)
+    assert variance[0] == own[0]
+
+
 def test_a_model_holds_only_what_prediction_needs(tmp_path):
     """No training data, without local residuals, and no code: only JSON and the bytes of numbers."""
     X = np.random.default_rng(0).normal(size=(3000, 3))

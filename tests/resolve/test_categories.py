@@ -13,7 +13,7 @@ from partirvm.errors import DataError, UsageError
 from partirvm.kernels import Categorical, Gaussian, Laplacian, OnColumns, Product
 from partirvm.options import Request
 from partirvm.resolve.kernel import resolve_kernel
-from partirvm.types import Columns
+from partirvm.types import Columns, Scaling
 
 LEVELS = ("east", "north", "west")
 EFFECT = np.array([0.0, 3.0, -1.0])
@@ -40,7 +40,8 @@ def resolved(columns=COLUMNS, **asked):
     """The kernel of ``rows``."""
     X, y = rows()
     moments = Moments.of(coded(X), y[:, None], None, 0)
-    return resolve_kernel(Request(**asked), moments, columns)
+    d = len(columns.features)
+    return resolve_kernel(Request(**asked), moments, columns, Scaling(np.zeros(d), np.ones(d), np.zeros(1), np.ones(1)))
 
 
 def mixed(of_numbers, of_zone, kernel=Gaussian):

@@ -1,0 +1,126 @@
+"""Warps of skewed features: asinh((x − centre)/spread) in place of x, where the evidence of a process rises.
+
+A feature with a long tail spreads its rows so unevenly that no width suits all of them. asinh is linear near its centre
+and logarithmic far from it, on both sides, also beyond the rows of the training. A feature is tried around its median,
+and from its end opposite to the tail with a large and a small spread, as a logarithm. Features are tried one by one
+with all others as they are; those that gain are then added by decreasing gain, while the evidence rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from partirvm.kernels import Kernel
+from partirvm.kernels.composed import replaced
+from partirvm.kernels.radial import RadialKernel
+from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.sample import SampledRows, fitted
+from partirvm.strategies.problem import Problem
+from partirvm.types import FeatureMap, Float, Int, Scaling
+
+Warp: TypeAlias = tuple[float, float]
+"""Centre and spread."""
+
+Found: TypeAlias = tuple[float, int, Warp, Scaling, Kernel]
+"""Evidence of a warped feature, its position, its warp, and all inputs and the kernel with it."""
+
+SKEWED, HEAVY = 0.8, 4.5
+"""Least absolute skewness, and least kurtosis (of a normal 3), of a feature that is tried."""
+
+LEAST_VALUES = 4
+"""A feature that is tried has more different values than this among its first 200 rows."""
+
+ROWS, CENTRES = 3000, 200
+"""Maximum number of rows and centres of the tied evidence: few rows show too little of the tails."""
+
+TRIED = 24
+"""Maximum number of features that are tried: those of the largest kurtosis."""
+
+STEPS = 15
+"""Maximum number of steps of L-BFGS after the features are warped."""
+
+
+def warped(
+    sample: SampledRows, problem: Problem, order: Int, most: int, best: ProcessFit
+) -> tuple[Problem, ProcessFit]:
+    """Return the problem whose skewed features are warped, and its best process on ``most`` rows, from ``best``.
+
+    Each warp must raise the tied evidence by log n nats, ½ log n for each of its two numbers (Schwarz 1978).
+    """
+    some = np.sort(order[:ROWS])
+    raw, few = sample.rows.gather(some).X, sample.only(some)
+    centres, least = np.sort(order[: min(CENTRES, len(some) // 4)]), np.log(len(some))
+
+    def evidence(scaling: Scaling, kernel: Kernel) -> float:
+        tried = problem.with_scaling(scaling).with_kernel(kernel)
+        return float(fitted(few, tried, sample.candidates(tried, centres))[2].log_evidence)
+
+    def best_of(j: int, warps: Iterable[Warp], scaling: Scaling, kernel: Kernel) -> Found:
+        tried = [(warp, warped_by(scaling, j, warp, raw)) for warp in warps]
+        kernels = (kernel, _at_scale(kernel, j, scaling.n_inputs))
+        found = [(evidence(own, each), j, warp, own, each) for warp, own in tried for each in kernels]
+        most = max(each[0] for each in found)
+        return next(each for each in found if each[0] >= most - least)  # the mildest of those as good
+
+    skewed, scaling, kernel = _skewed(raw), problem.empty.scaling, best.kernel
+    value = first = evidence(scaling, kernel) if skewed else 0.0
+    singles = [best_of(j, _warps(raw[:, j]), scaling, kernel) for j in skewed]
+    for single, j, warp, *_ in sorted(singles, key=lambda each: -each[0]):
+        if single > first + least:
+            found = best_of(j, [warp], scaling, kernel)
+            if found[0] > value + least:
+                value, *_, scaling, kernel = found
+    if value == first:
+        return problem, best
+    problem, begun = problem.with_scaling(scaling), replace(best, kernel=kernel, value=-np.inf)
+    return problem, climb(ProcessRows.of(sample, problem, order[:most]), begun, STEPS)
+
+
+def _at_scale(kernel: Kernel, j: int, n_inputs: int) -> Kernel:
+    """Return the kernel with gamma 1/d' of input j, as by gamma="scale": the learned one is that without the warp."""
+
+    def make(old: Kernel, columns: Int) -> Kernel:
+        if not isinstance(old, RadialKernel):
+            return old
+        gamma = np.where(columns == j, 1 / n_inputs, old.widths(len(columns)))
+        return replace(old, gamma=tuple(gamma.tolist()))
+
+    return replaced(kernel, np.arange(n_inputs), make)
+
+
+def _skewed(raw: Float) -> list[int]:
+    """Return the positions of features of rows (n, d) with a long tail, by decreasing kurtosis."""
+    deviation = np.nanstd(raw, axis=0)
+    z = (raw - np.nanmean(raw, axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    skewness, kurtosis = np.nanmean(z**3, axis=0), np.nanmean(z**4, axis=0)
+    several = np.array([len(np.unique(x[:200])) > LEAST_VALUES for x in raw.T])
+    tried = several & ((np.abs(skewness) > SKEWED) | (kurtosis > HEAVY))
+    return [j for j in np.argsort(-kurtosis, kind="stable").tolist() if tried[j]][:TRIED]
+
+
+def _warps(x: Float) -> Iterator[Warp]:
+    """Yield warps of a feature (n,), the mildest first: around its median, and from the end without the tail."""
+    x = x[np.isfinite(x)]
+    middle = float(np.median(x))
+    end = float(x.min() if ((x - x.mean()) ** 3).sum() > 0 else x.max())
+    for centre, factors in ((middle, (1.0,)), (end, (1.0, 1 / 16, 1 / 256))):
+        distances = np.abs(x - centre)
+        for factor in factors:
+            yield centre, factor * float(np.median(distances[distances > 0]))
+
+
+def warped_by(scaling: Scaling, j: int, warp: Warp, raw: Float) -> Scaling:
+    """Return the scaling with feature j warped by centre and spread, standardised by its values in rows (n, d)."""
+    features, (centre, spread) = scaling.features or FeatureMap.plain(raw.shape[1]), warp
+    centres, spreads, shift, scale = (
+        each.copy() for each in (features.centres, features.spreads, scaling.x_shift, scaling.x_scale)
+    )
+    centres[j], spreads[j] = centre, spread
+    values = np.arcsinh((raw[:, j] - centre) / spread)
+    shift[j], scale[j] = np.nanmean(values), np.nanstd(values)
+    features = replace(features, centres=centres, spreads=spreads)
+    return replace(scaling, x_shift=shift, x_scale=scale, features=features)

@@ -1,0 +1,64 @@
+"""Warps of skewed features, where the evidence rises, and their continuation beyond the rows of the training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sampling import problem_of, sample_of
+
+from partirvm import RVMRegressor, load_model, save_model
+from partirvm.learning.exact_process import ProcessFit
+from partirvm.learning.warping import warped
+
+
+def spread_of(X, y):
+    """The spreads of features (d,) after the choice of warps, from an isotropic process with little noise."""
+    order = np.random.default_rng(0).permutation(len(X))
+    with sample_of(X, y) as sample:
+        problem = problem_of(X, y - y.mean())
+        found, _ = warped(sample, problem, order, 150, ProcessFit(problem.empty.kernel, 0.0, np.log(0.05)))
+    features = found.empty.scaling.features
+    return np.zeros(X.shape[1]) if features is None else features.spreads
+
+
+def test_a_logarithm_is_found():
+    """y depends on log x of a log-normal feature; the other one has no tail."""
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.lognormal(0, 1.5, 400), rng.normal(size=400)])
+    X /= X.std(axis=0)
+    y = np.sin(1.5 * np.log(X[:, 0])) + 0.3 * X[:, 1]
+    spreads = spread_of(X, y + 0.1 * rng.normal(size=400))
+    assert spreads[0] > 0
+    assert spreads[1] == 0
+
+
+@pytest.mark.parametrize("kind", ["normal", "binary", "constant"])
+def test_features_without_a_tail_are_left(kind):
+    """Normal values, rare ones of a switch, and one value are never warped."""
+    rng = np.random.default_rng(2)
+    x = {"normal": rng.normal(size=300), "binary": (rng.random(300) < 0.02) * 1.0, "constant": np.ones(300)}[kind]
+    X = np.column_stack([x, rng.normal(size=300)])
+    assert not spread_of(X, np.sin(X[:, 1])).any()
+
+
+@pytest.mark.filterwarnings("ignore:.*far from every")
+def test_warps_improve_a_fit_and_are_kept_with_it(tmp_path):
+    """A log-normal input: the error falls to that of its logarithm; the saved model predicts the same."""
+    rng = np.random.default_rng(3)
+    X = rng.lognormal(0, 2.0, size=(260, 1))
+    y = np.sin(np.log(X[:, 0])) + 0.2 * rng.normal(size=260)
+
+    def error(model, columns=lambda X: X):
+        mean = model.fit(columns(X[:200]), y[:200]).predict(columns(X[200:]))
+        return np.sqrt(np.mean((mean - y[200:]) ** 2))
+
+    how = {"random_state": 0, "reference": "none"}
+    own, none = RVMRegressor(**how), RVMRegressor(warp="none", **how)
+    given = error(RVMRegressor(**how), np.log)
+    assert error(own) < 1.2 * given
+    assert error(none) > 1.4 * given
+    save_model(own, tmp_path / "model")
+    far = np.array([[1e6], [1e-6]])
+    np.testing.assert_array_equal(load_model(tmp_path / "model").predict(far), own.predict(far))
+    assert "asinh((x0" in own.history_[0]["text"]
+    assert own.feature_relevance_.shape == (1,)
