@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -122,6 +122,12 @@ class Scaling:
         """The position of the feature from which each input comes, (d',)."""
         return np.arange(self.n_inputs) if self.features is None else self.features.sources
 
+    def shares_missing(self, features: Sequence[str]) -> dict[str, float]:
+        """Return the shares of the training rows without a value, of the features (d,) with gaps, by name."""
+        gaps = [] if self.features is None else self.features.gaps.tolist()
+        shares = self.x_shift[self.n_inputs - len(gaps) :].tolist()
+        return {features[j]: share for j, share in zip(gaps, shares, strict=True)}
+
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names (d',) of the inputs, from those of the features (d,)."""
         return tuple(features) if self.features is None else self.features.names(features)
@@ -146,12 +152,18 @@ def label_bytes(label: Any) -> int:
     return 100 + (len(label.encode(errors="replace")) if isinstance(label, str) else 0)
 
 
+def cyclic(column: str, cycles: Iterable[str]) -> list[str]:
+    """Return the names of the features that are cycles of a column of dates."""
+    return [f"{column} ({wave} of the {cycle})" for cycle in cycles for wave in ("sine", "cosine")]
+
+
 @dataclass(frozen=True)
 class Columns:
     """Names and meaning of the columns.
 
     ``categories`` maps a categorical feature to its levels, ``classes`` are the labels of the target's codes, None for
     numbers. ``targets`` are the names of several targets, empty for one, and ``target`` is all of them together.
+    ``dates`` maps a column of dates, a feature in days, to its cycles: their sines and cosines are features behind it.
     """
 
     features: tuple[str, ...]
@@ -159,6 +171,17 @@ class Columns:
     categories: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     classes: tuple[Any, ...] | None = None
     targets: tuple[str, ...] = ()
+    dates: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the columns of a table that give the features.
+
+        >>> Columns(("day", *cyclic("day", ["week"]), "x"), dates={"day": ("week",)}).given
+        ('day', 'x')
+        """
+        made = {name for column, cycles in self.dates.items() for name in cyclic(column, cycles)}
+        return tuple(name for name in self.features if name not in made)
 
     @property
     def nbytes(self) -> int:
