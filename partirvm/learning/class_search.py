@@ -37,6 +37,9 @@ ONE, UNSCALED = "one width", "one width for unscaled features"
 FIRST_NOISE = 0.5
 """First noise variance ÷ variance of the indicators: from a smaller one, a search explains noise by narrow widths."""
 
+WARP_ROWS = 2000
+"""Maximum number of rows on which warps are chosen, which takes as long as the search of widths."""
+
 ONE_STEPS, STEPS = 10, 15
 """Maximum number of steps of L-BFGS in one width, and from there in all widths."""
 
@@ -82,7 +85,8 @@ def one_width(
     }
     form = max(found, key=lambda form: found[form].value)
     if warp and form == ONE:
-        changed, _ = warped(sample, problem, order, most, found[ONE])
+        few = order[:WARP_ROWS]
+        changed, _ = warped(sample.only(np.sort(few)), problem, few, most, found[ONE])
         if changed is not problem:
             problem, rows = changed, ProcessRows.of(sample, changed, order[:most])
             found[ONE] = climb(rows, found[ONE], ONE_STEPS, together=True)
