@@ -40,20 +40,62 @@ multiples of 2e-10. The noise is at least 400,000 times as much.
 """
 
 
+def levels_of(codes: Float, count: int) -> Int:
+    """Return the levels (n,) of codes of a feature; ``count`` for other and missing ones."""
+    return np.clip(np.where(np.isnan(codes), count, codes), 0, count).astype(np.int64)
+
+
+def level_functions(X: Float, shift: Float, scale: Float, each: int) -> Float:
+    """Return functions (n, 1 + g·each) of numbers X (n, g): 1, and the first of z, cos πu, cos 2πu, … of each number.
+
+    z = (x − shift)/scale, at most 4, and u = (1 + tanh .8z)/2 is the quantile of nearly normal z. A missing number is
+    its mean.
+    """
+    z = np.nan_to_num(np.clip((X - shift) / scale, -4.0, 4.0))
+    quantile = 0.5 + 0.5 * np.tanh(0.8 * z)
+    curves = [np.cos(np.pi * k * quantile) if k else z for k in range(each)]
+    return np.concatenate([np.ones((len(X), 1)), *curves], axis=1)
+
+
+@dataclass(frozen=True)
+class LevelEffect:
+    """The effect φ(x)·w of the level of a feature, with functions φ of the features ``numbers`` (g,).
+
+    ``weights`` (L + 1, p) has the w of each level, 0 for other and missing ones; ``shift`` and ``scale`` are (g,).
+    """
+
+    feature: int
+    numbers: Int
+    shift: Float
+    scale: Float
+    weights: Float
+
+    def __call__(self, X: Float) -> Float:
+        """Return the effects (n,) at rows X (n, d), by sums over functions in their order."""
+        count, p = self.weights.shape
+        each = (p - 1) // max(len(self.numbers), 1)
+        functions = level_functions(X[:, self.numbers], self.shift, self.scale, each)
+        found, levels = np.zeros(len(X)), levels_of(X[:, self.feature], count - 1)
+        for function, weights in zip(functions.T, self.weights.T, strict=True):
+            found += function * weights[levels]
+        return found
+
+
 @dataclass(frozen=True)
 class FeatureMap:
     """Map from d features in raw units to d' ≥ d inputs: the columns of the features, then further ones.
 
     A feature of ``spreads`` s > 0 (d,) becomes asinh((x − centre)/s): linear near its centre, logarithmic in its tails.
     A categorical feature in ``tables``, pairs of position and table (L + 1, r), becomes the r coordinates of its level,
-    of which r − 1 are further columns; the last row is that of other and missing levels. Each of the features ``gaps``
-    (g,) adds a column that is 1 where it has no value.
+    of which r − 1 are further columns; the last row is that of other and missing levels. Each of ``effects`` adds a
+    column, and so does each of the features ``gaps`` (g,), which is 1 where it has no value.
     """
 
     centres: Float
     spreads: Float
     gaps: Int
     tables: tuple[tuple[int, Float], ...] = ()
+    effects: tuple[LevelEffect, ...] = ()
 
     @classmethod
     def plain(cls, d: int) -> FeatureMap:
@@ -67,16 +109,24 @@ class FeatureMap:
             found[:, j] = np.arcsinh((X[:, j] - self.centres[j]) / self.spreads[j])
         further = [found]
         for j, table in self.tables:
-            codes = np.where(np.isnan(X[:, j]), len(table) - 1.0, X[:, j])
-            coordinates = table[np.clip(codes, 0, len(table) - 1).astype(np.int64)]
+            coordinates = table[levels_of(X[:, j], len(table) - 1)]
             found[:, j] = coordinates[:, 0]
             further.append(coordinates[:, 1:])
+        further += [effect(X)[:, None] for effect in self.effects]
         return np.concatenate([*further, np.isnan(X[:, self.gaps]).astype(float)], axis=1)
+
+    @property
+    def unchanged(self) -> Bool:
+        """Features that are inputs in their own units, (d,)."""
+        found: Bool = self.spreads == 0
+        found[[j for j, _ in self.tables]] = False
+        return found
 
     @property
     def sources(self) -> Int:
         """The position of the feature from which each input comes, (d',)."""
         further = [np.full(table.shape[1] - 1, j) for j, table in self.tables]
+        further.append(np.array([effect.feature for effect in self.effects]))
         return np.concatenate([np.arange(len(self.spreads)), *further, self.gaps]).astype(np.int64)
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
@@ -87,6 +137,7 @@ class FeatureMap:
         for j, table in self.tables:
             names[j] = f"{features[j]} (1)"
             further += [f"{features[j]} ({k + 1})" for k in range(1, table.shape[1])]
+        further += [f"effect of {features[effect.feature]}" for effect in self.effects]
         return (*names, *further, *(f"{features[j]} missing" for j in self.gaps.tolist()))
 
 
@@ -110,6 +161,7 @@ class Scaling:
         numbers: list[Any] = [self.x_shift, self.x_scale, self.blank]
         if (found := self.features) is not None:
             numbers += [found.centres, found.spreads, found.gaps, *itertools.chain(*found.tables)]
+            numbers += itertools.chain(*(vars(effect).values() for effect in found.effects))
         return repr([np.ravel(each).tolist() for each in numbers])
 
     @property

@@ -66,7 +66,9 @@ def warped(
         most = max(each[0] for each in found)
         return next(each for each in found if each[0] >= most - least)  # the mildest of those as good
 
-    skewed, scaling, kernel = _skewed(raw), problem.empty.scaling, best.kernel
+    scaling, kernel = problem.empty.scaling, best.kernel
+    embedded = [j for j, _ in scaling.features.tables] if scaling.features else []
+    skewed = [j for j in _skewed(raw) if j not in embedded]
     value = first = evidence(scaling, kernel) if skewed else 0.0
     singles = [best_of(j, _warps(raw[:, j]), scaling, kernel) for j in skewed]
     for single, j, warp, *_ in sorted(singles, key=lambda each: -each[0]):

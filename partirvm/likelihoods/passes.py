@@ -193,7 +193,7 @@ class InputGradientPass(Pass, name="input gradient"):
     mean: Float
 
     def of_panel(self, panel: Panel, block: Float) -> Float:
-        d = panel.X.shape[1]
+        d = self.design.scaling.n_inputs
         total = np.zeros((d, d))
         for mean in self.mean.T:
             found = self.design.input_gradient(panel.X, block, mean)

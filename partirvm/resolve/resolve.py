@@ -125,6 +125,7 @@ def resolve(
     elif chooses(request) and counted < LEAST:
         notes = (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
     elif learns(request):
+        problem = small_fits.embed(problem, moments)
         problem = small_fits.learn(problem, all_rows=schedule.one_fit)
     rho, size = None, request.partition_size
     if automatic_size := size == "auto" and not schedule.one_fit:

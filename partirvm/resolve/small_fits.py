@@ -10,20 +10,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from partirvm.core.moments import Moments
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.design import Design
+from partirvm.learning.embedding import FUNCTIONS, ROWS, SUMS, embedded, many_levels
 from partirvm.learning.folds import DENSE, choose, sparseness
 from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options
 from partirvm.options import Request
-from partirvm.planning.memory import DataShape, kept_bytes, sample_bytes
+from partirvm.planning.memory import FLOAT, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, affordable
-from partirvm.resolve.kernel import chooses
+from partirvm.resolve.kernel import chooses, resolve_kernel
 from partirvm.resolve.new_problem import Interrupted
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options, Problem, Record, Stopped
@@ -62,6 +64,23 @@ class SmallFits:
     _best: Design | None = None
     _spent: Spent = field(default_factory=Spent)
     _began: float = field(default_factory=time.perf_counter)
+
+    def embed(self, problem: Problem, moments: Moments) -> Problem:
+        """Return the problem in which features of many levels are numbers, if the form of the kernel is chosen.
+
+        Rows and sums over levels take at most a quarter of the memory each.
+        """
+        columns, room, request = self.source.columns, self.machine.budget // (4 * FLOAT), self.request
+        if not (chooses(request) and request.standardize and request.basis is None and many_levels(problem, columns)):
+            return problem
+        rows = min(ROWS, self.source.n_rows, room // (4 * FUNCTIONS * self.shape.n_features))
+        with _in_time(), self._sample(problem, rows) as sample:
+            scaling, notes = embedded(sample, problem, columns, request.seed, min(SUMS, room // 3))
+            self.notes += notes
+            self.shape = replace(self.shape, n_features=scaling.n_inputs)
+            problem = problem.with_scaling(scaling)
+            return problem.with_kernel(resolve_kernel(request, moments, columns, scaling))
+        return problem
 
     def learn(self, problem: Problem, *, all_rows: bool) -> Problem:
         """Return the problem with a learned kernel; ``all_rows`` is True if all rows are candidates of a single fit.
