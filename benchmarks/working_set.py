@@ -36,10 +36,9 @@ from benchmarks.datasets import Split, load
 from benchmarks.measure import apart, command_line, say, write
 from partirvm import jobs, predict
 from partirvm.data import ZarrSource
-from partirvm.execution.local import usable_cores
 from partirvm.model import Model, load_model, save_model
 from partirvm.options import Request
-from partirvm.process import one_blas_thread
+from partirvm.process import one_blas_thread, usable_cores
 from partirvm.types import PANEL_ROWS
 
 Float = np.ndarray[Any, np.dtype[np.float64]]

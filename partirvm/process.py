@@ -60,6 +60,11 @@ def one_blas_thread() -> Iterator[None]:
                 _set_threads(_before)
 
 
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _status(field: str) -> int:
     """Return an entry of ``/proc/self/status`` in bytes; 0 on a system without it."""
     with suppress(OSError):

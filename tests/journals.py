@@ -1,9 +1,11 @@
-"""Journals that keep checkpoints, what a run left, for comparisons of runs to the bit, and the request of a job."""
+"""Journals that keep checkpoints, what runs left, for comparisons to the bit, the request of a job, rows of DATA."""
 
 from __future__ import annotations
 
 import pickle
 from typing import Any
+
+import numpy as np
 
 from partirvm.jobs.driver import MemoryJournal
 
@@ -36,3 +38,12 @@ def left(journal: Any) -> tuple[Any, ...]:
     lines = [{name: repr(value) for name, value in line.items() if name not in TIMES} for line in journal.history]
     model = journal.model
     return model.mean.tobytes(), model.alpha.tobytes(), model.design.labels.tobytes(), model.root.tobytes(), lines
+
+
+def contents(source: Any) -> np.ndarray:
+    """Inputs and targets (N, d + T) of DATA in the order of their table, after a check of each tile."""
+    source.verify()
+    tiles = [source.tile(number) for number in range(source.n_tiles)]
+    order = np.concatenate([source.original_rows(number) for number in range(source.n_tiles)])
+    assert sorted(order) == list(range(source.n_rows))
+    return np.concatenate([np.column_stack([tile.X, tile.t]) for tile in tiles])[np.argsort(order)]

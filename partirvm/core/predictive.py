@@ -96,9 +96,7 @@ def widened(
         return root, np.inf
     inner = information(alpha, root, n)[np.ix_(free, free)]
     factor = np.linalg.cholesky(inner + np.eye(len(free)) / REACH**2)
-    moved = np.empty((M + 1, M))  # Vᵀ, where J = RV
-    moved[:M] = -(alpha * mean)[:, None] * root
-    moved[M] = (alpha * mean) @ root
+    moved = np.vstack([-(alpha * mean)[:, None] * root, (alpha * mean) @ root])  # Vᵀ, where J = RV
     white = solve_triangular(factor, moved[free], lower=True, check_finite=False)
     whole = white.T @ white + np.eye(M)
     # an upper triangular factor, from the last row upwards, keeps the root upper triangular

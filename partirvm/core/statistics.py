@@ -51,9 +51,10 @@ class FieldSums:
 
 @dataclass
 class TreeSum:
-    """Sum by ``+`` of ``n_tiles`` nodes that arrive in any order; siblings are added as soon as both are present."""
+    """Sum of ``n_tiles`` nodes that arrive in any order; siblings are added by ``plus`` as soon as both are present."""
 
     n_tiles: int
+    plus: Callable[[Any, Any], Any] = operator.add
     _waiting: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     def add(self, index: int, value: Any, level: int = 0) -> None:
@@ -63,7 +64,7 @@ class TreeSum:
                 sibling = self._waiting.pop((level, index ^ 1), None)
                 if sibling is None:
                     break
-                value = sibling + value if index & 1 else value + sibling
+                value = self.plus(sibling, value) if index & 1 else self.plus(value, sibling)
             level, index = level + 1, index >> 1
         self._waiting[level, index] = value
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import closing, suppress
-from operator import add
+from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -20,10 +20,10 @@ from partirvm.data.source import Source
 from partirvm.errors import PartirvmError
 from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster
 from partirvm.execution.kernel_store import Keeping, forget
-from partirvm.execution.local import POLL, SHARE, OfTile, Progress, grouped, solution, tile_statistics, usable_cores
+from partirvm.execution.local import POLL, SHARE, OfTile, Progress, added, grouped, solution, tile_statistics
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
-from partirvm.process import one_blas_thread, resident_memory, return_freed_memory
+from partirvm.process import one_blas_thread, resident_memory, return_freed_memory, usable_cores
 
 R = TypeVar("R")
 
@@ -67,7 +67,7 @@ class DaskExecutor:
         """Return the statistic of each pass, summed on the workers; ``progress`` is called after each tile."""
         groups = grouped(passes, source)
         totals = self._persist(lambda: self._run(groups, source, progress, keeping))
-        return [part for total in totals for part in total.parts]
+        return [part for total in totals for part in total]
 
     def forget(self, token: str) -> None:
         """Delete the kept kernel blocks of a fit on all workers that respond."""
@@ -85,13 +85,13 @@ class DaskExecutor:
         sent = self._send([own for _, own in groups], "pass")
         try:
             for (numbers, own), passes in zip(groups, sent, strict=True):
-                total = TreeSum(len(numbers))
+                total = TreeSum(len(numbers), partial(self._submit, "sum", added))
                 for index, run in aligned_runs(len(numbers), level):
                     parts, places = self._parts(source, [numbers[position] for position in run])
                     future = self._submit(own[0].name, run_tiles, passes, parts, places, keeping)
                     tiles[future] = len(run)
-                    total.add(index, _Node(self, future), level)
-                roots.append(total.result().future)
+                    total.add(index, future, level)
+                roots.append(total.result())
             waiting, done = {*tiles, *roots}, 0
             while waiting:
                 finished = self._finished(waiting)
@@ -245,21 +245,11 @@ def _key(name: str) -> str:
     return f"{name}-{uuid.uuid4().hex}"
 
 
-class _Node:
-    """A node of the summation tree on the cluster. Adding two nodes submits a task that adds their values."""
-
-    def __init__(self, executor: DaskExecutor, future: Any) -> None:
-        self.executor, self.future = executor, future
-
-    def __add__(self, other: _Node) -> _Node:
-        return _Node(self.executor, self.executor._submit("sum", add, self.future, other.future))
-
-
 def run_tiles(
     passes: Sequence[Pass], parts: Sequence[Source], tiles: Sequence[tuple[int, int]], keeping: Keeping | None
 ) -> Any:
     """Return the node of an aligned run of tiles. Each tile is given by its number and the index of its part."""
-    total = TreeSum(len(tiles))
+    total = TreeSum(len(tiles), added)
     for position, (number, part) in enumerate(tiles):
         total.add(position, tile_statistics(passes, parts[part], number, keeping))
     return total.result()

@@ -8,7 +8,6 @@ BLAS thread per task the bits do not either. The functions of tasks are pure: a 
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import add
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from partirvm.execution.kernel_store import Keeping, fill_block, forget
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Panel, Pass, Rows, Solved, between
 from partirvm.planning.plan import Machine
-from partirvm.process import available_memory, one_blas_thread, resident_memory
+from partirvm.process import available_memory, one_blas_thread, resident_memory, usable_cores
 from partirvm.types import PANEL_ROWS
 
 SHARE = 0.7  # fraction of the available memory that ``memory_limit="auto"`` allows
@@ -52,14 +51,13 @@ class MomentsPass(Pass, name="moments"):
         return Moments.of(tile.X, tile.t, tile.weights, tile.start)
 
 
-@dataclass(frozen=True)
-class SeveralStatistics:
-    """Statistics of several passes over the same tiles. Addition is elementwise."""
+Statistics: TypeAlias = tuple[Any, ...]
+"""Statistics of several passes over the same tiles."""
 
-    parts: tuple[Any, ...]
 
-    def __add__(self, other: SeveralStatistics) -> SeveralStatistics:
-        return SeveralStatistics(tuple(map(add, self.parts, other.parts)))
+def added(one: Statistics, other: Statistics) -> Statistics:
+    """Return the sum of the statistics of each pass."""
+    return tuple(map(add, one, other))
 
 
 def grouped(passes: Sequence[Pass], source: Source) -> list[tuple[list[int], list[Pass]]]:
@@ -111,24 +109,17 @@ class _Tile(Tile):
             yield panel, *blocks
 
 
-def tile_statistics(
-    passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | None = None
-) -> SeveralStatistics:
+def tile_statistics(passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | None = None) -> Statistics:
     """Return the contributions of one tile to each pass. ``keeping`` has the settings for kept kernel blocks."""
     read = source.tile(number)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, keeping)
-    return SeveralStatistics(tuple(pass_.statistic(tile) for pass_ in passes))
+    return tuple(pass_.statistic(tile) for pass_ in passes)
 
 
 def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solved:
     """Run a dense fit to its end, on so many threads; ``on_step`` is called at each step, and may raise to stop."""
     with on_threads(threads):
         return Solved(*solve.run(on_step))
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class LocalExecutor:
@@ -159,16 +150,16 @@ class LocalExecutor:
         ``progress`` is called after each tile. ``keeping`` has the settings of kept kernel blocks.
         """
         groups = grouped(passes, source)
-        totals: list[TreeSum] = [TreeSum(len(tiles)) for tiles, _ in groups]
+        totals: list[TreeSum] = [TreeSum(len(tiles), added) for tiles, _ in groups]
         leaves = [(k, position) for k, (tiles, _) in enumerate(groups) for position in range(len(tiles))]
 
-        def statistics(leaf: tuple[int, int]) -> SeveralStatistics:
+        def statistics(leaf: tuple[int, int]) -> Statistics:
             tiles, own = groups[leaf[0]]
             return tile_statistics(own, source, tiles[leaf[1]], keeping)
 
         for (k, position), found in zip(leaves, self._each(statistics, leaves, progress), strict=True):
             totals[k].add(position, found)
-        return [part for total in totals for part in total.result().parts]
+        return [part for total in totals for part in total.result()]
 
     def forget(self, token: str) -> None:
         """Delete the kept kernel blocks of a fit."""

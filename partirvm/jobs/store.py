@@ -185,7 +185,7 @@ class JobStore:
 
     def request(self, what: str, attempt: int, reason: str = "") -> None:
         """Request that an attempt ends, with ``what`` "abort" or "cancel"; no-op if it was requested before."""
-        name = _request(what, attempt)
+        name = f"control/{what}-{attempt:06d}.json"
         request = {"time": time.time(), "reason": reason, **asdict(leases.Process.this())}
         with storing(self.location), suppress(FileExistsError):
             self.folder.create(name, to_json(name, request))
@@ -193,8 +193,7 @@ class JobStore:
     def requested(self, attempt: int) -> tuple[str, str] | None:
         """Return the strongest request for this attempt and its reason, "" if unreadable; None without a request."""
         for what in REQUESTS:
-            name = _request(what, attempt)
-            if self.folder.exists(name):
+            if self.folder.exists(name := f"control/{what}-{attempt:06d}.json"):
                 with suppress(MissingDataError, FormatError):
                     return what, str(read_json(self.folder, name, {"reason": str})["reason"])
                 return what, ""
@@ -308,7 +307,3 @@ class JobStore:
                 lease.check()
                 self.folder.remove(f"{name}/{child}")
             self.folder.remove_empty(name)
-
-
-def _request(what: str, attempt: int) -> str:
-    return f"control/{what}-{attempt:06d}.json"

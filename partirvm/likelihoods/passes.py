@@ -193,12 +193,9 @@ class InputGradientPass(Pass, name="input gradient"):
     mean: Float
 
     def of_panel(self, panel: Panel, block: Float) -> Float:
-        d = self.design.scaling.n_inputs
-        total = np.zeros((d, d))
-        for mean in self.mean.T:
-            found = self.design.input_gradient(panel.X, block, mean)
-            total += found.T @ (found if panel.weights is None else found * panel.weights[:, None])
-        return total
+        gradients = (self.design.input_gradient(panel.X, block, mean) for mean in self.mean.T)
+        weights = 1.0 if panel.weights is None else panel.weights[:, None]
+        return reduce(add, (each.T @ (each * weights) for each in gradients))
 
 
 @dataclass(frozen=True)

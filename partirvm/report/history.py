@@ -225,16 +225,6 @@ def rate(entry: Entry) -> str:
     return f"{entry['pass_rows'] / seconds:,.0f}" if seconds else MISSING
 
 
-def heuristic_line(entry: Entry) -> str:
-    """Return the measured sparseness and the resulting partition size as text."""
-    chosen, found = entry["partition_size"], entry["heuristic_size"]
-    size = f"P = {found:,}"
-    if chosen != found:
-        size += f", {'limited' if chosen < found else 'raised'} to {chosen:,}"
-    rows, rho = counted(entry["rows"], "random row"), entry["vectors"] / entry["rows"]
-    return f"sparseness: {entry['vectors']:,} of {rows} became vectors (ρ = {rho:.3f}) → {size}"
-
-
 class Lines:
     """Converter of history entries to lines: one for each fit that left a model, those of rounds below titles."""
 
@@ -244,7 +234,12 @@ class Lines:
     def of(self, entry: Entry) -> list[str]:
         """Return the lines to print for a history entry."""
         if entry["kind"] == "heuristic":
-            return [heuristic_line(entry)]
+            chosen, found = entry["partition_size"], entry["heuristic_size"]
+            size = f"P = {found:,}"
+            if chosen != found:
+                size += f", {'limited' if chosen < found else 'raised'} to {chosen:,}"
+            rows, rho = counted(entry["rows"], "random row"), entry["vectors"] / entry["rows"]
+            return [f"sparseness: {entry['vectors']:,} of {rows} became vectors (ρ = {rho:.3f}) → {size}"]
         if entry["kind"] == "kernel":
             again = " again" if entry.get("taken") is not None else ""
             return [f"learned{again}: {entry['text']}"]

@@ -240,9 +240,9 @@ def _options(plan: Plan, centres: int = 0) -> Options:
     options = {name: value for name, value in vars(request).items() if name in names and value is not None}
     if request.max_iterations is not None:
         options["max_passes"] = request.max_iterations
-    options |= {"max_columns": plan.max_columns, "batch": plan.batch_elements}
-    options["residual_bytes"] = plan.machine.limit // RESIDUAL_SHARE
-    return Options(**options, learning_columns=plan.learning_columns, centres=centres)
+    options |= {"max_columns": plan.max_columns, "batch": plan.batch_elements, "centres": centres}
+    options["learning_columns"] = plan.learning_columns
+    return Options(**options, residual_bytes=plan.machine.limit // RESIDUAL_SHARE)
 
 
 def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int) -> Request:

@@ -152,11 +152,9 @@ def has_type(value: Any, hint: Any) -> bool:
     kinds: Any = PLAIN.get(origin, origin)
     if not isinstance(value, kinds):
         return False
-    if origin is tuple and parts:
-        wanted = parts[:1] * len(value) if parts[1:] == (...,) else parts
+    if origin in (list, tuple) and parts:
+        wanted = parts[:1] * len(value) if origin is list or parts[1:] == (...,) else parts
         return len(value) == len(wanted) and all(map(has_type, value, wanted))
-    if origin is list and parts:
-        return all(has_type(each, parts[0]) for each in value)
     if origin is dict and parts:
         return all(has_type(key, parts[0]) and has_type(each, parts[1]) for key, each in value.items())
     return True

@@ -16,6 +16,7 @@ from commandline import NOISE, Tour
 from partirvm import load_model
 from partirvm.cli import options
 from partirvm.cli.commands import partirvm as group
+from partirvm.cli.options import as_flags
 from partirvm.kernels import NAMES
 from partirvm.options import TABLE, Request
 
@@ -193,3 +194,25 @@ def test_the_first_help_tells_the_three_steps(cli):
     assert "..." not in commands
     places = [commands.index(f"  {verb} ") for verb in VERBS if verb not in ("predict", "evaluate")]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("raise memory_limit or lower partition_size.", "raise --memory-limit or lower --partition-size."),
+        (
+            "with multi_class='ovr'; use fit_rows=\"sample\"",
+            "with --multi-class ovr; use --likelihood sample",
+        ),
+        ("leave fit_intercept=False out, say allow_code=True", "leave --no-intercept out, say --allow-code"),
+        ("no kernel is learned", "no kernel is learned"),
+        ("the column 'memory_limit' of `max_rounds`", "the column 'memory_limit' of `max_rounds`"),
+        (
+            "data/max_rounds.csv and max_rounds.csv: there are none",
+            "data/max_rounds.csv and max_rounds.csv: there are none",
+        ),
+        ("RVMRegressor(max_rounds=3) and model.max_rounds", "RVMRegressor(max_rounds=3) and model.max_rounds"),
+    ],
+)
+def test_options_become_flags(message, expected):
+    assert as_flags(message) == expected

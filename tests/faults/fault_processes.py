@@ -17,20 +17,17 @@ from fault_watchers import Halting, Meeting, Waiting, arm, halt_at, listen
 from waiting import PATIENCE, wait_for
 
 from partirvm import ingest
-from partirvm.execution.local import usable_cores
 from partirvm.jobs.store import JobStore
+from partirvm.process import usable_cores
 from partirvm.storage import lease
 
 HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[1])
 
-QUICK = 0.1, 1.5
-"""Leases for tests that need not wait for the real ones to expire."""
-
 
 def hurry():
-    """Let leases of this process live and expire quickly."""
-    lease.BEAT, lease.EXPIRY = QUICK
+    """Let leases of this process live and expire quickly: tests need not wait for the real ones to expire."""
+    lease.BEAT, lease.EXPIRY = 0.1, 1.5
 
 
 def carry(job, quick=False, patience=40.0, halt=None, wait=None):

@@ -1,4 +1,4 @@
-"""SIGSTOP of the process that carries a job out, beyond its lease: who wakes up late cannot publish any more."""
+"""Several drivers of one job: SIGSTOP beyond a lease, whose owner cannot publish when it wakes, and many at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from fault_cases import assert_one_round_repeated, assert_same_end, queued
-from fault_processes import carry
+from fault_processes import carry, compete_once
 from journals import REQUEST
 from waiting import stopped, wait_for
 
@@ -78,3 +78,14 @@ def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path, monke
         one._write("model", write)
     other.lease.release()
     lease.release()
+
+
+def test_one_of_many_drivers_wins(breeder, data, undisturbed, tmp_path):
+    """Four start at the same moment: one carries the job out, the others hear LeaseError; nothing is written twice."""
+    store = queued(data, tmp_path / "job", "working-set")
+    children = [breeder.call(compete_once, job=store.location, folder=str(tmp_path), others=3) for _ in range(4)]
+    ends = [child.said() for child in children]
+    assert [end["value"] for end in ends if "value" in end] == [undisturbed["working-set"].state().reason]
+    assert [end["error"] for end in ends if "error" in end] == ["LeaseError"] * 3
+    assert_same_end(store, undisturbed["working-set"])
+    assert [event["event"] for event in store.events()].count("running") == 1

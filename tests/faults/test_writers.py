@@ -12,6 +12,7 @@ import pytest
 from by_default import some
 from fault_cases import TILE, rows
 from fault_processes import open_slowly, write_rows
+from journals import contents
 from waiting import stopped, wait_for
 
 from partirvm import ingest
@@ -30,16 +31,6 @@ def data(tmp_path):
     return tmp_path / "data" / "d.zarr"
 
 
-def contents(place):
-    """All rows in the order before shuffling, (N, 3), after a check of each tile."""
-    source = ZarrSource(place)
-    source.verify()
-    tiles = [source.tile(number) for number in range(source.n_tiles)]
-    order = np.concatenate([source.original_rows(number) for number in range(source.n_tiles)])
-    assert sorted(order) == list(range(source.n_rows))
-    return np.concatenate([np.column_stack([tile.X, tile.t]) for tile in tiles])[np.argsort(order)]
-
-
 def expected(*parts):
     """The rows of (n, seed), one after another."""
     return np.concatenate([np.column_stack(rows(n, seed)) for n, seed in parts])
@@ -53,7 +44,7 @@ def ended(children):
 def test_two_appends_at_once(breeder, data, tmp_path):
     """One after the other, or the second is refused by a LeaseError that names the first."""
     for number in range(3):
-        before = contents(data)
+        before = contents(ZarrSource(data))
         seeds = (2 * number + 1, 2 * number + 2)
         options = {"data": str(data), "gate": str(tmp_path / f"gate{number}"), "append": True}
         children = [breeder.call(write_rows, seed=seed, **options) for seed in seeds]
@@ -61,7 +52,7 @@ def test_two_appends_at_once(breeder, data, tmp_path):
         assert set(failed) <= {None, "LeaseError"}
         written = [(150, seed) for seed, error in zip(seeds, failed, strict=True) if error is None]
         assert written, "one of two succeeds"
-        found = contents(data)
+        found = contents(ZarrSource(data))
         np.testing.assert_array_equal(found[: len(before)], before)
         orders = (expected(*order) for order in (written, written[::-1]))
         assert any(np.array_equal(found[len(before) :], order) for order in orders)
@@ -77,9 +68,9 @@ def test_a_repeated_append_is_refused(data):
             ingest(again, data, append=True, shuffle=5)
     with pytest.raises(DataError, match=r"700 rows .* already.*--again"):
         ingest(rows(OLD, 0), data, append=True)
-    np.testing.assert_array_equal(contents(data), expected((OLD, 0), (150, 1)))
+    np.testing.assert_array_equal(contents(ZarrSource(data)), expected((OLD, 0), (150, 1)))
     ingest((X, y), data, append=True, again=True)
-    np.testing.assert_array_equal(contents(data), expected((OLD, 0), (150, 1), (150, 1)))
+    np.testing.assert_array_equal(contents(ZarrSource(data)), expected((OLD, 0), (150, 1), (150, 1)))
 
 
 CHANGES = 80
@@ -93,10 +84,10 @@ def test_an_append_killed_at_a_change_of_a_file(breeder, data, number):
     wait_for(lambda: child.gone, "the end of a process")
     if child.out.exists():
         pytest.skip("the append has fewer changes")
-    found, old, new = contents(data), expected((OLD, 0)), expected((OLD, 0), (150, 1))
+    found, old, new = contents(ZarrSource(data)), expected((OLD, 0)), expected((OLD, 0), (150, 1))
     assert any(np.array_equal(found, rows) for rows in (old, new))
     ingest(rows(40, 2), data, append=True)
-    np.testing.assert_array_equal(contents(data), np.concatenate([found, expected((40, 2))]))
+    np.testing.assert_array_equal(contents(ZarrSource(data)), np.concatenate([found, expected((40, 2))]))
     assert [path.name for path in data.parent.iterdir()] == ["d.zarr"]
 
 
@@ -119,7 +110,7 @@ def test_an_append_frozen_at_a_change_of_a_file(breeder, data, number):
     assert first.get("error") in (None, "LeaseLostError"), first
     written = [(150, seed) for seed, said in ((1, first), (2, second)) if "error" not in said]
     orders = (expected((OLD, 0), *order) for order in (written, written[::-1]))
-    assert any(np.array_equal(contents(data), order) for order in orders)
+    assert any(np.array_equal(contents(ZarrSource(data)), order) for order in orders)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])

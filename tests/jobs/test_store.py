@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+from pathlib import Path
+
 import fsspec
 import numpy as np
 import pytest
 from journals import REQUEST
+from processes import running
 from reference import model, written
 
 from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
 from partirvm.jobs.store import JobStore
-from partirvm.storage import address, open_folder
+from partirvm.storage import Folder, address, open_folder
+from partirvm.storage.folder import flush
 from partirvm.storage.lease import Lease
 from partirvm.storage.records import to_json
 
@@ -189,3 +196,129 @@ def test_who_wakes_while_it_overwrites_removes_nothing_of_a_newer_job(place, mon
     assert kinds(JobStore(place).events()) == ["queued"]
     assert (JobStore(place).model().mean == model(3).mean).all()
     newer[0].lease.release()
+
+
+FORBIDDEN = """
+import os
+import fsspec.implementations.local, partirvm.jobs.checkpoint, partirvm.model.files, zarr
+JobStore(sys.argv[1]).model()
+if os.getuid() == 0:
+    os.setuid(65534)
+store = JobStore(sys.argv[1])
+for write in (
+    lambda: store.request("abort", 1),
+    lambda: store.acquire(),
+    lambda: JobStore.create(sys.argv[1], {}, overwrite=True),
+    lambda: JobStore.create(sys.argv[1] + "-other", {}),
+):
+    try:
+        write()
+        say("written")
+    except StorageError as error:
+        say(error)
+say(store.restore()["n"], store.events()[0]["n"], store.state().status, store.model().n_vectors)
+"""
+
+
+def test_a_folder_that_may_only_be_read(open_to_all):
+    """StorageError with the place and the reason; watching and predicting still work."""
+    top = open_to_all / "top"
+    top.mkdir()
+    store = written(top / "job")
+    store.save(model(1))
+    store.record({"event": "note", "n": 1})
+    store.checkpoint({"n": 1})
+    store.lease.release()
+    files = {path: path.read_bytes() for path in top.rglob("*") if path.is_file()}
+    folders = [top, *(path for path in top.rglob("*") if path.is_dir())]
+    for path in [*folders, *files]:
+        path.chmod(0o555)
+    try:
+        with running(FORBIDDEN, top / "job") as child:
+            said = [child.stdout.readline() for _ in range(5)]
+            assert all("cannot be written: Permission denied" in line for line in said[:4]), (said, child.stderr.read())
+            assert all(str(top / "job") in line for line in said[:4])
+            assert said[4] == "1 1 queued 3\n"
+    finally:
+        for path in folders:
+            path.chmod(0o755)
+    assert {path: path.read_bytes() for path in top.rglob("*") if path.is_file()} == files
+
+
+def test_remains_of_killed_writers_harm_nobody(tmp_path):
+    """A group without its head, or with nothing else, hidden parts: passed over, and cleared by the next one."""
+    store = written(tmp_path / "job")
+    store.checkpoint({"n": 1})
+    checkpoints = tmp_path / "job" / "checkpoints"
+    shutil.copytree(checkpoints / "000001-000001", checkpoints / "000000-000002")
+    (checkpoints / "000000-000002/group.json").unlink()
+    (checkpoints / ".000000-000003.abc.part").write_text("{")
+    assert store.restore() == {"n": 1}
+    for n in (3, 4, 5):
+        store.checkpoint({"n": n})
+    assert store.restore() == {"n": 5}
+    names = sorted(path.name for path in checkpoints.iterdir() if not path.name.startswith("."))
+    assert names == [f"000001-00000{n}" for n in (2, 3, 4)]
+    (checkpoints / "000001-000004/000000").unlink()
+    assert store.restore() == {"n": 4}
+
+
+# A disk keeps the bytes of a file once the file is flushed, and a name once its folder is flushed after that: so the
+# bytes are flushed before the name is given, the folder afterwards, and a tree from its leaves.
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Requests to the disk in order: ("flush", inode), and ("name", inode) for a name given to the file."""
+    found = []
+    give = {"link": os.link, "replace": os.replace}
+
+    def named(how):
+        def ask(source, target, **options):
+            give[how](source, target, **options)
+            found.append(("name", Path(target).stat().st_ino))
+
+        return ask
+
+    monkeypatch.setattr(os, "fsync", lambda handle: found.append(("flush", os.fstat(handle).st_ino)))
+    for how in give:
+        monkeypatch.setattr(os, how, named(how))
+    return found
+
+
+def inode(path):
+    """By which a file or folder is known."""
+    return path.stat().st_ino
+
+
+@pytest.mark.parametrize("verb", ["write", "create", "create without links"])
+def test_bytes_are_flushed_before_the_name_and_the_folder_after_it(tmp_path, asked, verb, monkeypatch):
+    """A name that survives has its bytes, and when the call returns the name survives; so with the name of a folder."""
+
+    def no_links(*_, **__):
+        raise OSError(errno.EPERM, "no links here")
+
+    folder, file = Folder("here", tmp_path), tmp_path / "deep" / "object"
+    if verb == "create without links":
+        monkeypatch.setattr(os, "link", no_links)
+    getattr(folder, verb.split()[0])("deep/object", b"1")
+    assert file.read_bytes() == b"1"
+    named = [] if "without" in verb else [("name", inode(file))]
+    expected = [("flush", inode(file)), *named, ("flush", inode(file.parent))]
+    assert asked[0] == ("flush", inode(tmp_path))
+    assert asked[-len(expected) :] == expected
+    assert len(asked) == 1 + len(expected) + ("without" in verb)
+
+
+def test_flush_of_a_tree_begins_at_its_leaves(tmp_path, asked):
+    """Every file and folder once, each before the folder that holds its name, which is flushed too."""
+    for name in ("group/a/1", "group/a/2", "group/b/c/3", "group/4"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"1")
+    flush(tmp_path / "group")
+    below = [tmp_path / "group", *(tmp_path / "group").rglob("*")]
+    flushed = [which for _, which in asked]
+    assert sorted(flushed) == sorted(inode(path) for path in [tmp_path, *below])
+    for path in below:
+        assert flushed.index(inode(path)) < flushed.index(inode(path.parent))

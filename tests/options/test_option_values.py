@@ -116,16 +116,12 @@ from partirvm import AlphaPrior, Gaussian, Noise, RVMClassifier, RVMRegressor, W
 from partirvm import ingest, load_model, open_job, plan, save_model, submit
 
 RVMRegressor(strategy=WorkingSet(selection="gain", sample_rows=50), kernel=Gaussian("learn"), gamma=0.5)
-RVMClassifier(strategy="working-set", max_iterations=9, moderate=True, class_weight={"a": 2.0})
 asked = RVMRegressor(noise_variance=Noise(prior=(50.0, 0.5)), alpha_prior=AlphaPrior(fixed={"bias": 1e-6}))
 fitted = asked.fit("d.zarr")
 mean, std = fitted.predict([[0.0]], return_std=True)
-lower, upper = fitted.predict_interval([[0.0]], 0.95)
-count: int = fitted.n_relevance_vectors_
 advice: str = fitted.termination_.advice
 print(fitted.noise_variance_, fitted.log_evidence_, fitted.get_params(), fitted.set_params(tol=1e-6), fitted.history_)
 fitted.set_fit_request(sample_weight=True).partial_fit([[0.0]], [0.0]).score([[0.0]], [0.0])
-RVMClassifier().fit([[0.0]], ["a"], sample_weight=[1.0]).classes_
 save_model(fitted, "m.rvm")
 load_model("m.rvm").predict([[0.0]])
 ingest(([[0.0]], [0.0]), "d.zarr")
@@ -135,15 +131,8 @@ print(plan(RVMRegressor(), "d.zarr"), open_job("jobs/run1").status(), job.model(
 # The lines below are wrong.
 RVMRegressor(strategy="workingset")
 RVMRegressor(strategy=WorkingSet(selection="gains"))
-RVMRegressor(solver="newton")
 RVMRegressor(gamma="learnt")
-RVMClassifier(multi_class="ovo")
-RVMRegressor(kernal="gaussian")
-RVMClassifier(noise="local")
 WorkingSet(select="gain")
-fitted.n_relevance_vector_
-RVMClassifier().fit([[0.0]], ["a"]).class_
-fitted.predct([[0.0]])
 open_job("jobs/run1").staus()
 load_model("m.rvm").predct([[0.0]])
 """

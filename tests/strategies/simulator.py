@@ -137,10 +137,10 @@ class Simulator:
             case Save():
                 return None
             case ScorePass():
-                return tile_statistics([instruction], ArraySource(*self.held_out), 0).parts[0]
+                return tile_statistics([instruction], ArraySource(*self.held_out), 0)[0]
             case Pass():
                 source = ArraySource(self.X, self.t + self.scaling.t_shift, self.w)
-                return tile_statistics([instruction], source, 0).parts[0]
+                return tile_statistics([instruction], source, 0)[0]
         raise AssertionError(f"no answer to {instruction}")
 
     def sampled(self, pass_: ErrorPass) -> np.ndarray:
