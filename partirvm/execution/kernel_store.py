@@ -206,8 +206,8 @@ def forget(token: str) -> None:
 
 def fill_block(keeping: Keeping | None, key: tuple[int, str, int], design: Design, X: Float, out: Float) -> None:
     """Write Φ of a panel's rows X (n, d) to ``out`` (n, M), from kept columns if possible; ``key`` begins a ``Key``."""
-    kept = keeping is not None and design.origin is not None and len(design.centres) > 0
-    if keeping is not None and kept and all(independent(each, design.scaling.n_inputs, len(X)) for each in design.kernels):
+    kept, d = design.origin is not None and len(design.centres) > 0, design.scaling.n_inputs
+    if keeping is not None and kept and all(independent(each, d, len(X)) for each in design.kernels):
         store_of(keeping).fill((*key, design.basis), design, X, out)
     else:
         design.block(X, out)

@@ -11,6 +11,7 @@ use, and whether the whole effect, as one more number, says more than they do.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -73,11 +74,11 @@ class LevelRows:
 
     def fitted(self) -> tuple[Float, list[Float]]:
         """Return the weights of all rows, (p, T), and those of the levels of each feature, (L + 1, p, T)."""
-        p, T = self.functions.shape[1], self.t.shape[1]
-        weights = [np.zeros((count + 1, p, T)) for count in self.counts]
+        base = np.zeros((self.functions.shape[1], self.t.shape[1]))
+        weights: list[Float] = [np.zeros((count + 1, *base.shape)) for count in self.counts]
         for _ in range(TURNS):
             rest = self.t - sum((self.effect(each, f) for f, each in enumerate(weights)), np.zeros_like(self.t))
-            base = np.linalg.lstsq(self.functions, rest, rcond=None)[0]
+            base = np.asarray(np.linalg.lstsq(self.functions, rest, rcond=None)[0], np.float64)
             for f in range(len(weights)):
                 weights[f] = self._level_weights(self.without(base, weights, f), f)
         return base, weights
@@ -87,7 +88,7 @@ class LevelRows:
         order, count, p = np.argsort(self.levels[f], kind="stable"), self.counts[f], self.functions.shape[1]
         ends = np.searchsorted(self.levels[f][order], np.arange(count + 1)).tolist()
         squares, products = np.empty((count, p, p)), np.empty((count, p, t.shape[1]))
-        for level, (start, end) in enumerate(zip(ends, ends[1:], strict=False)):
+        for level, (start, end) in enumerate(pairwise(ends)):
             own = self.functions[order[start:end]]
             squares[level], products[level] = own.T @ own, own.T @ t[order[start:end]]
         n, found = ends[-1], np.zeros((count + 1, p, t.shape[1]))
@@ -112,7 +113,7 @@ def random_effects(squares: Float, products: Float, total: float, n: int) -> Flo
         prior = (covariance[there].sum(axis=0) + mean[there].T @ mean[there]) / there.sum() + least * np.eye(p)
         explained = np.einsum("lij,lji->", squares, covariance + mean[:, :, None] * mean[:, None, :])
         noise = max((total - 2 * (mean * products).sum() + explained) / n, least)
-    return mean
+    return np.asarray(mean)
 
 
 def components(rows: LevelRows, weights: Float, f: int) -> tuple[Float, Float, Float]:
@@ -140,7 +141,7 @@ def dimensions(rows: LevelRows, half: Int, others: Int) -> list[tuple[int, bool]
         points, axes, root = components(found, own, f)
         t = left.without(base, weights, f)
         some = (axes[:, :k] for k in range(1, axes.shape[1] + 1))
-        near = [np.linalg.solve(root, (points @ each @ each.T).reshape(own.shape)) for each in some]
+        near = [np.asarray(np.linalg.solve(root, (points @ each @ each.T).reshape(own.shape))) for each in some]
         gains = [float((t**2).sum() - ((t - left.effect(each, f)) ** 2).sum()) for each in (*near, own)]
         best = max(gains[:-1])
         number = 1 + next(k for k, gain in enumerate(gains) if gain >= ENOUGH * best) if best > 0 else 0
