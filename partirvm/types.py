@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -198,12 +198,18 @@ def label_bytes(label: Any) -> int:
     return 100 + (len(label.encode(errors="replace")) if isinstance(label, str) else 0)
 
 
+def cyclic(column: str, cycles: Iterable[str]) -> list[str]:
+    """Return the names of the features that are cycles of a column of dates."""
+    return [f"{column} ({wave} of the {cycle})" for cycle in cycles for wave in ("sine", "cosine")]
+
+
 @dataclass(frozen=True)
 class Columns:
     """Names and meaning of the columns.
 
     ``categories`` maps a categorical feature to its levels, ``classes`` are the labels of the target's codes, None for
     numbers. ``targets`` are the names of several targets, empty for one, and ``target`` is all of them together.
+    ``dates`` maps a column of dates, a feature in days, to its cycles: their sines and cosines are features behind it.
     """
 
     features: tuple[str, ...]
@@ -211,6 +217,17 @@ class Columns:
     categories: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     classes: tuple[Any, ...] | None = None
     targets: tuple[str, ...] = ()
+    dates: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the columns of a table that give the features.
+
+        >>> Columns(("day", *cyclic("day", ["week"]), "x"), dates={"day": ("week",)}).given
+        ('day', 'x')
+        """
+        made = {name for column, cycles in self.dates.items() for name in cyclic(column, cycles)}
+        return tuple(name for name in self.features if name not in made)
 
     @property
     def nbytes(self) -> int:

@@ -36,7 +36,8 @@ ARROWS = {
     "likelihoods": VALUES | {"core", "kernels", "model", "local"},
     "strategies": VALUES | {"core", "kernels", "planning", "likelihoods", "local"},
     "data": VALUES | {"storage", "core", "kernels"},
-    "model": VALUES | {"storage", "core", "kernels", "local"},
+    # Rows of a data frame are read as ingest reads them.
+    "model": VALUES | {"storage", "core", "kernels", "local", "data.convert", "data.labels"},
     # Passes and the machine are value types that live with those who decide on them.
     "execution": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.address"},
     # Small fits on a sample of rows, before a fit and between its rounds.

@@ -87,10 +87,14 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     help="Target column, or several with commas between them; required for tables without --like.",
 )
 @click.option("--features", type=options.NAMES, help="Feature columns, in this order.  [default: all others]")
-@click.option("--categorical", type=options.NAMES, help="Features whose values are labels, not numbers.")
+@click.option("--drop", type=options.NAMES, default=(), help="Columns to leave out.")
+@click.option(
+    "--categorical", type=options.NAMES, default="auto", help="Features of labels; auto: all of text; or none."
+)
 @click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
 @click.option("--noise", metavar="COLUMN", help="Column of relative noise instead of weights (1/noise²).")
 @click.option("--classes", is_flag=True, help="The target is a class, not a number.")
+@click.option("--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing.")
 @click.option(
     "--like",
     metavar="DATA",
@@ -112,9 +116,10 @@ def ingest(
 
     DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
     glob of them, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger than memory.
-    Values that cannot be used are refused, and the error names their place: missing values, or text instead of a
-    number. CSV files must be UTF-8 with commas and a header. Several targets share one set of
-    relevance vectors.
+    Columns of text become categories, dates and times become days since 2000-01-01 and the position in the day, the
+    week and the year, and features may lack values; the output names each column that was changed. Values that cannot
+    be used are refused, and the error names their place. CSV files must be UTF-8 with commas and a header. Several
+    targets share one set of relevance vectors.
 
     With --append the new rows are written after the existing rows of DATA; `update` then continues a job that was
     fitted to DATA. Rows for prediction need no target: give --like and the training DATA.
@@ -131,13 +136,13 @@ def ingest(
 
     if no_shuffle and shuffle is not None:
         raise click.UsageError("--shuffle and --no-shuffle exclude each other.", click.get_current_context())
-    choices |= {"shuffle": None if no_shuffle else shuffle or 0, "categorical": choices["categorical"] or ()}
+    choices["shuffle"] = None if no_shuffle else shuffle or 0
     choices["memory_limit"] = None if choices["memory_limit"] == "auto" else choices["memory_limit"]
     with progress_for(quiet=quiet) as progress:
         made = ingest_table(source, data, progress=progress.on_rows, **choices)
     columns, target = made.columns, made.columns.target if made.n_targets else None
     facts = {name: getattr(made, name) for name in ("n_rows", "n_features", "n_tiles", "tile_rows")}
-    facts |= {"data": data, "shuffle": made.seed, **asdict(columns), "target": target}
+    facts |= {"data": data, "shuffle": made.seed, **asdict(columns), "target": target, "notes": made.notes}
     to = ", no target" if target is None else f" → {named(target)}"
     if columns.classes is not None:
         to += f" ({len(columns.classes):,} classes: {listed(columns.classes, 10)})"
@@ -148,7 +153,8 @@ def ingest(
     order = "in the order of the source" if made.seed is None else f"shuffled with seed {made.seed}"
     size = f"{counted(made.n_rows, 'row')} × {counted(made.n_features, 'feature')}{to}"
     tiles = f"{counted(made.n_tiles, 'tile')} of {made.tile_rows:,} rows"
-    show(facts, f"{data}: {size}, {tiles}, {order}", as_json, *following)
+    notes = "".join(f"\n  {named(column)}: {text}" for column, text in made.notes.items())
+    show(facts, f"{data}: {size}, {tiles}, {order}{notes}", as_json, *following)
 
 
 @partirvm.command(cls=GroupedCommand)

@@ -6,24 +6,29 @@ that data in raw units lose no digits.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from partirvm.errors import DataError
-from partirvm.types import Bool, Float
+from partirvm.types import Bool, Float, Int
+
+TINY = np.finfo(float).tiny
 
 
 @dataclass(frozen=True)
 class ColumnMoments:
-    """Count of rows, mean, centred sum of squares, minimum and maximum of each column.
+    """Count of rows, mean, centred sum of squares, minimum and maximum of each column over the rows with a value in it.
 
-    ``n`` counts rows of positive weight, ``total`` sums the row weights. The others are float64 arrays (columns,).
+    ``n`` counts rows of positive weight, and ``missing`` (columns,) int64 those of them without a value (NaN).
+    ``total`` sums the weights of the rows with a value. ``total`` and the others are float64 arrays (columns,).
     """
 
     n: int
-    total: float
+    missing: Int
+    total: Float
     mean: Float
     square: Float
     minimum: Float
@@ -36,29 +41,28 @@ class ColumnMoments:
             present = weights > 0
             if not present.all():
                 values, weights = values[present], weights[present]
-        n, columns = values.shape
-        if values.size == 0:
-            zero = np.zeros(columns)
-            return cls(0, 0.0, zero, zero, np.full(columns, np.inf), np.full(columns, -np.inf))
-        minimum, maximum = values.min(axis=0), values.max(axis=0)
+        n, absent = len(values), np.isnan(values)
+        minimum = np.fmin.reduce(values, axis=0, initial=np.inf)
+        maximum = np.fmax.reduce(values, axis=0, initial=-np.inf)
+        shares = np.where(absent, 0.0, 1.0 if weights is None else weights[:, None])
+        if absent.any():
+            values = np.where(absent, 0.0, values)
         with np.errstate(all="ignore"):  # extreme values and weights are refused later
-            total = float(n) if weights is None else float(weights.sum())
-            mean = np.average(values, axis=0, weights=weights)
-            deviations = values - mean
-            square = np.einsum("ij,ij->j", deviations, deviations if weights is None else deviations * weights[:, None])
-        # rounding must not take the mean of a huge constant from the constant
-        return cls(n, total, np.clip(mean, minimum, maximum), square, minimum, maximum)
+            total = shares.sum(axis=0)
+            mean = _within((values * shares).sum(axis=0) / np.maximum(total, TINY), minimum, maximum)
+            square = np.einsum("ij,ij->j", (values - mean) * shares, values - mean)
+        return cls(n, absent.sum(axis=0), total, mean, square, minimum, maximum)
 
     def __add__(self, other: ColumnMoments) -> ColumnMoments:
         if not (self.n and other.n):
             return self if self.n else other
-        total = self.total + other.total
+        total, missing = self.total + other.total, self.missing + other.missing
         minimum, maximum = np.minimum(self.minimum, other.minimum), np.maximum(self.maximum, other.maximum)
         with np.errstate(all="ignore"):
-            difference = other.mean - self.mean
-            square = self.square + other.square + difference**2 * (self.total * other.total / total)
-            mean = np.clip(self.mean + difference * (other.total / total), minimum, maximum)
-        return ColumnMoments(self.n + other.n, total, mean, square, minimum, maximum)
+            difference, whole = other.mean - self.mean, np.maximum(total, TINY)
+            square = self.square + other.square + difference**2 * (self.total * other.total / whole)
+            mean = _within(self.mean + difference * (other.total / whole), minimum, maximum)
+        return ColumnMoments(self.n + other.n, missing, total, mean, square, minimum, maximum)
 
     @property
     def largest(self) -> Float:
@@ -69,12 +73,12 @@ class ColumnMoments:
     def constant(self) -> Bool:
         """Array (columns,), True if the values of a column differ by at most one unit in the last place (rounding)."""
         with np.errstate(all="ignore"):
-            return np.asarray((self.n > 0) & (self.maximum - self.minimum <= np.spacing(self.largest)))
+            return np.asarray((self.total > 0) & (self.maximum - self.minimum <= np.spacing(self.largest)))
 
     @property
     def variance(self) -> Float:
         """Variance with ddof 0 of each column, shape (columns,); exactly 0 for a constant column."""
-        return np.where(self.constant, 0.0, self.square / max(self.total, np.finfo(float).tiny))
+        return np.where(self.constant, 0.0, self.square / np.maximum(self.total, TINY))
 
     @property
     def deviation(self) -> Float:
@@ -84,9 +88,10 @@ class ColumnMoments:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of X (d columns) and t (T columns) over one set of rows, and the number ``bad`` of non-finite values.
+    """Moments of X (d columns) and t (T columns) over one set of rows, and the number ``bad`` of unusable values.
 
-    ``first_bad`` is (row, column) of the first one, or None; columns are counted through X, then t, then the weights.
+    Those are infinite values, and NaN in t or the weights. ``first_bad`` is (row, column) of the first one, or None;
+    columns are counted through X, then t, then the weights.
     """
 
     inputs: ColumnMoments
@@ -97,12 +102,12 @@ class Moments:
     @classmethod
     def of(cls, X: Float, t: Float, weights: Float | None = None, start: int = 0) -> Moments:
         """Return moments of a tile: X (rows, d), t (rows, T), weights (rows,). ``start`` is the first row's number."""
-        columns = [X, t] if weights is None else [X, t, weights[:, None]]
-        bad, first = 0, None
-        if not all(np.isfinite(block).all() for block in columns):
-            wrong = ~np.isfinite(np.hstack(columns))
+        others = [] if weights is None else [weights[:, None]]
+        wrong = np.hstack([np.isinf(X), *(~np.isfinite(each) for each in (t, *others))])
+        bad, first = int(wrong.sum()), None
+        if bad:
             row, column = np.argwhere(wrong)[0]
-            bad, first, keep = int(wrong.sum()), (start + int(row), int(column)), ~wrong.any(axis=1)
+            first, keep = (start + int(row), int(column)), ~wrong.any(axis=1)
             X, t, weights = X[keep], t[keep], None if weights is None else weights[keep]
         return cls(ColumnMoments.of(X, weights), ColumnMoments.of(t, weights), bad, first)
 
@@ -112,7 +117,17 @@ class Moments:
         return Moments(inputs, targets, self.bad + other.bad, min(firsts, default=None))
 
 
+def _within(mean: Float, minimum: Float, maximum: Float) -> Float:
+    """Return means as rounding leaves them outside a huge constant, moved into their range; 0 without any value."""
+    return np.where(minimum <= maximum, np.clip(mean, minimum, maximum), 0.0)
+
+
 def refuse_masked(values: Any, name: str) -> None:
-    """Raise ``DataError`` if a NumPy array has masked values, which a conversion to float64 would include."""
+    """Raise ``DataError`` for masked values, which a conversion would include, and for sparse arrays of SciPy."""
     if np.ma.is_masked(values):
         raise DataError(f"{name} has masked values: leave these rows out, or impute the values.")
+    if hasattr(values, "nnz") and hasattr(values, "toarray"):
+        size = 8 * math.prod(values.shape) / 2**20
+        raise DataError(
+            f"{name} is a sparse array: give {name}.toarray(), a dense array of {size:,.2f} MiB in float64."
+        )

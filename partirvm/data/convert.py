@@ -11,13 +11,15 @@ import numpy as np
 
 from partirvm.core.moments import refuse_masked
 from partirvm.data.arrays import ArraySource, client_of, computed, lengths_of, refuse_missing_chunks, shuffled_rows
+from partirvm.data.encode import Encoder, Roles, check_roles
+from partirvm.data.labels import plain_label
 from partirvm.data.source import Source, check_beside, check_dtype, check_shapes, default_names, numeric_array
 from partirvm.data.tables import Batch, Reader, file_table, opened, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.quoting import listed, quoted
 from partirvm.storage import open_filesystem
-from partirvm.types import Columns, is_frame, pandas_column, pandas_frame
+from partirvm.types import Columns, Float, is_frame, pandas_column, pandas_frame
 
 
 def as_source(
@@ -134,7 +136,8 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
             check_beside(role, values, n_rows or 0)
             parts.append((values, names))
     columns = tuple(column for _, names in parts for column in names)
-    coded = tuple(str(name) for name, dtype in X.dtypes.items() if hasattr(dtype, "categories")) if frame else ()
+    kinds = {str(name): dtype for name, dtype in X.dtypes.items() if hasattr(dtype, "categories")} if frame else {}
+    coded = {name: None if lazy else tuple(map(plain_label, kind.categories)) for name, kind in kinds.items()}
 
     def batches(wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         for blocks in _blocks([values for values, _ in parts], rows_per_batch(batch_bytes, len(columns))):
@@ -146,6 +149,49 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
             }
 
     return Reader(name, columns, batches, n_rows, targets, None if weights is None else "weights", coded)
+
+
+def checked_rows(X: Any, columns: Columns) -> Float:
+    """Return X, an array, nested lists or a data frame with labels, as a float64 array; ``DataError`` for others."""
+    X = pandas_frame(X)
+    rows = frame_rows(X, columns)[0] if is_frame(X) else numeric_array("X", X).astype(np.float64)
+    if np.isinf(rows).any():
+        raise DataError("X has values that are infinite: remove or fill them")
+    return rows
+
+
+def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
+    """Return the rows (n, d) of a pandas frame, float64, and their columns: those of a model (``in_order``), if given.
+
+    Raises ``DataError`` for missing columns, and values that cannot be used.
+    """
+    names = default_names(X.shape[1])
+    if columns is not None:
+        X, names = in_order(X, columns), columns.given
+    elif all(isinstance(name, str) for name in X.columns):
+        names = tuple(X.columns)
+    table = arrays_table(X.set_axis(list(names), axis=1))
+    coded = tuple(table.categorical if columns is None else columns.categories)
+    roles = Roles(names, (), None, coded, classes=False, auto=columns is None)
+    check_roles(roles, table)
+    encoder = Encoder(roles, table, columns)
+    records = [block.copy() for block in encoder.records(table, None, table.most_batch)]
+    rows = encoder.finished(np.concatenate([np.empty((0, 2 + len(names))), *records]), 0)[:, 2:]
+    return np.ascontiguousarray(rows), columns or encoder.columns()
+
+
+def in_order(X: Any, columns: Columns) -> Any:
+    """Return the columns of a data frame that a model was trained on, in their order.
+
+    Any names do for a model whose columns had none. Raises ``DataError`` for missing columns.
+    """
+    names, wanted = list(map(str, X.columns)), columns.given
+    missing = [name for name in wanted if name not in names]
+    if missing and wanted != default_names(len(names)):
+        raise DataError(
+            f"the data frame lacks columns on which the model was trained: {listed(missing)}. It has {listed(names)}"
+        )
+    return X if missing or tuple(names) == wanted else X.iloc[:, [names.index(name) for name in wanted]]
 
 
 def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:

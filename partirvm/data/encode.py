@@ -5,33 +5,34 @@ Numeric values are unchanged; categories and classes become codes.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from partirvm.data.labels import plain_label
-from partirvm.data.tables import Batch, Reader, numbers, text_column
+from partirvm.data.dates import ORIGIN, Dates
+from partirvm.data.labels import Levels
+from partirvm.data.tables import Batch, Reader, flag, numbers, text_column
 from partirvm.errors import DataError, UsageError
-from partirvm.quoting import listed, named, quoted
-from partirvm.types import Columns, Float, label_bytes
+from partirvm.quoting import counted, listed, named, quoted
+from partirvm.types import Columns, Float, cyclic
 
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 
-LABELS, MOST_CLASSES = 16 << 20, np.iinfo(np.int16).max
-"""Maximum numbers of bytes of all labels, which every process reads, and of classes: fits keep two bytes."""
-
-INTEGER, FRACTION = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?"), re.compile(r"-?(0|[1-9]\d{0,6})\.\d{1,8}")
-"""Texts that are numbers: different ones are different integers or floats."""
+MOST_LEVELS, FEW_LEVELS = 10_000, 20
+"""Greatest number of levels of a text column that is not named as categorical; at most half the rows, or so few."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The role of every column. If ``noisy``, the weights column holds relative noise r, and the weights are 1/r²."""
+    """The role of every column. If ``noisy``, the weights column holds relative noise r, and the weights are 1/r².
+
+    With ``auto`` features of text are categories, too. Rows without a target are left out with ``drop_missing``.
+    """
 
     features: tuple[str, ...]
     targets: tuple[str, ...]
@@ -39,6 +40,8 @@ class Roles:
     categorical: tuple[str, ...]
     classes: bool
     noisy: bool = False
+    auto: bool = False
+    drop_missing: bool = False
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -51,11 +54,13 @@ def assign_roles(
     *,
     target: str | Sequence[str] | None,
     features: Sequence[str] | None,
+    drop: Sequence[str],
     categorical: Sequence[str],
     weights: str | None,
     noise: str | None,
     classes: bool,
     like: Columns | None,
+    drop_missing: bool,
 ) -> Roles:
     """Assign a role to every column. A target is required, except for data ``like`` others."""
     where, weights = table.name, weights or table.weights
@@ -63,7 +68,7 @@ def assign_roles(
         target = [target] if target in table.columns else [name.strip() for name in target.split(",")]
     targets = tuple(map(str, target or ()))
     if like is not None:
-        features = like.features if features is None else features
+        features = like.given if features is None else features
         categorical, classes = tuple(like.categories), like.classes is not None
         learned = like.targets or (like.target,)
         targets = targets or (learned if set(learned) <= set(table.columns) else ())
@@ -83,19 +88,20 @@ def assign_roles(
         )
     own = weights or noise
     if features is None:
-        features = [name for name in table.columns if name not in (*targets, own)]
+        features = [name for name in table.columns if name not in (*targets, own, *drop)]
     features = tuple(map(str, features))
     found = [name for name in table.categorical if name in features and like is None]
-    coded = tuple(dict.fromkeys([*map(str, categorical), *found]))
-    roles = Roles(features, targets, own, coded, classes, noise is not None)
-    _check_roles(roles, table)
+    chosen = [name for name in categorical if name in table.columns or name not in ("auto", "none")]
+    coded, auto = tuple(dict.fromkeys([*chosen, *found])), "auto" in set(categorical) - set(chosen)
+    roles = Roles(features, targets, own, coded, classes, noise is not None, auto, drop_missing)
+    check_roles(roles, table, drop)
     return roles
 
 
-def _check_roles(roles: Roles, table: Reader) -> None:
+def check_roles(roles: Roles, table: Reader, drop: Sequence[str] = ()) -> None:
     """Raise ``DataError`` for unknown or ambiguous names, and ``UsageError`` for names with two roles."""
     where = table.name
-    for name in roles.wanted:
+    for name in (*roles.wanted, *drop):
         found = table.columns.count(name)
         if found != 1:
             has, hint = "several columns" if found else "no column", f" {UNLABELLED}" * (name in roles.targets)
@@ -114,87 +120,25 @@ def _check_roles(roles: Roles, table: Reader) -> None:
         )
 
 
-class Levels:
-    """The labels of a column, with provisional codes in the order of occurrence and sorted codes at the end.
-
-    ``known`` labels keep their codes from the start. Any other label has the code ``len(known)``, or is refused if the
-    labels are ``classes``. Labels of an ``untyped`` source (CSV) are converted to numbers if every label is a number.
-    """
-
-    def __init__(self, where: str, known: Sequence[Any] | None, untyped: bool, classes: bool) -> None:
-        self._where, self._known, self._untyped, self._classes = where, known, untyped, classes
-        self.found: dict[Any, int] = {level: code for code, level in enumerate(known or ())}
-        self._numeric = known is not None and not any(isinstance(level, str) for level in known)
-        self.nbytes = 0
-
-    def codes(self, values: Any) -> Float:
-        """Return the codes of an Arrow array, float64; NaN for missing values."""
-        try:
-            plain = values.dictionary_decode() if hasattr(values, "dictionary") else values
-            coded = plain.dictionary_encode()  # only labels that occur
-            labels = coded.dictionary.to_pylist()
-            places = numbers(coded.indices.fill_null(len(labels)))
-            table = list(map(self._code, labels))
-        except (TypeError, NotImplementedError) as error:  # Arrow raises NotImplementedError
-            raise DataError(f"{self._where} holds values that cannot be labels, make them text: {error}") from error
-        codes: Float = np.array([*table, np.nan], dtype=np.float64)[places]
-        return codes
-
-    def _code(self, label: Any) -> float:
-        label = plain_label(label)
-        if label is None or label != label:
-            return np.nan
-        if self._known is None:
-            if label not in self.found:
-                self.nbytes += label_bytes(label)
-            return self.found.setdefault(label, len(self.found))
-        if label not in self.found and self._numeric and isinstance(label, str):
-            label = _number(label)
-        if label not in self.found and self._classes:
-            raise DataError(
-                f"{self._where} holds the class {quoted(label)}, which the DATA of `--like` or `--append` do not have: "
-                "leave such rows out, or ingest all rows as new DATA"
-            )
-        return self.found.get(label, len(self._known))
-
-    def final(self) -> tuple[tuple[Any, ...], Float]:
-        """Return the labels in sorted order, and the final code of every provisional code and of unknown labels."""
-        labels = list(self.found)
-        if self._known is not None:
-            return tuple(labels), np.arange(len(labels) + 1.0)
-        if self._untyped:
-            found = list(map(_number, labels))
-            whole = not any(isinstance(label, str) for label in found) and len(set(found)) == len(found)
-            labels = found if whole else labels
-        order = sorted(range(len(labels)), key=lambda code: (isinstance(labels[code], str), labels[code]))
-        remap = np.empty(len(labels))
-        remap[order] = np.arange(len(labels))
-        return tuple(labels[code] for code in order), remap
-
-
-def _number(text: str) -> Any:
-    """Convert a label of CSV to a number; other text, and digits that float64 does not hold, are returned unchanged.
-
-    >>> _number("1.50"), _number("7.0"), _number("0.12345678901234567890"), _number("red")
-    (1.5, 7, '0.12345678901234567890', 'red')
-    """
-    if INTEGER.fullmatch(text):
-        return int(text.partition(".")[0])
-    return float(text) if FRACTION.fullmatch(text) else text
-
-
 class Encoder:
-    """An encoder of batches as records of float64: features in order, then targets, then weights if there are any."""
+    """An encoder of batches as records of float64: features in order, then targets, then weights if there are any.
+
+    ``notes`` states what the types of the first rows made of a column, and what may be made of it.
+    """
 
     def __init__(self, roles: Roles, table: Reader, like: Columns | None = None) -> None:
-        self.roles, self._name, self._like, self.n_rows = roles, table.name, like, 0
-        known: dict[str, Any] = {} if like is None else dict(like.categories)
+        self.roles, self._name, self._like, self._untyped = roles, table.name, like, table.untyped
+        self.n_rows, self.dropped, self.notes = 0, 0, dict[str, str]()
+        known: dict[str, Any] = dict(table.categorical if like is None else like.categories)
         if like is not None and roles.classes:
             known[roles.targets[0]] = like.classes
-        self.levels = {
-            column: Levels(self._column(column), known.get(column), table.untyped, column in roles.targets)
-            for column in (*roles.categorical, *(roles.targets if roles.classes else ()))
-        }
+        coded = (*roles.categorical, *(roles.targets if roles.classes else ()))
+        self.levels = {column: self._levels_of(column, known.get(column)) for column in coded}
+        self.dates = {} if like is None else {column: Dates(cycles) for column, cycles in like.dates.items()}
+
+    def _levels_of(self, column: str, known: Sequence[Any] | None = None) -> Levels:
+        most = np.inf if column in self.roles.categorical else MOST_LEVELS
+        return Levels(self._column(column), known, self._untyped, column in self.roles.targets, most)
 
     def _column(self, name: str | None) -> str:
         return f"{self._name}: the column {quoted(name)}"
@@ -209,75 +153,151 @@ class Encoder:
         for batch in table.batches(self.roles.wanted, frozenset(self.levels), batch_bytes):
             start, n = self.n_rows, len(batch[self.roles.features[0]])
             space = space if len(space) >= n else np.empty((n, space.shape[1]))
-            records = space[:n]
-            self._encode(batch, records[:, 2:])
-            self.n_rows += n
+            if not self.n_rows + self.dropped and self._like is None:
+                self._recognise(batch)
+            records = self._checked(self._encode(batch, space[:n]))
+            self.n_rows += len(records)
             del batch  # free the memory before the next batch is read
-            records[:, 1] = np.arange(start, start + n)
-            records[:, 0] = records[:, 1] if rng is None else rng.random(n)
+            records[:, 1] = np.arange(start, self.n_rows)
+            records[:, 0] = records[:, 1] if rng is None else rng.random(len(records))
             yield records
 
-    def _encode(self, batch: Batch, into: Float) -> None:
-        """Encode a batch into the array ``into`` (rows, features + targets + weights)."""
-        for place, column in enumerate(self.roles.wanted):
-            coded = column in self.levels
-            into[:, place] = self._labels(column, batch) if coded else self._numbers(column, batch[column])
+    def _recognise(self, batch: Batch) -> None:
+        """Decide by the types of the first rows: dates and times become days, and text, with ``auto``, categories."""
+        import pyarrow as pa
+
+        kind = pa.types
+        for column in set(self.roles.features) - set(self.levels):
+            own = batch[column].type
+            if kind.is_temporal(own):
+                self.dates[column] = Dates()
+            elif kind.is_boolean(own):
+                self.notes[column] = "true and false, as 1 and 0"
+            elif kind.is_integer(own) or kind.is_floating(own):
+                self._propose(column, self._numbers(column, batch[column]))
+            elif self.roles.auto and (kind.is_string(own) or kind.is_large_string(own) or kind.is_dictionary(own)):
+                self.levels[column] = self._levels_of(column)
+
+    def _propose(self, column: str, values: Float) -> None:
+        """Note that the first values of a column may be codes, or numbers of the rows."""
+        distinct = np.unique(values[~np.isnan(values)])
+        if len(values) < 20 or not (distinct == np.rint(distinct)).all():
+            return
+        if (np.diff(values) == 1).all():
+            self.notes[column] = f"counts the rows: {flag('--drop', column)} leaves it out"
+        elif 2 < len(distinct) <= len(values) / 10:
+            self.notes[column] = f"few whole numbers: if they are codes, {flag('--categorical', 'auto', column)}"
+
+    def _encode(self, batch: Batch, records: Float) -> Float:
+        """Encode a batch into the array ``records`` (rows, 2 + features + targets + weights) from its third column."""
+        for place, column in enumerate(self.roles.wanted, 2):
+            codes = self.levels[column].codes if column in self.levels else partial(self._numbers, column)
+            records[:, place] = codes(batch[column])
         if self.roles.noisy:
             with np.errstate(all="ignore"):
-                into[:, -1] = np.copysign(1.0 / into[:, -1] ** 2, into[:, -1])
+                records[:, -1] = np.copysign(1.0 / records[:, -1] ** 2, records[:, -1])
+        return records
+
+    def _checked(self, records: Float) -> Float:
+        """Return the records without rows to leave out. Raises ``DataError`` for values that cannot be used."""
+        into, features = records[:, 2:], len(self.roles.features)
+        missing = np.isnan(into)
+        into[missing] = np.nan  # equal bits give equal hashes of rows
         wrong = ~np.isfinite(into)
+        wrong[:, :features] &= ~missing[:, :features]
         if self.roles.weights is not None:
             wrong[:, -1] |= into[:, -1] < 0
+        if self.roles.drop_missing:
+            kept = ~missing[:, features : features + len(self.roles.targets)].any(axis=1)
+            records, wrong, self.dropped = records[kept], wrong[kept], self.dropped + int((~kept).sum())
         if wrong.any():
             row, place = np.argwhere(wrong)[0].tolist()
             rule = ", weights are at least 0, and noise is above 0" if self.roles.weights is not None else ""
+            has = "infinite values" if place < features else "missing values or others that cannot be used"
+            is_target = 0 <= place - features < len(self.roles.targets)
+            target = "; rows without a target are left out by `--drop-missing-targets`" * is_target
             raise DataError(
-                f"{self._column(self.roles.wanted[place])} has missing values or others that cannot be used, the first "
-                f"in row {self.n_rows + row:,} (counted from 0): values are finite numbers{rule}. Remove these rows or "
-                "impute the values first."
+                f"{self._column(self.roles.wanted[place])} has {has}, the first in row "
+                f"{self.n_rows + self.dropped + row:,} (counted from 0): values are finite numbers{rule}. Remove these "
+                f"rows or replace the values first{target}."
             )
-
-    def _labels(self, column: str, batch: Batch) -> Float:
-        codes, n = self.levels[column].codes(batch[column]), len(self.levels[column].found)
-        many = column in self.roles.targets and n > MOST_CLASSES
-        if many or sum(each.nbytes for each in self.levels.values()) > LABELS:
-            raise DataError(
-                f"{self._column(column)} has {n:,} labels so far, more than every process can read: omit the column, "
-                "replace its texts by short codes, or ingest a numeric target without --classes."
-            )
-        return codes
+        return records
 
     def _numbers(self, column: str, values: Any) -> Float:
         import pyarrow as pa
 
         if isinstance(values, pa.DictionaryArray):
             values = values.dictionary_decode()
-        kind = pa.types
-        numeric = (kind.is_integer, kind.is_floating, kind.is_boolean, kind.is_null, kind.is_decimal)
-        if not any(is_kind(values.type) for is_kind in numeric):
-            first = next((value for value in values.slice(0, 100).to_pylist() if value is not None), None)
-            raise text_column(self._name, column, f"{quoted(first)} of the type {named(values.type)}")
-        return numbers(values if kind.is_float64(values.type) else values.cast(pa.float64(), safe=False))
+        try:
+            if column in self.dates:
+                return self.dates[column].days(values)
+            if pa.types.is_temporal(values.type):
+                raise pa.ArrowNotImplementedError(f"{values.type} is no type of numbers")
+            return numbers(values if pa.types.is_float64(values.type) else values.cast(pa.float64(), safe=False))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            wanted = "dates" if column in self.dates else "numbers"
+            raise text_column(self._name, column, named(error), wanted) from error
+
+    def _refuse_many(self) -> None:
+        """Raise ``DataError`` for columns with too many different labels."""
+        found = {name: len(each.found) for name, each in self.levels.items()}
+        asked, half = (*self.roles.categorical, *self.roles.targets), max(self.n_rows / 2, FEW_LEVELS)
+        many = [name for name in found if self.levels[name].full or (name not in asked and found[name] > half)]
+        if many:
+            counts = listed(f"{named(name)} ({found[name]:,})" for name in many)
+            raise DataError(
+                f"{self._name}: too many different labels, so many at least: {counts}. Leave out free text and "
+                f"numbers of rows ({flag('--drop', *many)}), name what is a category nevertheless "
+                f"({flag('--categorical', 'auto', *many)}), or ingest a numeric target without --classes."
+            )
 
     @cached_property
     def final(self) -> dict[str, tuple[tuple[Any, ...], Float]]:
         """The labels of each column and their final codes (``Levels.final``), after the last batch."""
+        self._refuse_many()
         return {column: levels.final() for column, levels in self.levels.items()}
 
     def finished(self, records: Float, first: int) -> Float:
-        """Replace provisional codes by final codes, and add ``first`` to the numbers of the rows, in place."""
+        """Return records with final codes, the cycles of dates, and ``first`` added to the numbers of the rows.
+
+        The records given are changed.
+        """
         for place, column in enumerate(self.roles.wanted, 2):
             if column in self.final:
-                records[:, place] = self.final[column][1][records[:, place].astype(np.int64)]
+                codes = np.nan_to_num(records[:, place], nan=-1).astype(np.int64)
+                records[:, place] = self.final[column][1][codes]
         records[:, 1] += first
-        return records
+        if not self.dates:
+            return records
+        columns = [(name, records[:, place]) for place, name in enumerate(self.roles.wanted, 2)]
+        expanded = (self.dates[name].expanded(each) if name in self.dates else [each] for name, each in columns)
+        return np.column_stack([records[:, :2], *chain.from_iterable(expanded)])
 
     def columns(self) -> Columns:
-        """Return names, categories and classes; without a target, the target and classes of ``like``."""
+        """Return names, categories, dates and classes; without a target, the target and classes of ``like``."""
         final = {column: labels for column, (labels, _) in self.final.items()}
+        dates = {name: self.dates[name].cycles for name in self.roles.features if name in self.dates}
+        features = tuple(each for name in self.roles.features for each in (name, *cyclic(name, dates.get(name, ()))))
         if not self.roles.targets:
-            assert self._like is not None
-            return replace(self._like, features=self.roles.features, categories=final)
+            return replace(self._like or Columns(()), features=features, categories=final, dates=dates)
         name, targets = ", ".join(self.roles.targets), self.roles.targets
         classes = final.pop(name) if self.roles.classes else None
-        return Columns(self.roles.features, name, final, classes, targets if targets[1:] else ())
+        return Columns(features, name, final, classes, targets if targets[1:] else (), dates)
+
+    def described(self, missing: Float) -> dict[str, str]:
+        """Return a text for each column that was changed, or may be; ``missing`` (d,) are the shares without values."""
+        columns, found = self.columns(), dict[str, str]()
+        for name, share in zip(columns.features, missing.tolist(), strict=True):
+            texts = [self.notes[name]] if name in self.notes else []
+            if self._like is None and name in columns.categories:
+                texts.append(f"{counted(len(columns.categories[name]), 'level')} of a category")
+            if self._like is None and name in columns.dates:
+                waves = [f"sine and cosine of the {cycle}" for cycle in columns.dates[name]]
+                texts.append(", ".join([f"days since {ORIGIN}", *waves]))
+            if share and name in columns.given:
+                texts.append(f"{share:.1%} of the rows have no value")
+            if texts:
+                found[name] = "; ".join(texts)
+        if self.dropped:
+            found[columns.target] = f"{counted(self.dropped, 'row')} without it left out"
+        return found

@@ -19,7 +19,7 @@ import numpy as np
 
 from partirvm.data.convert import as_source, open_table
 from partirvm.data.encode import Encoder, Roles, assign_roles
-from partirvm.data.source import check_row_count, tile_rows_for
+from partirvm.data.source import check_row_count, check_values, tile_rows_for
 from partirvm.data.tables import Reader
 from partirvm.data.writer import ExternalSorter, Progress, publication, write_tiles
 from partirvm.data.zarr_source import DataAttributes, ZarrSource
@@ -49,10 +49,12 @@ def ingest(
     *,
     target: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,
-    categorical: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    categorical: str | Sequence[str] = "auto",
     weights: str | None = None,
     noise: str | None = None,
     classes: bool = False,
+    drop_missing_targets: bool = False,
     shuffle: int | None = 0,
     like: Any = None,
     memory_limit: int | str | None = None,
@@ -78,14 +80,20 @@ def ingest(
         Target column; required for tables, unless ``like`` defines the target. Several targets are a sequence, or a
         string with commas that is not a column name. Several targets share relevance vectors in a fit.
     features : sequence of str, optional
-        Feature columns, in this order; default: all columns except targets and weights.
-    categorical : sequence of str
-        Features whose values are labels, stored as integer codes.
+        Feature columns, in this order; default: all columns except targets, weights and ``drop``.
+    drop : sequence of str
+        Columns to leave out.
+    categorical : "auto", "none" or sequence of str
+        Features whose values are labels, stored as integer codes; a sequence may contain "auto", which means all
+        columns of text. Dates and times that are not among them become days since 2000-01-01 UTC, with the sine and
+        cosine of the day, week and year that they span. Missing values of features are stored as NaN.
     weights, noise : str, optional
         Column of precision weights, zero or positive; or instead of positive relative noise r. The noise variance of a
         row is then σ²·r², and its weight is 1/r².
     classes : bool
         True if the target is a class. Classes are stored as codes 0 … K−1, the labels in the attributes.
+    drop_missing_targets : bool
+        Leave out rows whose target is missing; otherwise they are an error.
     shuffle : int or None
         Seed of the shuffle; None keeps the order of the source. Appended rows keep their order if those of DATA did.
     like : DATA or path, optional
@@ -106,8 +114,9 @@ def ingest(
     Raises
     ------
     DataError, MissingDataError
-        There are missing values, text columns, or no rows; files have different columns or cannot be read; or
-        appended rows have other columns than DATA, or are there already.
+        There are infinite values, missing targets, features without any value, text that is no category, or no rows;
+        files have different columns or cannot be read; or appended rows have other columns than DATA, or are there
+        already.
     UsageError
         Options contradict each other, or a table has no target and ``like`` is None.
     MemoryLimitError, ExistsError, StorageError, LeaseError
@@ -124,14 +133,15 @@ def ingest(
     >>> bool((data.tile(0).X == X[data.original_rows(0)]).all())
     True
     """
-    new_columns = features is not None or like is not None or len(categorical) > 0 or classes
+    categorical = [categorical] if isinstance(categorical, str) else list(map(str, categorical))
+    new_columns = features is not None or like is not None or len(drop) > 0 or categorical != ["auto"] or classes
     if append and (new_columns or tile_rows or overwrite):
         raise UsageError("append takes features, categories, classes and tile_rows from DATA: leave these options out")
     Check("whole", least=0, optional=True)("shuffle", shuffle)
     Check("whole", least=1, optional=True)("tile_rows", tile_rows)
     url = os.fspath(data)
-    columns: dict[str, Any] = {"features": features, "categorical": categorical, "classes": classes}
-    columns |= {"target": target, "weights": weights, "noise": noise}
+    columns: dict[str, Any] = {"features": features, "drop": drop, "categorical": categorical, "classes": classes}
+    columns |= {"target": target, "weights": weights, "noise": noise, "drop_missing": drop_missing_targets}
     training = None if like is None else as_source(like).columns
     report = progress or (lambda phase, done, total: None)
     return_freed_memory()
@@ -159,19 +169,26 @@ def ingest(
                     raise MemoryLimitError(f"{table.name}: reading took more than memory_limit: {MORE}.")
                 report("read", encoder.n_rows, table.n_rows)
             check_row_count(encoder.n_rows, 2 if roles.targets and old is None else 1, table.name)
+            found = encoder.columns()
+            cycles = len(found.features) - len(found.given)
             if old is None:
-                tile_rows = tile_rows or tile_rows_for(encoder.n_rows, tile_width)
+                tile_rows = tile_rows or tile_rows_for(encoder.n_rows, tile_width + cycles)
                 seed, weighted = None if shuffle is None else int(shuffle), roles.weights is not None
-                old = DataAttributes(encoder.columns(), tile_rows, seed, weighted, labelled=bool(roles.targets))
-            blocks = (encoder.finished(block, old.n_rows) for block in rows.blocks(budget.sort_bytes(width, tile)))
+                old = DataAttributes(found, tile_rows, seed, weighted, labelled=bool(roles.targets))
+            sort_bytes = budget.sort_bytes(width + cycles, tile) * width // (width + cycles)
+            blocks = (encoder.finished(block, old.n_rows) for block in rows.blocks(sort_bytes))
             made = write_tiles(place, old, _last_rows(url, old), blocks, encoder.n_rows, report)
+        if like is None:
+            check_values(table.name, made.moments, made.columns)
         if made.batches[-1] in old.batches and not again:
             raise DataError(
                 f"{url}: these {encoder.n_rows:,} rows were ingested or appended already: to append them once more, "
                 "pass again=True (`--again`)"
             )
         place.commit(made)
-    return ZarrSource(data)
+    stored = ZarrSource(data)
+    stored.notes = encoder.described(made.moments.inputs.missing / made.moments.inputs.n)
+    return stored
 
 
 def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:

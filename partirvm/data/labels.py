@@ -1,7 +1,8 @@
-"""Conversion of labels of any type to class codes 0 … K−1, and precision weights of classes."""
+"""Labels of any type as codes: of classes in memory, and of columns that are read in batches; weights of classes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.data.arrays import in_process
+from partirvm.data.tables import numbers
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import listed, listed_values, quoted
-from partirvm.types import Float, pandas_column
+from partirvm.types import Float, label_bytes, pandas_column
 
 Labels = NDArray[Any]
 
@@ -46,10 +48,12 @@ def label_values(y: Any) -> Labels:
 
 def _checked(labels: Labels) -> Labels:
     """Return the labels. Raises ``DataError`` for missing labels: NaN, None, NA, NaT."""
-    missing = np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(labels.shape, dtype=bool)
     if labels.dtype.kind == "O":
-        absent = "None", "nan", "<NA>", "NaT"
-        missing = np.array([not isinstance(label, str) and str(label) in absent for label in labels.flat], dtype=bool)
+        import pandas as pd
+
+        missing = pd.isna(labels)
+    else:
+        missing = labels != labels
     if missing.any():
         raise DataError(
             f"y has {int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,}: remove these "
@@ -91,6 +95,22 @@ def plain_labels(classes: Labels) -> tuple[Any, ...]:
     return plain
 
 
+def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Return plain labels as an array (K,) of their common type, str, bool, int64 or float64, or otherwise of objects.
+
+    Integers mixed with floats become floats if the conversion is exact, since DATA store 1.0 as 1.
+
+    >>> [label_array(some).dtype.kind for some in (["a", "b"], [True, False], [1, 2], [0.5, 1], ["a", 1])]
+    ['U', 'b', 'i', 'f', 'O']
+    """
+    kinds = {type(label) for label in labels}
+    if len(kinds) == 1 or kinds == {int, float}:
+        found = np.array(labels)
+        if found.dtype.kind in "Ubif" and found.tolist() == list(labels):
+            return found
+    return np.array(labels, dtype=object)
+
+
 def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> Float:
     """Return the weight of each of the K classes, shape (K,).
 
@@ -120,3 +140,88 @@ def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> F
 def text_of_label(label: Any) -> str:
     """Convert a label to a JSON key; 1, 1.0 and "1" give equal keys."""
     return str(plain_label(label))
+
+
+LABELS, MOST_CLASSES = 16 << 20, np.iinfo(np.int16).max
+"""Maximum numbers of bytes of a column's labels, which every process reads, and of classes: fits keep two bytes."""
+
+INTEGER, FRACTION = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?"), re.compile(r"-?(0|[1-9]\d{0,6})\.\d{1,8}")
+"""Texts that are numbers: different ones are different integers or floats."""
+
+
+class Levels:
+    """The labels of a column, with provisional codes in the order of occurrence and sorted codes at the end.
+
+    ``known`` labels keep their codes from the start. Any other label has the code ``len(known)``, or is refused if the
+    labels are ``classes``. Labels of an ``untyped`` source (CSV) are converted to numbers if every label is a number.
+    More than ``most`` labels are too many.
+    """
+
+    def __init__(self, where: str, known: Sequence[Any] | None, untyped: bool, classes: bool, most: float) -> None:
+        self._where, self._known, self._untyped, self._classes = where, known, untyped, classes
+        self._most = min(most, MOST_CLASSES if classes else most)
+        self.found: dict[Any, int] = {level: code for code, level in enumerate(known or ())}
+        self._numeric = known is not None and not any(isinstance(level, str) for level in known)
+        self._nbytes = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether there are too many labels: no more are kept, and the codes are of no use."""
+        return len(self.found) > self._most or self._nbytes > LABELS
+
+    def codes(self, values: Any) -> Float:
+        """Return the codes of an Arrow array, float64; NaN for missing values."""
+        try:
+            plain = values.dictionary_decode() if hasattr(values, "dictionary") else values
+            coded = plain.dictionary_encode()  # only labels that occur
+            labels = coded.dictionary.to_pylist()
+            places = numbers(coded.indices.fill_null(len(labels)))
+            table = list(map(self._code, labels))
+        except (TypeError, NotImplementedError) as error:  # Arrow raises NotImplementedError
+            raise DataError(f"{self._where} holds values that cannot be labels, make them text: {error}") from error
+        codes: Float = np.array([*table, np.nan], dtype=np.float64)[places]
+        return codes
+
+    def _code(self, label: Any) -> float:
+        label = plain_label(label)
+        if label is None or label != label:
+            return np.nan
+        if self._known is None:
+            if label not in self.found:
+                if self.full:
+                    return 0.0
+                self._nbytes += label_bytes(label)
+            return self.found.setdefault(label, len(self.found))
+        if label not in self.found and self._numeric and isinstance(label, str):
+            label = _number(label)
+        if label not in self.found and self._classes:
+            raise DataError(
+                f"{self._where} holds the class {quoted(label)}, which the DATA of `--like` or `--append` do not have: "
+                "leave such rows out, or ingest all rows as new DATA"
+            )
+        return self.found.get(label, len(self._known))
+
+    def final(self) -> tuple[tuple[Any, ...], Float]:
+        """Return the labels in sorted order, and the final code of each provisional code, unknown labels and NaN."""
+        labels = list(self.found)
+        if self._known is not None:
+            return tuple(labels), np.append(np.arange(len(labels) + 1.0), np.nan)
+        if self._untyped:
+            found = list(map(_number, labels))
+            whole = not any(isinstance(label, str) for label in found) and len(set(found)) == len(found)
+            labels = found if whole else labels
+        order = sorted(range(len(labels)), key=lambda code: (isinstance(labels[code], str), labels[code]))
+        remap = np.full(len(labels) + 1, np.nan)
+        remap[order] = np.arange(len(labels))
+        return tuple(labels[code] for code in order), remap
+
+
+def _number(text: str) -> Any:
+    """Convert a label of CSV to a number; other text, and digits that float64 does not hold, are returned unchanged.
+
+    >>> _number("1.50"), _number("7.0"), _number("0.12345678901234567890"), _number("red")
+    (1.5, 7, '0.12345678901234567890', 'red')
+    """
+    if INTEGER.fullmatch(text):
+        return int(text.partition(".")[0])
+    return float(text) if FRACTION.fullmatch(text) else text

@@ -18,7 +18,7 @@ import numpy as np
 
 from partirvm.core.moments import Moments, refuse_masked
 from partirvm.errors import DataError
-from partirvm.quoting import quoted
+from partirvm.quoting import listed, quoted
 from partirvm.storage.records import checksum
 from partirvm.types import Columns, Float, Int
 
@@ -236,6 +236,7 @@ def require_like(source: Source, columns: Columns, n_targets: int = 0) -> None:
     pairs: list[tuple[str, Any, Any]] = [
         ("features", other.features, columns.features),
         ("categories", other.categories, columns.categories),
+        ("dates", other.dates, columns.dates),
     ]
     if n_targets:
         require_target(source)
@@ -260,9 +261,16 @@ def check_dtype(name: str, dtype: Any) -> None:
         )
 
 
+def check_values(where: str, moments: Moments, columns: Columns) -> None:
+    """Raise ``DataError`` for features without any value."""
+    empty = [columns.features[place] for place in np.flatnonzero(moments.inputs.missing == moments.inputs.n)]
+    if moments.inputs.n and empty:
+        raise DataError(f"{where}: no row has a value in [{listed(empty)}]: leave these columns out (`--drop`)")
+
+
 def check_range(moments: Moments, columns: Columns) -> None:
     """Raise ``DataError`` for weights or columns whose values are too large or too small for float64 arithmetic."""
-    weight = moments.inputs.total / moments.inputs.n
+    weight = moments.targets.total[0] / moments.targets.n
     if not 1 / HEAVIEST <= weight <= HEAVIEST:
         raise DataError(
             f"the mean weight is {weight:.0e}, too far from 1: divide all weights by a power of ten "

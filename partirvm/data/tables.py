@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -29,9 +30,10 @@ class Reader:
     """A table to be ingested.
 
     ``batches`` is called with the wanted columns, those of them that contain labels, and the approximate bytes of a
-    batch; those beyond ``most_batch`` are not faster. ``targets``, ``weights`` and ``categorical`` are the columns of
-    these roles if the source defines them. An ``untyped`` source does not tell numbers from text. ``held`` returns the
-    bytes that reading given columns needs beside the batches.
+    batch; those beyond ``most_batch`` are not faster. ``targets`` and ``weights`` are the columns of these roles if the
+    source defines them, and ``categorical`` its categorical columns with their levels, if it knows them. An ``untyped``
+    source does not tell labels that are numbers from text. ``held`` returns the bytes that reading given columns needs
+    beside the batches.
     """
 
     name: str
@@ -40,7 +42,7 @@ class Reader:
     n_rows: int | None = None
     targets: tuple[str, ...] = ()
     weights: str | None = None
-    categorical: tuple[str, ...] = ()
+    categorical: Mapping[str, tuple[Any, ...] | None] = field(default_factory=dict)
     untyped: bool = False
     held: Callable[[Sequence[str]], int] = lambda wanted: 0
     most_batch: int = 64 << 20
@@ -121,25 +123,28 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
 
 
 def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
-    """Return a table of CSV files with a header and equal columns. Every column without labels is parsed as float64.
+    """Return a table of CSV files with a header and equal columns. The first MiB of each file tells text, dates and
+    booleans from numbers, which are parsed as float64.
 
     Arrow reads 32 blocks ahead, in two thirds of a batch's memory.
     """
     import pyarrow as pa
     from pyarrow import csv
 
-    found = []
+    found, types = list[tuple[str, ...]](), dict[str, Any]()
+    nulls = {"strings_can_be_null": True, "quoted_strings_can_be_null": False}
+    read, convert = csv.ReadOptions(use_threads=False), csv.ConvertOptions(**nulls)
     for path in files:
-        with _parsed(filesystem, path, (), read_options=csv.ReadOptions(use_threads=False)) as stream:
+        with _parsed(filesystem, path, (), read_options=read, convert_options=convert) as stream:
             found.append(tuple(stream.schema.names))
+            types = {each.name: each.type for each in stream.schema if each.type != pa.null()} | types
     columns = _same_columns(url, files, found)
 
     def batches(wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
         convert = csv.ConvertOptions(
             include_columns=list(wanted),
-            column_types={name: pa.string() if name in levels else pa.float64() for name in wanted},
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
+            column_types={name: pa.string() if name in levels else _parsed_type(types.get(name)) for name in wanted},
+            **nulls,
         )
         read = csv.ReadOptions(use_threads=False, block_size=max(batch_bytes // 12, 1 << 16))
         for path, names in zip(files, found, strict=True):
@@ -148,6 +153,17 @@ def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
                     yield {name: batch.column(name) for name in wanted}
 
     return Reader(url, columns, batches, untyped=True)
+
+
+def _parsed_type(found: Any) -> Any:
+    """Return the Arrow type as which a CSV column is parsed, from that of its first values, or None without any."""
+    import pyarrow as pa
+
+    if found in (pa.string(), pa.bool_()):
+        return found
+    if found is not None and pa.types.is_temporal(found):
+        return pa.time64("us") if pa.types.is_time(found) else pa.timestamp("us", getattr(found, "tz", None))
+    return pa.float64()
 
 
 @contextmanager
@@ -168,21 +184,24 @@ def _parsed(filesystem: Any, path: str, columns: Sequence[str], **options: Any) 
 
 def _csv_error(text: str, path: str, columns: Sequence[str]) -> DataError:
     """Return the error for a file that Arrow could not parse, with the name of the column and advice."""
-    place, value = re.search(r"column #(\d+)", text), re.search(r"invalid value '(.*)'", text, re.DOTALL)
-    if place is None or value is None:
+    place = re.search(r"In CSV column #(\d+): (.*)", text, re.DOTALL)
+    if place is None:
         advice = "its text must be UTF-8, with a header, fields separated by commas, and closed quotation marks"
         return DataError(f"{path}: cannot be read as CSV: {advice}. {text}")
-    row = re.search(r"Row #(\d+)", text)
-    line = f" (line {row[1]})" if row else ""
-    return text_column(path, columns[int(place[1])], f"{quoted(value[1])}{line}")
+    return text_column(path, columns[int(place[1])], place[2][:100])
 
 
-def text_column(where: str, name: str, found: str) -> DataError:
-    """Return the error for a column of text, dates or nested values where numbers are needed."""
+def flag(name: str, *columns: str) -> str:
+    """Return a flag with names of columns as it is written in a shell."""
+    return f"`{name} {shlex.quote(','.join(map(named, columns)))}`"
+
+
+def text_column(where: str, name: str, found: str, wanted: str = "numbers") -> DataError:
+    """Return the error for a column of text, dates or nested values where numbers or dates are needed."""
     return DataError(
-        f"{where}: the column {quoted(name)} holds text or other values, not numbers: {found}. Convert it, name it as "
-        f"categorical (`--categorical {named(name)}`), omit it with `--features`, or, for a class target, pass "
-        "`--classes`."
+        f"{where}: the column {quoted(name)} holds text or other values, not {wanted}: {found}. Convert it, name it as "
+        f"categorical ({flag('--categorical', 'auto', name)}), leave it out ({flag('--drop', name)}), or, for a class "
+        "target, pass `--classes`."
     )
 
 

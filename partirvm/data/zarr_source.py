@@ -2,7 +2,7 @@
 
     versions/000002.json      the name of the newest group
     rows-TOKEN/attributes     ``DataAttributes``, stored by ``storage.codec``
-    rows-TOKEN/X              (n, d) float64, a Zarr (version 3) array with one chunk per tile
+    rows-TOKEN/X              (n, d) float64, NaN for missing values, a Zarr (version 3) array with one chunk per tile
     rows-TOKEN/y              (n,) or (n, T) float64; class codes 0 … K−1; absent in data for prediction
     rows-TOKEN/weights        (n,) float64, optional: precision weights
     rows-TOKEN/row            (n,) int64, if rows were shuffled: the number of the row in the original order
@@ -40,7 +40,7 @@ from partirvm.storage.codec import Codec
 from partirvm.storage.records import checksum, digest, listed_numbers, numbered, read_blosc, read_json
 from partirvm.types import Columns, Int
 
-KIND, FORMAT, VERSIONS, GROUP = "partirvm-data", 9, "versions", re.compile("rows-[0-9a-f]{32}")
+KIND, FORMAT, VERSIONS, GROUP = "partirvm-data", 10, "versions", re.compile("rows-[0-9a-f]{32}")
 
 NO_MOMENTS = Moments.of(np.empty((0, 0)), np.empty((0, 0)))  # adding other moments gives these
 
@@ -105,11 +105,11 @@ class DataAttributes:
         """Return whether the attributes agree with each other, as those of a damaged file may not."""
         firsts, n_tiles = [first for first, _ in self.segments], -(-self.n_rows // max(self.tile_rows, 1))
         widths = ((self.moments.inputs, self.n_features), (self.moments.targets, self.n_targets))
-        arrays = [(getattr(each, name), n) for each, n in widths for name in ("mean", "square", "minimum", "maximum")]
+        arrays = [(value, n) for each, n in widths for value in vars(each).values() if isinstance(value, np.ndarray)]
         return (
             min(self.n_rows, self.tile_rows, self.n_features) > 0
             and {name: len(each) for name, each in self.hashes.items()} == dict.fromkeys(self.chunks, n_tiles)
-            and all(array.dtype == np.float64 and array.shape == (n,) for array, n in arrays)
+            and all(array.dtype in ("i8", "f8") and array.shape == (n,) for array, n in arrays)
             and firsts[:1] == [0]
             and firsts == sorted(set(firsts))
             and all(GROUP.fullmatch(name) for _, name in self.segments)
@@ -162,11 +162,11 @@ class ZarrSource(Source):
     ``seed`` is that of the shuffle, None if the rows kept their order. A pickled source contains the address and the
     name of its newest group, so that rows which are appended meanwhile do not belong to it. Raises ``MissingDataError``
     if DATA or a chunk are missing or damaged, ``ChangedDataError`` for other DATA or values than those ingested, and
-    ``FormatError`` for another format.
+    ``FormatError`` for another format. ``notes`` has a text for each column that ``ingest`` changed.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
-        self.url = os.fspath(url)
+        self.url, self.notes = os.fspath(url), dict[str, str]()
         self._opened: tuple[Folder, DataAttributes] | None = None
         self._group: str | None = None
         self._open()

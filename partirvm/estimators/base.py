@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.termination import Termination
 from partirvm.data import as_source
+from partirvm.data.labels import label_array
 from partirvm.data.source import Source, require_like
 from partirvm.errors import UsageError
 from partirvm.estimators.inputs import Labels, data_errors, in_memory, rows_of, source_of, training_source
@@ -28,7 +29,6 @@ from partirvm.jobs.run import run, with_new_rows
 from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
 from partirvm.model.fitted import relevances
-from partirvm.model.input_rows import label_array
 from partirvm.options import TABLE, Request
 from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName, Warp
 from partirvm.options.values import AlphaPrior, Strategy, Value, flat
@@ -192,6 +192,11 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         self._callbacks = callbacks
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a pickle, without the client and the callbacks, which may hold connections."""
         state = {**super().__getstate__(), "client": None}
@@ -218,9 +223,10 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
-            Data frames are of pandas, polars or Arrow; their categorical columns are categories, here and where the
-            model predicts. DATA is the path or URL of what ``ingest`` made (of labels with ``classes=True``); it holds
-            y and weights itself. No reference to X is kept.
+            Missing values (NaN) are allowed. Data frames are of pandas, polars or Arrow. Their categorical columns and
+            text become categories, dates become days and cycles (``model_.columns``); where the model predicts, their
+            columns may stand in another order. DATA is the path or URL of what ``ingest`` made (of labels with
+            ``classes=True``); it holds y and weights itself. No reference to X is kept.
         y : array-like (N,) or (N, T)
             Targets, or labels of any type that has an order; of the same kind as X or a NumPy array.
         sample_weight : array-like (N,), optional
@@ -324,7 +330,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
     def _values(self, function: OfRows, X: Any) -> Float:
         """Return the values (n, V) of a function of raw inputs, such as a model's intervals, for each row of X."""
         if in_memory(X):
-            values, near = function(rows_of(self, X, self.model_.columns.categories))
+            values, near = function(rows_of(self, X, self.model_.columns)[0])
             far = int((near < FAR).sum())
         else:
             source, tiles = as_source(X), TileValues(function)

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_regressor
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_array, check_X_y, validate_data
 
+from partirvm.core.moments import refuse_masked
 from partirvm.data import as_source
+from partirvm.data.convert import frame_rows, in_order
 from partirvm.data.labels import coded, label_values, plain_labels
 from partirvm.data.source import Source, default_names, numeric_array
 from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
-from partirvm.model.input_rows import Levels, check_names, coded_frame, levels_of
-from partirvm.types import Columns, Float, module_of, pandas_column, pandas_frame
+from partirvm.types import Columns, Float, is_frame, module_of, pandas_column, pandas_frame
 
 Labels = NDArray[Any]
 
@@ -44,44 +45,41 @@ def data_errors() -> Iterator[None]:
 
 
 def finite(name: str, values: Any) -> NDArray[Any]:
-    """Targets or weights in memory as an array of finite numbers. Raises ``DataError`` for others."""
+    """Targets or weights in memory as an array of finite numbers. Raises ``DataError`` that names the first other."""
     numbers = numeric_array(name, pandas_column(values))
-    require_finite(name, numbers)
+    wrong = ~np.isfinite(np.atleast_1d(numbers))
+    if wrong.any():
+        found = "NaN" if np.isnan(numbers).any() else "infinity or a value too large for dtype('float64')"
+        raise DataError(
+            f"Input {name} contains {found}: {int(wrong.sum()):,} such values, the first in row "
+            f"{int(np.argwhere(wrong)[0, 0]):,} (counted from 0): remove these rows, or fill the values in"
+        )
     return numbers
 
 
-def require_finite(name: str, values: NDArray[Any], columns: Any = None) -> None:
-    """Raise ``DataError`` for values (n,) or (n, d) that are NaN or infinite: their count, the first row and column.
-
-    ``columns`` are the names of the columns of a matrix of features; by default ``x0``, ``x1`` …
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()):
-            return
-    wrong = ~np.isfinite(np.atleast_1d(values))
-    if wrong.any():
-        row, *column = np.argwhere(wrong)[0].tolist()
-        where = ""
-        if name == "X":
-            where = f", column {(f'x{column[0]}' if columns is None else str(columns[column[0]]))!r}"
-        found = "NaN" if np.isnan(values).any() else "infinity or a value too large for dtype('float64')"
-        raise DataError(
-            f"Input {name} contains {found}: {int(wrong.sum()):,} such values, the first in row {row:,} (counted from "
-            f"0){where}: remove these rows, or fill the values in"
-        )
-
-
-def rows_of(estimator: Any, X: Any, levels: Levels, *y: Any, reset: bool = False, **checks: Any) -> Any:
-    """Rows in memory as an array (n, d), and targets if they are given; ``levels`` are those of the training rows."""
-    if y:
+def rows_of(
+    estimator: Any, X: Any, columns: Columns | None, y: Any = None, *, reset: bool = False, **checks: Any
+) -> tuple[Float, Columns, Any]:
+    """Rows in memory as an array (n, d), their columns, and checked targets; ``columns`` are those of the fit."""
+    checks |= {"dtype": np.float64, "ensure_all_finite": "allow-nan", "estimator": estimator}
+    if y is not None:
         numbers = is_regressor(estimator)
-        y = tuple(each if each is None else finite("y", each) if numbers else label_values(each) for each in y)
+        y = finite("y", y) if numbers else label_values(y)
         checks |= {"y_numeric": numbers, "multi_output": numbers}
+    given = X = pandas_frame(X)
+    refuse_masked(X, "X")
     with data_errors():
-        X = coded_frame(X, levels)
-        found = validate_data(estimator, X, *y, dtype=np.float64, ensure_all_finite=False, reset=reset, **checks)
-    require_finite("X", found[0] if y else found, getattr(estimator, "feature_names_in_", None))
-    return found
+        if is_frame(X):
+            given = X if columns is None else in_order(X, columns)
+            X, columns = frame_rows(given, columns)
+        elif columns is not None and columns.given != columns.features:
+            raise DataError("the model was trained on dates: give the rows as a data frame with these columns")
+        if y is None and not reset:
+            rows = check_array(X, input_name="X", **checks)
+        else:
+            rows, y = check_X_y(X, y, **checks)
+        validate_data(estimator, given if is_frame(given) else rows, reset=reset, skip_check_array=True)
+    return rows, columns or Columns(default_names(rows.shape[1])), y
 
 
 @dataclass(frozen=True)
@@ -95,11 +93,10 @@ class TrainingRows:
     labels: Labels | None
 
 
-def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, levels: Levels | None = None) -> TrainingRows:
-    """Rows of weight above zero that are in memory, checked. With ``levels`` they have to be like the rows before."""
-    more, X, weights = levels is not None, pandas_frame(X), None
-    levels = levels_of(X) if levels is None else levels
-    X, y = rows_of(estimator, X, levels, y, ensure_min_samples=1 if more else 2, reset=not more)
+def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, columns: Columns | None = None) -> TrainingRows:
+    """Rows of weight above zero that are in memory, checked. With ``columns`` they have to be like the rows before."""
+    more, weights = columns is not None, None
+    X, columns, y = rows_of(estimator, X, columns, y, ensure_min_samples=1 if more else 2, reset=not more)
     if sample_weight is not None:
         weights = finite("sample_weight", sample_weight)
         if not weights.any():
@@ -111,8 +108,7 @@ def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, levels: Le
         if not present.all():
             X, y, weights = X[present], y[present], weights[present]
     y, labels = estimator._coded(y)
-    names = tuple(getattr(estimator, "feature_names_in_", default_names(X.shape[1])))
-    return TrainingRows(X, y, weights, Columns(names, categories=levels), labels)
+    return TrainingRows(X, y, weights, columns, labels)
 
 
 def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
@@ -145,7 +141,8 @@ def source_of(
         raise UsageError(f"{name} has {len(given)} parts: it must be (X, y) or (X, y, sample_weight), or DATA")
     X, y, *weights = given
     X = pandas_frame(X, f"the {name} X")
-    check_names(X, columns.features)
     if in_memory(X):
-        X, y = rows_of(estimator, X, columns.categories, y)
+        X, _, y = rows_of(estimator, X, columns, y)
+    elif hasattr(X, "columns"):
+        X = in_order(X, columns)
     return as_source(X, y if labels is None else coded(y, labels), *weights, columns=columns)

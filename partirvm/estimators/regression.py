@@ -117,7 +117,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         calls: tuple[TrainingRows, ...] = ()
         if stream is not None:
             request, before, calls = self._continued(stream, request), (stream.spec, stream.checkpoint), stream.calls
-        calls += (training_rows(self, X, y, sample_weight, calls[0].columns.categories if calls else None),)
+        calls += (training_rows(self, X, y, sample_weight, calls[0].columns if calls else None),)
         spec = self._fit(_source_of_calls(calls, request.seed), None, request, journal, before)
         # a fit that has ended without a checkpoint cannot be continued
         self._stream = None if journal.last is None else Stream(calls, request, spec, journal.last)
@@ -139,7 +139,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         model: Model = self.model_
         if not in_memory(X):
             raise UsageError(f"update_residuals takes rows in memory, X is {type(X).__name__}: append to DATA of a job")
-        rows = training_rows(self, X, y, sample_weight, model.columns.categories)
+        rows = training_rows(self, X, y, sample_weight, model.columns)
         targets = np.asarray(rows.y, dtype=np.float64).reshape(len(rows.X), -1)
         if targets.shape[1] != model.n_targets:
             raise UsageError(f"y has {targets.shape[1]} columns, and the model {model.n_targets}")
@@ -205,7 +205,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         for a model without local residuals, and ``DataError`` for other features.
         """
         check_is_fitted(self)
-        found: dict[str, Any] = self.model_.nearest_rows(rows_of(self, X, self.model_.columns.categories))
+        found: dict[str, Any] = self.model_.nearest_rows(rows_of(self, X, self.model_.columns)[0])
         return found
 
     def predict_interval(
@@ -250,10 +250,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         """Return the mean and standard deviation of each row of X by RVM*, from the training rows ``augment``."""
         model: Model = self.model_
         training = source_of(self, augment, model.columns, name="augment")
-        if in_memory(X):
-            source = as_source(rows_of(self, X, model.columns.categories), columns=model.columns)
-        else:
-            source = as_source(X)
+        own = in_memory(X)
+        source = as_source(rows_of(self, X, model.columns)[0] if own else X, columns=model.columns if own else None)
         require_like(source, model.columns)
         with closing(executor_for(self.client)) as executor:
             augmenting = Augmenting.of(model, training, executor)

@@ -21,7 +21,6 @@ from partirvm.kernels.functions import require_no_code
 from partirvm.model import ClassModel, FittedModel, Model
 from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
-from partirvm.model.input_rows import plain_labels
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.resolve import check_parameters
 from partirvm.storage import reading
@@ -119,7 +118,7 @@ def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
     attributes = {name: value for name, value in vars(estimator).items() if name in STORED}
     for each, value in attributes.items():
         if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
-            attributes[each] = value.dtype.kind, plain_labels(value.tolist())
+            attributes[each] = value.dtype.kind, tuple(value.tolist())
     parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name != "client"}
     return {"class": name, "parameters": parameters, "attributes": attributes}
 

@@ -28,11 +28,11 @@ from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.predictive import REACH, information, products, quantile
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.tied import slopes
+from partirvm.data.convert import checked_rows
 from partirvm.data.source import Source
 from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.model import Model
-from partirvm.model.input_rows import checked_rows
 from partirvm.process import one_blas_thread
 from partirvm.types import Bool, Float
 

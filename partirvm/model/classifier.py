@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from partirvm.core.link import moderated, probabilities, probability_band
 from partirvm.core.predictive import quantile
+from partirvm.data.convert import checked_rows
+from partirvm.data.labels import label_array
 from partirvm.errors import UsageError
 from partirvm.model.base import FittedModel, OfRows, linear_values
-from partirvm.model.input_rows import checked_rows, label_array
 from partirvm.process import one_blas_thread
 from partirvm.types import Float
 

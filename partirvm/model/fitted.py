@@ -18,13 +18,13 @@ import numpy as np
 from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
 from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
+from partirvm.data.convert import checked_rows
 from partirvm.errors import UsageError
 from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.composed import inside
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.local.residuals import LocalResiduals
 from partirvm.model.base import FittedModel, OfRows, bases_of, linear_values
-from partirvm.model.input_rows import checked_rows
 from partirvm.process import one_blas_thread
 from partirvm.types import Columns, Float
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm.data.labels import label_array
 from partirvm.errors import ExistsError, UsageError
-from partirvm.model.input_rows import label_array
 from partirvm.storage import Folder, open_folder, storing
 
 KIND = "partirvm-prediction"

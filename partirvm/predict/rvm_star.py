@@ -61,7 +61,7 @@ class Augmenting:
             )
         scaling = model.design.scaling
         variance = float((moments.targets.variance / scaling.t_scale**2)[0])
-        return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean))
+        return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean[None])[0])
 
     def pieces(self, source: Source, progress: Progress | None = None) -> Iterator[tuple[Float, Float, Float]]:
         """Yield the predictions of all rows of a source, in pieces of n rows, in the order of its tiles.

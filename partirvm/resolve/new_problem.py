@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -17,7 +18,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
 from partirvm.data.arrays import ClassWeighted
 from partirvm.data.labels import class_weights
-from partirvm.data.source import FARTHEST, check_range, require_like
+from partirvm.data.source import FARTHEST, check_range, check_values, require_like
 from partirvm.errors import DataError, UsageError
 from partirvm.execution import Executor
 from partirvm.execution.local import MomentsPass
@@ -31,7 +32,7 @@ from partirvm.process import return_freed_memory
 from partirvm.quoting import quoted
 from partirvm.resolve.kernel import resolve_basis, resolve_kernel
 from partirvm.strategies.problem import Codes, Problem, Stopped
-from partirvm.types import GRAIN, Float, Int, Scaling
+from partirvm.types import GRAIN, Columns, FeatureMap, Float, Int, Scaling
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
 """Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""
@@ -138,11 +139,12 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
         row, column = moments.first_bad
         names = [*source.columns.features, *source.columns.target_names(source.n_targets), "the weights"]
         raise DataError(
-            f"{moments.bad:,} values are NaN or infinite, the first in row {row:,}, column {quoted(names[column])}: "
-            "remove or fill them before the fit"
+            f"{moments.bad:,} values are infinite, or are NaN outside the features, the first in row {row:,}, column "
+            f"{quoted(names[column])}: remove or fill them before the fit"
         )
     if not moments.targets.n:
         raise DataError("no row has a weight above zero: there is nothing to fit")
+    check_values(str(source), moments, source.columns)
     return moments
 
 
@@ -162,14 +164,14 @@ def _check_classes(source: Source, counts: Int) -> None:
 def new_problem(source: Source, moments: Moments, codes: Codes | None, request: Request, *, held_out: bool) -> Problem:
     """Make the problem of a fit; a kernel that will be learned is the initial one."""
     targets, K = moments.targets, len(source.columns.classes or ())
-    scaling = _scaling(moments, request, classes=K > 0)
+    scaling = _scaling(moments, source.columns, request)
     empty = Design(
         resolve_kernel(request, moments, source.columns, scaling),
         scaling,
         np.zeros((0, source.n_features)),
         NONE,
         bias=False,
-        origin=scaling.inputs(moments.inputs.mean),
+        origin=scaling.inputs(moments.inputs.mean[None])[0],
         functions=resolve_basis(request, source, scaling),
     )
     scales, variances, noise, several = scaling.t_scale, np.ones(1), None, not K and source.n_targets > 1
@@ -198,14 +200,17 @@ def new_problem(source: Source, moments: Moments, codes: Codes | None, request: 
     )
 
 
-def _scaling(moments: Moments, request: Request, *, classes: bool) -> Scaling:
+def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
     """Compute the scaling from the training moments: subtract the mean, divide by the standard deviation (ddof 0).
 
     The scale of a constant feature is 1, that of a constant target its absolute value (unless it is nearly zero), so
     that its noise floor is in its own unit. Without ``standardize`` only the mean of the target is subtracted, for
     numerical accuracy, and without a bias not even that. Codes of classes are not scaled.
+
+    A missing number has the mean, a missing label is a level of its own, and beside a feature with gaps stands an
+    indicator of them.
     """
-    inputs, targets = moments.inputs, moments.targets
+    inputs, targets, classes = moments.inputs, moments.targets, columns.classes is not None
     d, T = len(inputs.mean), len(targets.mean)
     x_shift, x_scale, t_shift, t_scale = np.zeros(d), np.ones(d), targets.mean, np.ones(T)
     if request.standardize:
@@ -214,7 +219,14 @@ def _scaling(moments: Moments, request: Request, *, classes: bool) -> Scaling:
     t_scale = np.where(targets.constant & (np.abs(t_shift) > 1 / FARTHEST), np.abs(t_shift), t_scale)
     if classes or not (request.standardize or request.fit_intercept):
         t_shift = np.zeros(T)
-    return Scaling(x_shift, x_scale, t_shift, np.ones(T) if classes else t_scale)
+    levels = np.array([len(columns.categories.get(name, ())) for name in columns.features])
+    blank = (np.where(levels > 0, levels + 1.0, inputs.mean) - x_shift) / x_scale
+    gaps = np.flatnonzero(inputs.missing)
+    share = inputs.missing[gaps] / inputs.n
+    x_shift, x_scale = np.append(x_shift, share), np.append(x_scale, np.sqrt(share * (1 - share)))
+    features = replace(FeatureMap.plain(d), gaps=gaps) if len(gaps) else None
+    blanks = np.append(blank, 0 * share) if blank.any() else None
+    return Scaling(x_shift, x_scale, t_shift, np.ones(T) if classes else t_scale, features, blanks)
 
 
 def _prior(request: Request, target_scale: float, labels: dict[str, int]) -> Prior:

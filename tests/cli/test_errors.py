@@ -15,7 +15,7 @@ from partirvm import open_job
 from partirvm.storage.records import to_json
 
 CSV = {
-    "nan.csv": "a,b,y\n1,2,3\n4,,6\n7,8,9\n",
+    "nan.csv": "a,b,y\n1,2,3\n4,5,\n7,8,9\n",
     "text.csv": "a,b,y\n1,red,3\n4,blue,6\n",
     "one.csv": "a,b,y\n1,2,3\n",
     "good.csv": "a,b,y\n1,2,3\n4,5,6\n7,8,10\n",
@@ -26,7 +26,7 @@ INGEST = ("--target", "y", "--quiet")
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no argument": (("fit", "{train}"), r"Missing argument 'JOB'.*partirvm fit --help"),
     "no option": (("fit", "{train}", "{new}", "--wdith", "3"), r"No such option.*--wdith"),
-    "NaN": (("ingest", "nan.csv", "{new}", *INGEST), "column 'b' has missing values .*row 1 "),
+    "NaN": (("ingest", "nan.csv", "{new}", *INGEST), "column 'y' has missing values .*row 1 "),
     "evaluation without a target": (("evaluate", "{job}", "{bare}"), r"bare\.zarr: the data have no target.*'fare'"),
     "unknown column": (("ingest", "good.csv", "{new}", "--target", "z", "--quiet"), r"'z'.*a, b, y"),
     "data in the way": (("ingest", "good.csv", "{train}", *INGEST), r"train\.zarr exists already.*--overwrite"),

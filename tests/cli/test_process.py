@@ -161,7 +161,7 @@ def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path):
 
 def test_the_live_view_ends_well_on_an_error(tmp_path, tour: Tour):
     rows = Path(tour.folder, "train.csv").read_text().splitlines()
-    (tmp_path / "bad.csv").write_text("\n".join([*rows, "1,,3"]))
+    (tmp_path / "bad.csv").write_text("\n".join([*rows, "1,2,"]))
     status, out, seen = Terminal("ingest", str(tmp_path / "bad.csv"), str(tmp_path / "d"), "--target", "fare").finish()
     assert (status, out) == (2, "")
     assert seen.rindex(HIDE) < seen.rindex(SHOW) < seen.rindex("partirvm: error: ")

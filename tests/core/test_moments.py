@@ -31,7 +31,7 @@ def test_any_split_has_numpys_mean_and_variance(seed, n, cuts, offset):
     total = reduce(add, [ColumnMoments.of(values[rows]) for rows in pieces(n, cuts)])
     exact = values.astype(np.longdouble)
     assert total.n == n
-    assert total.total == n
+    assert (total.total.tolist(), total.missing.tolist()) == ([n] * 3, [0] * 3)
     np.testing.assert_allclose(total.mean, exact.mean(axis=0).astype(float), rtol=n * 1.2e-16, atol=1e-15)
     np.testing.assert_allclose(total.variance, exact.var(axis=0).astype(float), rtol=1e-12 + 1e-15 * offset, atol=1e-15)
     np.testing.assert_array_equal(total.minimum, values.min(axis=0))
@@ -44,7 +44,7 @@ def test_any_split_has_numpys_mean_and_variance(seed, n, cuts, offset):
     total = reduce(add, [ColumnMoments.of(values[rows], w[rows]) for rows in pieces(n, cuts)])
     mean = (w @ values) / w.sum()
     assert total.n == (w > 0).sum()
-    np.testing.assert_allclose(total.total, w.sum(), rtol=1e-14)
+    np.testing.assert_allclose(total.total, [w.sum()] * 2, rtol=1e-14)
     np.testing.assert_allclose(total.mean, mean, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(total.square, w @ (values - mean) ** 2, rtol=1e-11, atol=1e-14)
     np.testing.assert_array_equal(total.minimum, values[w > 0].min(axis=0))
@@ -58,11 +58,11 @@ def test_a_constant_column_has_variance_zero_exactly():
 
 @given(st.sets(st.tuples(st.integers(0, 29), st.integers(0, 3)), max_size=6), cuts)
 def test_bad_values_are_counted_and_the_first_is_found(bad, cuts):
-    """The first by row, then column (X, then t); the moments are those of the rows without any."""
+    """The first by row, then column (X, then t); the moments are those of the rows without any. NaN is bad in t."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(30, 4))
     for place, (row, column) in enumerate(sorted(bad)):
-        values[row, column] = [np.nan, np.inf, -np.inf][place % 3]
+        values[row, column] = [np.inf, -np.inf, np.nan][place % (2 + (column == 3))]
     parts = [Moments.of(values[rows, :3], values[rows, 3:], start=rows.start) for rows in pieces(30, cuts)]
     total = reduce(add, parts)
     assert total.bad == len(bad)
@@ -79,6 +79,25 @@ def test_a_bad_weight_is_found_behind_inputs_and_targets():
     moments = Moments.of(np.zeros((3, 2)), np.zeros((3, 1)), w, start=100)
     assert (moments.bad, moments.first_bad) == (1, (102, 3))
     assert moments.inputs.n == 2
+
+
+@given(seeds, st.integers(1, 40), cuts)
+def test_gaps_are_counted_and_left_out_of_their_column_alone(seed, n, cuts):
+    """Each column has the moments of the rows with a value in it; a column without any has mean and variance 0."""
+    rng = np.random.default_rng(seed)
+    values, w = 5 + rng.normal(size=(n, 3)), rng.choice([0.0, 0.5, 2.0], size=n)
+    values[rng.random((n, 3)) < [0.0, 0.4, 1.0]] = np.nan
+    w[0] = 1.0
+    found = reduce(add, [Moments.of(values[rows], w[rows, None], w[rows]) for rows in pieces(n, cuts)])
+    assert found.bad == 0
+    for column, each in enumerate(values.T):
+        there, total = ~np.isnan(each) & (w > 0), found.inputs
+        assert total.missing[column] == (w > 0).sum() - there.sum()
+        mean = np.average(each[there], weights=w[there]) if there.any() else 0.0
+        variance = np.average((each[there] - mean) ** 2, weights=w[there]) if there.any() else 0.0
+        np.testing.assert_allclose([total.mean[column], total.variance[column]], [mean, variance], 1e-10, 1e-14)
+        assert total.minimum[column] == each[there].min(initial=np.inf)
+        assert total.maximum[column] == each[there].max(initial=-np.inf)
 
 
 def test_no_rows_change_nothing(rng):

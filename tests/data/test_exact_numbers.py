@@ -70,12 +70,6 @@ def test_a_single_label_of_csv_keeps_its_digits(tmp_path):
     assert found.tile(0).X[:, 0].tolist() == [3, 2, 1]  # 2**53 is a level of its own
 
 
-def test_bytes_that_are_no_text_stay_different(tmp_path):
-    pq.write_table(pa.table({"a": [b"\xff", b"\xfe", b"x"], "y": [1.0, 2.0, 3.0]}), tmp_path / "t.parquet")
-    data = ingest(tmp_path / "t.parquet", tmp_path / "d.zarr", target="y", categorical=["a"], shuffle=None)
-    assert len(set(data.tile(0).X[:, 0].tolist())) == 3
-
-
 X, Y = np.random.default_rng(0).uniform(0, 9, (20, 2)), np.arange(20.0)
 
 

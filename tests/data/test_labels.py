@@ -8,9 +8,8 @@ import pytest
 import zarr
 from sklearn.utils.class_weight import compute_class_weight
 
-from partirvm.data.labels import class_weights, coded, find_classes, plain_labels
+from partirvm.data.labels import class_weights, coded, find_classes, label_array, plain_labels
 from partirvm.errors import DataError, MissingDataError, UsageError
-from partirvm.model.input_rows import label_array
 
 KINDS = {
     "str": np.array(["b", "a", "c", "b", "a"]),

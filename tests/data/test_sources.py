@@ -182,15 +182,6 @@ def test_large_chunks_are_computed_once_per_pass() -> None:
     assert computed == [60, 47]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int16", "uint8", "bool"])
-def test_other_numbers_become_float64(dtype: str, tmp_path: Path) -> None:
-    X = np.arange(40).reshape(20, 2).astype(dtype)
-    for source in (ArraySource(X, X[:, 0]), ArraySource(da.from_array(X), da.from_array(X[:, 0]))):
-        assert source.tile(0).X.dtype == source.tile(0).t.dtype == np.float64
-        np.testing.assert_array_equal(source.gather([5, 2]).X, X[[5, 2]].astype(float))
-        assert source.gather([1]).X.dtype == np.float64
-
-
 def test_float64_arrays_are_not_copied() -> None:
     X, y, _ = arrays()
     source = ArraySource(X, y, tile_rows=TILE)

@@ -74,8 +74,6 @@ WRONG = {
     "a feature is lacking": (table(9, target=False)[["a"]], {}, DataError, "no column 'zone'"),
     "no rows": (table(0, target=False).astype({"zone": str}), {}, DataError, r"there are no rows\.$"),
     "one row with a target": (table(1), {}, DataError, "only one row"),
-    "missing value": (table(9, target=False).replace({"zone": {"s": None}}), {}, DataError, "'zone' .*row 1 "),
-    "bad weights": ((table(9, target=False), None, -np.ones(9)), {}, DataError, "weights are at least 0"),
 }
 
 

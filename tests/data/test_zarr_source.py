@@ -63,15 +63,6 @@ def test_damaged_chunks(damage: Callable[[Path], None], array: str, chunk: str, 
             data.verify()
 
 
-def test_no_data(tmp_path: Path) -> None:
-    with pytest.raises(MissingDataError, match=r"no DATA of partirvm here.*partirvm ingest"):
-        ZarrSource(tmp_path / "gone.zarr")
-    with pytest.raises(MissingDataError, match=r"no DATA of partirvm here.*partirvm ingest"):
-        ZarrSource(tmp_path)
-    with pytest.raises(MissingDataError):
-        ZarrSource("memory://nothing/here.zarr")
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

@@ -1,0 +1,62 @@
+"""Dates and times as numbers: elapsed days, and the position in the day, the week and the year."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from partirvm.data.tables import numbers
+from partirvm.types import Float
+
+ORIGIN = "2000-01-01"
+"""The day of the number 0, which begins at midnight UTC."""
+
+CYCLES = {"day": 1.0, "week": 7.0, "year": 365.2425}
+"""Periods in days."""
+
+
+class Dates:
+    """A column of dates, times of day or durations, and the cycles that its rows span.
+
+    A cycle matters if the rows span two periods, and some of them lie within half a period; ``known`` ones are those
+    of other data. Dates of a time zone count in UTC.
+    """
+
+    def __init__(self, known: Sequence[str] | None = None) -> None:
+        self._known, self._first, self._last, self._step = known, np.inf, -np.inf, np.inf
+
+    def days(self, values: Any) -> Float:
+        """Return an Arrow array of dates or ISO texts as days (n,): since ``ORIGIN``, or for times since midnight.
+
+        Raises ``ArrowInvalid`` for other texts, and ``ArrowNotImplementedError`` for other types.
+        """
+        import pyarrow as pa
+
+        kind, origin = pa.types, int(np.datetime64(ORIGIN, "us").astype(np.int64))
+        if kind.is_time(values.type) or kind.is_duration(values.type):
+            self._known, origin = (), 0
+            values = values.cast(pa.time64("us") if kind.is_time(values.type) else pa.duration("us"), safe=False)
+        elif kind.is_integer(values.type) or kind.is_floating(values.type):
+            raise pa.ArrowNotImplementedError(f"{values.type} is no type of dates")
+        ticks = values.cast(pa.timestamp("us"), safe=False) if origin else values
+        days = (numbers(ticks.cast(pa.int64()).cast(pa.float64(), safe=False)) - origin) / 86_400e6
+        distinct = np.unique(days[~np.isnan(days)])
+        if len(distinct):
+            self._first, self._last = min(self._first, distinct[0]), max(self._last, distinct[-1])
+            self._step = min(self._step, np.diff(distinct).min(initial=np.inf))
+        return days
+
+    @property
+    def cycles(self) -> tuple[str, ...]:
+        """Return the names of the cycles that matter."""
+        if self._known is not None:
+            return tuple(self._known)
+        span = self._last - self._first
+        return tuple(name for name, period in CYCLES.items() if span >= 2 * period and self._step <= period / 2)
+
+    def expanded(self, days: Float) -> list[Float]:
+        """Return the days (n,), and the sine and cosine of each cycle."""
+        angles = [2 * np.pi / CYCLES[name] * days for name in self.cycles]
+        return [days, *(wave(angle) for angle in angles for wave in (np.sin, np.cos))]

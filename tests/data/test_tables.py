@@ -1,0 +1,154 @@
+"""Tables as they come: gaps, dates, booleans and text become features, and the same ones in later tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from partirvm.data import ingest
+from partirvm.data.convert import frame_rows
+from partirvm.errors import DataError
+
+N = 400
+TWO_YEARS = pd.Timestamp("2021-01-01 06:00") + pd.to_timedelta(np.arange(N) * 1.9, unit="D")
+
+
+def messy() -> pd.DataFrame:
+    """One column of each kind, in an order of its own."""
+    number = np.arange(N)
+    return pd.DataFrame(
+        {
+            "Stadt Ü": np.array(["Köln", "Bern", None, "Ulm"], dtype=object)[number % 4],
+            "offen": number % 3 == 0,
+            "wann": TWO_YEARS.round("min"),
+            "gap": np.where(number % 5 == 0, np.nan, number / 7),
+            "y": number * 0.5,
+        }
+    )
+
+
+def stored(data: Any) -> np.ndarray:
+    """X of all rows, in the order of the source."""
+    tile, order = data.tile(0), data.original_rows(0)
+    return tile.X[np.argsort(order)]
+
+
+KINDS = {
+    "csv": lambda folder, table: (table.to_csv(folder / "t.csv", index=False), folder / "t.csv")[1],
+    "parquet": lambda folder, table: (table.to_parquet(folder / "t.parquet"), folder / "t.parquet")[1],
+    "pandas": lambda folder, table: table,
+}
+
+
+def expected() -> np.ndarray:
+    """The features by their formulas: sorted levels, days since 2000, waves of 1, 7 and 365.2425 days, 0 and 1."""
+    table = messy()
+    codes = table["Stadt Ü"].map({"Bern": 0.0, "Köln": 1.0, "Ulm": 2.0})
+    days = (table["wann"] - pd.Timestamp("2000-01-01")).dt.total_seconds() / 86400
+    waves = [wave(2 * np.pi * days / period) for period in (7, 365.2425) for wave in (np.sin, np.cos)]
+    return np.column_stack([codes, table["offen"], days, *waves, table["gap"]]).astype(float)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_messy_table_needs_no_option_but_its_target(kind, tmp_path):
+    """The step of 1.9 days is coarser than half a day, so that there is no cycle of the day."""
+    data = ingest(KINDS[kind](tmp_path, messy()), tmp_path / "d.zarr", target="y")
+    np.testing.assert_allclose(stored(data), expected(), rtol=1e-12, atol=1e-11)
+    assert data.columns.given == ("Stadt Ü", "offen", "wann", "gap")
+    assert data.columns.categories == {"Stadt Ü": ("Bern", "Köln", "Ulm")}
+    assert data.columns.dates == {"wann": ("week", "year")}
+    assert data.columns.features[2:5] == ("wann", "wann (sine of the week)", "wann (cosine of the week)")
+    assert data.moments.inputs.missing.tolist() == [100, 0, 0, 0, 0, 0, 0, 80]
+    assert data.notes == {
+        "Stadt Ü": "3 levels of a category; 25.0% of the rows have no value",
+        "offen": "true and false, as 1 and 0",
+        "wann": "days since 2000-01-01, sine and cosine of the week, sine and cosine of the year",
+        "gap": "20.0% of the rows have no value",
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_later_rows_get_the_same_features(kind, tmp_path):
+    """Three rows of one day, as rows to predict and appended: the cycles and levels are those of the training."""
+    data = ingest(messy(), tmp_path / "d.zarr", target="y", shuffle=None)
+    later = messy().head(3).assign(**{"Stadt Ü": ["Bern", "Wien", None]})
+    wanted = np.where(np.arange(8) == 0, [[0.0], [3.0], [np.nan]], expected()[:3])
+    source = KINDS[kind](tmp_path, later.drop(columns="y")[["gap", "wann", "offen", "Stadt Ü"]])
+    new = ingest(source, tmp_path / "new.zarr", like=data)
+    np.testing.assert_allclose(stored(new), wanted, rtol=1e-12, atol=1e-11)
+    assert new.notes.keys() == {"Stadt Ü", "gap"}
+    both = ingest(KINDS[kind](tmp_path, later), tmp_path / "d.zarr", append=True)
+    np.testing.assert_allclose(stored(both)[N:], wanted, rtol=1e-12, atol=1e-11)
+    assert both.moments.inputs.missing[0] == 101
+
+
+def test_frames_of_other_types_and_order_are_the_same_rows():
+    """Text for numbers and dates, nullable types, numbers for booleans, and more columns; missing ones are named."""
+    rows, columns = frame_rows(messy().drop(columns="y"))
+    np.testing.assert_allclose(rows, expected(), rtol=1e-12, atol=1e-11)
+    other = messy().iloc[:, ::-1].astype({"wann": str, "offen": "Int64", "gap": "Float64", "Stadt Ü": "category"})
+    other["gap"] = other["gap"].astype("string")
+    np.testing.assert_array_equal(frame_rows(other, columns)[0], rows)
+    zone = other.assign(wann=TWO_YEARS.round("min").tz_localize("UTC").tz_convert("Asia/Tokyo"))
+    np.testing.assert_array_equal(frame_rows(zone, columns)[0], rows)
+    for wrong, says in [
+        (other.drop(columns=["gap", "wann"]), "lacks columns on which the model was trained: wann, gap"),
+        (other.assign(wann=2021), "'wann' holds text or other values, not dates: int64"),
+        (other.assign(gap="many"), "'gap' holds text or other values, not numbers: .*'many'"),
+        (other.assign(gap=TWO_YEARS), "'gap' holds text or other values, not numbers: timestamp"),
+    ]:
+        with pytest.raises(DataError, match=says):
+            frame_rows(wrong, columns)
+
+
+@pytest.mark.parametrize(
+    ("dates", "cycles"),
+    [
+        (pd.date_range("2020-01-01", periods=60, freq="6h"), ("day", "week")),
+        (pd.date_range("2020-01-01", periods=60, freq="h"), ("day",)),
+        (pd.date_range("2020-01-01", periods=60, freq="D"), ("week",)),
+        (pd.date_range("2000-01-03", periods=120, freq="7D"), ("year",)),
+        (pd.date_range("2000-01-01", periods=60, freq="YS"), ()),
+        (pd.to_timedelta(np.arange(60) * 6, unit="h"), ()),
+    ],
+)  # fmt: skip
+def test_a_cycle_needs_two_periods_and_a_resolution_below_half_a_period(dates, cycles):
+    rows, columns = frame_rows(pd.DataFrame({"a": dates}))
+    assert columns.dates == {"a": cycles}
+    origin = pd.Timestamp("2000-01-01") if isinstance(dates, pd.DatetimeIndex) else pd.Timedelta(0)
+    np.testing.assert_allclose(rows[:, 0], (dates - origin) / pd.Timedelta("1D"), rtol=1e-13)
+
+
+def test_what_may_be_codes_or_numbers_of_rows_is_proposed_and_not_taken(tmp_path):
+    table = pd.DataFrame({"my id": np.arange(N), "zone": np.arange(N) % 9, "y": np.arange(N) ** 0.5})
+    data = ingest(table, tmp_path / "d.zarr", target="y")
+    assert data.columns.categories == {}
+    assert data.notes == {
+        "my id": "counts the rows: `--drop 'my id'` leaves it out",
+        "zone": "few whole numbers: if they are codes, `--categorical auto,zone`",
+    }
+    taken = ingest(table, tmp_path / "e.zarr", target="y", categorical=["auto", "zone"], drop=["my id"])
+    assert (taken.columns.features, len(taken.columns.categories["zone"])) == (("zone",), 9)
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_rows_without_a_target_are_left_out_when_asked(classes, tmp_path):
+    """The others keep their order, and their numbers have no gaps."""
+    table = messy().drop(columns="wann").assign(y=np.where(np.arange(N) % 4 == 1, np.nan, np.arange(N) // 200))
+    options: dict[str, Any] = {"target": "y", "classes": classes}
+    with pytest.raises(DataError, match=r"row 1 .*--drop-missing-targets"):
+        ingest(table, tmp_path / "d.zarr", **options)
+    data = ingest(table, tmp_path / "d.zarr", drop_missing_targets=True, **options)
+    assert sorted(data.original_rows(0).tolist()) == list(range(300))
+    np.testing.assert_array_equal(stored(data)[:, 2], table["gap"][table["y"].notna()])
+    assert data.notes["y"] == "100 rows without it left out"
+
+
+def test_text_is_no_category_where_it_is_not_asked_for(tmp_path):
+    """By ``none`` or by the names of others."""
+    for given in ("none", (), ["offen"]):
+        with pytest.raises(DataError, match=r"'Stadt Ü' holds .*, not numbers: .*: '[KBU]"):
+            ingest(messy(), tmp_path / "d.zarr", target="y", categorical=given)

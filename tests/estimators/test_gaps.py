@@ -1,0 +1,78 @@
+"""Features without a value: in training an indicator beside the mean, at prediction the mean, in numbers and labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from partirvm import RVMClassifier, RVMRegressor, ingest, load_model, save_model
+from partirvm.errors import DataError
+
+ASKED = {"gamma": "scale", "random_state": 0}
+
+
+def rows(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X (n, 3) without gaps, where the third feature has one, and a target that depends on this."""
+    rng = np.random.default_rng(0)
+    X, gap = rng.normal(size=(n, 3)), rng.random(n) < 0.3
+    return X, gap, X[:, 0] + 3.0 * gap + 0.1 * rng.normal(size=n)
+
+
+def with_gaps(X: np.ndarray, gap: np.ndarray) -> np.ndarray:
+    return np.column_stack([X[:, :2], np.where(gap, np.nan, X[:, 2])])
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_a_fit_with_gaps_is_one_of_means_and_indicators():
+    """The kernel sees features filled with their mean, and standardised indicators of gaps, which predict."""
+    X, gap, y = rows()
+    given = with_gaps(X, gap)
+    filled = np.column_stack([X[:, :2], np.where(gap, X[~gap, 2].mean(), X[:, 2])])
+    model = RVMRegressor(**ASKED).fit(given, y)
+    scaling = model.model_.design.scaling
+    assert scaling.names(("a", "b", "c")) == ("a", "b", "c", "c missing")
+    share, inputs = gap.mean(), scaling.inputs(given)
+    np.testing.assert_allclose(inputs[:, 3], (gap - share) / np.sqrt(share * (1 - share)), rtol=1e-12)
+    np.testing.assert_allclose(inputs[:, 2], (filled[:, 2] - X[~gap, 2].mean()) / X[~gap, 2].std(), atol=1e-12)
+    assert stats.pearsonr(model.predict(given), y).statistic > 0.98
+    assert np.sqrt(np.mean((RVMRegressor(**ASKED).fit(filled[:, :2], y).predict(filled[:, :2]) - y) ** 2)) > 1.0
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_a_gap_where_the_training_had_none_is_the_mean(standardize, tmp_path):
+    """Also in a stored model and by a classifier."""
+    X, _, y = rows()
+    new, mean = X[:4].copy(), X[:4].copy()
+    new[:, 1], mean[:, 1] = np.nan, X[:, 1].mean()
+    model = RVMRegressor(standardize=standardize, **ASKED).fit(X, y)
+    np.testing.assert_allclose(model.predict(new), model.predict(mean), rtol=1e-10)
+    save_model(model, tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(new), model.predict(new))
+    classes = RVMClassifier(standardize=standardize, **ASKED).fit(X, y > 1)
+    np.testing.assert_allclose(classes.predict_proba(new), classes.predict_proba(mean), rtol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_a_missing_label_is_a_level_of_its_own(tmp_path):
+    """In a frame and in DATA; 300 rows of "a", "b" and none, whose means are 0, 1 and 5."""
+    rng = np.random.default_rng(1)
+    level = rng.integers(0, 3, 300)
+    frame = pd.DataFrame({"x": rng.normal(size=300), "c": np.array(["a", "b", None], dtype=object)[level]})
+    y = np.array([0.0, 1.0, 5.0])[level] + 0.1 * rng.normal(size=300)
+    model = RVMRegressor(**ASKED).fit(frame, y)
+    new = pd.DataFrame({"c": ["a", "b", None], "x": [0.0] * 3})
+    np.testing.assert_allclose(model.predict(new), [0, 1, 5], atol=0.3)
+    data = ingest((frame, y), tmp_path / "d.zarr")
+    later = ingest((new, None), tmp_path / "new.zarr", like=data)
+    np.testing.assert_allclose(RVMRegressor(**ASKED).fit(data).predict(later), model.predict(new), rtol=1e-8)
+
+
+def test_infinite_values_and_features_without_values_are_refused():
+    X, _, y = rows(60)
+    with pytest.raises(DataError, match=r"no row has a value in \[x1\]"):
+        RVMRegressor(**ASKED).fit(np.column_stack([X[:, 0], np.full(60, np.nan)]), y)
+    with pytest.raises(DataError, match="infinity"):
+        RVMRegressor(**ASKED).fit(np.where(X > 1, np.inf, X), y)
