@@ -155,7 +155,9 @@ def many_levels(problem: Problem, columns: Columns) -> dict[int, int]:
     return {j: count for j, count in levels.items() if count > MANY and problem.n_classes <= MOST_CLASSES}
 
 
-def embedded(sample: SampledRows, problem: Problem, columns: Columns, seed: int, most: int = SUMS) -> tuple[Scaling, tuple[str, ...]]:
+def embedded(
+    sample: SampledRows, problem: Problem, columns: Columns, seed: int, most: int = SUMS
+) -> tuple[Scaling, tuple[str, ...]]:
     """Return the scaling with coordinates for the levels of features with many, and a note on each.
 
     The sums of a feature have at most so many elements.
