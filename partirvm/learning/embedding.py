@@ -18,6 +18,7 @@ import numpy as np
 from partirvm.core.link import targets
 from partirvm.core.sampling import Purpose, stream
 from partirvm.learning.sample import SampledRows
+from partirvm.quoting import counted
 from partirvm.strategies.problem import Problem
 from partirvm.types import Columns, FeatureMap, Float, Int, LevelEffect, Scaling, level_functions, levels_of
 
@@ -27,7 +28,7 @@ MANY, TOO_MANY = 8, 10_000
 DIMENSIONS = 4
 """Maximum number of coordinates of a level."""
 
-ROWS = 100_000
+ROWS = 200_000
 """Maximum number of rows that teach the effects."""
 
 SUMS = 4_000_000
@@ -121,7 +122,8 @@ def components(rows: LevelRows, weights: Float, f: int) -> tuple[Float, Float, F
 
     Distances of points are root mean square differences of effects over all rows.
     """
-    values, vectors = np.linalg.eigh(rows.functions.T @ rows.functions / len(rows.t))
+    present = rows.functions[:, 0] @ rows.functions[:, 0]
+    values, vectors = np.linalg.eigh(rows.functions.T @ rows.functions / present)
     root = (vectors * np.sqrt(np.maximum(values, 1e-9 * values[-1]))) @ vectors.T
     points = np.einsum("ij,ljt->lit", root, weights).reshape(len(weights), -1)
     shares = np.bincount(rows.levels[f], rows.functions[:, 0] ** 2, minlength=len(points))
@@ -188,7 +190,7 @@ def embedded(
 def _note(name: str, count: int, number: int, whole: bool) -> str:
     if not number:
         return f"{name}: switched off, since other rows do not confirm an effect of its {count:,} levels"
-    text = f"{name}: {number} coordinates{' and an effect' if whole else ''} of {count:,} levels"
+    text = f"{name}: {counted(number, 'coordinate')}{' and the effect' if whole else ''} of {count:,} levels"
     return text + ("; with so many, group the rare ones or leave the feature out" if count > TOO_MANY else "")
 
 
