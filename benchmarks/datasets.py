@@ -42,6 +42,19 @@ def read(folder: str | Path, name: str) -> tuple[NDArray[np.float64], NDArray[np
         return file["X"].reshape(len(file["y"]), -1), file["y"]
 
 
+def with_gaps(X: NDArray[np.float64], y: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
+    """Return X with NaN in ``kind`` % of its cells at random; of "rule" in 40 % of those of rows above the median of y.
+
+    The rule applies to every second feature.
+    """
+    chance = np.random.default_rng(7).random(X.shape)
+    if kind != "rule":
+        return np.where(chance < float(kind) / 100, np.nan, X)
+    hidden = (chance < 0.4) & (y > np.median(y))[:, None]
+    hidden[:, 1::2] = False
+    return np.where(hidden, np.nan, X)
+
+
 def load(folder: str | Path, name: str, column: int = 0) -> Split:
     """Read a set and split it by column ``column`` of its test mask, or without a mask at random (10 % test rows)."""
     with np.load(_path(folder, name)) as file:

@@ -253,9 +253,9 @@ class Standardised:
 
 def standardised(X: Float, y: Float) -> tuple[Float, Float, Standardised]:
     """Return standardised inputs and targets, and the moments; a constant feature keeps scale 1."""
-    scale = X.std(axis=0)
+    scale = np.nanstd(X, axis=0)
     scale[scale == 0] = 1.0
-    of = Standardised(X.mean(axis=0), scale, float(y.mean()), float(y.std()))
+    of = Standardised(np.nanmean(X, axis=0), scale, float(y.mean()), float(y.std()))
     return of.scaled(X), (y - of.mean) / of.unit, of
 
 

@@ -34,8 +34,9 @@ SKEWED, HEAVY = 0.8, 4.5
 LEAST_VALUES = 4
 """A feature that is tried has more different values than this among its first 200 rows."""
 
-ROWS, CENTRES = 3000, 200
-"""Maximum number of rows and centres of the tied evidence: few rows show too little of the tails."""
+CENTRES = 300
+"""Maximum number of centres of the tied evidence. On 3,000 rows in place of 8,000 too little of the tails is seen: the
+RMSE of census 16L is 3 % larger."""
 
 TRIED = 24
 """Maximum number of features that are tried: those of the largest kurtosis."""
@@ -51,13 +52,12 @@ def warped(
 
     Each warp must raise the tied evidence by log n nats, ½ log n for each of its two numbers (Schwarz 1978).
     """
-    some = np.sort(order[:ROWS])
-    raw, few = sample.rows.gather(some).X, sample.only(some)
-    centres, least = np.sort(order[: min(CENTRES, len(some) // 4)]), np.log(len(some))
+    raw, least = sample.rows.gather(np.sort(order)).X, np.log(len(order))
+    centres = np.sort(order[: min(CENTRES, len(order) // 4)])
 
     def evidence(scaling: Scaling, kernel: Kernel) -> float:
         tried = problem.with_scaling(scaling).with_kernel(kernel)
-        return float(fitted(few, tried, sample.candidates(tried, centres))[2].log_evidence)
+        return float(fitted(sample, tried, sample.candidates(tried, centres))[2].log_evidence)
 
     def best_of(j: int, warps: Iterable[Warp], scaling: Scaling, kernel: Kernel) -> Found:
         tried = [(warp, warped_by(scaling, j, warp, raw)) for warp in warps]
