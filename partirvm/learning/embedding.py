@@ -105,8 +105,8 @@ def random_effects(squares: Float, products: Float, total: float, n: int) -> Flo
     of t² over all ``n`` rows.
     """
     there, p = squares[:, 0, 0] > 0, products.shape[1]
-    least = 1e-9 * total / n + np.finfo(float).tiny
-    noise = max(total / n, least)
+    least = 1e-12 + 1e-9 * total / n
+    noise = total / n + least
     prior = 0.1 * noise * np.eye(p)
     for _ in range(STEPS):
         covariance = np.linalg.inv(squares / noise + np.linalg.inv(prior))
@@ -198,9 +198,14 @@ def _standardised(scaling: Scaling, features: FeatureMap, X: Float) -> Scaling:
     """Return the scaling of these features; inputs that levels become have mean 0 and variance 1 over rows X (n, d)."""
     d, first = X.shape[1], [j for j, _ in features.tables]
     new = len(features.sources) - len(scaling.sources)
-    shift, scale = (np.insert(each, [d] * new, own) for each, own in ((scaling.x_shift, 0.0), (scaling.x_scale, 1.0)))
+    before = (
+        scaling.x_shift,
+        scaling.x_scale,
+        np.zeros_like(scaling.x_shift) if scaling.blank is None else scaling.blank,
+    )
+    shift, scale, blank = (np.insert(each, [d] * new, 0.0) for each in before)
     places = [*first, *range(d, d + new)]
     values = features(X)[:, places]
     deviation = values.std(axis=0)
     shift[places], scale[places] = values.mean(axis=0), np.where(deviation > 0, deviation, 1.0)
-    return replace(scaling, x_shift=shift, x_scale=scale, features=features)
+    return replace(scaling, x_shift=shift, x_scale=scale, blank=blank, features=features)
