@@ -116,13 +116,6 @@ class FeatureMap:
         return np.concatenate([*further, np.isnan(X[:, self.gaps]).astype(float)], axis=1)
 
     @property
-    def unchanged(self) -> Bool:
-        """Features that are inputs in their own units, (d,)."""
-        found: Bool = self.spreads == 0
-        found[[j for j, _ in self.tables]] = False
-        return found
-
-    @property
     def sources(self) -> Int:
         """The position of the feature from which each input comes, (d',)."""
         further = [np.full(table.shape[1] - 1, j) for j, table in self.tables]
@@ -173,6 +166,11 @@ class Scaling:
     def sources(self) -> Int:
         """The position of the feature from which each input comes, (d',)."""
         return np.arange(self.n_inputs) if self.features is None else self.features.sources
+
+    @property
+    def embedded(self) -> list[int]:
+        """Positions of the categorical features whose levels are coordinates."""
+        return [] if self.features is None else [j for j, _ in self.features.tables]
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names (d',) of the inputs, from those of the features (d,)."""

@@ -67,8 +67,7 @@ def warped(
         return next(each for each in found if each[0] >= most - least)  # the mildest of those as good
 
     scaling, kernel = problem.empty.scaling, best.kernel
-    embedded = [j for j, _ in scaling.features.tables] if scaling.features else []
-    skewed = [j for j in _skewed(raw) if j not in embedded]
+    skewed = [j for j in _skewed(raw) if j not in scaling.embedded]
     value = first = evidence(scaling, kernel) if skewed else 0.0
     singles = [best_of(j, _warps(raw[:, j]), scaling, kernel) for j in skewed]
     for single, j, warp, *_ in sorted(singles, key=lambda each: -each[0]):

@@ -208,15 +208,15 @@ def _by_kind(
 
 def _coded(columns: Columns, scaling: Scaling) -> dict[int, float]:
     """Return the variance v = (1 − 1/L)/2 of each categorical column whose L levels are codes, by its position."""
-    points = [j for j, _ in scaling.features.tables] if scaling.features else []
-    levels = ((j, columns.categories.get(name)) for j, name in enumerate(columns.features) if j not in points)
+    levels = ((j, columns.categories.get(name)) for j, name in enumerate(columns.features) if j not in scaling.embedded)
     return {j: 0.5 * (1 - 1 / max(len(found), 1)) for j, found in levels if found is not None}
 
 
 def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Float:
     """Compute the variance (d',) of the scaled inputs: 1 if they are standardised, and 0 for a constant feature."""
     variance, d = np.ones(scaling.n_inputs), len(columns.features)
-    plain = np.ones(d, bool) if scaling.features is None else scaling.features.unchanged
+    plain = np.ones(d, bool) if scaling.features is None else scaling.features.spreads == 0
+    plain[scaling.embedded] = False
     variance[:d][plain] = moments.inputs.variance[plain] / scaling.x_scale[:d][plain] ** 2
     for j, found in _coded(columns, scaling).items():
         variance[j] = found

@@ -16,7 +16,7 @@ from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.design import Design
-from partirvm.learning.embedding import FUNCTIONS, ROWS, SUMS, embedded, many_levels
+from partirvm.learning.embedding import FUNCTIONS, ROWS, SUMS, embedded
 from partirvm.learning.folds import DENSE, choose, sparseness
 from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
@@ -37,6 +37,10 @@ AUTO_PARTITION = (32, 1000)
 HEURISTIC_ROWS = 2000
 """Maximum number of rows of the basic RVM from which ``partition_size="auto"`` derives P."""
 
+
+MANY_LEVELS = 8
+"""A categorical feature with more levels becomes numbers: kernels that are equal or not share nothing among levels.
+Used cars: an error of .205 with a kernel of four categories, .165 if one of 195 levels is numbers."""
 
 QUICK_ROWS = 4500
 """Maximum number of rows from which the kernel of a quick fit is learned: protein, 93 vectors with local residuals,
@@ -71,13 +75,15 @@ class SmallFits:
         Rows and sums over levels take at most a quarter of the memory each.
         """
         columns, room, request = self.source.columns, self.machine.budget // (4 * FLOAT), self.request
-        if not (chooses(request) and request.standardize and request.basis is None and many_levels(problem, columns)):
+        counts = {j: len(columns.categories.get(name, ())) for j, name in enumerate(columns.features)}
+        levels = {j: count for j, count in counts.items() if count > MANY_LEVELS}
+        one = problem.n_classes <= 2 and self.source.n_targets == 1
+        if not (levels and one and chooses(request) and request.standardize and request.basis is None):
             return problem
         rows = min(ROWS, self.source.n_rows, room // (4 * FUNCTIONS * self.shape.n_features))
         with _in_time(), self._sample(problem, rows) as sample:
-            scaling, notes = embedded(sample, problem, columns, request.seed, min(SUMS, room // 3))
+            scaling, notes = embedded(sample, problem, columns, levels, request.seed, min(SUMS, room // 3))
             self.notes += notes
-            self.shape = replace(self.shape, n_features=scaling.n_inputs)
             problem = problem.with_scaling(scaling)
             return problem.with_kernel(resolve_kernel(request, moments, columns, scaling))
         return problem

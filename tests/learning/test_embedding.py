@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import pytest
 from sampling import problem_of, sample_of
 
 from partirvm import RVMRegressor, load_model, save_model
 from partirvm.learning.embedding import embedded, random_effects
-from partirvm.types import Columns, FeatureMap, LevelEffect, Scaling, level_functions, levels_of
+from partirvm.types import Columns, FeatureMap, LevelEffect
 
 
 def planted(n=6000, L=40, seed=0, noise=0.1):
@@ -27,10 +26,10 @@ def columns_of(L):
     return Columns(("x", "c"), categories={"c": tuple(range(L))})
 
 
-def embedding_of(X, y, L, w=None, K=0):
+def embedding_of(X, y, L, w=None):
     """The scaling of a sample, and the notes."""
     with sample_of(X, y, w) as sample:
-        return embedded(sample, problem_of(X, y, K=K), columns_of(L), 0)
+        return embedded(sample, problem_of(X, y), columns_of(L), {1: L}, 0)
 
 
 def test_planted_effects_are_found_up_to_a_rotation():
