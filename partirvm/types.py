@@ -172,6 +172,12 @@ class Scaling:
         """Positions of the categorical features whose levels are coordinates."""
         return [] if self.features is None else [j for j, _ in self.features.tables]
 
+    def shares_missing(self, features: Sequence[str]) -> dict[str, float]:
+        """Return the shares of the training rows without a value, of the features (d,) with gaps, by name."""
+        gaps = [] if self.features is None else self.features.gaps.tolist()
+        shares = self.x_shift[self.n_inputs - len(gaps) :].tolist()
+        return {features[j]: share for j, share in zip(gaps, shares, strict=True)}
+
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names (d',) of the inputs, from those of the features (d,)."""
         return tuple(features) if self.features is None else self.features.names(features)

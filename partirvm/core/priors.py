@@ -75,10 +75,7 @@ class Prior:
 
     def held(self, labels: Int) -> Bool:
         """Return an array (M,) that is True for columns with these labels whose α is fixed."""
-        found = np.zeros(labels.shape, dtype=bool)
-        for label, _ in self.fixed:
-            found |= labels == label
-        return found
+        return np.isin(labels, [label for label, _ in self.fixed])
 
     def fix(self, labels: Int, alpha: Float) -> Float:
         """Return α (M,) or (M, C) with the fixed values inserted."""

@@ -260,9 +260,7 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         return mean, std
 
     def _coded(self, y: Any) -> tuple[Any, None]:
-        if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
-            return y[:, 0], None
-        return y, None
+        return (y[:, 0] if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else y), None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -273,6 +273,7 @@ class Job:
             "relevance": None if found is None else dict(zip(features, found.tolist(), strict=True)),
             "directions": directions_json(design.kernel, variance, design.scaling.names(features)),
             "bases": basis_functions_json(model),
+            "missing": design.scaling.shares_missing(features),
         }
 
     def _end(self, what: str, reason: str) -> Status:

@@ -99,11 +99,9 @@ class PreparedParts(PreparedKernel):
         return total
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        total = np.zeros(points.shape)
-        for _, terms in self._terms(points, weights):
-            for part, value, slope in terms:
-                total += part.input_gradient(points, value, slope)
-        return total
+        terms = (term for _, terms in self._terms(points, weights) for term in terms)
+        found = (part.input_gradient(points, value, slope) for part, value, slope in terms)
+        return np.asarray(sum(found, np.zeros(points.shape)))
 
     def _values(self, some: slice, points: Float) -> list[Float]:
         """Return the values (g, n) of each part for a group of columns."""

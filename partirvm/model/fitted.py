@@ -367,10 +367,9 @@ def directions_json(kernel: Kernel, variance: Float, features: Sequence[str]) ->
     for part, columns in inside(kernel, len(features), Directions):
         matrix = part.matrix
         weights = part.kernel.widths(len(matrix)) * (matrix**2 @ variance[columns])
-        names = [features[j] for j in columns.tolist()]
-        for weight, axis in zip(weights.tolist(), matrix, strict=True):
-            unit = axis / np.linalg.norm(axis)
-            found.append((weight, dict(zip(names, unit.tolist(), strict=True))))
+        units = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+        loadings = (dict(zip([features[j] for j in columns], unit, strict=True)) for unit in units.tolist())
+        found += zip(weights.tolist(), loadings, strict=True)
     total = sum(weight for weight, _ in found)
     return [{"share": weight / total if total else 0.0, "loadings": loadings} for weight, loadings in found]
 

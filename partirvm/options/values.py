@@ -64,10 +64,9 @@ class Value:
         """
         if given_for != self.of:
             raise UsageError(f"{given_for} is {self!r}, which is a value of {self.of}")
-        found: dict[str, Any] = {given_for: self.name}
-        for name, option in options_of(self).items():
-            found[option] = TABLE[option].check(f"{type(self).__name__}.{name}", getattr(self, name))
-        return found
+        own, options = type(self).__name__, options_of(self).items()
+        checked = {option: TABLE[option].check(f"{own}.{name}", getattr(self, name)) for name, option in options}
+        return {given_for: self.name, **checked}
 
     def __repr__(self) -> str:
         """Return a text with the fields that differ from their defaults."""

@@ -35,8 +35,8 @@ class Report:
     ``values`` is plain JSON: ``Job.progress()`` and more. ``status_advice`` is the sentence that belongs to the status,
     ``advice`` that of the reason for the end. Times are seconds since 1970 or None. ``plan`` is that of
     ``Plan.to_json()``, and ``history`` holds the driver's entries. ``relevance``, ``directions`` and ``bases`` are
-    those of ``Job``. ``outputs`` are the names of the targets, or the labels of the classes. ``damaged`` are the errors
-    of parts that could not be read.
+    those of ``Job``, and ``missing`` the shares of the training rows without a value, by feature. ``outputs`` are the
+    names of the targets, or the labels of the classes. ``damaged`` are the errors of parts that could not be read.
     """
 
     values: dict[str, Any]
@@ -71,7 +71,7 @@ def report_of(job: Any) -> Report:
         "versions": state.request["versions"],
         **{name: getattr(state, name) for name in ("queued", "began", "ended", "plan", "history")},
     }
-    values |= {"relevance": None, "directions": [], "bases": [], "outputs": [], "damaged": []}
+    values |= {"relevance": None, "directions": [], "bases": [], "missing": {}, "outputs": [], "damaged": []}
     try:
         values |= job.facts()
     except PartirvmError as error:
@@ -216,6 +216,7 @@ def _model_tables(job: Any) -> list[Table]:
         loadings = sorted(each["loadings"].items(), key=lambda pair: -abs(pair[1]))
         terms = " ".join(f"{value:+.2f} {name}" for name, value in loadings[:FEATURES])
         directions.append((format_share(each["share"]), terms))
+    missing = [(name, format_share(share)) for name, share in job.missing.items()]
     functions = [
         (
             each["name"],
@@ -226,6 +227,7 @@ def _model_tables(job: Any) -> list[Table]:
     ]
     return [
         Table("Features", ("feature", "gamma × variance, the largest = 1"), features),
+        Table("Missing values", ("feature", "training rows without a value"), missing),
         Table(
             "Directions",
             ("share of the squared distances", "combination of the standardised features"),

@@ -17,6 +17,9 @@ MAY_FAIL = {
 """Checks that an RVM need not pass, each with its reason."""
 
 
+ROUNDS = {"strategy": "working-set", "partition_size": 20}
+
+
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @parametrize_with_checks([RVMClassifier(gamma="scale", random_state=0)])
@@ -28,22 +31,14 @@ def test_scikit_learns_checks(estimator, check):
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_learning")
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-@parametrize_with_checks(
-    [
-        RVMClassifier(random_state=0),
-        RVMClassifier(gamma=0.5, strategy="working-set", partition_size=20, random_state=0),
-    ]
-)
+@parametrize_with_checks([RVMClassifier(random_state=0), RVMClassifier(**ROUNDS, gamma=0.5, random_state=0)])
 def test_scikit_learns_checks_of_others(estimator, check):
     """The same where the kernel is learned, many times in a check, and for rounds."""
     run_check(estimator, check, MAY_FAIL)
 
 
-ROUNDS_OR_NOT = [{}, {"strategy": "working-set", "partition_size": 20, "multi_class": "multinomial"}]
-
-
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-@pytest.mark.parametrize("options", ROUNDS_OR_NOT, ids=["basic", "rounds"])
+@pytest.mark.parametrize("options", [{}, {**ROUNDS, "multi_class": "multinomial"}], ids=["basic", "rounds"])
 def test_a_row_of_weight_two_is_two_rows(options):
     """scikit-learn's check of it, which no fit that stops early can pass, passes for one that goes on.
 

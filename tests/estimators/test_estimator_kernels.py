@@ -55,12 +55,14 @@ def test_a_fit_with_every_kernel(case, tmp_path):
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_the_kernel_with_its_defaults(name):
-    """With gamma where there is one: "scale" is 1/d of standardised inputs, numbers are themselves."""
+    """With gamma where there is one: "scale" is 1/(d·var) of what the kernel sees, numbers are themselves."""
     X, y, _ = rows()
     gamma = {"gamma": "scale"} if name in WITH_GAMMA else {}
     model = RVMRegressor(kernel=name, **gamma, **BASIC).fit(X, y).model_
     fields = {"gamma": (1 / D,)} if name in WITH_GAMMA else {}
     assert model.design.kernel == NAMES[name](**fields)
+    raw = RVMRegressor(kernel=name, **gamma, standardize=False, **BASIC).fit(X, y).model_.design.kernel
+    assert name not in WITH_GAMMA or raw.gamma == pytest.approx([1 / (D * X.var())])
     for gamma in (0.3, np.array([0.1, 0.2, 0.3])):
         estimator = RVMRegressor(kernel=name, gamma=gamma, **BASIC)
         if name in WITH_GAMMA:

@@ -34,6 +34,7 @@ def test_a_fit_with_gaps_is_one_of_means_and_indicators():
     scaling = model.model_.design.scaling
     assert scaling.names(("a", "b", "c")) == ("a", "b", "c", "c missing")
     share, inputs = gap.mean(), scaling.inputs(given)
+    assert scaling.shares_missing(("a", "b", "c")) == {"c": pytest.approx(share)}
     np.testing.assert_allclose(inputs[:, 3], (gap - share) / np.sqrt(share * (1 - share)), rtol=1e-12)
     np.testing.assert_allclose(inputs[:, 2], (filled[:, 2] - X[~gap, 2].mean()) / X[~gap, 2].std(), atol=1e-12)
     assert stats.pearsonr(model.predict(given), y).statistic > 0.98

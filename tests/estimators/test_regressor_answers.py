@@ -76,16 +76,6 @@ def test_units_do_not_matter(cx, cy, offset):
     np.testing.assert_allclose(other.log_evidence_, one.log_evidence_ - 120 * np.log(cy), atol=0.05)
 
 
-def test_gamma_scale_is_one_over_d_var():
-    """gamma="scale" is 1/(d·var) of what the kernel sees, as in scikit-learn's SVR."""
-    X, y = plane(100, d=4)
-    X = X * [1, 2, 3, 4]
-    raw = RVMRegressor(gamma="scale", standardize=False, random_state=0).fit(X, y)
-    np.testing.assert_allclose(raw.model_.design.kernel.gamma, [1 / (4 * X.var())], rtol=1e-12)
-    scaled = RVMRegressor(gamma="scale", random_state=0).fit(X, y)
-    np.testing.assert_allclose(scaled.model_.design.kernel.gamma, [1 / 4], rtol=1e-12)
-
-
 def test_without_intercept_and_standardisation_the_target_is_left_alone():
     """The mean is Kw of the raw target: an evidence maximum of it, with the dense posterior at its α and σ²."""
     X, y = plane(120)

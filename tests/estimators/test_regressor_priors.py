@@ -77,14 +77,10 @@ def test_a_row_of_zero_weight_is_no_row():
     w = rng.choice([0.0, 1.0, 2.0], 150) / rng.uniform(0.5, 3, 150) ** 2
     there = w > 0
     y = np.where(there, y, 1e6)
-    models = [
-        RVMRegressor(gamma=4.0).fit(X, y, sample_weight=w),
-        RVMRegressor(gamma=4.0).fit(X[there], y[there], sample_weight=w[there]),
-    ]
-    for other in models[1:]:
-        assert other.n_relevance_vectors_ == models[0].n_relevance_vectors_
-        assert other.log_evidence_ == pytest.approx(models[0].log_evidence_, rel=1e-8)
-        np.testing.assert_allclose(other.predict(X), models[0].predict(X), atol=1e-8)
+    one, other = (RVMRegressor(gamma=4.0).fit(X[of], y[of], sample_weight=w[of]) for of in (slice(None), there))
+    assert other.n_relevance_vectors_ == one.n_relevance_vectors_
+    assert other.log_evidence_ == pytest.approx(one.log_evidence_, rel=1e-8)
+    np.testing.assert_allclose(other.predict(X), one.predict(X), atol=1e-8)
 
 
 def test_a_given_precision_is_known_to_intervals(tmp_path):

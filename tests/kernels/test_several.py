@@ -52,10 +52,7 @@ def test_a_row_offers_a_column_for_each_kernel(rng):
 def test_spec_and_parameters():
     """Round trip; names; the sum of the gammas of each feature, unless a kernel has none."""
     assert kernel_from_spec(THREE.spec()) == THREE
-    assert THREE.parameters == (
-        "kernels[0].gamma",
-        *(f"kernels[1].gamma[{j}]" for j in range(3)),
-    )
+    assert THREE.parameters == ("kernels[0].gamma", *(f"kernels[1].gamma[{j}]" for j in range(3)))
     assert THREE.relevances(3) is None
     np.testing.assert_allclose(Several(THREE.kernels[:2]).relevances(3), [0.5, 0.4, 2.4])
 

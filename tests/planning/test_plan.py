@@ -115,8 +115,7 @@ def test_a_partition_that_was_left_open_is_held_by_memory():
 @pytest.mark.parametrize("likelihood", ["full", "sample"])
 def test_every_plan_keeps_its_limit_and_is_json(strategy, likelihood):
     """Whatever is asked: the peak is within the limit, JSON says the likelihood and the rows of a sample."""
-    options = {"strategy": strategy, "fit_rows": likelihood, "max_rounds": None}
-    options |= {"sample_rows": 2000}
+    options = {"strategy": strategy, "fit_rows": likelihood, "max_rounds": None, "sample_rows": 2000}
     plan = plan_of(shape=DataShape(3000, 4, 1, 2048), partition_size=3000 if strategy == "basic" else 64, **options)
     assert plan.peak <= plan.machine.limit
     found = json.loads(json.dumps(plan.to_json()))

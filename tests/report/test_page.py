@@ -229,7 +229,7 @@ def job_of(strategy, *, held_out=True, **changes):
     facts |= {"location": "jobs/flowers", "status": "done", "status_advice": "Its model is ready."}
     facts |= {"reason": "converged", "advice": "Nothing to do."}
     facts |= dict.fromkeys(("versions", "relevance", "queued", "began", "ended"))
-    facts |= dict.fromkeys(("directions", "bases", "outputs", "damaged"), ())
+    facts |= dict.fromkeys(("directions", "bases", "outputs", "damaged"), ()) | {"missing": {}}
     return Shown(facts | changes)
 
 
@@ -311,6 +311,12 @@ def test_features_are_ranked():
     assert rows[2][0] == "feature 0"
     for relevance in ({"a": 1.0, "b": 1.0, "c": 0.0}, {}, {"a": 1.0}, None):
         assert "Features" not in check(job_of("basic", relevance=relevance).html).text
+
+
+def test_shares_of_missing_values():
+    page = check(job_of("basic", missing={"age": 0.25, "height": 0.001}).html).text
+    assert "Missing values" in page
+    assert ("25 %" in page, "0.1 %" in page) == (True, True)
 
 
 FEATURE_NAMES = ("age", "zone", "height")
