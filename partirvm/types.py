@@ -45,40 +45,16 @@ def levels_of(codes: Float, count: int) -> Int:
     return np.clip(np.where(np.isnan(codes), count, codes), 0, count).astype(np.int64)
 
 
-def level_functions(X: Float, shift: Float, scale: Float, each: int) -> Float:
-    """Return functions (n, 1 + g·each) of numbers X (n, g): 1, and the first of z, cos πu, cos 2πu, … of each number.
+def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:
+    """Return p functions (n, p) of g ``numbers``, features of rows X: 1, and of each z, cos πu, cos 2πu and so on.
 
-    z = (x − shift)/scale, at most 4, and u = (1 + tanh .8z)/2 is the quantile of nearly normal z. A missing number is
-    its mean.
+    z = (x − mean)/deviation, from ``moments`` (2, g), is bounded by ±4, and 0 of a missing number. u = (1 + tanh .8z)/2
+    is about the quantile of a normal z.
     """
-    z = np.nan_to_num(np.clip((X - shift) / scale, -4.0, 4.0))
+    z = np.nan_to_num(np.clip((X[:, numbers] - moments[0]) / moments[1], -4.0, 4.0))
     quantile = 0.5 + 0.5 * np.tanh(0.8 * z)
-    curves = [np.cos(np.pi * k * quantile) if k else z for k in range(each)]
+    curves = [np.cos(np.pi * k * quantile) if k else z for k in range((p - 1) // max(len(numbers), 1))]
     return np.concatenate([np.ones((len(X), 1)), *curves], axis=1)
-
-
-@dataclass(frozen=True)
-class LevelEffect:
-    """The effect φ(x)·w of the level of a feature, with functions φ of the features ``numbers`` (g,).
-
-    ``weights`` (L + 1, p) has the w of each level, 0 for other and missing ones; ``shift`` and ``scale`` are (g,).
-    """
-
-    feature: int
-    numbers: Int
-    shift: Float
-    scale: Float
-    weights: Float
-
-    def __call__(self, X: Float) -> Float:
-        """Return the effects (n,) at rows X (n, d), by sums over functions in their order."""
-        count, p = self.weights.shape
-        each = (p - 1) // max(len(self.numbers), 1)
-        functions = level_functions(X[:, self.numbers], self.shift, self.scale, each)
-        found, levels = np.zeros(len(X)), levels_of(X[:, self.feature], count - 1)
-        for function, weights in zip(functions.T, self.weights.T, strict=True):
-            found += function * weights[levels]
-        return found
 
 
 @dataclass(frozen=True)
@@ -87,15 +63,18 @@ class FeatureMap:
 
     A feature of ``spreads`` s > 0 (d,) becomes asinh((x − centre)/s): linear near its centre, logarithmic in its tails.
     A categorical feature in ``tables``, pairs of position and table (L + 1, r), becomes the r coordinates of its level,
-    of which r − 1 are further columns; the last row is that of other and missing levels. Each of ``effects`` adds a
-    column, and so does each of the features ``gaps`` (g,), which is 1 where it has no value.
+    of which r − 1 are further columns; the last row is that of other and missing levels. ``effects`` are pairs of such
+    a feature and weights (L + 1, p) of ``level_functions`` of ``numbers`` and their ``moments``, the sum of which is a
+    further column. Each of the features ``gaps`` adds a column that is 1 where it has no value.
     """
 
     centres: Float
     spreads: Float
     gaps: Int
     tables: tuple[tuple[int, Float], ...] = ()
-    effects: tuple[LevelEffect, ...] = ()
+    effects: tuple[tuple[int, Float], ...] = ()
+    numbers: Int = field(default_factory=lambda: np.zeros(0, np.int64))
+    moments: Float = field(default_factory=lambda: np.zeros((2, 0)))
 
     @classmethod
     def plain(cls, d: int) -> FeatureMap:
@@ -112,15 +91,17 @@ class FeatureMap:
             coordinates = table[levels_of(X[:, j], len(table) - 1)]
             found[:, j] = coordinates[:, 0]
             further.append(coordinates[:, 1:])
-        further += [effect(X)[:, None] for effect in self.effects]
+        for j, weights in self.effects:
+            functions = level_functions(X, self.numbers, self.moments, weights.shape[1])
+            further.append((functions * weights[levels_of(X[:, j], len(weights) - 1)]).sum(axis=1, keepdims=True))
         return np.concatenate([*further, np.isnan(X[:, self.gaps]).astype(float)], axis=1)
 
     @property
     def sources(self) -> Int:
         """The position of the feature from which each input comes, (d',)."""
         further = [np.full(table.shape[1] - 1, j) for j, table in self.tables]
-        further.append(np.array([effect.feature for effect in self.effects]))
-        return np.concatenate([np.arange(len(self.spreads)), *further, self.gaps]).astype(np.int64)
+        effects = [j for j, _ in self.effects]
+        return np.concatenate([np.arange(len(self.spreads)), *further, effects, self.gaps]).astype(np.int64)
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names (d',) of the inputs."""
@@ -130,7 +111,7 @@ class FeatureMap:
         for j, table in self.tables:
             names[j] = f"{features[j]} (1)"
             further += [f"{features[j]} ({k + 1})" for k in range(1, table.shape[1])]
-        further += [f"effect of {features[effect.feature]}" for effect in self.effects]
+        further += [f"effect of {features[j]}" for j, _ in self.effects]
         return (*names, *further, *(f"{features[j]} missing" for j in self.gaps.tolist()))
 
 
@@ -153,8 +134,8 @@ class Scaling:
         """Text that tells apart scalings of different inputs."""
         numbers: list[Any] = [self.x_shift, self.x_scale, self.blank]
         if (found := self.features) is not None:
-            numbers += [found.centres, found.spreads, found.gaps, *itertools.chain(*found.tables)]
-            numbers += itertools.chain(*(vars(effect).values() for effect in found.effects))
+            numbers += [found.centres, found.spreads, found.gaps, *itertools.chain(*found.tables, *found.effects)]
+            numbers += [found.numbers, found.moments]
         return repr([np.ravel(each).tolist() for each in numbers])
 
     @property

@@ -19,7 +19,7 @@ from partirvm.core.sampling import Purpose, stream
 from partirvm.learning.sample import SampledRows
 from partirvm.quoting import counted
 from partirvm.strategies.problem import Problem
-from partirvm.types import Columns, FeatureMap, Float, Int, LevelEffect, Scaling, level_functions, levels_of
+from partirvm.types import Columns, FeatureMap, Float, Int, Scaling, level_functions, levels_of
 
 DIMENSIONS = 4
 """Maximum number of coordinates of a level."""
@@ -44,8 +44,9 @@ ENOUGH, MORE = 0.9, 1.05
 class LevelRows:
     """Functions φ (n, p) and targets (n,), times the root of the row weights, and the levels (n,) of each feature.
 
-    Of the first feature, which stands for the effect of all rows, each row has the only level. ``counts[f]`` is the
-    number L of levels of a feature, and the code of other and missing ones.
+    The functions are orthonormal over all rows, so that distances of weights are root mean square differences of
+    effects. Of the first feature, which stands for the effect of all rows, each row has the only level. ``counts[f]``
+    is the number L of levels of a feature, and the code of other and missing ones.
     """
 
     functions: Float
@@ -59,7 +60,7 @@ class LevelRows:
 
     def effect(self, weights: Float, f: int) -> Float:
         """Return the effects (n,) of the levels of a feature, whose weights are (L + 1, p)."""
-        return np.einsum("np,np->n", self.functions, weights[self.levels[f]])
+        return np.asarray(np.einsum("np,np->n", self.functions, weights[self.levels[f]]))
 
     def without(self, weights: list[Float], f: int) -> Float:
         """Return the targets less the effects of all features but one, (n,)."""
@@ -77,20 +78,13 @@ class LevelRows:
                 squares = np.array([self.functions[rows].T @ self.functions[rows] for rows in parts])
                 products = np.array([self.functions[rows].T @ t[rows] for rows in parts])
                 known = t[order[: ends[-1]]]
-                weights[f][:-1] = random_effects(squares, products, float(known @ known), len(known))
+                weights[f][:-1] = random_effects(squares, products, float(known @ known), len(known) or 1)
         return weights
 
-    def components(self, weights: Float, f: int) -> tuple[Float, Float, Float]:
-        """Return points (L + 1, p) of the levels, principal axes (p, k), and the root (p, p) from weights to points.
-
-        Distances of points are root mean square differences of effects over all rows.
-        """
+    def axes(self, weights: Float, f: int) -> Float:
+        """Return the principal axes (p, k) of the weights of a feature's levels, each of which counts with its rows."""
         shares = np.bincount(self.levels[f], self.functions[:, 0] ** 2, minlength=len(weights))
-        values, vectors = np.linalg.eigh(self.functions.T @ self.functions / shares.sum())
-        root = (vectors * np.sqrt(np.maximum(values, 1e-9 * values[-1]))) @ vectors.T
-        points = weights @ root
-        axes = np.linalg.svd(np.sqrt(shares)[:, None] * points, full_matrices=False)[2][:DIMENSIONS].T
-        return points, axes, root
+        return np.linalg.svd(np.sqrt(shares)[:, None] * weights, full_matrices=False)[2][:DIMENSIONS].T
 
 
 def random_effects(squares: Float, products: Float, total: float, n: int) -> Float:
@@ -119,8 +113,8 @@ def dimensions(found: LevelRows, left: LevelRows) -> list[tuple[int, bool]]:
     """
     weights, chosen = found.fitted(), []
     for f, own in enumerate(weights):
-        points, axes, root = found.components(own, f)
-        near = [points @ axes[:, :k] @ np.linalg.solve(root, axes[:, :k]).T for k in range(1, axes.shape[1] + 1)]
+        axes = found.axes(own, f)
+        near = [own @ axes[:, :k] @ axes[:, :k].T for k in range(1, axes.shape[1] + 1)]
         t = left.without(weights, f)
         gains = [float(t @ t - ((t - left.effect(each, f)) ** 2).sum()) for each in (*near, own)]
         number = int(np.argmax(np.array(gains) >= ENOUGH * max(gains[:-1]))) + 1 if max(gains[:-1]) > 0 else 0
@@ -137,23 +131,26 @@ def embedded(
     """
     scaling, d, tile = problem.empty.scaling, len(columns.features), sample.rows.gather(sample.rows.rows)
     numbers = np.array([j for j in range(d) if columns.features[j] not in columns.categories], dtype=np.int64)
+    moments = np.array([scaling.x_shift[numbers], scaling.x_scale[numbers]])
     each = int((np.sqrt(sums / max(levels.values())) - 1) / max(len(numbers), 1))
-    given = numbers, scaling.x_shift[numbers], scaling.x_scale[numbers]
     root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
-    functions = root[:, None] * level_functions(tile.X[:, numbers], *given[1:], min(each, FUNCTIONS))
+    functions = root[:, None] * level_functions(tile.X, numbers, moments, 1 + min(each, FUNCTIONS) * len(numbers))
+    square = functions.T @ functions / (root @ root) + 1e-6 * np.eye(functions.shape[1])
+    normal = np.linalg.inv(np.linalg.cholesky(square))
     codes = [np.zeros(len(root), np.int64), *(levels_of(tile.X[:, j], count) for j, count in levels.items())]
-    rows = LevelRows(functions, root * scaling.targets(tile.t)[:, 0], np.array(codes), (1, *levels.values()))
+    rows = LevelRows(functions @ normal.T, root * scaling.targets(tile.t)[:, 0], np.array(codes), (1, *levels.values()))
     rows = rows.some(np.flatnonzero(root))
     first, second = np.array_split(stream(seed, Purpose.FOLDS).permutation(len(rows.t)), 2)
     chosen, weights = dimensions(rows.some(first), rows.some(second)), rows.fitted()
-    tables, effects, notes = list[tuple[int, Float]](), list[LevelEffect](), list[str]()
+    tables, effects, notes = list[tuple[int, Float]](), list[tuple[int, Float]](), list[str]()
     for f, (j, count) in enumerate(levels.items(), start=1):
-        (number, whole), (points, axes, _), name = chosen[f], rows.components(weights[f], f), columns.features[j]
-        tables.append((j, points @ axes[:, :number] if number else np.zeros((count + 1, 1))))
-        effects += [LevelEffect(j, *given, weights[f])] if whole else []
+        (number, whole), axes, name = chosen[f], rows.axes(weights[f], f), columns.features[j]
+        tables.append((j, weights[f] @ axes[:, :number] if number else np.zeros((count + 1, 1))))
+        effects += [(j, weights[f] @ normal)] if whole else []
         text = f"{counted(number, 'coordinate')}{' and the effect' if whole else ''} of {count:,} levels"
         notes.append(f"{name}: {text if number else f'switched off, no effect of {count:,} levels on other rows'}")
-    features = replace(scaling.features or FeatureMap.plain(d), tables=tuple(tables), effects=tuple(effects))
+    features = replace(scaling.features or FeatureMap.plain(d), numbers=numbers, moments=moments)
+    features = replace(features, tables=tuple(tables), effects=tuple(effects))
     return _standardised(scaling, features, tile.X), tuple(notes)
 
 

@@ -28,7 +28,7 @@ from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 from partirvm.quoting import html_table
 from partirvm.storage.codec import Codec
-from partirvm.types import BIAS, PANEL_ROWS, Columns, FeatureMap, Float, LevelEffect, Scaling
+from partirvm.types import BIAS, PANEL_ROWS, Columns, FeatureMap, Float, Scaling
 
 DESIGN_CLASSES = (
     *KERNELS.values(),
@@ -37,7 +37,6 @@ DESIGN_CLASSES = (
     Cells,
     Design,
     FeatureMap,
-    LevelEffect,
     LocalKernel,
     LocalNoise,
     LocalResiduals,

@@ -10,7 +10,7 @@ from sampling import problem_of, sample_of
 
 from partirvm import RVMRegressor, load_model, save_model
 from partirvm.learning.embedding import embedded, random_effects
-from partirvm.types import Columns, FeatureMap, LevelEffect
+from partirvm.types import Columns, FeatureMap
 
 
 def planted(n=6000, L=40, seed=0, noise=0.1):
@@ -85,13 +85,13 @@ def test_an_effect_of_a_level_is_a_function_of_the_numbers():
     """w₀ + w₁z + w₂ cos πu with z = (x − 1)/2 and u = (1 + tanh .8z)/2; other and missing levels have none."""
     X = np.array([[3.0, 0], [np.nan, 1], [-7, 2], [0, np.nan], [99, 1]])
     weights = np.array([[1.0, 2, 3], [4, 5, 6], [0, 0, 0]])
-    effect = LevelEffect(1, np.array([0]), np.array([1.0]), np.array([2.0]), weights)
+    given = {"numbers": np.array([0]), "moments": np.array([[1.0], [2.0]])}
+    features = replace(FeatureMap.plain(2), tables=((1, weights[:, :1]),), effects=((1, weights),), **given)
     z = np.array([1.0, 0, -4, -0.5, 4])
     functions = np.column_stack([np.ones(5), z, np.cos(np.pi * (1 + np.tanh(0.8 * z)) / 2)])
-    expected = (weights[[0, 1, 2, 2, 1]] * functions).sum(axis=1)
-    np.testing.assert_allclose(effect(X), expected, rtol=1e-12, atol=1e-15)
-    features = replace(FeatureMap.plain(2), tables=((1, weights[:, :1]),), effects=(effect,))
-    np.testing.assert_array_equal(features(X)[:, 1:], np.column_stack([[1.0, 4, 0, 0, 4], effect(X)]))
+    expected = np.column_stack([[1.0, 4, 0, 0, 4], (weights[[0, 1, 2, 2, 1]] * functions).sum(axis=1)])
+    np.testing.assert_allclose(features(X)[:, 1:], expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(features(X[1:2]), features(X)[1:2])
     assert features.names(("x", "c")) == ("x", "c (1)", "effect of c")
     assert features.sources.tolist() == [0, 1, 1]
 
