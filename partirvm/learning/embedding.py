@@ -106,20 +106,17 @@ def random_effects(squares: Float, products: Float, total: float, n: int) -> Flo
     return mean
 
 
-def dimensions(found: LevelRows, left: LevelRows) -> list[tuple[int, bool]]:
-    """Return of each feature the number of coordinates of use, and whether the whole effect is of use beside them.
+def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) -> tuple[int, bool]:
+    """Return the number of coordinates of a feature that are of use, and whether the whole effect is, beside them.
 
-    The rows ``left`` decide on what the rows ``found`` say. No coordinate is of use if each raises the error.
+    The rows ``left`` decide on the ``weights`` of the rows ``found``. No coordinate is of use if each raises the error.
     """
-    weights, chosen = found.fitted(), []
-    for f, own in enumerate(weights):
-        axes = found.axes(own, f)
-        near = [own @ axes[:, :k] @ axes[:, :k].T for k in range(1, axes.shape[1] + 1)]
-        t = left.without(weights, f)
-        gains = [float(t @ t - ((t - left.effect(each, f)) ** 2).sum()) for each in (*near, own)]
-        number = int(np.argmax(np.array(gains) >= ENOUGH * max(gains[:-1]))) + 1 if max(gains[:-1]) > 0 else 0
-        chosen.append((number, number > 0 and gains[-1] > MORE * gains[number - 1]))
-    return chosen
+    axes, t = found.axes(weights[f], f), left.without(weights, f)
+    near = [weights[f] @ axes[:, :k] @ axes[:, :k].T for k in range(1, axes.shape[1] + 1)]
+    gains = [float(t @ t - ((t - left.effect(each, f)) ** 2).sum()) for each in (*near, weights[f])]
+    best = max(gains[:-1])
+    number = 1 + next(k for k, gain in enumerate(gains) if gain >= ENOUGH * best) if best > 0 else 0
+    return number, number > 0 and gains[-1] > MORE * gains[number - 1]
 
 
 def embedded(
@@ -140,15 +137,18 @@ def embedded(
     codes = [np.zeros(len(root), np.int64), *(levels_of(tile.X[:, j], count) for j, count in levels.items())]
     rows = LevelRows(functions @ normal.T, root * scaling.targets(tile.t)[:, 0], np.array(codes), (1, *levels.values()))
     rows = rows.some(np.flatnonzero(root))
-    first, second = np.array_split(stream(seed, Purpose.FOLDS).permutation(len(rows.t)), 2)
-    chosen, weights = dimensions(rows.some(first), rows.some(second)), rows.fitted()
+    halves = np.array_split(stream(seed, Purpose.FOLDS).permutation(len(rows.t)), 2)
+    first, second = map(rows.some, halves)
+    tried, weights = first.fitted(), rows.fitted()
     tables, effects, notes = list[tuple[int, Float]](), list[tuple[int, Float]](), list[str]()
     for f, (j, count) in enumerate(levels.items(), start=1):
-        (number, whole), axes, name = chosen[f], rows.axes(weights[f], f), columns.features[j]
+        (number, whole), axes = dimensions(first, second, tried, f), rows.axes(weights[f], f)
         tables.append((j, weights[f] @ axes[:, :number] if number else np.zeros((count + 1, 1))))
         effects += [(j, weights[f] @ normal)] if whole else []
         text = f"{counted(number, 'coordinate')}{' and the effect' if whole else ''} of {count:,} levels"
-        notes.append(f"{name}: {text if number else f'switched off, no effect of {count:,} levels on other rows'}")
+        notes.append(
+            f"{columns.features[j]}: {text if number else 'switched off, no effect of its levels on other rows'}"
+        )
     features = replace(scaling.features or FeatureMap.plain(d), numbers=numbers, moments=moments)
     features = replace(features, tables=tuple(tables), effects=tuple(effects))
     return _standardised(scaling, features, tile.X), tuple(notes)
