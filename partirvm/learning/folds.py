@@ -176,10 +176,10 @@ def one_widths(sample: SampledRows, problem: Problem) -> list[Kernel]:
     found = [kernel.rescaled(width) for width in WIDTHS]
     if problem.n_classes <= 2 or problem.empty.scaling.features is not None:
         return found
-    X = sample.rows.gather(sample.rows.rows).X
-    each = kernel.per_feature(X.shape[1])
-    variance = X.var(axis=0)
-    if len(each.logs) != X.shape[1] or not variance.any():
+    scaling = problem.empty.scaling
+    each = kernel.per_feature(scaling.n_inputs)
+    variance = (scaling.inputs(sample.rows.gather(sample.rows.rows).X) * scaling.x_scale).var(axis=0)
+    if len(each.logs) != scaling.n_inputs or not variance.any():
         return found
     with np.errstate(divide="ignore"):
         unscaled = each.with_logs(each.logs + np.log(variance / variance.mean()))

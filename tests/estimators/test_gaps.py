@@ -57,6 +57,16 @@ def test_a_gap_where_the_training_had_none_is_the_mean(standardize, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_kernels_of_gaps_are_learned():
+    """Of a regression, and of three classes, which try widths in raw units, too: the gaps decide."""
+    X, gap, y = rows(150)
+    given = with_gaps(X, gap)
+    assert RVMRegressor(random_state=0).fit(given, y).score(given, y) > 0.98
+    labels = np.where(gap, "gap", np.where(X[:, 0] > 0, "above", "below"))
+    assert RVMClassifier(random_state=0).fit(given, labels).score(given, labels) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_a_missing_label_is_a_level_of_its_own(tmp_path):
     """In a frame and in DATA; 300 rows of "a", "b" and none, whose means are 0, 1 and 5."""
     rng = np.random.default_rng(1)
