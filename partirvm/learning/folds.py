@@ -174,7 +174,7 @@ def one_widths(sample: SampledRows, problem: Problem) -> list[Kernel]:
     """
     kernel = problem.empty.kernel
     found = [kernel.rescaled(width) for width in WIDTHS]
-    if problem.n_classes <= 2 or problem.empty.scaling.features is not None:
+    if problem.n_classes <= 2:
         return found
     scaling = problem.empty.scaling
     each = kernel.per_feature(scaling.n_inputs)
