@@ -32,6 +32,8 @@ BIAS = -1
 """Label of the bias column. Labels below zero mark *leading* columns: not offered by rows, candidates in every fit."""
 
 
+SWEEPS = 10  # Gauss–Seidel sweeps over the missing inputs of a row
+
 GRAIN = 2.0**-32
 """Resolution of a scaled target, in standard deviations.
 
@@ -119,7 +121,8 @@ class FeatureMap:
 class Scaling:
     """Map from raw inputs (n, d) and targets (n, T) to the model's, by column: (x − shift) / scale.
 
-    ``features`` first maps the d features to d' inputs. A missing number has the value ``blank`` (d',), 0 by default.
+    ``features`` first maps the d features to d' inputs. A missing number has the value ``blank`` (d',), by default 0,
+    or with ``regressions`` (d', d') of each scaled input on the others the mean of a normal distribution.
     """
 
     x_shift: Float
@@ -128,11 +131,12 @@ class Scaling:
     t_scale: Float
     features: FeatureMap | None = None
     blank: Float | None = None
+    regressions: Float | None = None
 
     @cached_property
     def key(self) -> str:
         """Text that tells apart scalings of different inputs."""
-        numbers: list[Any] = [self.x_shift, self.x_scale, self.blank]
+        numbers: list[Any] = [self.x_shift, self.x_scale, self.blank, self.regressions]
         if (found := self.features) is not None:
             numbers += [found.centres, found.spreads, found.gaps, *itertools.chain(*found.tables, *found.effects)]
             numbers += [found.numbers, found.moments]
@@ -170,7 +174,20 @@ class Scaling:
             scaled = scaled - self.x_shift
             scaled /= self.x_scale
         missing = np.isnan(scaled)
-        return np.where(missing, 0.0 if self.blank is None else self.blank, scaled) if missing.any() else scaled
+        rows = missing.any(axis=1)
+        if not rows.any():
+            return scaled
+        found = np.where(missing, 0.0 if self.blank is None else self.blank, scaled)
+        if self.regressions is not None:
+            found[rows] = self._predicted(found[rows], missing[rows], self.regressions)
+        return found
+
+    def _predicted(self, scaled: Float, missing: Bool, regressions: Float) -> Float:
+        """Solve for the missing inputs (n, d') of rows, each predicted from the others, by Gauss–Seidel sweeps."""
+        for _ in range(SWEEPS):
+            for j in np.flatnonzero(missing.any(axis=0) & regressions.any(axis=1)).tolist():
+                scaled[missing[:, j], j] = (scaled[missing[:, j]] * regressions[j]).sum(axis=1)
+        return scaled
 
     def targets(self, t: Float) -> Float:
         """Targets (n, T) in the likelihood's units; those that are scaled, to the nearest multiple of ``GRAIN``."""

@@ -36,7 +36,7 @@ class Checkpoint:
     history: int
 
 
-KIND, FORMAT = "partirvm-checkpoint", 16
+KIND, FORMAT = "partirvm-checkpoint", 17
 
 FITS = (statistics.GramStatistics, HyperState, laplace.LaplaceState, link.LogisticBlock, posterior.Posterior, Scores)
 STATES = (Checkpoint, Part, ResidualsFitted, RoundsState, SplitMergeState, Start, Termination)

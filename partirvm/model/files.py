@@ -28,7 +28,7 @@ from partirvm.storage.codec import Codec
 from partirvm.types import Columns
 
 KIND = "partirvm-model"
-FORMAT = 14
+FORMAT = 15
 CELLS = "cells"
 """Name of the folder of copied rows of local residuals."""
 
@@ -129,6 +129,8 @@ def _require_shapes(model: Saved) -> None:
         "root": (model.root.shape, square),
         "alpha": (model.alpha.shape[:1], (M,)),
     }
+    if scaling.regressions is not None:
+        found["regressions"] = (scaling.regressions.shape, (inputs, inputs))
     if design.noise is not None:
         k = len(design.noise.centres)
         found["noise_centres"] = (design.noise.centres.shape, (k, inputs))

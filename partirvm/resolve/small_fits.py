@@ -22,6 +22,7 @@ from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options
+from partirvm.learning.warping import with_regressions
 from partirvm.options import Request
 from partirvm.planning.memory import FLOAT, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, affordable
@@ -111,6 +112,9 @@ class SmallFits:
         first, self._best = per_feature(small) if chosen else small, problem.empty
         self.learned = "not finished because of time_limit"
         with _in_time(), self._sample(small, learning.rows, room) as sample:
+            if request.standardize:
+                scaling = with_regressions(small.empty.scaling, sample.rows.gather(sample.rows.rows).X)
+                small, first = small.with_scaling(scaling), first.with_scaling(scaling)
             if searchable(small):
                 family = request.kernel == "auto"
                 warp = chosen and request.warp == "auto" and request.standardize and request.basis is None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sampling import problem_of, sample_of
 
 from partirvm import RVMRegressor, load_model, save_model
 from partirvm.learning.exact_process import ProcessFit
-from partirvm.learning.warping import warped
+from partirvm.learning.warping import warped, with_regressions
+from partirvm.types import FeatureMap, Scaling
 
 
 def spread_of(X, y):
@@ -39,6 +42,21 @@ def test_features_without_a_tail_are_left(kind):
     x = {"normal": rng.normal(size=300), "binary": (rng.random(300) < 0.02) * 1.0, "constant": np.ones(300)}[kind]
     X = np.column_stack([x, rng.normal(size=300)])
     assert not spread_of(X, np.sin(X[:, 1])).any()
+
+
+def test_a_missing_number_is_predicted_from_the_others():
+    """Of standard normal inputs x, y, z with correlation .8 of x and y: .8 y, and of x and y the means if both lack."""
+    rng = np.random.default_rng(4)
+    z = rng.normal(size=(20_000, 3))
+    X = np.column_stack([z[:, 0], 0.8 * z[:, 0] + 0.6 * z[:, 1], z[:, 2]])
+    X[rng.random(X.shape) < 0.2] = np.nan
+    features = replace(FeatureMap.plain(3), gaps=np.arange(3))
+    shift, scale = np.append(np.zeros(3), np.full(3, 0.2)), np.append(np.ones(3), np.full(3, 0.4))
+    scaling = with_regressions(Scaling(shift, scale, np.zeros(1), np.ones(1), features), X)
+    new = np.array([[np.nan, 1.5, 0.0], [1.0, np.nan, 0.0], [np.nan, np.nan, 2.0], [1.0, 2.0, 3.0]])
+    found = scaling.inputs(new)[:, :3]
+    np.testing.assert_allclose(found, [[1.2, 1.5, 0], [1, 0.8, 0], [0, 0, 2], [1, 2, 3]], atol=0.12)
+    np.testing.assert_array_equal(scaling.inputs(new[::-1])[:, :3], found[::-1])
 
 
 @pytest.mark.filterwarnings("ignore:.*far from every")
