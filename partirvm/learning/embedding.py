@@ -161,5 +161,5 @@ def _standardised(scaling: Scaling, features: FeatureMap, X: Float) -> Scaling:
     shift, scale, blank = (np.insert(each, [d] * new, 0.0) for each in (scaling.x_shift, scaling.x_scale, blank))
     places = [*(j for j, _ in features.tables), *range(d, d + new)]
     values = features(X)[:, places]
-    shift[places], scale[places] = values.mean(axis=0), values.std(axis=0)
+    shift[places], scale[places], blank[places] = values.mean(axis=0), values.std(axis=0), 0.0
     return replace(scaling, x_shift=shift, x_scale=np.where(scale > 0, scale, 1.0), blank=blank, features=features)

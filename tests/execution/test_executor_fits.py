@@ -64,7 +64,9 @@ def test_coordinates_of_levels_have_the_same_bits_on_a_cluster(one_worker, tmp_p
     asked = {**ASKED, "kernel": "gaussian", "partition_size": 40}
     there = jobs.fit(data, str(tmp_path / "there"), Request(**asked, max_rounds=2), client=one_worker).model
     jobs.fit(data, str(tmp_path / "here"), Request(**asked, max_rounds=1))
-    here = open_job(tmp_path / "here").resume(max_rounds=2).model()
+    job = open_job(tmp_path / "here").resume(max_rounds=2)
+    job.wait()
+    here = job.model()
     assert here.design.scaling.embedded == [1]
     assert (here.design.scaling.key, *fitted_bits(here)) == (there.design.scaling.key, *fitted_bits(there))
 
