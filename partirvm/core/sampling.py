@@ -28,8 +28,6 @@ class Purpose(IntEnum):
     CENTRES = 6  # centres of a tied RVM that learns the kernel
     PROCESS_ROWS = 7  # rows of an exact Gaussian process
     PROCESS_STARTS = 8  # initial widths of its search
-    FOLDS = 9  # folds of a cross-validation
-    BASIC_CANDIDATES = 10  # candidates of a basic RVM of a fold
     COMPARED_ROWS = 12  # rows of which other methods learn
     DIAGNOSED_ROWS = 13  # rows that diagnostics show
     LEFT_OUT_ROWS = 14  # rows left out that calibrate the intervals

@@ -60,6 +60,14 @@ def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, F
     return value, slopes, weights
 
 
+def indicators(problem: Problem, codes: Float) -> Float:
+    """Return targets (n, K) of class codes (n,), of two classes only that of the second; mean 0, mean square 1."""
+    counts = np.bincount(np.asarray(problem.codes), minlength=problem.n_classes)
+    first, shares = int(problem.n_classes == 2), counts / counts.sum()
+    found = (codes[:, None] == np.arange(problem.n_classes)) - shares
+    return np.asarray(found[:, first:] / np.sqrt((shares * (1 - shares))[first:].mean()))
+
+
 @dataclass(frozen=True)
 class ProcessFit:
     """A kernel with log s² and log σ², its log posterior in nats (−∞ if unknown), and all evaluations so far."""
@@ -95,7 +103,8 @@ class ProcessRows:
         square = np.maximum((columns**2).mean(axis=0), np.finfo(float).tiny)
         columns = columns * np.sqrt(LEADING * problem.target_variance / square)
         inverse = np.ones(len(raw)) if weights is None else 1 / weights
-        return cls(sample, problem, scaling.inputs(raw), scaling.targets(t), inverse, columns)
+        targets = indicators(problem, t[:, 0]) if problem.n_classes else scaling.targets(t)
+        return cls(sample, problem, scaling.inputs(raw), targets, inverse, columns)
 
     @cached_property
     def _of_columns(self) -> Float:
@@ -171,8 +180,11 @@ class ProcessRows:
         return errors, -0.5 * (errors.shape[1] * normal + (errors**2).sum(axis=1) / variance)
 
 
-def climb(rows: ProcessRows, start: ProcessFit, steps: int) -> ProcessFit:
-    """Raise the log posterior by at most ``steps`` steps of L-BFGS from ``start``; parameters of 0 (log −∞) stay 0."""
+def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = False) -> ProcessFit:
+    """Raise the log posterior by at most ``steps`` steps of L-BFGS from ``start``; parameters of 0 (log −∞) stay 0.
+
+    If ``together``, one number is added to all log parameters of the kernel.
+    """
     logs, variance, n = start.kernel.logs, rows.problem.target_variance, len(rows.X)
     free = np.append(np.isfinite(logs), [True, True])
     best = replace(start, value=-np.inf)
@@ -190,10 +202,18 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int) -> ProcessFit:
             best = replace(fit, value=value)
         return value / n, slopes / n
 
+    def per_row_together(move: Float) -> tuple[float, Float]:
+        value, slopes = per_row(np.append(logs + move[0], move[1:]))
+        return value, np.append(slopes[:-2].sum(), slopes[-2:])
+
     middle = np.concatenate([logs, [np.log(variance), np.log(variance)]])
     low = middle + np.concatenate([np.full(len(logs), np.log(1e-6)), [-7.0, np.log(NOISE_FLOOR)]])
     high = middle + np.concatenate([np.full(len(logs), np.log(1e3)), [7.0, np.log(2.0)]])
-    _, evaluations = ascend(per_row, np.concatenate([logs, [start.signal, start.noise]]), low, high, most_steps=steps)
+    begin = np.concatenate([logs, [start.signal, start.noise]])
+    if together:
+        begin = np.append(0.0, begin[-2:])
+        low, high = np.append(np.log(1e-6), low[-2:]), np.append(np.log(1e3), high[-2:])
+    _, evaluations = ascend(per_row_together if together else per_row, begin, low, high, most_steps=steps)
     return replace(best, evaluations=start.evaluations + evaluations)
 
 

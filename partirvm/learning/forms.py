@@ -182,7 +182,7 @@ def _compared(choice: dict[str, Any]) -> str:
         return text
     if errors:
         figures = ", ".join(f"{form} {error:.3g}" for form, error in errors.items())
-        return f"{text}{choice['form']}, by the error on {choice['rows']:,} held-out rows ({figures}): "
+        return f"{text}{choice['form']}, by the error on {choice['rows']:,} rows left out ({figures}): "
     if choice.get("error"):
         gain = f"{choice['gain']:+.3f} ± {choice['error']:.3f} nats on each of {choice['rows']:,} rows left out"
         return f"{text}{choice['form']}: directions change the log density by {gain}: "

@@ -64,9 +64,9 @@ FOLDS, LEFT_OUT = 5, 400
 
 
 def searchable(problem: Problem) -> bool:
-    """Return whether the process can search this problem's kernel: a regression, and one kernel with parameters."""
+    """Return whether a process can search this problem's kernel: one kernel with parameters."""
     kernel = problem.empty.kernel
-    return problem.likelihood.has_noise and not isinstance(kernel, Several) and bool(np.isfinite(kernel.logs).any())
+    return not isinstance(kernel, Several) and bool(np.isfinite(kernel.logs).any())
 
 
 def search(
@@ -169,19 +169,28 @@ def left_out(
     Both are learned again from the other rows, at most ``most``: one split of many rows, folds of few. Returns the log
     densities in nats and the squared errors times the row weight, in scaled targets, of both, (2, 2, n) or (1, 2, n).
     """
-    if len(order) >= most + LEFT_OUT:
-        splits = [(order[:most], order[most : 3 * most])]
-    else:
-        folds = [order[k::FOLDS] for k in range(FOLDS)][: int(np.ceil(LEFT_OUT * FOLDS / len(order)))]
-        splits = [(np.setdiff1d(order, fold, assume_unique=True)[:most], fold) for fold in folds]
     found = []
-    for kept, outside in splits:
+    for kept, outside in splits(order, most):
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
         own = climb(rows, widths, STEPS // 2)
         fits = [own, directions(rows, own, TURNS - 1) if turned else None]
         predicted = [rows.predicted(fit, new) for fit in fits if fit is not None]
         found.append([[density, (errors**2).mean(axis=1) / new.inverse] for errors, density in predicted])
     return np.concatenate(found, axis=-1)
+
+
+def in_order(sample: SampledRows, seed: int) -> Int:
+    """Return the numbers of the rows of positive weight in random order."""
+    order = stream(seed, Purpose.PROCESS_ROWS).permutation(sample.rows.rows)
+    return np.asarray(order[sample.rows.gather(order).present])
+
+
+def splits(order: Int, most: int) -> list[tuple[Int, Int]]:
+    """Return rows that are kept, at most ``most``, and rows that are left out: one split of many rows, folds of few."""
+    if len(order) >= most + LEFT_OUT:
+        return [(order[:most], order[most : 3 * most])]
+    folds = [order[k::FOLDS] for k in range(FOLDS)][: int(np.ceil(LEFT_OUT * FOLDS / len(order)))]
+    return [(np.setdiff1d(order, fold, assume_unique=True)[:most], fold) for fold in folds]
 
 
 def learn_regression(
@@ -198,8 +207,7 @@ def learn_regression(
 
     The last record that is logged holds the kernel. A fit may have ``columns`` columns.
     """
-    d, order = problem.empty.scaling.n_inputs, stream(seed, Purpose.PROCESS_ROWS).permutation(sample.rows.rows)
-    order = order[sample.rows.gather(order).present]
+    d, order = problem.empty.scaling.n_inputs, in_order(sample, seed)
     most = min(ROWS, int(np.sqrt(WORK / d)), columns)
     problem, widths, turned, evidence = search(
         sample, problem, order, most, family=family, turned=learning.metric != "widths", warp=warp
@@ -215,7 +223,7 @@ def learn_regression(
         rows = ProcessRows.of(sample, problem, order[: max(min(columns, LAST_ROWS), most)])
         best = climb(rows, best, LAST_STEPS) if len(rows.X) > most else best
         sample.on_best(problem.with_kernel(best.kernel).empty)
-        sample.log(_record(rows, best, facts | choice))
+        sample.log(process_record(rows, best, facts | choice))
         return problem.with_kernel(best.kernel)
 
     def log(record: Record) -> None:
@@ -243,9 +251,10 @@ def _choose(
     return best, square, choice
 
 
-def _record(rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) -> Record:
+def process_record(rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) -> Record:
+    """Make the history record of a kernel that a process learned."""
     first = rows.evaluate(replace(best, kernel=rows.problem.empty.kernel))
-    n, variance = len(rows.X), rows.noise_of(best)
+    n, variance = len(rows.X), rows.noise_of(best) if rows.problem.likelihood.has_noise else None
     facts = {"number": 1, "candidates": n, "iterations": best.evaluations, "fit_rows": "sample", "choice": choice}
     facts |= {"gain": 0.0 if first is None else best.value - first[0], "termination": Termination.CONVERGED}
     return kernel_record(rows.problem, best.kernel, variance, n, best.value, facts)

@@ -1,9 +1,10 @@
 """Kernel learning: maximise the evidence of a sample, before the fit and between the rounds of the fit.
 
-**Before the fit** the evidence is that of a tied RVM (``core.tied``; for classes, of their indicators); a regression
-begins where ``learning.process_search`` ended. Some rows of the sample are centres: with every row as a centre, the
-evidence favours far too narrow widths. L-BFGS (``core.ascent``) moves all log parameters of the kernel at once, with
-one evaluation of evidence and slopes per step: two passes, which use the same kernel blocks. There are three stages:
+**Before the fit** the evidence is that of a tied RVM (``core.tied``; for classes, of their indicators); it begins where
+``learning.process_search`` or ``learning.class_search`` ended. Some rows of the sample are centres: with every row as a
+centre, the evidence favours far too narrow widths. L-BFGS (``core.ascent``) moves all log parameters of the kernel at
+once, with one evaluation of evidence and slopes per step: two passes, which use the same kernel blocks. There are three
+stages:
 
 1. *Search* from the initial kernel. A kernel with a single width starts from the best of several widths.
 2. *Revival*, once, if features were switched off: all widths are raised again and the search is repeated. Two inputs
@@ -35,6 +36,9 @@ from partirvm.likelihoods.gaussian import noise
 from partirvm.strategies.problem import KernelLearned, LearnKernel, Problem, Record
 from partirvm.strategies.stages import SHARE
 from partirvm.types import LEARNING_ROWS, Bool, Float
+
+LEAST = 20
+"""Minimum number of rows for kernel learning."""
 
 CENTRES, MOST_CENTRES = 300, 500
 """Maximum number of centres in the first stage, and after growth: more lower the error by 1 % at most, but cost more.

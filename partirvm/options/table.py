@@ -43,8 +43,8 @@ class Request:
         'Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A '
         'number, one number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence), '
         '"learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned '
-        "per feature or, for a regression, per learned direction of the features; up to 2,000 rows, held-out rows "
-        'decide which, and whether one width predicts as well). Not used by "linear", "linear-spline" and functions.',
+        "per feature or, for a regression, per learned direction of the features; up to 2,000 rows, rows left out "
+        'decide which, for classes whether one width will do). Not used by "linear", "linear-spline" and functions.',
     )
     strategy: str = everyday(
         "auto",

@@ -19,7 +19,7 @@ from partirvm.data import Source
 from partirvm.errors import UsageError
 from partirvm.execution import Executor
 from partirvm.kernels import NoKernel
-from partirvm.learning.folds import LEAST
+from partirvm.learning.search import LEAST
 from partirvm.likelihoods import words_of
 from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
@@ -125,8 +125,7 @@ def resolve(
     elif chooses(request) and counted < LEAST:
         notes = (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
     elif learns(request):
-        problem = small_fits.embed(problem, moments)
-        problem = small_fits.learn(problem, all_rows=schedule.one_fit)
+        problem = small_fits.learn(small_fits.embed(problem, moments))
     rho, size = None, request.partition_size
     if automatic_size := size == "auto" and not schedule.one_fit:
         rho, size = small_fits.partition_size(problem)

@@ -10,19 +10,25 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from partirvm.core.moments import Moments
 from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.design import Design
+from partirvm.learning.class_search import learn_classes
 from partirvm.learning.embedding import FUNCTIONS, ROWS, SUMS, embedded
-from partirvm.learning.folds import DENSE, choose, sparseness
 from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options
 from partirvm.learning.warping import with_regressions
+from partirvm.likelihoods.base import survivors
+from partirvm.likelihoods.classes import Newton
+from partirvm.likelihoods.gaussian import Solve
+from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.options import Request
 from partirvm.planning.memory import FLOAT, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, affordable
@@ -30,6 +36,7 @@ from partirvm.resolve.kernel import chooses, resolve_kernel
 from partirvm.resolve.new_problem import Interrupted
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options, Problem, Record, Stopped
+from partirvm.strategies.stages import INTERMEDIATE, final_rule
 from partirvm.types import LEARNING_ROWS
 
 AUTO_PARTITION = (32, 1000)
@@ -38,6 +45,8 @@ AUTO_PARTITION = (32, 1000)
 HEURISTIC_ROWS = 2000
 """Maximum number of rows of the basic RVM from which ``partition_size="auto"`` derives P."""
 
+DENSE = 0.9
+"""ρ above which the kernel is probably too narrow, because nearly every row becomes a vector."""
 
 MANY_LEVELS = 8
 """A categorical feature with more levels becomes numbers: kernels that are equal or not share nothing among levels.
@@ -89,11 +98,8 @@ class SmallFits:
             return problem.with_kernel(resolve_kernel(request, moments, columns, scaling))
         return problem
 
-    def learn(self, problem: Problem, *, all_rows: bool) -> Problem:
-        """Return the problem with a learned kernel; ``all_rows`` is True if all rows are candidates of a single fit.
-
-        After the time limit, the kernel is the best so far.
-        """
+    def learn(self, problem: Problem) -> Problem:
+        """Return the problem with a learned kernel; after the time limit, with the best so far."""
         request, n_rows, d, chosen = self.request, self.source.n_rows, self.shape.n_features, chooses(self.request)
         metric = "widths" if request.metric == "auto" and not chosen else request.metric
         classes = {"classes": problem.n_classes > 0, "several": problem.n_classes > 2}
@@ -101,8 +107,7 @@ class SmallFits:
         learning = learning_options(n_rows, d, **classes, metric=metric, most=rows)
         columns, room = self._affordable(max(2 * learning.max_centres, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
         most = min(max(columns // 2, 1), learning.max_centres)  # the slopes of a block take as much memory as the block
-        unbounded = learning.rows >= rows
-        if most < learning.max_centres or not unbounded:
+        if most < learning.max_centres or learning.rows < rows:
             self.notes += (
                 f"kernel learned from {learning.rows:,} rows and at most {most:,} centres because of the memory limit "
                 "or the number of features",
@@ -115,17 +120,16 @@ class SmallFits:
             if request.standardize:
                 scaling = with_regressions(small.empty.scaling, sample.rows.gather(sample.rows.rows).X)
                 small, first = small.with_scaling(scaling), first.with_scaling(scaling)
-            if searchable(small):
+            warp = chosen and request.warp == "auto" and request.standardize and request.basis is None
+            if not searchable(small) or (problem.n_classes and (not chosen or metric == "directions")):
+                learn(sample, first, learning, request.seed)
+            elif problem.n_classes:
+                small = learn_classes(sample, first, learning, request.seed, warp=warp, columns=columns)
+            else:
                 family = request.kernel == "auto"
-                warp = chosen and request.warp == "auto" and request.standardize and request.basis is None
                 small = learn_regression(
                     sample, first, learning, request.seed, family=family, warp=warp, columns=columns
                 )
-            elif chosen and not small.likelihood.has_noise:
-                options = Options(learning.max_centres, "random", seed=request.seed)
-                choose(sample, small, learning, options, all_candidates=all_rows and unbounded)
-            else:
-                learn(sample, first, learning, request.seed)
             last = self.entries[-1]
             self.learned, self.centres = last["text"], min(last["candidates"], learning.max_centres)
             square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
@@ -205,3 +209,30 @@ def partition_size(n_rows: int, d: int, rho: float, centres: int = 0) -> tuple[i
     least, most = AUTO_PARTITION
     heuristic = math.ceil((0.2 if rho <= 0.25 else 0.6 if rho <= 0.75 else 1.0) * math.sqrt(n_rows * d))
     return heuristic, min(max(heuristic, least, centres), most, n_rows)
+
+
+def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
+    """Fit a basic RVM to the sample; return its history record, which has the numbers of candidates and vectors."""
+    design = sample.candidates(problem, sample.rows.rows)
+    options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)
+    likelihood: Any = problem.likelihood
+    fit: Any
+    rule, start = replace(final_rule(options), guard=False), likelihood.start(problem)
+    if not likelihood.has_noise:
+        rule = replace(rule, max_iterations=options.max_passes)
+        newton = Newton(design, likelihood.name, likelihood.warm(start), rule, prior=problem.prior)
+        while newton.reason is None:
+            (logistic,) = sample.run(newton.next_pass)
+            newton = newton.advance(logistic, sample.check_interrupted)
+        fit, reason = newton.fit, newton.reason
+    else:
+        (block,) = sample.run(GramPass(problem.empty, design, np.zeros((0, len(design.scaling.t_shift)))))
+        begun = likelihood.join(problem, start, problem.empty, design, block)
+        sample.check_interrupted()
+        (solution,) = sample.executor.solve([Solve(begun, rule)], lambda done, total: sample.check_interrupted())
+        fit, reason = solution.fit, solution.reason
+        (residual,) = sample.run(ResidualPass(survivors(design, fit), fit.posterior.means))
+        fit = likelihood.settle(fit, residual, last=True)
+    assert reason is not None
+    facts: dict[str, Any] = {"number": 1, "candidates": len(design.labels), "selection": "random", "fit_rows": "sample"}
+    return Record(**likelihood.record(problem, fit, None), kind="heuristic", termination=reason, **facts)

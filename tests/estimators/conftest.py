@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from partirvm.core import ascent
-from partirvm.learning import folds
+from partirvm.learning import class_search
 
 
 @pytest.fixture
 def quick_learning(monkeypatch):
-    """The default kernel is learned all the same, in fewer rounds and with one fold: hundreds of fits do so."""
+    """The default kernel is learned all the same, in fewer steps and from fewer rows: hundreds of fits do so."""
     monkeypatch.setattr(ascent, "MOST_EVALUATIONS", 3)
-    monkeypatch.setattr(folds, "HELD_OUT", 1)
+    monkeypatch.setattr(class_search, "ROWS", 60)

@@ -14,7 +14,7 @@ from journals import left
 from partirvm import jobs
 from partirvm.core import ascent
 from partirvm.data import ingest
-from partirvm.learning import folds, search
+from partirvm.learning import class_search, search
 from partirvm.options import Request
 
 pytestmark = pytest.mark.bits
@@ -80,10 +80,9 @@ def test_classes_have_the_same_bits_everywhere(classes, three_workers, tmp_path,
 @pytest.mark.slow
 @pytest.mark.parametrize("K", [0, 2])
 def test_a_learned_kernel_has_the_same_bits_everywhere(waves, classes, three_workers, tmp_path, monkeypatch, K):
-    """Kernel, model and history, of numbers and of classes: inline and on a cluster; a fold is held out first. The
+    """Kernel, model and history, of numbers and of classes, which leave out rows first: inline and on a cluster. The
     kernel of numbers is learned again, as the first round has twice its centres."""
-    for place, value in (("MANY", 10**6), ("HELD_OUT", 1), ("WIDTHS", (0.5, 1.0, 2.0))):
-        monkeypatch.setattr(folds, place, value)
+    monkeypatch.setattr(class_search, "ROWS", 60)
     monkeypatch.setattr(ascent, "MOST_EVALUATIONS", 3)
     monkeypatch.setattr(search, "CENTRES", 30 if K else 8)
     monkeypatch.setattr(search, "MOST_CENTRES", 8)

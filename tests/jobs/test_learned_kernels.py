@@ -88,7 +88,7 @@ def test_little_memory_holds_the_centres(data):
     machine = Machine(1, 0, 34 << 20)
     spec = resolve(source, replace(ASKED, gamma="scale"), executor)
     learned = SmallFits(source, shape, machine, ASKED, executor, lambda: None)
-    learned.learn(spec.problem, all_rows=False)
+    learned.learn(spec.problem)
     executor.close()
     assert learned.centres < 240
     assert f"at most {learned.centres:,} centres because of the memory limit" in learned.notes[0]

@@ -12,7 +12,7 @@ from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.kernels import Gaussian
-from partirvm.learning.folds import sparseness
+from partirvm.resolve.small_fits import sparseness
 from partirvm.strategies.problem import Options
 from partirvm.strategies.rounds import BasicRound
 from partirvm.types import Columns

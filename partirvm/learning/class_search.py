@@ -1,0 +1,127 @@
+"""Search for the kernel of classes with an exact Gaussian process of their indicators (``learning.exact_process``).
+
+The indicators are targets that share a covariance, so that their number hardly changes the time. Two forms of the
+kernel are compared:
+
+- *one width* of all features, scaled or in their own units, whichever has the larger evidence. Own units suit features
+  of one unit, such as pixels, of which some hardly vary: scaled to variance 1 these decide the distances.
+- *a width per feature*: a few steps from there. More steps raise the evidence, but also the error of rows left out.
+
+Indicators are steps, for which the evidence of a process is too sure of detail. So rows left out decide: a width per
+feature must lower the squared error by more than one standard error. With more than ``FEW`` rows the tied evidence of
+thousands of rows then goes on (``learning.forms``); two classes of so many rows always have it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from partirvm.kernels import Kernel
+from partirvm.kernels.composed import replaced
+from partirvm.kernels.radial import RadialKernel
+from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.forms import EACH, learn
+from partirvm.learning.process_search import FEW, ROWS, WORK, in_order, process_record, splits
+from partirvm.learning.sample import SampledRows
+from partirvm.learning.search import LearningOptions
+from partirvm.learning.warping import warped
+from partirvm.strategies.problem import Problem, Record
+from partirvm.types import Float, Int
+
+ONE, UNSCALED = "one width", "one width for unscaled features"
+"""Names of the forms in the history and the plan."""
+
+FIRST_NOISE = 0.5
+"""First noise variance ÷ variance of the indicators: from a smaller one, a search explains noise by narrow widths."""
+
+WARP_ROWS = 2000
+"""Maximum number of rows on which warps are chosen, which takes as long as the search of widths."""
+
+ONE_STEPS, STEPS = 10, 15
+"""Maximum number of steps of L-BFGS in one width, and from there in all widths."""
+
+
+def learn_classes(
+    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, warp: bool, columns: int
+) -> Problem:
+    """Learn the kernel of classes, and with ``warp`` the warps of its features; return the problem with both.
+
+    The last record that is logged holds the kernel. A fit may have ``columns`` columns.
+    """
+    order = in_order(sample, seed)
+    most = min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)), columns)
+    problem, rows, one, form = one_width(sample, problem, order, most, warp=warp)
+    sample.on_best(problem.with_kernel(one.kernel).empty)
+    best, few = climb(rows, one, STEPS), len(order) <= FEW
+    choice: dict[str, Any] = {"form": EACH}
+    if few or problem.n_classes > 2:
+        choice = choose(left_out(sample, problem, one, order, most), form)
+    if few or choice["form"] == form:
+        best = best if choice["form"] == EACH else one
+        problem = problem.with_kernel(best.kernel)
+        sample.on_best(problem.empty)
+        sample.log(process_record(rows, best, choice))
+        return problem
+
+    def log(record: Record) -> None:
+        sample.log(replace(record, choice=choice))
+
+    warm = replace(learning, warm=best.kernel.logs, metric="widths")
+    return problem.with_kernel(learn(replace(sample, log=log), problem, warm, seed))
+
+
+def one_width(
+    sample: SampledRows, problem: Problem, order: Int, most: int, *, warp: bool
+) -> tuple[Problem, ProcessRows, ProcessFit, str]:
+    """Search one width; return the problem with warps if these are tried, its process, and the name of the form."""
+    rows = ProcessRows.of(sample, problem, order[:most])
+    starts = {ONE: problem.empty.kernel, UNSCALED: unscaled(problem)}
+    found = {
+        form: climb(rows, ProcessFit(kernel, 0.0, float(np.log(FIRST_NOISE))), ONE_STEPS, together=True)
+        for form, kernel in starts.items()
+    }
+    form = max(found, key=lambda form: found[form].value)
+    if warp and form == ONE:
+        few = order[:WARP_ROWS]
+        changed, _ = warped(sample.only(np.sort(few)), problem, few, most, found[ONE])
+        if changed is not problem:
+            problem, rows = changed, ProcessRows.of(sample, changed, order[:most])
+            found[ONE] = climb(rows, found[ONE], ONE_STEPS, together=True)
+    return problem, rows, found[form], form
+
+
+def unscaled(problem: Problem) -> Kernel:
+    """Return the kernel with one width of features in their own units: its gammas times the features' variances."""
+    square = problem.empty.scaling.x_scale**2
+
+    def make(old: Kernel, columns: Int) -> Kernel:
+        if not isinstance(old, RadialKernel):
+            return old
+        gamma = old.widths(len(columns)) * square[columns] / square[columns].mean()
+        return replace(old, gamma=tuple(gamma.tolist()))
+
+    return replaced(problem.empty.kernel, np.arange(len(square)), make)
+
+
+def left_out(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int) -> Float:
+    """Return the squared errors of n rows left out, times the row weight, by one width and by a width each, (2, n).
+
+    Both are learned from the other rows. The errors are means over indicators, which have the mean square 1.
+    """
+    found = []
+    for kept, outside in splits(order, most):
+        rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
+        own = climb(rows, one, ONE_STEPS, together=True)
+        errors = [rows.predicted(fit, new)[0] for fit in (own, climb(rows, own, STEPS))]
+        found.append([(each**2).mean(axis=1) / new.inverse for each in errors])
+    return np.concatenate(found, axis=1)
+
+
+def choose(errors: Float, one: str) -> dict[str, Any]:
+    """Choose the form ``one`` or a width per feature by squared errors (2, n); return what was compared."""
+    gain, (by_one, by_each) = errors[0] - errors[1], np.sqrt(errors.mean(axis=1)).tolist()
+    wins = gain.mean() > gain.std() / np.sqrt(len(gain))
+    return {"form": EACH if wins else one, "rows": len(gain), "errors": {one: by_one, EACH: by_each}}
