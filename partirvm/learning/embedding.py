@@ -137,7 +137,7 @@ def embedded(
     codes = [np.zeros(len(root), np.int64), *(levels_of(tile.X[:, j], count) for j, count in levels.items())]
     rows = LevelRows(functions @ normal.T, root * scaling.targets(tile.t)[:, 0], np.array(codes), (1, *levels.values()))
     rows = rows.some(np.flatnonzero(root))
-    halves = np.array_split(stream(seed, Purpose.FOLDS).permutation(len(rows.t)), 2)
+    halves = np.array_split(stream(seed, Purpose.LEVELS).permutation(len(rows.t)), 2)
     first, second = map(rows.some, halves)
     tried, weights = first.fitted(), rows.fitted()
     tables, effects, notes = list[tuple[int, Float]](), list[tuple[int, Float]](), list[str]()
