@@ -163,11 +163,14 @@ class Encoder:
             yield records
 
     def _recognise(self, batch: Batch) -> None:
-        """Decide by the types of the first rows: dates and times become days, and text, with ``auto``, categories."""
+        """Decide by the types of the first rows: dates and times become days, and text, with ``auto``, categories.
+
+        Text of ISO dates counts as dates.
+        """
         import pyarrow as pa
 
         kind = pa.types
-        for column in set(self.roles.features) - set(self.levels):
+        for column in [name for name in self.roles.features if name not in self.levels]:
             own = batch[column].type
             if kind.is_temporal(own):
                 self.dates[column] = Dates()
@@ -176,7 +179,11 @@ class Encoder:
             elif kind.is_integer(own) or kind.is_floating(own):
                 self._propose(column, self._numbers(column, batch[column]))
             elif self.roles.auto and (kind.is_string(own) or kind.is_large_string(own) or kind.is_dictionary(own)):
-                self.levels[column] = self._levels_of(column)
+                try:
+                    Dates().days(batch[column])
+                    self.dates[column] = Dates()
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                    self.levels[column] = self._levels_of(column)
 
     def _propose(self, column: str, values: Float) -> None:
         """Note that the first values of a column may be codes, or numbers of the rows."""

@@ -121,7 +121,7 @@ def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: in
         source = as_source(X, y, sample_weight, seed=seed)
         if source.n_targets != 1 and labels is not None:
             raise UsageError(f"y has {source.n_targets} columns: one class of each row at a time")
-        estimator.n_features_in_ = source.n_features
+        estimator.n_features_in_ = len(source.columns.given)
         estimator.__dict__.pop("feature_names_in_", None)
         names = [] if isinstance(X, Source) else list(getattr(X, "columns", ()))
         if names and all(isinstance(name, str) for name in names):

@@ -89,6 +89,7 @@ def test_frames_of_other_types_and_order_are_the_same_rows():
     """Text for numbers and dates, nullable types, numbers for booleans, and more columns; missing ones are named."""
     rows, columns = frame_rows(messy().drop(columns="y"))
     np.testing.assert_allclose(rows, expected(), rtol=1e-12, atol=1e-11)
+    np.testing.assert_array_equal(frame_rows(messy().drop(columns="y").astype({"wann": str}))[0], rows)
     other = messy().iloc[:, ::-1].astype({"wann": str, "offen": "Int64", "gap": "Float64", "Stadt Ü": "category"})
     other["gap"] = other["gap"].astype("string")
     np.testing.assert_array_equal(frame_rows(other, columns)[0], rows)
@@ -130,6 +131,7 @@ def test_what_may_be_codes_or_numbers_of_rows_is_proposed_and_not_taken(tmp_path
         "my id": "counts the rows: `--drop 'my id'` leaves it out",
         "zone": "few whole numbers: if they are codes, `--categorical auto,zone`",
     }
+    assert list(data.notes) == ["my id", "zone"]
     taken = ingest(table, tmp_path / "e.zarr", target="y", categorical=["auto", "zone"], drop=["my id"])
     assert (taken.columns.features, len(taken.columns.categories["zone"])) == (("zone",), 9)
 

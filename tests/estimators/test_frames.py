@@ -10,7 +10,7 @@ from regressions import plane
 from scipy import sparse
 
 from partirvm import RVMClassifier, RVMRegressor
-from partirvm.data import as_source
+from partirvm.data import as_source, ingest
 from partirvm.errors import DataError, PartirvmError
 
 OPTIONS = {"gamma": 0.3, "strategy": "basic", "random_state": 0}
@@ -156,3 +156,17 @@ def test_labels_that_are_objects_of_one_type(labels):
         model = RVMClassifier(**OPTIONS).fit(NUMBERS, given)
         assert model.classes_.dtype == expected.classes_.dtype
         np.testing.assert_array_equal(model.predict_proba(NUMBERS), expected.predict_proba(NUMBERS))
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test_a_model_of_data_with_dates_predicts_frames(tmp_path):
+    """With the features of DATA; an array, which cannot have dates, is refused."""
+    days = pd.date_range("2020-01-01", periods=60, freq="6h")
+    frame = pd.DataFrame({"a": np.arange(60.0), "day": days})
+    y = np.sin(2 * np.pi * days.hour / 24) + np.random.default_rng(0).normal(0, 0.3, 60)
+    data = ingest(frame.assign(y=y), tmp_path / "d.zarr", target="y")
+    model = RVMRegressor(**{**OPTIONS, "gamma": "scale"}).fit(data)
+    assert (model.n_features_in_, data.n_features) == (2, 6)
+    np.testing.assert_allclose(model.predict(frame.iloc[:, ::-1]), model.predict(data), atol=1e-12)
+    with pytest.raises(DataError, match="was trained on dates"):
+        model.predict(data.tile(0).X)
