@@ -38,6 +38,8 @@ class Dates:
         if kind.is_time(values.type) or kind.is_duration(values.type):
             self._known, origin = (), 0
             values = values.cast(pa.time64("us") if kind.is_time(values.type) else pa.duration("us"), safe=False)
+        elif values.null_count == len(values):  # a column of CSV without a value is one of numbers
+            values = pa.nulls(len(values))
         elif kind.is_integer(values.type) or kind.is_floating(values.type):
             raise pa.ArrowNotImplementedError(f"{values.type} is no type of dates")
         ticks = values.cast(pa.timestamp("us"), safe=False) if origin else values

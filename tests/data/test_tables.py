@@ -95,6 +95,9 @@ def test_frames_of_other_types_and_order_are_the_same_rows():
     np.testing.assert_array_equal(frame_rows(other, columns)[0], rows)
     zone = other.assign(wann=TWO_YEARS.round("min").tz_localize("UTC").tz_convert("Asia/Tokyo"))
     np.testing.assert_array_equal(frame_rows(zone, columns)[0], rows)
+    empty, filled = (frame_rows(messy().assign(wann=wann), columns)[0] for wann in (np.nan, TWO_YEARS))
+    assert np.isnan(empty[:, 2:7]).all()
+    np.testing.assert_array_equal(empty[:, [0, 1, 7]], filled[:, [0, 1, 7]])
     for wrong, says in [
         (other.drop(columns=["gap", "wann"]), "lacks columns on which the model was trained: wann, gap"),
         (other.assign(wann=2021), "'wann' holds text or other values, not dates: int64"),
