@@ -17,6 +17,7 @@ import numpy as np
 
 from partirvm.core.sampling import Purpose, stream
 from partirvm.learning.sample import SampledRows
+from partirvm.learning.warping import restandardised
 from partirvm.quoting import counted
 from partirvm.strategies.problem import Problem
 from partirvm.types import Columns, FeatureMap, Float, Int, Scaling, level_functions, levels_of
@@ -151,15 +152,10 @@ def embedded(
         )
     features = replace(scaling.features or FeatureMap.plain(d), numbers=numbers, moments=moments)
     features = replace(features, tables=tuple(tables), effects=tuple(effects))
-    return _standardised(scaling, features, tile.X), tuple(notes)
-
-
-def _standardised(scaling: Scaling, features: FeatureMap, X: Float) -> Scaling:
-    """Return the scaling of these features; inputs that levels become have mean 0 and variance 1 over rows X (n, d)."""
-    d, new = X.shape[1], len(features.sources) - scaling.n_inputs
+    new = len(features.sources) - scaling.n_inputs
     blank = np.zeros(scaling.n_inputs) if scaling.blank is None else scaling.blank
     shift, scale, blank = (np.insert(each, [d] * new, 0.0) for each in (scaling.x_shift, scaling.x_scale, blank))
-    places = [*(j for j, _ in features.tables), *range(d, d + new)]
-    values = features(X)[:, places]
-    shift[places], scale[places], blank[places] = values.mean(axis=0), values.std(axis=0), 0.0
-    return replace(scaling, x_shift=shift, x_scale=np.where(scale > 0, scale, 1.0), blank=blank, features=features)
+    places = [*levels, *range(d, d + new)]
+    blank[places] = 0.0
+    scaling = replace(scaling, x_shift=shift, x_scale=scale, blank=blank)
+    return restandardised(scaling, features, tile.X, places), tuple(notes)
