@@ -20,10 +20,8 @@ from typing import Any
 import numpy as np
 
 from partirvm.kernels import Kernel
-from partirvm.kernels.composed import replaced
-from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
-from partirvm.learning.forms import EACH, learn
+from partirvm.learning.forms import EACH, learn, with_gammas
 from partirvm.learning.process_search import FEW, ROWS, WORK, in_order, process_record, splits
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions
@@ -97,13 +95,10 @@ def unscaled(problem: Problem) -> Kernel:
     """Return the kernel with one width of features in their own units: its gammas times the features' variances."""
     square = problem.empty.scaling.x_scale**2
 
-    def make(old: Kernel, columns: Int) -> Kernel:
-        if not isinstance(old, RadialKernel):
-            return old
-        gamma = old.widths(len(columns)) * square[columns] / square[columns].mean()
-        return replace(old, gamma=tuple(gamma.tolist()))
+    def change(gammas: Float, inputs: Int) -> Float:
+        return np.asarray(gammas * square[inputs] / square[inputs].mean())
 
-    return replaced(problem.empty.kernel, np.arange(len(square)), make)
+    return with_gammas(problem.empty.kernel, len(square), change)
 
 
 def left_out(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int) -> Float:

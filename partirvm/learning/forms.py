@@ -50,6 +50,17 @@ def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
     return replaced(kernel, np.arange(n_features), make)
 
 
+def with_gammas(kernel: Kernel, n_inputs: int, change: Callable[[Float, Int], Float]) -> Kernel:
+    """Return the kernel whose radial kernels have the gammas ``change(gammas, inputs)``, both (k,)."""
+
+    def make(old: Kernel, columns: Int) -> Kernel:
+        if not isinstance(old, RadialKernel):
+            return old
+        return replace(old, gamma=tuple(change(old.widths(len(columns)), columns).tolist()))
+
+    return replaced(kernel, np.arange(n_inputs), make)
+
+
 def per_feature(problem: Problem) -> Problem:
     """Return the problem with a kernel that has one gamma per feature."""
     return problem.with_kernel(problem.empty.kernel.per_feature(problem.empty.scaling.n_inputs))

@@ -15,9 +15,10 @@ from typing import TypeAlias
 import numpy as np
 
 from partirvm.kernels import Kernel
-from partirvm.kernels.composed import inside, replaced
+from partirvm.kernels.composed import inside
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.forms import with_gammas
 from partirvm.learning.sample import SampledRows, fitted
 from partirvm.strategies.problem import Problem
 from partirvm.types import FeatureMap, Float, Int, Scaling
@@ -63,8 +64,9 @@ def warped(
         return float(fitted(sample, tried, sample.candidates(tried, centres))[2].log_evidence)
 
     def best_of(j: int, warps: Iterable[Warp], scaling: Scaling, kernel: Kernel) -> Found:
-        tried = [(warp, warped_by(scaling, j, warp, raw)) for warp in warps]
-        kernels = (kernel, _at_scale(kernel, j, scaling.n_inputs))
+        tried, d = [(warp, warped_by(scaling, j, warp, raw)) for warp in warps], scaling.n_inputs
+        # the learned gamma is that without the warp; 1/d is gamma="scale"
+        kernels = (kernel, with_gammas(kernel, d, lambda gammas, inputs: np.where(inputs == j, 1 / d, gammas)))
         found = [(evidence(own, each), j, warp, own, each) for warp, own in tried for each in kernels]
         most = max(each[0] for each in found)
         return next(each for each in found if each[0] >= most - least)  # the mildest of those as good
@@ -83,18 +85,6 @@ def warped(
         return problem, best
     problem, begun = problem.with_scaling(with_regressions(scaling, raw)), replace(best, kernel=kernel, value=-np.inf)
     return problem, climb(ProcessRows.of(sample, problem, order[:most]), begun, STEPS)
-
-
-def _at_scale(kernel: Kernel, j: int, n_inputs: int) -> Kernel:
-    """Return the kernel with gamma 1/d' of input j, as by gamma="scale": the learned one is that without the warp."""
-
-    def make(old: Kernel, columns: Int) -> Kernel:
-        if not isinstance(old, RadialKernel):
-            return old
-        gamma = np.where(columns == j, 1 / n_inputs, old.widths(len(columns)))
-        return replace(old, gamma=tuple(gamma.tolist()))
-
-    return replaced(kernel, np.arange(n_inputs), make)
 
 
 def _skewed(raw: Float) -> list[int]:

@@ -89,12 +89,12 @@ class SmallFits:
             )
         learning = replace(learning, centres=min(learning.centres, most), max_centres=most)
         small = replace(problem, likelihood=problem.likelihood.small_fits or problem.likelihood)
-        first, self._best = per_feature(small) if chosen else small, problem.empty
-        self.learned = "not finished because of time_limit"
+        self._best, self.learned = problem.empty, "not finished because of time_limit"
         with _in_time(), self._sample(small, learning.rows, room) as sample:
             if request.standardize:
-                scaling = with_regressions(small.empty.scaling, sample.rows.gather(sample.rows.rows).X)
-                small, first = small.with_scaling(scaling), first.with_scaling(scaling)
+                X = sample.rows.gather(sample.rows.rows).X
+                small = small.with_scaling(with_regressions(small.empty.scaling, X))
+            first = per_feature(small) if chosen else small
             warp = chosen and request.warp == "auto" and request.standardize and request.basis is None
             if not searchable(small) or (problem.n_classes and (not chosen or metric == "directions")):
                 learn(sample, first, learning, request.seed)

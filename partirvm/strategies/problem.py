@@ -190,17 +190,13 @@ class KernelLearned:
 class FitResiduals:
     """Request for the local residuals of a fit, of which ``left_out`` are the errors of rows left out by target.
 
-    ``neighbours`` is k, ``family`` that of the correlation of errors, or "auto". ``always`` takes them without a gain;
-    a ``trial`` measures the gain alone. Their rows may take at most ``room`` bytes.
+    A ``trial`` measures the gain alone.
     """
 
     design: Design
     fit: HyperState
     left_out: tuple[LeftOut, ...]
-    neighbours: int
-    family: str
-    room: int
-    always: bool = False
+    options: Options
     trial: bool = False
 
 

@@ -170,11 +170,10 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
 def settled(state: RoundsState) -> Steps[RoundsState]:
     """Settle the noise of a last fit, and then request its local residuals."""
     state, left_out = yield from with_noise(state)
-    residual = state.options.residual
-    if not left_out or not tries_residuals(residual, state.problem.n_rows, state.problem.n_targets):
+    if not left_out or not tries_residuals(state.options.residual, state.problem.n_rows, state.problem.n_targets):
         return state
     try:
-        (found,) = yield (_residuals_of(state, left_out, always=residual == LOCAL),)
+        (found,) = yield (FitResiduals(state.design, state.fit, left_out, state.options),)
     except Stopped:
         yield from saved(replace(state, scores=None), "early")
         raise
@@ -193,15 +192,8 @@ def corrected(state: RoundsState) -> Steps[float]:
     left_out = left_out_of((yield passes[: problem.n_targets]))
     if not left_out:
         return 0.0
-    (found,) = yield (_residuals_of(state, left_out, trial=True),)
+    (found,) = yield (FitResiduals(state.design, state.fit, left_out, options, trial=True),)
     return float(found.error())
-
-
-def _residuals_of(state: RoundsState, left_out: tuple[LeftOut, ...], **how: bool) -> FitResiduals:
-    options = state.options
-    assert isinstance(state.fit, HyperState)
-    k, family, room = options.neighbours, options.residual_family, options.residual_bytes
-    return FitResiduals(state.design, state.fit, left_out, k, family, room=room, **how)
 
 
 def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, tuple[LeftOut, ...]]]:
