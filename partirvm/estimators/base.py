@@ -33,8 +33,8 @@ from partirvm.options import TABLE, Request
 from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName, Warp
 from partirvm.options.values import AlphaPrior, Strategy, Value, flat
 from partirvm.predict.prediction import TileValues, score, warn_of_far_rows
-from partirvm.report.plots import Diagnostics, DiagnosticsDisplay, from_json
-from partirvm.report.progress import FitCallback, progress_for
+from partirvm.report.plots import DiagnosticsDisplay, from_json
+from partirvm.report.progress import FitCallback, Progress
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
@@ -263,7 +263,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         parameters = check_parameters(parameters)
         if self.client is not None:
             portable(parameters)
-        with closing(executor_for(self.client)) as executor, progress_for(quiet=not self.verbose) as display:
+        with closing(executor_for(self.client)) as executor, Progress(quiet=not self.verbose) as display:
             began, over = time.monotonic(), timer(parameters.time_limit)
             display.callbacks = getattr(self, "_callbacks", ())
 
@@ -368,16 +368,15 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         ``DataError`` for other features, targets or labels than those of the fit; both are ``ValueError``.
         """
         check_is_fitted(self)
-        return DiagnosticsDisplay(self._diagnostics(X, y), self.model_.output_names).plot(figure)
-
-    def _diagnostics(self, X: Any, y: Any) -> list[Diagnostics]:
-        """Return the diagnostics of each target, by one pass over the rows; without rows those of the fit."""
         if X is None:
             stored = next((line["diagnostics"] for line in reversed(self.history_) if line.get("diagnostics")), None)
             if stored is None:
                 raise UsageError("the fit has no held-out rows: give X and y, or fit with validation=(X, y)")
-            return from_json(stored)
-        with data_errors():
-            source = source_of(self, X if y is None else (X, y), self.model_.columns, getattr(self, "classes_", None))
-        with closing(executor_for(self.client)) as executor:
-            return list(score(self.model_, source, executor).diagnostics)
+            found = from_json(stored)
+        else:
+            labels = getattr(self, "classes_", None)
+            with data_errors():
+                source = source_of(self, X if y is None else (X, y), self.model_.columns, labels)
+            with closing(executor_for(self.client)) as executor:
+                found = list(score(self.model_, source, executor).diagnostics)
+        return DiagnosticsDisplay(found, self.model_.output_names).plot(figure)

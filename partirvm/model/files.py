@@ -22,9 +22,9 @@ from partirvm.model.fitted import Model
 from partirvm.options.constraints import MOST_NEIGHBOURS
 from partirvm.options.values import VALUES
 from partirvm.quoting import quoted
-from partirvm.storage import open_folder
+from partirvm.storage import open_folder, reading
 from partirvm.storage.address import absolute, store_of
-from partirvm.storage.codec import Codec
+from partirvm.storage.codec import ADVICE, Codec
 from partirvm.types import Columns
 
 KIND = "partirvm-model"
@@ -86,15 +86,11 @@ def load_saved(location: str | os.PathLike[str], *, allow_code: bool = False, ce
     """The model, and the values of the ``estimator``; None if it was saved without one."""
     location = os.fspath(location)
     found = CODEC.read(location, KIND, FORMAT)
-    try:
+    with reading(f"{location}: the model", ADVICE):
         _require_shapes(found["model"])
         if not allow_code:
             require_no_code(found["model"].design, location)
         return _with_cells(found["model"], location, cells), found["estimator"]
-    except UsageError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"{location}: the model cannot be read: {error}") from error
 
 
 def _with_cells(model: Saved, location: str, cells: str) -> Saved:

@@ -221,19 +221,16 @@ class Model(FittedModel):
         if kind == "credible":
             root, freedom = self._widened
             return partial(replace(self, root=root, noise_variance=0.0)._ends, quantile(level, freedom))
-        return partial(self.predictive._ends, self._half_widths(level))
+        return partial(self.predictive._ends, self.multiples([level])[:, 0])
 
     def multiples(self, levels: Sequence[float]) -> Float:
         """Half widths (T, L) of the prediction intervals at L levels, in standard deviations of ``predictive``."""
-        return np.stack([self._half_widths(level) for level in levels], axis=1)
-
-    def _half_widths(self, level: float) -> Float:
-        """Half widths (T,) of the prediction intervals at this level, in standard deviations of ``predictive``."""
         if self.residuals is not None:
-            return np.array([each.multiple(level) for each in self.residuals.calibrations])
+            return np.array([[each.multiple(level) for level in levels] for each in self.residuals.calibrations])
         if self.n_targets > 1:
-            return np.full(self.n_targets, quantile(level))
-        return np.array([self._multiple(level) / self._multiple(GAUSSIAN_LEVEL) * quantile(GAUSSIAN_LEVEL)])
+            return np.array([[quantile(level) for level in levels]] * self.n_targets)
+        one, wide = self._multiple(GAUSSIAN_LEVEL), quantile(GAUSSIAN_LEVEL)
+        return np.array([[self._multiple(level) / one * wide for level in levels]])
 
     def _ends(self, multiple: float | Float, X: Float) -> tuple[Float, Float]:
         """Means ± multiples (T,) of the standard deviations (n, 2T), and nearness (n,), at raw inputs X (n, d)."""

@@ -41,17 +41,15 @@ def write_output(
     """Write tables with the same columns one after the other to OUTPUT, ``n_rows`` rows in all.
 
     The extension selects the format. The table is written to ``part`` on this machine, and finally moved to ``output``,
-    where it replaces an existing file. After an error no file is left. ``check`` is called before and may raise.
+    where it replaces an existing file. ``check`` is called before and may raise. The caller removes what an error
+    leaves at ``part``.
     """
     with storing(output.location):
-        try:
-            if output.suffix == ".zarr":
-                _write_zarr(part, tables, n_rows)
-            else:
-                _write_file(part, tables, output.suffix)
-            output.publish(part, check)
-        finally:
-            open_folder(part).remove()
+        if output.suffix == ".zarr":
+            _write_zarr(part, tables, n_rows)
+        else:
+            _write_file(part, tables, output.suffix)
+        output.publish(part, check)
 
 
 def check_output(output: str, *, overwrite: bool = False) -> Folder:

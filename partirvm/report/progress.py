@@ -75,7 +75,7 @@ class FitCallback:
 
 
 class Progress(Watcher):
-    """State of a running fit, ingest or prediction, with its lines on ``stream``; without a stream nothing is shown.
+    """State of a running fit, ingest or prediction, with its lines on a stream, default stderr; none if ``quiet``.
 
     On a terminal the state is drawn below the lines, eight times a second; elsewhere a long phase has a line a minute.
     ``spell`` converts the names of Python parameters in messages, for example to command-line flags. ``callbacks`` hear
@@ -85,9 +85,9 @@ class Progress(Watcher):
     callbacks: tuple[FitCallback, ...] = ()
     ended = False
 
-    def __init__(self, stream: TextIO | None = None, *, spell: Callable[[str], str] = str) -> None:
-        self.stream, self._spell = stream, spell
-        self._lines = Lines() if stream is not None else None
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False, spell: Callable[[str], str] = str) -> None:
+        self.stream, self._spell = None if quiet else stream or sys.stderr, spell
+        self._lines = None if quiet else Lines()
         self._live: Any = None
         self.began = self._printed = time.monotonic()
         self.phase, self.done, self.total, self.unit = "starting", 0, 0, "tile"
@@ -185,11 +185,3 @@ class Progress(Watcher):
     def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
-
-
-def progress_for(stream: TextIO | None = None, *, quiet: bool = False, spell: Callable[[str], str] = str) -> Progress:
-    """Return the progress display for a stream, default stderr: live on a terminal, otherwise plain, none if ``quiet``.
-
-    ``spell`` is as for ``Progress``.
-    """
-    return Progress(None if quiet else stream or sys.stderr, spell=spell)
