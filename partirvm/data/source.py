@@ -49,9 +49,8 @@ class Tile:
 
     def take(self, rows: Any, start: int) -> Tile:
         """Return some of the rows, given by a slice or places, as a tile that begins at the row ``start``."""
-        return Tile(
-            self.number, start, self.X[rows], self.t[rows], None if self.weights is None else self.weights[rows]
-        )
+        weights = None if self.weights is None else self.weights[rows]
+        return Tile(self.number, start, self.X[rows], self.t[rows], weights)
 
 
 def concatenated(tiles: Sequence[Tile]) -> Tile:
@@ -233,11 +232,7 @@ def require_like(source: Source, columns: Columns, n_targets: int = 0) -> None:
     With ``n_targets`` they also need these targets and classes: so many, and of the same names if several have names.
     """
     other = source.columns
-    pairs: list[tuple[str, Any, Any]] = [
-        ("features", other.features, columns.features),
-        ("categories", other.categories, columns.categories),
-        ("dates", other.dates, columns.dates),
-    ]
+    pairs = [(what, getattr(other, what), getattr(columns, what)) for what in ("features", "categories", "dates")]
     if n_targets:
         require_target(source)
         named = other.targets and columns.targets
