@@ -151,17 +151,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Gather:
-    """Request for the inputs of the rows with these numbers."""
+    """Request for the inputs of the rows with these numbers.
+
+    The answer is a pair: the numbers (k,) of those with a weight above zero, in their order, and their inputs (k, d).
+    """
 
     rows: Int
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """The ``rows`` (k,) with a weight above zero of those that were requested, in their order; their inputs (k, d)."""
-
-    rows: Int
-    points: Float
 
 
 @dataclass(frozen=True)

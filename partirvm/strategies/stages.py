@@ -22,7 +22,6 @@ from partirvm.core.diagnostics import to_json
 from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Fit, survivors
 from partirvm.likelihoods.gaussian import left_out_diagnostics
@@ -122,8 +121,8 @@ def final_rule(options: Options) -> StopRule:
 
 def columns_of(design: Design, rows: Int) -> Steps[Design]:
     """Request the inputs of rows and return their columns; rows without weight have none."""
-    (found,) = yield (Gather(rows),)
-    return design.with_centres(found.points, found.rows)
+    ((present, points),) = yield (Gather(rows),)
+    return design.with_centres(points, present)
 
 
 def extended(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -> Steps[RoundsState]:
@@ -225,12 +224,11 @@ def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tu
 def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | None]:
     """Fit a noise that depends on the inputs; None for mere rounding errors, and for too narrow a kernel."""
     sample = noise_sample(left_out, state.design.scaling.n_inputs)
-    assert isinstance(state.fit, HyperState)
     doubtful = state.fit.calibration is not None and state.fit.calibration.overconfident
     if sample is None or state.fit.floored or doubtful:
         return None
-    (inputs,) = yield (Gather(sample.rows),)
-    (end,) = yield (NoiseFit(state.design, inputs.points, sample, state.options.noise == LOCAL),)
+    ((_, points),) = yield (Gather(sample.rows),)
+    (end,) = yield (NoiseFit(state.design, points, sample, state.options.noise == LOCAL),)
     return cast(FittedNoise | None, end.fit)
 
 
@@ -289,7 +287,6 @@ def learning_rows(n_features: int) -> int:
 def learned_again(state: RoundsState) -> Steps[RoundsState]:
     """Learn the kernel at the vectors of the fit, and keep it if the evidence over the rows of the fit is larger."""
     problem, options, old = state.problem, state.options, state.fit
-    assert isinstance(old, HyperState)
     sample = replace(options, sample_rows=learning_rows(state.design.scaling.n_inputs))
     rows = posterior_rows(problem, sample, "sample")
     (found,) = yield (LearnKernel(state.design, old, rows),)
