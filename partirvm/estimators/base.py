@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import textwrap
 import time
-from abc import ABC, abstractmethod
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, fields
@@ -22,7 +21,7 @@ from partirvm.data import as_source
 from partirvm.data.labels import label_array
 from partirvm.data.source import Source, require_like
 from partirvm.errors import UsageError
-from partirvm.estimators.inputs import Labels, data_errors, in_memory, rows_of, source_of, training_source
+from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of, training_source
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
@@ -70,8 +69,10 @@ def documented(estimator: Documented) -> Documented:
 
 
 @dataclass(eq=False, repr=False)
-class RelevanceVectorMachine(BaseEstimator, ABC):
+class RelevanceVectorMachine(BaseEstimator):
     """Base of the estimators. A subclass adds parameters, ``_take`` (attributes of a model) and predictions.
+
+    Its ``_coded`` returns targets (N,) as numbers, and the class labels (K,) if the numbers are codes of classes.
 
     Parameters
     ----------
@@ -287,10 +288,6 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         self.history_, self.termination_, self.plan_ = log.history, outcome.reason, spec.plan
         self._take(log.model, spec.input_variance)
         return spec
-
-    @abstractmethod
-    def _coded(self, y: Any) -> tuple[Any, Labels | None]:
-        """Return the targets (N,) as numbers, and the class labels (K,) if the numbers are codes of classes."""
 
     def _take(self, model: Any, variance: Float) -> None:
         """Set the attributes of a fitted model; ``variance`` (d,) is that of the inputs of its kernel."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -42,7 +42,7 @@ class Stream:
 
 @documented
 @dataclass(eq=False, repr=False)
-class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
+class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     """Relevance Vector Machine for regression (Tipping 2001), trained out of core.
 
     The mean is Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows; weights have a Gaussian
@@ -254,11 +254,6 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
 
     def _coded(self, y: Any) -> tuple[Any, None]:
         return (y[:, 0] if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else y), None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def _take(self, model: Model, variance: Float) -> None:
         super()._take(model, variance)

@@ -157,7 +157,7 @@ class Model(FittedModel):
         kinds = ("mean", "std", "lower", "upper") if interval else ("mean", "std")
         return tuple(f"{kind}{target}" for kind in kinds for target in targets)
 
-    def values(self, X: Float, multiples: Float | None = None) -> tuple[Float, Float]:
+    def values(self, X: Float, multiples: float | Float | None = None) -> tuple[Float, Float]:
         """What is predicted of raw inputs X (n, d), (n, V) by ``value_names``, and nearness (n,).
 
         ``multiples`` (T,) are half widths of intervals in standard deviations, whose ends come after these.
@@ -234,9 +234,8 @@ class Model(FittedModel):
 
     def _ends(self, multiple: float | Float, X: Float) -> tuple[Float, Float]:
         """Means ± multiples (T,) of the standard deviations (n, 2T), and nearness (n,), at raw inputs X (n, d)."""
-        mean, variance, near = self.moments(X)
-        half = multiple * np.sqrt(variance)
-        return np.column_stack([mean - half, mean + half]), near
+        values, near = self.values(X, multiple)
+        return values[:, 2 * self.n_targets :], near
 
     @one_blas_thread()
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:

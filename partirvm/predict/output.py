@@ -19,8 +19,6 @@ from partirvm.storage import Folder, open_folder, storing
 KIND = "partirvm-prediction"
 """The attribute ``kind`` of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
 
-CHUNK_ROWS = 1 << 16
-
 Table = dict[str, NDArray[Any]]
 """Columns (rows,) by name: numbers, booleans, or text."""
 
@@ -97,7 +95,7 @@ def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int) -> None:
                     array_name(name),
                     shape=(n_rows,),
                     dtype=str if values.dtype.kind == "U" else values.dtype,
-                    chunks=(min(CHUNK_ROWS, n_rows),),
+                    chunks=(min(1 << 16, n_rows),),
                 )
             arrays[name][done : done + len(values)] = values
         done += len(values)
