@@ -178,9 +178,8 @@ def test_third_parties_stay_where_they_belong():
 
 
 LAZY = {
-    # Their ``__init__`` loads public names when they are first used, from modules that may import the package.
+    # Its ``__init__`` loads public names when they are first used, from modules that may import the package.
     "partirvm",
-    "partirvm.jobs",
 }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from partirvm.cli.running import Signals, echo, explain, shown_warnings, status_of
+from partirvm.cli.running import Signals, echo, explain, shown_warnings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,5 +31,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
             echo(error.format_message(), err=True)
             return 2
         except (Exception, KeyboardInterrupt) as error:
-            explain(error)
-            return status_of(error)
+            return explain(error)

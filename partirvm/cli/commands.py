@@ -132,13 +132,13 @@ def ingest(
       partirvm ingest mails.csv mails.zarr --target kind --classes
     """
     from partirvm.data import ingest as ingest_table
-    from partirvm.report.progress import progress_for
+    from partirvm.report.progress import Progress
 
     if no_shuffle and shuffle is not None:
         raise click.UsageError("--shuffle and --no-shuffle exclude each other.", click.get_current_context())
     choices["shuffle"] = None if no_shuffle else shuffle or 0
     choices["memory_limit"] = None if choices["memory_limit"] == "auto" else choices["memory_limit"]
-    with progress_for(quiet=quiet) as progress:
+    with Progress(quiet=quiet) as progress:
         made = ingest_table(source, data, progress=progress.on_rows, **choices)
     columns, target = made.columns, made.columns.target if made.n_targets else None
     facts = {name: getattr(made, name) for name in ("n_rows", "n_features", "n_tiles", "tile_rows")}
@@ -254,9 +254,9 @@ def predict(
       partirvm predict jobs/run1 new.zarr predictions.parquet --scheduler tcp://10.0.0.5:8786
     """
     from partirvm import predict
-    from partirvm.report.progress import progress_for
+    from partirvm.report.progress import Progress
 
-    with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
+    with cluster(scheduler) as client, Progress(quiet=quiet) as progress:
         hears = partial(progress.on_tiles, "predict")
         rows = predict.predict(job, data, output, client=client, progress=hears, **choices)
     show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
@@ -283,9 +283,9 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices:
       partirvm evaluate jobs/run1 held-out.zarr
     """
     from partirvm import predict
-    from partirvm.report.progress import progress_for
+    from partirvm.report.progress import Progress
 
-    with cluster(scheduler) as client, progress_for(quiet=quiet) as progress:
+    with cluster(scheduler) as client, Progress(quiet=quiet) as progress:
         hears = partial(progress.on_tiles, "evaluate")
         scores: dict[str, Any] = predict.evaluate(job, data, client=client, progress=hears, **choices)
     echo(json.dumps(scores))

@@ -68,18 +68,17 @@ def cluster(address: str | None) -> AbstractContextManager[Any]:
     return client
 
 
-def status_of(error: BaseException) -> ExitStatus:
-    """Return the exit status of an error: 2 if the user can correct it, 4 for a failure."""
-    failed = isinstance(error, JobFailedError | NumericalError | ClusterError)
-    corrected = isinstance(error, click.ClickException | PartirvmError)
-    return ExitStatus.USAGE if corrected and not failed else ExitStatus.FAILED
+def explain(error: BaseException) -> ExitStatus:
+    """Print an error to stderr, with a traceback if ``TRACEBACK`` is set.
 
-
-def explain(error: BaseException) -> None:
-    """Print an error to stderr, with a traceback if ``TRACEBACK`` is set."""
+    Return its exit status: 2 if the user can correct it, 4 for a failure.
+    """
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
     echo(f"partirvm: error: {message_of(error)}", err=True)
+    failed = isinstance(error, JobFailedError | NumericalError | ClusterError)
+    corrected = isinstance(error, click.ClickException | PartirvmError)
+    return ExitStatus.USAGE if corrected and not failed else ExitStatus.FAILED
 
 
 def message_of(error: BaseException) -> str:
@@ -180,10 +179,10 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     a message states the reason.
     """
     from partirvm.model.fitted import targets_json
-    from partirvm.report.progress import progress_for
+    from partirvm.report.progress import Progress
 
     opened = jobs.Job(job)
-    with progress_for(quiet=quiet, spell=as_flags) as progress:
+    with Progress(quiet=quiet, spell=as_flags) as progress:
         try:
             with Signals(progress.note) as stop:
                 progress.aborted = stop.poll  # type: ignore[method-assign]

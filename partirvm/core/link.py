@@ -43,7 +43,7 @@ class Link(Protocol):
         return self.derivatives(f, targets(codes, f.shape[1]))[0][:, 0]
 
     def probabilities(self, f: Float) -> Float:
-        """Return the probabilities (n, K) of the classes; each row sums to one."""
+        """Return the probabilities (n, K) of the classes at finite ``f``; each row sums to one."""
 
 
 class Logistic(Link):
@@ -94,11 +94,6 @@ LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax(), On
 """Dictionary of all links by the name of the likelihood."""
 
 
-def probabilities(likelihood: str, f: Float) -> Float:
-    """Return the class probabilities (n, K) at finite linear predictors ``f`` (n, C); each row sums to one."""
-    return LINKS[likelihood].probabilities(f)
-
-
 def moderated(f: Float, variance: Float) -> Float:
     """Return f / √(1 + c σ²), element by element, with c = π/8: the link there is nearly its mean over N(f, σ²).
 
@@ -114,13 +109,13 @@ def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Flo
 
     With more than two classes only f_k is at the end of its band for class k. For f = 0 ± log 3 they are 1/4 and 3/4.
     """
-    C = f.shape[1]
+    C, probabilities = f.shape[1], LINKS[likelihood].probabilities
     if C == 1:
-        low, high = probabilities(likelihood, f - half), probabilities(likelihood, f + half)
+        low, high = probabilities(f - half), probabilities(f + half)
         return np.minimum(low, high), np.maximum(low, high)
 
     def end(sign: int) -> Float:
-        ends = (probabilities(likelihood, f + sign * half * own)[:, k] for k, own in enumerate(np.eye(C)))
+        ends = (probabilities(f + sign * half * own)[:, k] for k, own in enumerate(np.eye(C)))
         return np.column_stack(list(ends))
 
     return end(-1), end(1)

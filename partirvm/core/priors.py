@@ -92,11 +92,9 @@ class Prior:
 
     def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
         """Return the contribution of the priors to the log evidence, nats; infinite α and β = None contribute zero."""
-        found = 0.0
-        if self.alpha.shape or self.alpha.rate:
-            free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
-            found += float(self.alpha.log_density(alpha[free]).sum())
-        if beta is not None and (self.noise.shape or self.noise.rate):
+        free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
+        found = float(self.alpha.log_density(alpha[free]).sum())
+        if beta is not None:
             found += float(np.sum(self.noise.log_density(np.array(beta))))
         return found
 

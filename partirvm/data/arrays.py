@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,8 @@ class ArraySource(Source):
         array, first, lock = self._arrays[name], self._first[name], threading.Lock()
         if isinstance(array, np.ndarray):
             return lambda start, stop: array[self._places(name, start, stop)]
+        # searched when rows are read, since a pickled source passes through processes without a client
+        client = client_of(array)
         if hasattr(array, "dask"):
             edges = np.cumsum([first, *array.chunks[0]])
         else:
@@ -89,7 +92,7 @@ class ArraySource(Source):
         def load(start: int, stop: int) -> NDArray[Any]:
             rows = slice(start - first, stop - first)
             if hasattr(array, "dask"):
-                return np.asarray(computed(array[rows], client=self._client)[0])
+                return np.asarray(computed(array[rows], client=client)[0])
             place = f"rows {start:,} to {stop - 1:,} of the Zarr array {name}"
             with reading(place, "restore the file or write the array again", MissingDataError):
                 return np.asarray(array[rows])
@@ -99,19 +102,12 @@ class ArraySource(Source):
         cached = lru_cache(maxsize=2)(load)
 
         def read(start: int, stop: int) -> NDArray[Any]:
-            pieces = []
+            chunks = [(low, high) for low, high in pairwise(edges.tolist()) if low < stop and high > start]
             with lock:
-                for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-                    if low < stop and high > start:
-                        pieces.append(cached(low, high)[max(start - low, 0) : stop - low])
+                pieces = [cached(low, high)[max(start - low, 0) : stop - low] for low, high in chunks]
             return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
         return read
-
-    @cached_property
-    def _client(self) -> Any:
-        # searched when rows are read, since a pickled source passes through processes without a client
-        return client_of(*self._arrays.values())
 
     def original_rows(self, number: int) -> Int:
         found = super().original_rows(number)
@@ -129,7 +125,8 @@ class ArraySource(Source):
         if lazy:
             from dask.base import optimize
 
-            fetch = optimize if self._client is None else partial(computed, client=self._client)
+            client = client_of(*lazy.values())
+            fetch = optimize if client is None else partial(computed, client=client)
             rows |= zip(lazy, fetch(*lazy.values()), strict=True)
         part = copy(self)
         part._permutation = None
@@ -138,7 +135,7 @@ class ArraySource(Source):
         return part
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**{name: value for name, value in self.__dict__.items() if name != "_client"}, "_readers": {}}
+        return {**self.__dict__, "_readers": {}}
 
 
 class GatheredRows(Source):

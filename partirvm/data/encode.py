@@ -31,7 +31,7 @@ MOST_LEVELS, FEW_LEVELS = 10_000, 20
 class Roles:
     """The role of every column. If ``noisy``, the weights column holds relative noise r, and the weights are 1/r².
 
-    With ``auto`` features of text are categories, too. Rows without a target are left out with ``drop_missing``.
+    With ``auto`` features of text are categories, too.
     """
 
     features: tuple[str, ...]
@@ -41,7 +41,6 @@ class Roles:
     classes: bool
     noisy: bool = False
     auto: bool = False
-    drop_missing: bool = False
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -60,7 +59,6 @@ def assign_roles(
     noise: str | None,
     classes: bool,
     like: Columns | None,
-    drop_missing: bool,
 ) -> Roles:
     """Assign a role to every column. A target is required, except for data ``like`` others."""
     where, weights = table.name, weights or table.weights
@@ -93,26 +91,24 @@ def assign_roles(
     found = [name for name in table.categorical if name in features and like is None]
     chosen = [name for name in categorical if name in table.columns or name not in ("auto", "none")]
     coded, auto = tuple(dict.fromkeys([*chosen, *found])), "auto" in set(categorical) - set(chosen)
-    roles = Roles(features, targets, own, coded, classes, noise is not None, auto, drop_missing)
+    roles = Roles(features, targets, own, coded, classes, noise is not None, auto)
     check_roles(roles, table, drop)
     return roles
 
 
 def check_roles(roles: Roles, table: Reader, drop: Sequence[str] = ()) -> None:
     """Raise ``DataError`` for unknown or ambiguous names, and ``UsageError`` for names with two roles."""
-    where = table.name
+    where, found, used = table.name, Counter(table.columns), Counter(roles.wanted)
     for name in (*roles.wanted, *drop):
-        found = table.columns.count(name)
-        if found != 1:
-            has, hint = "several columns" if found else "no column", f" {UNLABELLED}" * (name in roles.targets)
+        if found[name] != 1:
+            has, hint = "several columns" if found[name] else "no column", f" {UNLABELLED}" * (name in roles.targets)
             raise DataError(f"{where} has {has} {quoted(name)}. Its columns: {listed(table.columns)}.{hint}")
+        if used[name] > 1:
+            raise UsageError(
+                f"{where}: the column {quoted(name)} can be only one of target, feature, weights and noise, once."
+            )
     if not roles.features:
         raise DataError(f"{where}: there is no feature column besides {listed(roles.wanted)}.")
-    several = [name for name, count in Counter(roles.wanted).items() if count > 1]
-    if several:
-        raise UsageError(
-            f"{where}: the column {quoted(several[0])} can be only one of target, feature, weights and noise, once."
-        )
     for name in set(roles.categorical) - set(roles.features):
         raise DataError(
             f"{where} has no feature {quoted(name)} (categorical): {listed(roles.features)}. For a class target pass "
@@ -123,12 +119,13 @@ def check_roles(roles: Roles, table: Reader, drop: Sequence[str] = ()) -> None:
 class Encoder:
     """An encoder of batches as records of float64: features in order, then targets, then weights if there are any.
 
+    Rows without a target are left out with ``drop_missing``.
     ``notes`` states what the types of the first rows made of a column, and what may be made of it.
     """
 
-    def __init__(self, roles: Roles, table: Reader, like: Columns | None = None) -> None:
+    def __init__(self, roles: Roles, table: Reader, like: Columns | None, *, drop_missing: bool = False) -> None:
         self.roles, self._name, self._like, self._untyped = roles, table.name, like, table.untyped
-        self.n_rows, self.dropped, self.notes = 0, 0, dict[str, str]()
+        self.n_rows, self.dropped, self.notes, self._drop_missing = 0, 0, dict[str, str](), drop_missing
         known: dict[str, Any] = dict(table.categorical if like is None else like.categories)
         if like is not None and roles.classes:
             known[roles.targets[0]] = like.classes
@@ -155,7 +152,10 @@ class Encoder:
             space = space if len(space) >= n else np.empty((n, space.shape[1]))
             if not self.n_rows + self.dropped and self._like is None:
                 self._recognise(batch)
-            records = self._checked(self._encode(batch, space[:n]))
+            for place, column in enumerate(self.roles.wanted, 2):
+                codes = self.levels[column].codes if column in self.levels else partial(self._numbers, column)
+                space[:n, place] = codes(batch[column])
+            records = self._checked(space[:n])
             self.n_rows += len(records)
             del batch  # free the memory before the next batch is read
             records[:, 1] = np.arange(start, self.n_rows)
@@ -195,36 +195,29 @@ class Encoder:
         elif 2 < len(distinct) <= len(values) / 10:
             self.notes[column] = f"few whole numbers: if they are codes, {flag('--categorical', 'auto', column)}"
 
-    def _encode(self, batch: Batch, records: Float) -> Float:
-        """Encode a batch into the array ``records`` (rows, 2 + features + targets + weights) from its third column."""
-        for place, column in enumerate(self.roles.wanted, 2):
-            codes = self.levels[column].codes if column in self.levels else partial(self._numbers, column)
-            records[:, place] = codes(batch[column])
+    def _checked(self, records: Float) -> Float:
+        """Return records with weights for noise, without rows to leave out; ``DataError`` for values of no use."""
+        into, features = records[:, 2:], len(self.roles.features)
         if self.roles.noisy:
             with np.errstate(all="ignore"):
-                records[:, -1] = np.copysign(1.0 / records[:, -1] ** 2, records[:, -1])
-        return records
-
-    def _checked(self, records: Float) -> Float:
-        """Return the records without rows to leave out. Raises ``DataError`` for values that cannot be used."""
-        into, features = records[:, 2:], len(self.roles.features)
+                into[:, -1] = np.copysign(1.0 / into[:, -1] ** 2, into[:, -1])
         missing = np.isnan(into)
         into[missing] = np.nan  # equal bits give equal hashes of rows
         wrong = ~np.isfinite(into)
         wrong[:, :features] &= ~missing[:, :features]
         if self.roles.weights is not None:
             wrong[:, -1] |= into[:, -1] < 0
-        if self.roles.drop_missing:
+        if self._drop_missing:
             kept = ~missing[:, features : features + len(self.roles.targets)].any(axis=1)
             records, wrong, self.dropped = records[kept], wrong[kept], self.dropped + int((~kept).sum())
         if wrong.any():
             row, place = np.argwhere(wrong)[0].tolist()
             rule = ", weights are at least 0, and noise is above 0" if self.roles.weights is not None else ""
             has = "infinite values" if place < features else "missing values or others that cannot be used"
-            is_target = 0 <= place - features < len(self.roles.targets)
-            target = "; rows without a target are left out by `--drop-missing-targets`" * is_target
+            name = self.roles.wanted[place]
+            target = "; rows without a target are left out by `--drop-missing-targets`" * (name in self.roles.targets)
             raise DataError(
-                f"{self._column(self.roles.wanted[place])} has {has}, the first in row "
+                f"{self._column(name)} has {has}, the first in row "
                 f"{self.n_rows + self.dropped + row:,} (counted from 0): values are finite numbers{rule}. Remove these "
                 f"rows or replace the values first{target}."
             )
@@ -245,8 +238,12 @@ class Encoder:
             wanted = "dates" if column in self.dates else "numbers"
             raise text_column(self._name, column, named(error), wanted) from error
 
-    def _refuse_many(self) -> None:
-        """Raise ``DataError`` for columns with too many different labels."""
+    @cached_property
+    def final(self) -> dict[str, tuple[tuple[Any, ...], Float]]:
+        """The labels of each column and their final codes (``Levels.final``), after the last batch.
+
+        Raises ``DataError`` for columns with too many different labels.
+        """
         found = {name: len(each.found) for name, each in self.levels.items()}
         asked, half = (*self.roles.categorical, *self.roles.targets), max(self.n_rows / 2, FEW_LEVELS)
         many = [name for name in found if self.levels[name].full or (name not in asked and found[name] > half)]
@@ -257,11 +254,6 @@ class Encoder:
                 f"numbers of rows ({flag('--drop', *many)}), name what is a category nevertheless "
                 f"({flag('--categorical', 'auto', *many)}), or ingest a numeric target without --classes."
             )
-
-    @cached_property
-    def final(self) -> dict[str, tuple[tuple[Any, ...], Float]]:
-        """The labels of each column and their final codes (``Levels.final``), after the last batch."""
-        self._refuse_many()
         return {column: levels.final() for column, levels in self.levels.items()}
 
     def finished(self, records: Float, first: int) -> Float:

@@ -141,7 +141,7 @@ def ingest(
     Check("whole", least=1, optional=True)("tile_rows", tile_rows)
     url = os.fspath(data)
     columns: dict[str, Any] = {"features": features, "drop": drop, "categorical": categorical, "classes": classes}
-    columns |= {"target": target, "weights": weights, "noise": noise, "drop_missing": drop_missing_targets}
+    columns |= {"target": target, "weights": weights, "noise": noise}
     training = None if like is None else as_source(like).columns
     report = progress or (lambda phase, done, total: None)
     return_freed_memory()
@@ -156,7 +156,8 @@ def ingest(
             _require_same_roles(old, roles, url)
             shuffle = None if old.seed is None else shuffle or 0
             tile_rows = old.tile_rows
-        encoder, width = Encoder(roles, table, known), 2 + len(roles.wanted)
+        encoder = Encoder(roles, table, known, drop_missing=drop_missing_targets)
+        width = 2 + len(roles.wanted)
         tile_width = len(roles.features) + max(len(roles.targets) - 1, 0)
         tile = tile_rows or tile_rows_for(table.n_rows or 1 << 40, tile_width)
         budget = Budget(limit)

@@ -49,9 +49,8 @@ class Tile:
 
     def take(self, rows: Any, start: int) -> Tile:
         """Return some of the rows, given by a slice or places, as a tile that begins at the row ``start``."""
-        return Tile(
-            self.number, start, self.X[rows], self.t[rows], None if self.weights is None else self.weights[rows]
-        )
+        weights = None if self.weights is None else self.weights[rows]
+        return Tile(self.number, start, self.X[rows], self.t[rows], weights)
 
 
 def concatenated(tiles: Sequence[Tile]) -> Tile:
@@ -212,10 +211,9 @@ def check_beside(name: str, values: Any, n_rows: int) -> None:
 
 def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
     """Raise ``DataError`` for fewer than ``least`` rows: 2 to train a model, 1 for rows appended to DATA."""
-    if n_rows >= least:
-        return
-    found = "there is only one row" if n_rows else "there are no rows"
-    raise DataError(f"{name}: {found}." + f" At least {least} are needed." * (least > 1))
+    if n_rows < least:
+        found = "there is only one row" if n_rows else "there are no rows"
+        raise DataError(f"{name}: {found}." + f" At least {least} are needed." * (least > 1))
 
 
 def require_target(source: Source) -> None:
@@ -233,11 +231,7 @@ def require_like(source: Source, columns: Columns, n_targets: int = 0) -> None:
     With ``n_targets`` they also need these targets and classes: so many, and of the same names if several have names.
     """
     other = source.columns
-    pairs: list[tuple[str, Any, Any]] = [
-        ("features", other.features, columns.features),
-        ("categories", other.categories, columns.categories),
-        ("dates", other.dates, columns.dates),
-    ]
+    pairs = [(what, getattr(other, what), getattr(columns, what)) for what in ("features", "categories", "dates")]
     if n_targets:
         require_target(source)
         named = other.targets and columns.targets

@@ -16,8 +16,7 @@ from partirvm.quoting import listed, named, quoted
 from partirvm.storage import open_filesystem, reading
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
-PARQUET_ENDINGS = (".parquet", ".pq")
-ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS)
+ENDINGS = (*CSV_ENDINGS, ".parquet", ".pq")
 
 LEAST_BUFFER, MOST_BUFFER = 64 << 10, 1 << 20  # bytes of a Parquet column that are read at once
 PAGE = 2 << 20  # bytes of a page with its dictionary: writers limit each to 1 MiB
@@ -179,16 +178,10 @@ def _parsed(filesystem: Any, path: str, columns: Sequence[str], **options: Any) 
             with csv.open_csv(plain, **options) as stream:
                 yield stream
         except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-            raise _csv_error(str(error), path, columns) from error
-
-
-def _csv_error(text: str, path: str, columns: Sequence[str]) -> DataError:
-    """Return the error for a file that Arrow could not parse, with the name of the column and advice."""
-    place = re.search(r"In CSV column #(\d+): (.*)", text, re.DOTALL)
-    if place is None:
-        advice = "its text must be UTF-8, with a header, fields separated by commas, and closed quotation marks"
-        return DataError(f"{path}: cannot be read as CSV: {advice}. {text}")
-    return text_column(path, columns[int(place[1])], place[2][:100])
+            if place := re.search(r"In CSV column #(\d+): (.*)", str(error), re.DOTALL):
+                raise text_column(path, columns[int(place[1])], place[2][:100]) from error
+            advice = "its text must be UTF-8, with a header, fields separated by commas, and closed quotation marks"
+            raise DataError(f"{path}: cannot be read as CSV: {advice}. {error}") from error
 
 
 def flag(name: str, *columns: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import textwrap
 import time
-from abc import ABC, abstractmethod
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, fields
@@ -22,7 +21,7 @@ from partirvm.data import as_source
 from partirvm.data.labels import label_array
 from partirvm.data.source import Source, require_like
 from partirvm.errors import UsageError
-from partirvm.estimators.inputs import Labels, data_errors, in_memory, rows_of, source_of, training_source
+from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of, training_source
 from partirvm.execution import executor_for
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
@@ -33,8 +32,8 @@ from partirvm.options import TABLE, Request
 from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName, Warp
 from partirvm.options.values import AlphaPrior, Strategy, Value, flat
 from partirvm.predict.prediction import TileValues, score, warn_of_far_rows
-from partirvm.report.plots import Diagnostics, DiagnosticsDisplay, from_json
-from partirvm.report.progress import FitCallback, progress_for
+from partirvm.report.plots import DiagnosticsDisplay, from_json
+from partirvm.report.progress import FitCallback, Progress
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
@@ -70,8 +69,10 @@ def documented(estimator: Documented) -> Documented:
 
 
 @dataclass(eq=False, repr=False)
-class RelevanceVectorMachine(BaseEstimator, ABC):
+class RelevanceVectorMachine(BaseEstimator):
     """Base of the estimators. A subclass adds parameters, ``_take`` (attributes of a model) and predictions.
+
+    Its ``_coded`` returns targets (N,) as numbers, and the class labels (K,) if the numbers are codes of classes.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         "learn-per-feature" learn all its parameters from their values on. "auto" means "scale" below 20 rows. If the
         vectors of a regression become twice as many as the centres that the kernel was learned from, it is learned
         again. A categorical column has the factor exp(−gamma_j [x_j ≠ z_j]); "scale" treats it as a number of variance
-        (1 − 1/levels)/2.
+        (1 − 1/levels)/2. With "auto", more than 8 levels become up to 5 numbers: levels of similar effect are near.
     basis : None, "linear", str, callable or list of these
         Any callable works if the fit runs in this process. Functions get the same inputs as the kernel. For a design
         matrix X of your own (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of its
@@ -263,7 +264,7 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         parameters = check_parameters(parameters)
         if self.client is not None:
             portable(parameters)
-        with closing(executor_for(self.client)) as executor, progress_for(quiet=not self.verbose) as display:
+        with closing(executor_for(self.client)) as executor, Progress(quiet=not self.verbose) as display:
             began, over = time.monotonic(), timer(parameters.time_limit)
             display.callbacks = getattr(self, "_callbacks", ())
 
@@ -287,10 +288,6 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         self.history_, self.termination_, self.plan_ = log.history, outcome.reason, spec.plan
         self._take(log.model, spec.input_variance)
         return spec
-
-    @abstractmethod
-    def _coded(self, y: Any) -> tuple[Any, Labels | None]:
-        """Return the targets (N,) as numbers, and the class labels (K,) if the numbers are codes of classes."""
 
     def _take(self, model: Any, variance: Float) -> None:
         """Set the attributes of a fitted model; ``variance`` (d,) is that of the inputs of its kernel."""
@@ -368,16 +365,15 @@ class RelevanceVectorMachine(BaseEstimator, ABC):
         ``DataError`` for other features, targets or labels than those of the fit; both are ``ValueError``.
         """
         check_is_fitted(self)
-        return DiagnosticsDisplay(self._diagnostics(X, y), self.model_.output_names).plot(figure)
-
-    def _diagnostics(self, X: Any, y: Any) -> list[Diagnostics]:
-        """Return the diagnostics of each target, by one pass over the rows; without rows those of the fit."""
         if X is None:
             stored = next((line["diagnostics"] for line in reversed(self.history_) if line.get("diagnostics")), None)
             if stored is None:
                 raise UsageError("the fit has no held-out rows: give X and y, or fit with validation=(X, y)")
-            return from_json(stored)
-        with data_errors():
-            source = source_of(self, X if y is None else (X, y), self.model_.columns, getattr(self, "classes_", None))
-        with closing(executor_for(self.client)) as executor:
-            return list(score(self.model_, source, executor).diagnostics)
+            found = from_json(stored)
+        else:
+            labels = getattr(self, "classes_", None)
+            with data_errors():
+                source = source_of(self, X if y is None else (X, y), self.model_.columns, labels)
+            with closing(executor_for(self.client)) as executor:
+                found = list(score(self.model_, source, executor).diagnostics)
+        return DiagnosticsDisplay(found, self.model_.output_names).plot(figure)

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from partirvm.core.link import probabilities
+from partirvm.core.link import LINKS
 from partirvm.data.arrays import in_process
 from partirvm.data.labels import coded, find_classes, text_of_label
 from partirvm.estimators.base import RelevanceVectorMachine, documented
@@ -104,7 +104,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     def predict_proba(self, X: Any) -> Float:
         """Probabilities (n, K) of the classes, in the order of ``classes_``, at X as above."""
         f = self._predictors(X)
-        return probabilities(self.model_.likelihood, f)
+        return LINKS[self.model_.likelihood].probabilities(f)
 
     def predict_interval(self, X: Any, level: float = 0.95, kind: str = "decision") -> tuple[Float, Float]:
         """Central credible intervals at X (n, d) of any kind that ``fit`` takes: lower and upper ends.

@@ -23,13 +23,11 @@ from partirvm.types import Columns, Float, is_frame, module_of, pandas_column, p
 
 Labels = NDArray[Any]
 
-LAZY = ("zarr", "dask", "dask_expr", "distributed")
-"""Packages whose arrays are not in memory."""
-
 
 def in_memory(X: Any) -> bool:
     """Return whether scikit-learn can validate X: anything except paths, sources, Zarr and Dask arrays."""
-    return not (isinstance(X, str | os.PathLike | Source) or module_of(X) in LAZY)
+    lazy = module_of(X) in ("zarr", "dask", "dask_expr", "distributed")
+    return not (lazy or isinstance(X, str | os.PathLike | Source))
 
 
 @contextmanager

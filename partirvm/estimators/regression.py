@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -42,7 +42,7 @@ class Stream:
 
 @documented
 @dataclass(eq=False, repr=False)
-class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
+class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     """Relevance Vector Machine for regression (Tipping 2001), trained out of core.
 
     The mean is Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows; weights have a Gaussian
@@ -188,8 +188,14 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
         check_is_fitted(self)
         model: Model = self.model_
         if augment is not None:
-            both = self._augmented(X, augment)
-            return both if return_std else both[0]
+            training, own = source_of(self, augment, model.columns, name="augment"), in_memory(X)
+            source = as_source(rows_of(self, X, model.columns)[0] if own else X, columns=model.columns if own else None)
+            require_like(source, model.columns)
+            with closing(executor_for(self.client)) as executor:
+                augmenting = Augmenting.of(model, training, executor)
+                found = np.concatenate([records for records, *_ in augmenting.pieces(source)])
+            _, mean, std, _ = found[np.argsort(found[:, 0])].T
+            return (mean, std) if return_std else mean
         found = self._values(model.predictive.values if return_std else model.means, X)
         columns = slice(model.n_targets) if model.n_targets > 1 else 0
         mean, std = found[:, columns], found[:, model.n_targets :]
@@ -246,26 +252,8 @@ class RVMRegressor(RegressorMixin, RelevanceVectorMachine):
             values = values + deviations * rng.standard_normal(values.shape)
         return values
 
-    def _augmented(self, X: Any, augment: Any) -> tuple[Float, Float]:
-        """Return the mean and standard deviation of each row of X by RVM*, from the training rows ``augment``."""
-        model: Model = self.model_
-        training = source_of(self, augment, model.columns, name="augment")
-        own = in_memory(X)
-        source = as_source(rows_of(self, X, model.columns)[0] if own else X, columns=model.columns if own else None)
-        require_like(source, model.columns)
-        with closing(executor_for(self.client)) as executor:
-            augmenting = Augmenting.of(model, training, executor)
-            found = np.concatenate([records for records, *_ in augmenting.pieces(source)])
-        _, mean, std, _ = found[np.argsort(found[:, 0])].T
-        return mean, std
-
     def _coded(self, y: Any) -> tuple[Any, None]:
         return (y[:, 0] if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else y), None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def _take(self, model: Model, variance: Float) -> None:
         super()._take(model, variance)

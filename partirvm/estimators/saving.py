@@ -13,7 +13,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.errors import UsageError
-from partirvm.estimators.base import RelevanceVectorMachine
 from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.jobs import Job
@@ -64,7 +63,17 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = F
         write_model(model, location, copy=copy)
         return
     check_is_fitted(model)
-    write_model(model.model_, location, estimator=_values(model), copy=copy)
+    kind = type(model).__name__
+    if kind not in CLASSES:
+        raise UsageError(f"a {kind} cannot be kept in a file: only {' and '.join(CLASSES)} can")
+    portable(check_parameters(model.parameters()))
+    attributes = {name: value for name, value in vars(model).items() if name in STORED}
+    for each, value in attributes.items():
+        if isinstance(value, np.ndarray) and value.dtype.kind in "OU":  # arrays of texts or objects: with their kind
+            attributes[each] = value.dtype.kind, tuple(value.tolist())
+    parameters = {name: value for name, value in model.get_params(deep=False).items() if name != "client"}
+    saved = {"class": kind, "parameters": parameters, "attributes": attributes}
+    write_model(model.model_, location, estimator=saved, copy=copy)
 
 
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
@@ -104,23 +113,6 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
         return model
     with reading(f"{location}: the estimator", "save it again with this version of partirvm"):
         return _estimator(model, saved, location, allow_code)
-
-
-def _values(estimator: RelevanceVectorMachine) -> dict[str, Any]:
-    """Return the parameters and attributes of an estimator without its model, as plain values.
-
-    Arrays of texts or objects are pairs of the kind of their type and their values.
-    """
-    name = type(estimator).__name__
-    if name not in CLASSES:
-        raise UsageError(f"a {name} cannot be kept in a file: only {' and '.join(CLASSES)} can")
-    portable(check_parameters(estimator.parameters()))
-    attributes = {name: value for name, value in vars(estimator).items() if name in STORED}
-    for each, value in attributes.items():
-        if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
-            attributes[each] = value.dtype.kind, tuple(value.tolist())
-    parameters = {name: value for name, value in estimator.get_params(deep=False).items() if name != "client"}
-    return {"class": name, "parameters": parameters, "attributes": attributes}
 
 
 def _estimator(model: Any, saved: dict[str, Any], location: str, allow_code: bool) -> RVMRegressor | RVMClassifier:

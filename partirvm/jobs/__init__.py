@@ -1,20 +1,8 @@
-"""Jobs are fits that are stored in a folder and can be resumed. Names are imported when first used."""
+"""Jobs are fits that are stored in a folder and can be resumed."""
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from partirvm.jobs.attempt import fit, plan, run_job
-    from partirvm.jobs.job import Job, jobs_in, open_job, submit
+from partirvm.jobs.attempt import fit, plan, run_job
+from partirvm.jobs.job import Job, jobs_in, open_job, submit
 
 __all__ = ["Job", "fit", "jobs_in", "open_job", "plan", "run_job", "submit"]
-
-_HOMES = dict.fromkeys(("fit", "plan", "run_job"), "attempt")
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"partirvm.jobs.{_HOMES.get(name, 'job')}"), name)

@@ -26,17 +26,7 @@ from partirvm.likelihoods.base import DenseFit, Pass, PassFit, Solved
 from partirvm.model import AnyModel
 from partirvm.process import one_blas_thread
 from partirvm.strategies import AnyStrategy
-from partirvm.strategies.problem import (
-    FitResiduals,
-    Gathered,
-    LearnKernel,
-    Options,
-    Problem,
-    Record,
-    Save,
-    Steps,
-    Stopped,
-)
+from partirvm.strategies.problem import FitResiduals, LearnKernel, Options, Problem, Record, Save, Steps, Stopped
 from partirvm.strategies.rounds import IncrementalRounds, early_state
 
 RESUMABLE = ("round", "part", "kernel", "final")
@@ -196,7 +186,7 @@ class Driver:
                     return (learn_again(sample, asked),)
             case _:  # Gather
                 found = ((each.rows, self.source.gather(each.rows)) for each in instructions)
-                return tuple(Gathered(rows[tile.present], tile.X[tile.present]) for rows, tile in found)
+                return tuple((rows[tile.present], tile.X[tile.present]) for rows, tile in found)
 
     def _write(self, instructions: Sequence[Save]) -> None:
         """Save the models and write the lines of history."""

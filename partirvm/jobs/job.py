@@ -35,10 +35,10 @@ GRACE = 30.0  # seconds after the last sign of life of a lost driver in which it
 
 
 COUNTS = "rows features tiles passes rounds threads workers memory_limit memory_peak seconds"
-TEXTS = "strategy fit_rows text"
+TEXTS = {"strategy": str, "fit_rows": str, "text": str, "notes": list[str]}
 
 FIELDS = {
-    "plan": {**dict.fromkeys(COUNTS.split(), range(MOST)), **dict.fromkeys(TEXTS.split(), str), "notes": list[str]},
+    "plan": {**dict.fromkeys(COUNTS.split(), range(MOST)), **TEXTS},
     "fit": {**get_type_hints(Record), "termination": str, "seconds": TIME, "pass_seconds": TIME, "passes": int},
 }
 """Schemas (``storage.records``) of the plan and of lines of history: fields that readers use."""

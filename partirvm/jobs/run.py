@@ -135,8 +135,7 @@ def _faults_of_data(spec: FitSpec, columns: Columns) -> Faults:
 
 def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Faults:
     """Yield warnings of a finished fit, such as a noise estimate at its floor or a reached memory limit."""
-    last, classes, plan = outcome.last, spec.problem.n_classes > 0, spec.plan
-    limit = spec.request.max_vectors
+    last, limit, schedule = outcome.last, spec.request.max_vectors, spec.plan.schedule
     if last is None or last.kind == "early":
         return
     if limit is not None and last.vectors > limit:
@@ -168,13 +167,13 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
             "data prune fewer than half of their candidates; raise the limit, or use the working-set strategy",
         )
     if not last.vectors and spec.problem.target_variance and spec.problem.empty.functions is None:
-        predicted = "class frequencies" if classes else "mean"
+        predicted = "class frequencies" if spec.problem.n_classes else "mean"
         yield (
             errors.DataWarning,
             f"no relevance vector is left, so that the model predicts the {predicted}: the kernel does not fit these "
             "data; try another gamma",
         )
-    in_order = plan.schedule.has_rounds and plan.schedule.whole_partitions
+    in_order = schedule.has_rounds and schedule.whole_partitions
     grave = {Termination.MEMORY, Termination.ITERATIONS, *([Termination.VECTORS] if in_order else [])}
     yield from ((errors.LimitWarning, reason.advice) for reason in {outcome.reason, last.termination} & grave)
 

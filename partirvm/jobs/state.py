@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import reduce
 from typing import Any
 
 from partirvm.errors import FormatError
@@ -97,10 +98,7 @@ def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None
     """Return the state of a job after these events. Raises ``FormatError`` for one that cannot follow."""
     request = request or {}
     queued = float(request.get("time", 0.0))
-    state = JobState(request=request, since=queued, queued=queued)
-    for event in events:
-        state = _advance(state, event)
-    return state
+    return reduce(_advance, events, JobState(request=request, since=queued, queued=queued))
 
 
 def _advance(state: JobState, event: dict[str, Any]) -> JobState:

@@ -25,6 +25,7 @@ from partirvm.execution import Executor
 from partirvm.learning.residual_rows import Keep, cells_of
 from partirvm.learning.sample import Spent, gathered
 from partirvm.likelihoods.gaussian import root_mean
+from partirvm.likelihoods.noise_fit import LOCAL
 from partirvm.local.cells import COLUMNS, LOG_FACTOR, NOISE, NUMBER, Cells, panel_rows
 from partirvm.local.kriging import (
     CORRELATIONS,
@@ -87,15 +88,16 @@ def fit_residuals(
     metric, left_out, T = Metric.of(asked.design, source.columns), len(asked.left_out[0].rows), len(asked.left_out)
     if metric is None or left_out < LEAST_LEFT_OUT:
         return ResidualsFitted()
-    width, k = metric.width + T + COLUMNS, min(asked.neighbours, RESIDUAL_NEIGHBOURS)
+    options, width = asked.options, metric.width + T + COLUMNS
+    k, room = min(options.neighbours, RESIDUAL_NEIGHBOURS), options.residual_bytes
     learning = RESIDUAL_TEACHERS * k * (k + width)
-    in_memory, fewer = (FLOAT * (2 * width * rows + learning) <= asked.room for rows in (source.n_rows, left_out))
+    in_memory, fewer = (FLOAT * (2 * width * rows + learning) <= room for rows in (source.n_rows, left_out))
     if not fewer:
         return ResidualsFitted()
     records = left_out_records(asked, metric, source, executor, progress, spent)
     trials, gains = _trials(asked, records, progress)
     shares = gains.rmse_gain / RMSE, gains.density_gain / NATS
-    if not (asked.always or (max(shares) >= 1.0 and min(shares) >= -LOSS)):
+    if not (options.residual == LOCAL or (max(shares) >= 1.0 and min(shares) >= -LOSS)):
         return replace(gains, rmse=())
     if asked.trial:
         return gains
@@ -103,8 +105,8 @@ def fit_residuals(
         return replace(gains, rmse=(), lacking=FLOAT * width * source.n_rows)
     with ThreadPoolExecutor(executor.threads) as pool:
         apply = _interruptible(progress, pool.map)
-        families = list(CORRELATIONS) if asked.family == "auto" else [asked.family]
-        near = min(asked.neighbours, FEW_NEIGHBOURS)
+        families = list(CORRELATIONS) if options.residual_family == "auto" else [options.residual_family]
+        near = min(options.neighbours, FEW_NEIGHBOURS)
         kernels, scales = _searched(Cells.of(records, n_targets=T), records, near, families, apply)
         metric, points = metric.scaled(scales), records[:, : metric.width]
         points *= scales
@@ -112,10 +114,10 @@ def fit_residuals(
         if sampled_rows(source.n_rows, shuffled=False) is not None:  # not all rows of positive weight were left out
             place = None if in_memory else keep
             cells = cells_of(asked, metric, source, executor, progress, spent, place, points)
-        kernels = _learned(cells, records, asked.neighbours, kernels, apply)
+        kernels = _learned(cells, records, options.neighbours, kernels, apply)
         kernels = [replace(each, inflation=trial.inflation) for each, trial in zip(kernels, trials, strict=True)]
         some = evenly(len(records), CALIBRATION_ROWS)
-        tried = _by_number(cells, records[some], asked.neighbours, kernels, apply)
+        tried = _by_number(cells, records[some], options.neighbours, kernels, apply)
     errors = records[some, metric.width : LOG_FACTOR].T
     k = max(map(fewest, errors, tried))
     found = LocalResiduals(metric, tuple(kernels), k, cells, ())
@@ -182,7 +184,8 @@ def _trials(
     asked: FitResiduals, records: Float, progress: Callable[..., None]
 ) -> tuple[list[LocalKernel], ResidualsFitted]:
     """Return kernels that a few rows left out teach, and their gains over the fit alone, with the corrected RMSE."""
-    n, k, cells = len(records), min(asked.neighbours, FEW_NEIGHBOURS), Cells.of(records, n_targets=len(asked.left_out))
+    n, k = len(records), min(asked.options.neighbours, FEW_NEIGHBOURS)
+    cells = Cells.of(records, n_targets=len(asked.left_out))
     few = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS, n // 2))
     others = np.setdiff1d(evenly(n, CALIBRATION_ROWS), few)
     panels, apply = _around(cells, records[few], k), _interruptible(progress)

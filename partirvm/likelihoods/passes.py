@@ -15,7 +15,7 @@ import numpy as np
 from partirvm.core import tied
 from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.left_out import LeftOut
-from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, probabilities, targets
+from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, targets
 from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.statistics import GramBlock, ResidualStatistics
@@ -157,7 +157,7 @@ class ScorePass(Pass, name="held-out", held_out=True):
         assert isinstance(self.stated, ClassModel)
         f, _ = self.stated.predictors(panel.X)
         ranked = f[:, 0] if f.shape[1] == 1 else None
-        return ClassScores.of(panel.t[:, 0], probabilities(self.stated.likelihood, f), ranked, int(panel.rows[0]))
+        return ClassScores.of(panel.t[:, 0], LINKS[self.stated.likelihood].probabilities(f), ranked, int(panel.rows[0]))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.core.link import moderated, probabilities, probability_band
+from partirvm.core.link import LINKS, moderated, probability_band
 from partirvm.core.predictive import quantile
 from partirvm.data.convert import checked_rows
 from partirvm.data.labels import label_array
@@ -101,7 +101,7 @@ class ClassModel(FittedModel):
         With ``multiples`` (1,) the ends of the intervals of the probabilities follow, as ``value_names`` says.
         """
         f, near = self.predictors(X)
-        found = probabilities(self.likelihood, f)
+        found = LINKS[self.likelihood].probabilities(f)
         return found if multiples is None else np.hstack([found, self._ends(multiples[0], "probability", X)[0]]), near
 
     def predictors(self, X: Float) -> tuple[Float, Float]:

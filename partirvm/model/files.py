@@ -22,9 +22,9 @@ from partirvm.model.fitted import Model
 from partirvm.options.constraints import MOST_NEIGHBOURS
 from partirvm.options.values import VALUES
 from partirvm.quoting import quoted
-from partirvm.storage import open_folder
+from partirvm.storage import open_folder, reading
 from partirvm.storage.address import absolute, store_of
-from partirvm.storage.codec import Codec
+from partirvm.storage.codec import ADVICE, Codec
 from partirvm.types import Columns
 
 KIND = "partirvm-model"
@@ -34,11 +34,12 @@ CELLS = "cells"
 
 CODEC = Codec((*DESIGN_CLASSES, *VALUES, Model, ClassModel, Columns, Termination))
 
-Saved: TypeAlias = Model | ClassModel
+AnyModel: TypeAlias = Model | ClassModel
+"""A fitted model for regression or classification."""
 
 
 def save_model(
-    model: Saved,
+    model: AnyModel,
     location: str | os.PathLike[str],
     about: dict[str, Any] | None = None,
     *,
@@ -72,7 +73,7 @@ def save_model(
             raise
 
 
-def load_model(location: str | os.PathLike[str], *, allow_code: bool = False, cells: str = "") -> Saved:
+def load_model(location: str | os.PathLike[str], *, allow_code: bool = False, cells: str = "") -> AnyModel:
     """Read a model from its folder or fsspec URL. No code of the file is run.
 
     ``cells`` is the folder of its rows of local residuals, if these were moved with it. Raises ``MissingDataError`` if
@@ -82,22 +83,18 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False, ce
     return load_saved(location, allow_code=allow_code, cells=cells)[0]
 
 
-def load_saved(location: str | os.PathLike[str], *, allow_code: bool = False, cells: str = "") -> tuple[Saved, Any]:
+def load_saved(location: str | os.PathLike[str], *, allow_code: bool = False, cells: str = "") -> tuple[AnyModel, Any]:
     """The model, and the values of the ``estimator``; None if it was saved without one."""
     location = os.fspath(location)
     found = CODEC.read(location, KIND, FORMAT)
-    try:
+    with reading(f"{location}: the model", ADVICE):
         _require_shapes(found["model"])
         if not allow_code:
             require_no_code(found["model"].design, location)
         return _with_cells(found["model"], location, cells), found["estimator"]
-    except UsageError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"{location}: the model cannot be read: {error}") from error
 
 
-def _with_cells(model: Saved, location: str, cells: str) -> Saved:
+def _with_cells(model: AnyModel, location: str, cells: str) -> AnyModel:
     """Return the model with the place of its cells: in ``cells``, its own folder, or where they were in this store."""
     if model.cells_place and cells:
         return model.with_cells_at(f"{cells}/{posixpath.basename(model.cells_place)}")
@@ -109,7 +106,7 @@ def _with_cells(model: Saved, location: str, cells: str) -> Saved:
     return model
 
 
-def _require_shapes(model: Saved) -> None:
+def _require_shapes(model: AnyModel) -> None:
     """Raise ``TypeError`` for another value than a model, ``ValueError`` if its arrays do not belong together."""
     if not isinstance(model, FittedModel):
         raise TypeError(f"it is a {type(model).__name__}")

@@ -157,7 +157,7 @@ class Model(FittedModel):
         kinds = ("mean", "std", "lower", "upper") if interval else ("mean", "std")
         return tuple(f"{kind}{target}" for kind in kinds for target in targets)
 
-    def values(self, X: Float, multiples: Float | None = None) -> tuple[Float, Float]:
+    def values(self, X: Float, multiples: float | Float | None = None) -> tuple[Float, Float]:
         """What is predicted of raw inputs X (n, d), (n, V) by ``value_names``, and nearness (n,).
 
         ``multiples`` (T,) are half widths of intervals in standard deviations, whose ends come after these.
@@ -221,25 +221,21 @@ class Model(FittedModel):
         if kind == "credible":
             root, freedom = self._widened
             return partial(replace(self, root=root, noise_variance=0.0)._ends, quantile(level, freedom))
-        return partial(self.predictive._ends, self._half_widths(level))
+        return partial(self.predictive._ends, self.multiples([level])[:, 0])
 
     def multiples(self, levels: Sequence[float]) -> Float:
         """Half widths (T, L) of the prediction intervals at L levels, in standard deviations of ``predictive``."""
-        return np.stack([self._half_widths(level) for level in levels], axis=1)
-
-    def _half_widths(self, level: float) -> Float:
-        """Half widths (T,) of the prediction intervals at this level, in standard deviations of ``predictive``."""
         if self.residuals is not None:
-            return np.array([each.multiple(level) for each in self.residuals.calibrations])
+            return np.array([[each.multiple(level) for level in levels] for each in self.residuals.calibrations])
         if self.n_targets > 1:
-            return np.full(self.n_targets, quantile(level))
-        return np.array([self._multiple(level) / self._multiple(GAUSSIAN_LEVEL) * quantile(GAUSSIAN_LEVEL)])
+            return np.array([[quantile(level) for level in levels]] * self.n_targets)
+        one, wide = self._multiple(GAUSSIAN_LEVEL), quantile(GAUSSIAN_LEVEL)
+        return np.array([[self._multiple(level) / one * wide for level in levels]])
 
     def _ends(self, multiple: float | Float, X: Float) -> tuple[Float, Float]:
         """Means ± multiples (T,) of the standard deviations (n, 2T), and nearness (n,), at raw inputs X (n, d)."""
-        mean, variance, near = self.moments(X)
-        half = multiple * np.sqrt(variance)
-        return np.column_stack([mean - half, mean + half]), near
+        values, near = self.values(X, multiple)
+        return values[:, 2 * self.n_targets :], near
 
     @one_blas_thread()
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:

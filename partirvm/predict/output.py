@@ -19,8 +19,6 @@ from partirvm.storage import Folder, open_folder, storing
 KIND = "partirvm-prediction"
 """The attribute ``kind`` of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
 
-CHUNK_ROWS = 1 << 16
-
 Table = dict[str, NDArray[Any]]
 """Columns (rows,) by name: numbers, booleans, or text."""
 
@@ -41,17 +39,15 @@ def write_output(
     """Write tables with the same columns one after the other to OUTPUT, ``n_rows`` rows in all.
 
     The extension selects the format. The table is written to ``part`` on this machine, and finally moved to ``output``,
-    where it replaces an existing file. After an error no file is left. ``check`` is called before and may raise.
+    where it replaces an existing file. ``check`` is called before and may raise. The caller removes what an error
+    leaves at ``part``.
     """
     with storing(output.location):
-        try:
-            if output.suffix == ".zarr":
-                _write_zarr(part, tables, n_rows)
-            else:
-                _write_file(part, tables, output.suffix)
-            output.publish(part, check)
-        finally:
-            open_folder(part).remove()
+        if output.suffix == ".zarr":
+            _write_zarr(part, tables, n_rows)
+        else:
+            _write_file(part, tables, output.suffix)
+        output.publish(part, check)
 
 
 def check_output(output: str, *, overwrite: bool = False) -> Folder:
@@ -99,7 +95,7 @@ def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int) -> None:
                     array_name(name),
                     shape=(n_rows,),
                     dtype=str if values.dtype.kind == "U" else values.dtype,
-                    chunks=(min(CHUNK_ROWS, n_rows),),
+                    chunks=(min(1 << 16, n_rows),),
                 )
             arrays[name][done : done + len(values)] = values
         done += len(values)

@@ -76,12 +76,6 @@ def styled() -> AbstractContextManager[None]:
     return rc_context(style)
 
 
-def shortened(name: str) -> str:
-    """Return a name of at most 18 printable characters."""
-    name = printable(str(name))
-    return name if len(name) <= 18 else name[:17] + "…"
-
-
 def span(*values: Float) -> tuple[float, float]:
     """Return the range of all values, with a margin on both sides of 4 % of the range."""
     low, high = (float(end(np.concatenate(values))) for end in (np.min, np.max))
@@ -203,7 +197,8 @@ def class_charts(found: ClassDiagnostics, classes: Sequence[str] = ()) -> list[C
     """
     if not found.n:
         return []
-    names = [shortened(name) for name in classes] or [f"class {code}" for code in range(len(found.rows))]
+    whole = [printable(str(name)) for name in classes] or [f"class {code}" for code in range(len(found.rows))]
+    names = [name if len(name) <= 18 else name[:17] + "…" for name in whole]
     others = len(names) - len(found.rows)
     if others:  # the last counted class is the union of several
         names = [*names[: len(found.rows) - 1], f"{others + 1:,} others"]

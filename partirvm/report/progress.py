@@ -68,14 +68,13 @@ class FitCallback:
         ``vectors``, ``log_evidence``, ``seconds`` and, with ``validation``, ``held_out_rmse`` or
         ``held_out_log_loss``.
         """
-        return None
 
     def on_end(self, termination: Any) -> None:
         """Called when the fit has ended, with ``termination_``. It is not called after an exception."""
 
 
 class Progress(Watcher):
-    """State of a running fit, ingest or prediction, with its lines on ``stream``; without a stream nothing is shown.
+    """State of a running fit, ingest or prediction, with its lines on a stream, default stderr; none if ``quiet``.
 
     On a terminal the state is drawn below the lines, eight times a second; elsewhere a long phase has a line a minute.
     ``spell`` converts the names of Python parameters in messages, for example to command-line flags. ``callbacks`` hear
@@ -85,9 +84,9 @@ class Progress(Watcher):
     callbacks: tuple[FitCallback, ...] = ()
     ended = False
 
-    def __init__(self, stream: TextIO | None = None, *, spell: Callable[[str], str] = str) -> None:
-        self.stream, self._spell = stream, spell
-        self._lines = Lines() if stream is not None else None
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False, spell: Callable[[str], str] = str) -> None:
+        self.stream, self._spell = None if quiet else stream or sys.stderr, spell
+        self._lines = None if quiet else Lines()
         self._live: Any = None
         self.began = self._printed = time.monotonic()
         self.phase, self.done, self.total, self.unit = "starting", 0, 0, "tile"
@@ -101,17 +100,8 @@ class Progress(Watcher):
             return f"{self.done:,} of {counted(self.total, self.unit)}"
         return counted(self.done, "row") if self.unit == "row" else ""
 
-    @property
-    def facts(self) -> str:
-        """Elapsed time, vectors and peak memory."""
-        parts = [format_duration(time.monotonic() - self.began)]
-        if self.vectors is not None:
-            parts.append(counted(self.vectors, "vector"))
-        limit = "" if self.memory_limit is None else f" of {format_bytes(self.memory_limit)}"
-        return " · ".join([*parts, f"peak memory {format_bytes(peak_memory())}{limit}"])
-
     def state(self) -> Any:
-        """Return the phase with a bar, and a line of facts, for a terminal."""
+        """Return the phase with a bar, and a line of elapsed time, vectors and peak memory, for a terminal."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table as Grid
@@ -120,7 +110,12 @@ class Progress(Watcher):
         row = Grid.grid(padding=(0, 2))
         bar = ProgressBar(total=self.total, completed=self.done, width=20) if self.total else Text("")
         row.add_row(Text(TITLES.get(self.phase, self.phase), style="bold"), bar, Text(self.count))
-        return Group(row, Text(self.facts, style="dim"))
+        facts = [format_duration(time.monotonic() - self.began)]
+        if self.vectors is not None:
+            facts.append(counted(self.vectors, "vector"))
+        limit = "" if self.memory_limit is None else f" of {format_bytes(self.memory_limit)}"
+        facts.append(f"peak memory {format_bytes(peak_memory())}{limit}")
+        return Group(row, Text(" · ".join(facts), style="dim"))
 
     def note(self, message: str) -> None:
         """Show a message."""
@@ -185,11 +180,3 @@ class Progress(Watcher):
     def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
-
-
-def progress_for(stream: TextIO | None = None, *, quiet: bool = False, spell: Callable[[str], str] = str) -> Progress:
-    """Return the progress display for a stream, default stderr: live on a terminal, otherwise plain, none if ``quiet``.
-
-    ``spell`` is as for ``Progress``.
-    """
-    return Progress(None if quiet else stream or sys.stderr, spell=spell)

@@ -151,17 +151,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Gather:
-    """Request for the inputs of the rows with these numbers."""
+    """Request for the inputs of the rows with these numbers.
+
+    The answer is a pair: the numbers (k,) of those with a weight above zero, in their order, and their inputs (k, d).
+    """
 
     rows: Int
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """The ``rows`` (k,) with a weight above zero of those that were requested, in their order; their inputs (k, d)."""
-
-    rows: Int
-    points: Float
 
 
 @dataclass(frozen=True)
@@ -190,17 +185,13 @@ class KernelLearned:
 class FitResiduals:
     """Request for the local residuals of a fit, of which ``left_out`` are the errors of rows left out by target.
 
-    ``neighbours`` is k, ``family`` that of the correlation of errors, or "auto". ``always`` takes them without a gain;
-    a ``trial`` measures the gain alone. Their rows may take at most ``room`` bytes.
+    A ``trial`` measures the gain alone.
     """
 
     design: Design
     fit: HyperState
     left_out: tuple[LeftOut, ...]
-    neighbours: int
-    family: str
-    room: int
-    always: bool = False
+    options: Options
     trial: bool = False
 
 

@@ -91,11 +91,11 @@ def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
     count = max(options.batch // state.squared(options.partition_size), 1)
     numbers = range(state.partitions, min(state.partitions + count, batches_of(problem, options)[0].partitions))
     partitions = [partition(problem, options, number) for number in numbers]
-    (found,) = yield (Gather(np.concatenate(partitions)),)
+    ((present, points),) = yield (Gather(np.concatenate(partitions)),)
     designs = list[Design]()
     for rows in partitions:
-        present = np.isin(found.rows, rows)
-        chosen = problem.empty.with_centres(found.points[present], found.rows[present])
+        own = np.isin(present, rows)
+        chosen = problem.empty.with_centres(points[own], present[own])
         new = chosen.take(fresh(chosen, problem.empty), leading=problem.leading)
         if len(new.labels):
             designs.append(new)

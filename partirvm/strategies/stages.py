@@ -22,7 +22,6 @@ from partirvm.core.diagnostics import to_json
 from partirvm.core.left_out import LeftOut, left_out_of
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import HyperState
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Fit, survivors
 from partirvm.likelihoods.gaussian import left_out_diagnostics
@@ -122,8 +121,8 @@ def final_rule(options: Options) -> StopRule:
 
 def columns_of(design: Design, rows: Int) -> Steps[Design]:
     """Request the inputs of rows and return their columns; rows without weight have none."""
-    (found,) = yield (Gather(rows),)
-    return design.with_centres(found.points, found.rows)
+    ((present, points),) = yield (Gather(rows),)
+    return design.with_centres(points, present)
 
 
 def extended(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -> Steps[RoundsState]:
@@ -170,11 +169,10 @@ def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
 def settled(state: RoundsState) -> Steps[RoundsState]:
     """Settle the noise of a last fit, and then request its local residuals."""
     state, left_out = yield from with_noise(state)
-    residual = state.options.residual
-    if not left_out or not tries_residuals(residual, state.problem.n_rows, state.problem.n_targets):
+    if not left_out or not tries_residuals(state.options.residual, state.problem.n_rows, state.problem.n_targets):
         return state
     try:
-        (found,) = yield (_residuals_of(state, left_out, always=residual == LOCAL),)
+        (found,) = yield (FitResiduals(state.design, state.fit, left_out, state.options),)
     except Stopped:
         yield from saved(replace(state, scores=None), "early")
         raise
@@ -186,22 +184,14 @@ def corrected(state: RoundsState) -> Steps[float]:
     problem, options = state.problem, state.options
     room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < RESIDUAL_ROWS
     tried = tries_residuals(options.residual, problem.n_rows, problem.n_targets)
-    if not tried or few or not room or not problem.likelihood.has_noise:
+    estimated = problem.likelihood.has_noise and problem.noise_variance is None
+    if not tried or few or not room or not estimated:
         return 0.0
     rows = posterior_rows(problem, options, state.seen)
     passes = problem.likelihood.settling(problem, state.design, state.fit, rows, last=True, left_out=True)
     left_out = left_out_of((yield passes[: problem.n_targets]))
-    if not left_out:
-        return 0.0
-    (found,) = yield (_residuals_of(state, left_out, trial=True),)
+    (found,) = yield (FitResiduals(state.design, state.fit, left_out, options, trial=True),)
     return float(found.error())
-
-
-def _residuals_of(state: RoundsState, left_out: tuple[LeftOut, ...], **how: bool) -> FitResiduals:
-    options = state.options
-    assert isinstance(state.fit, HyperState)
-    k, family, room = options.neighbours, options.residual_family, options.residual_bytes
-    return FitResiduals(state.design, state.fit, left_out, k, family, room=room, **how)
 
 
 def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, tuple[LeftOut, ...]]]:
@@ -233,12 +223,11 @@ def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tu
 def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | None]:
     """Fit a noise that depends on the inputs; None for mere rounding errors, and for too narrow a kernel."""
     sample = noise_sample(left_out, state.design.scaling.n_inputs)
-    assert isinstance(state.fit, HyperState)
     doubtful = state.fit.calibration is not None and state.fit.calibration.overconfident
     if sample is None or state.fit.floored or doubtful:
         return None
-    (inputs,) = yield (Gather(sample.rows),)
-    (end,) = yield (NoiseFit(state.design, inputs.points, sample, state.options.noise == LOCAL),)
+    ((_, points),) = yield (Gather(sample.rows),)
+    (end,) = yield (NoiseFit(state.design, points, sample, state.options.noise == LOCAL),)
     return cast(FittedNoise | None, end.fit)
 
 
@@ -297,7 +286,6 @@ def learning_rows(n_features: int) -> int:
 def learned_again(state: RoundsState) -> Steps[RoundsState]:
     """Learn the kernel at the vectors of the fit, and keep it if the evidence over the rows of the fit is larger."""
     problem, options, old = state.problem, state.options, state.fit
-    assert isinstance(old, HyperState)
     sample = replace(options, sample_rows=learning_rows(state.design.scaling.n_inputs))
     rows = posterior_rows(problem, sample, "sample")
     (found,) = yield (LearnKernel(state.design, old, rows),)

@@ -23,9 +23,9 @@ ROUNDS = 100
 WRITER = f"""
 import sys
 from partirvm.cli.running import Signals
-from partirvm.report.progress import progress_for
+from partirvm.report.progress import Progress
 
-progress = progress_for(sys.stderr)
+progress = Progress(sys.stderr)
 for number in range({ROUNDS}):
     with Signals(progress.note, keep=False) as stop:
         print(number, flush=True)

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from partirvm.core.link import LINKS, LogisticBlock, moderated, probabilities
+from partirvm.core.link import LINKS, LogisticBlock, moderated
 
 
 def outputs(likelihood: str, low: float, high: float) -> st.SearchStrategy[np.ndarray]:
@@ -24,7 +24,7 @@ def outputs(likelihood: str, low: float, high: float) -> st.SearchStrategy[np.nd
 @pytest.mark.parametrize("likelihood", LINKS)
 @given(st.data())
 def test_probabilities_are_those_of_the_formulas_and_sum_to_one_however_large(likelihood, data):
-    found = probabilities(likelihood, data.draw(outputs(likelihood, -1e4, 1e4)))
+    found = LINKS[likelihood].probabilities(data.draw(outputs(likelihood, -1e4, 1e4)))
     assert np.isfinite(found).all()
     assert (found >= 0).all()
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
@@ -35,11 +35,11 @@ def test_probabilities_are_those_of_the_formulas_and_sum_to_one_however_large(li
     else:
         terms = np.exp(f) if likelihood.startswith("multinomial") else 1 / (1 + np.exp(-f))
         expected = terms / terms.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(probabilities(likelihood, f), expected, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(LINKS[likelihood].probabilities(f), expected, rtol=1e-12, atol=1e-15)
 
 
 def test_one_versus_rest_prefers_the_least_unlikely_class_where_all_sigmoids_underflow():
-    found = probabilities("ovr", np.array([[-1000.0, -999.0, -9000.0]]))
+    found = LINKS["ovr"].probabilities(np.array([[-1000.0, -999.0, -9000.0]]))
     ratio = np.exp(1.0)
     np.testing.assert_allclose(found, [[1 / (1 + ratio), ratio / (1 + ratio), 0.0]], rtol=1e-12)
 
@@ -51,7 +51,7 @@ def test_moderation_is_near_the_mean_of_the_sigmoid_over_the_normal(f, variance)
         return float(norm.pdf(z) / (1 + np.exp(-(f + np.sqrt(variance) * z))))
 
     exact = quad(integrand, -12, 12, epsabs=1e-10, limit=200)[0]
-    found = probabilities("bernoulli", moderated(np.array([[f]]), np.array([[variance]])))[0, 1]
+    found = LINKS["bernoulli"].probabilities(moderated(np.array([[f]]), np.array([[variance]])))[0, 1]
     assert abs(found - exact) < 0.02
 
 

@@ -22,7 +22,7 @@ from partirvm.likelihoods.base import Pass, Solved
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import ErrorPass, GramPass, ScorePass
 from partirvm.strategies import STRATEGIES, AnyStrategy
-from partirvm.strategies.problem import Gather, Gathered, Options, Problem, Save, Stopped
+from partirvm.strategies.problem import Gather, Options, Problem, Save, Stopped
 from partirvm.types import Scaling
 
 MOST = 2000
@@ -131,7 +131,7 @@ class Simulator:
         match instruction:
             case Gather(rows):
                 rows = rows if self.w is None else rows[self.w[rows] > 0]
-                return Gathered(rows, self.X[rows])
+                return rows, self.X[rows]
             case Solve(fit, rule, solver):
                 return Solved(*solvers.SOLVERS[solver](fit, rule))
             case Save():
