@@ -119,13 +119,23 @@ def check_roles(roles: Roles, table: Reader, drop: Sequence[str] = ()) -> None:
 class Encoder:
     """An encoder of batches as records of float64: features in order, then targets, then weights if there are any.
 
-    Rows without a target are left out with ``drop_missing``.
-    ``notes`` states what the types of the first rows made of a column, and what may be made of it.
+    Rows without a target are left out with ``drop_missing``, columns of text with too many labels with ``lenient``.
+    ``notes`` states what the types of the first rows made of a column, and what may be made of it; ``left_out`` is the
+    same of columns that are left out.
     """
 
-    def __init__(self, roles: Roles, table: Reader, like: Columns | None, *, drop_missing: bool = False) -> None:
-        self.roles, self._name, self._like, self._untyped = roles, table.name, like, table.untyped
+    def __init__(
+        self, roles: Roles, table: Reader, like: Columns | None, *, drop_missing: bool = False, lenient: bool = False
+    ) -> None:
+        self.roles, self._name, self._like, self._untyped, self._lenient = (
+            roles,
+            table.name,
+            like,
+            table.untyped,
+            lenient,
+        )
         self.n_rows, self.dropped, self.notes, self._drop_missing = 0, 0, dict[str, str](), drop_missing
+        self.left_out, self._lenient = dict[str, str](), lenient
         known: dict[str, Any] = dict(table.categorical if like is None else like.categories)
         if like is not None and roles.classes:
             known[roles.targets[0]] = like.classes
@@ -247,14 +257,18 @@ class Encoder:
         found = {name: len(each.found) for name, each in self.levels.items()}
         asked, half = (*self.roles.categorical, *self.roles.targets), max(self.n_rows / 2, FEW_LEVELS)
         many = [name for name in found if self.levels[name].full or (name not in asked and found[name] > half)]
-        if many:
+        if self._lenient and not set(many) & set(asked):
+            for name in many:
+                takes = f"left out: {flag('--categorical', 'auto', name)} takes it"
+                self.left_out[name] = f"text of {found[name]:,} or more different values is no category, {takes}"
+        elif many:
             counts = listed(f"{named(name)} ({found[name]:,})" for name in many)
             raise DataError(
                 f"{self._name}: too many different labels, so many at least: {counts}. Leave out free text and "
                 f"numbers of rows ({flag('--drop', *many)}), name what is a category nevertheless "
                 f"({flag('--categorical', 'auto', *many)}), or ingest a numeric target without --classes."
             )
-        return {column: levels.final() for column, levels in self.levels.items()}
+        return {column: each.final() for column, each in self.levels.items() if column not in self.left_out}
 
     def finished(self, records: Float, first: int) -> Float:
         """Return records with final codes, the cycles of dates, and ``first`` added to the numbers of the rows.
@@ -266,17 +280,19 @@ class Encoder:
                 codes = np.nan_to_num(records[:, place], nan=-1).astype(np.int64)
                 records[:, place] = self.final[column][1][codes]
         records[:, 1] += first
-        if not self.dates:
+        if not self.dates and not self.left_out:
             return records
-        columns = [(name, records[:, place]) for place, name in enumerate(self.roles.wanted, 2)]
+        places = [(name, place) for place, name in enumerate(self.roles.wanted, 2) if name not in self.left_out]
+        columns = [(name, records[:, place]) for name, place in places]
         expanded = (self.dates[name].expanded(each) if name in self.dates else [each] for name, each in columns)
         return np.column_stack([records[:, :2], *chain.from_iterable(expanded)])
 
     def columns(self) -> Columns:
         """Return names, categories, dates and classes; without a target, the target and classes of ``like``."""
         final = {column: labels for column, (labels, _) in self.final.items()}
-        dates = {name: self.dates[name].cycles for name in self.roles.features if name in self.dates}
-        features = tuple(each for name in self.roles.features for each in (name, *cyclic(name, dates.get(name, ()))))
+        names = [name for name in self.roles.features if name not in self.left_out]
+        dates = {name: self.dates[name].cycles for name in names if name in self.dates}
+        features = tuple(each for name in names for each in (name, *cyclic(name, dates.get(name, ()))))
         if not self.roles.targets:
             return replace(self._like or Columns(()), features=features, categories=final, dates=dates)
         name, targets = ", ".join(self.roles.targets), self.roles.targets
@@ -285,7 +301,7 @@ class Encoder:
 
     def described(self, missing: Float) -> dict[str, str]:
         """Return a text for each column that was changed, or may be; ``missing`` (d,) are the shares without values."""
-        columns, found = self.columns(), dict[str, str]()
+        columns, found = self.columns(), self.left_out.copy()
         for name, share in zip(columns.features, missing.tolist(), strict=True):
             texts = [self.notes[name]] if name in self.notes else []
             if self._like is None and name in columns.categories:

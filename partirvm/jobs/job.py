@@ -266,12 +266,13 @@ class Job:
         if last is None or not self.store.has_model():
             return {}
         model = self.store.model(allow_code=True)
-        design, features, variance = model.design, model.columns.features, last.spec.input_variance
-        found = relevances(design, variance)
+        design, variance = model.design, last.spec.input_variance
+        features, found = model.columns.features, relevances(design, variance)
+        names = design.scaling.names(features)
         return {
             "outputs": model.output_names,
-            "relevance": None if found is None else dict(zip(features, found.tolist(), strict=True)),
-            "directions": directions_json(design.kernel, variance, design.scaling.names(features)),
+            "relevance": None if found is None else dict(zip(names, found.tolist(), strict=False)),
+            "directions": directions_json(design.kernel, variance, names),
             "bases": basis_functions_json(model),
             "missing": design.scaling.shares_missing(features),
         }

@@ -40,5 +40,4 @@ def test_a_design_sees_the_inputs():
     points, centres = SCALING.inputs(X), SCALING.inputs(X[1:3])
     square = ((points[:, None] - centres[None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(design.block(X), np.column_stack([np.ones(4), np.exp(-0.3 * square)]), rtol=1e-12)
-    keys = {SCALING.key, Scaling(SCALING.x_shift, SCALING.x_scale, np.zeros(1), np.ones(1)).key}
-    assert len(keys) == 2
+    assert SCALING.key != Scaling(SCALING.x_shift, SCALING.x_scale, np.zeros(1), np.ones(1)).key
