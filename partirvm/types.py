@@ -42,20 +42,41 @@ multiples of 2e-10. The noise is at least 400,000 times as much.
 """
 
 
+def levels_of(codes: Float, count: int) -> Int:
+    """Return the levels (n,) of codes of a feature; ``count`` for other and missing ones."""
+    return np.clip(np.where(np.isnan(codes), count, codes), 0, count).astype(np.int64)
+
+
+def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:
+    """Return p functions (n, p) of g ``numbers``, features of rows X: 1, and of each z, cos πu, cos 2πu and so on.
+
+    z = (x − mean)/deviation, from ``moments`` (2, g), is bounded by ±4, and 0 of a missing number. u = (1 + tanh .8z)/2
+    is about the quantile of a normal z.
+    """
+    z = np.nan_to_num(np.clip((X[:, numbers] - moments[0]) / moments[1], -4.0, 4.0))
+    quantile = 0.5 + 0.5 * np.tanh(0.8 * z)
+    curves = [np.cos(np.pi * k * quantile) if k else z for k in range((p - 1) // max(len(numbers), 1))]
+    return np.concatenate([np.ones((len(X), 1)), *curves], axis=1)
+
+
 @dataclass(frozen=True)
 class FeatureMap:
     """Map from d features in raw units to d' ≥ d inputs: the columns of the features, then further ones.
 
     A feature of ``spreads`` s > 0 (d,) becomes asinh((x − centre)/s): linear near its centre, logarithmic in its tails.
     A categorical feature in ``tables``, pairs of position and table (L + 1, r), becomes the r coordinates of its level,
-    of which r − 1 are further columns; the last row is that of other and missing levels. Each of the features ``gaps``
-    (g,) adds a column that is 1 where it has no value.
+    of which r − 1 are further columns; the last row is that of other and missing levels. ``effects`` are pairs of such
+    a feature and weights (L + 1, p) of ``level_functions`` of ``numbers`` and their ``moments``, the sum of which is a
+    further column. Each of the features ``gaps`` adds a column that is 1 where it has no value.
     """
 
     centres: Float
     spreads: Float
     gaps: Int
     tables: tuple[tuple[int, Float], ...] = ()
+    effects: tuple[tuple[int, Float], ...] = ()
+    numbers: Int = field(default_factory=lambda: np.zeros(0, np.int64))
+    moments: Float = field(default_factory=lambda: np.zeros((2, 0)))
 
     @classmethod
     def plain(cls, d: int) -> FeatureMap:
@@ -69,17 +90,20 @@ class FeatureMap:
             found[:, j] = np.arcsinh((X[:, j] - self.centres[j]) / self.spreads[j])
         further = [found]
         for j, table in self.tables:
-            codes = np.where(np.isnan(X[:, j]), len(table) - 1.0, X[:, j])
-            coordinates = table[np.clip(codes, 0, len(table) - 1).astype(np.int64)]
+            coordinates = table[levels_of(X[:, j], len(table) - 1)]
             found[:, j] = coordinates[:, 0]
             further.append(coordinates[:, 1:])
+        for j, weights in self.effects:
+            functions = level_functions(X, self.numbers, self.moments, weights.shape[1])
+            further.append((functions * weights[levels_of(X[:, j], len(weights) - 1)]).sum(axis=1, keepdims=True))
         return np.concatenate([*further, np.isnan(X[:, self.gaps]).astype(float)], axis=1)
 
     @property
     def sources(self) -> Int:
         """The position of the feature from which each input comes, (d',)."""
         further = [np.full(table.shape[1] - 1, j) for j, table in self.tables]
-        return np.concatenate([np.arange(len(self.spreads)), *further, self.gaps]).astype(np.int64)
+        effects = [j for j, _ in self.effects]
+        return np.concatenate([np.arange(len(self.spreads)), *further, effects, self.gaps]).astype(np.int64)
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names (d',) of the inputs."""
@@ -89,6 +113,7 @@ class FeatureMap:
         for j, table in self.tables:
             names[j] = f"{features[j]} (1)"
             further += [f"{features[j]} ({k + 1})" for k in range(1, table.shape[1])]
+        further += [f"effect of {features[j]}" for j, _ in self.effects]
         return (*names, *further, *(f"{features[j]} missing" for j in self.gaps.tolist()))
 
 
@@ -113,7 +138,8 @@ class Scaling:
         """Text that tells apart scalings of different inputs."""
         numbers: list[Any] = [self.x_shift, self.x_scale, self.blank, self.regressions]
         if (found := self.features) is not None:
-            numbers += [found.centres, found.spreads, found.gaps, *itertools.chain(*found.tables)]
+            numbers += [found.centres, found.spreads, found.gaps, *itertools.chain(*found.tables, *found.effects)]
+            numbers += [found.numbers, found.moments]
         return repr([np.ravel(each).tolist() for each in numbers])
 
     @property
@@ -125,6 +151,11 @@ class Scaling:
     def sources(self) -> Int:
         """The position of the feature from which each input comes, (d',)."""
         return np.arange(self.n_inputs) if self.features is None else self.features.sources
+
+    @property
+    def embedded(self) -> list[int]:
+        """Positions of the categorical features whose levels are coordinates."""
+        return [] if self.features is None else [j for j, _ in self.features.tables]
 
     def shares_missing(self, features: Sequence[str]) -> dict[str, float]:
         """Return the shares of the training rows without a value, of the features (d,) with gaps, by name."""

@@ -31,6 +31,7 @@ class Purpose(IntEnum):
     COMPARED_ROWS = 12  # rows of which other methods learn
     DIAGNOSED_ROWS = 13  # rows that diagnostics show
     LEFT_OUT_ROWS = 14  # rows left out that calibrate the intervals
+    LEVELS = 15  # rows that decide on the coordinates of levels
 
 
 def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:

@@ -173,9 +173,7 @@ def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tu
 
 
 def maximise(
-    state: HyperState,
-    rule: StopRule,
-    on_step: Callable[[StepInfo], None] = lambda info: None,
+    state: HyperState, rule: StopRule, on_step: Callable[[StepInfo], None] = lambda info: None
 ) -> tuple[HyperState, Termination]:
     """A dense fit: step until the rule ends it. ``on_step`` is called at each step; it may raise to stop the fit."""
     state, reason, keeps = replace(state, found=state.posterior), None, state.prior.keeps_worthless

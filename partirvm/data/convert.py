@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -96,16 +95,14 @@ def open_table(source: Any, room: int | None = None) -> Reader:
 def _archive_table(url: str, room: int | None) -> Reader:
     """Return the table of an .npz file, which is read whole. Raises ``MemoryLimitError`` beyond ``room`` bytes."""
     filesystem, path = open_filesystem(url)
-    with opened(filesystem, path) as file:
-        with zipfile.ZipFile(file) as archive:
-            nbytes = sum(member.file_size for member in archive.infolist())
+    with opened(filesystem, path) as file, np.load(file, allow_pickle=False) as archive:
+        nbytes = sum(member.file_size for member in archive.zip.infolist())
         if room is not None and nbytes > room:
             raise MemoryLimitError(
                 f"{url}: its arrays have {nbytes >> 20:,} MiB and are read whole, but the memory limit leaves "
                 f"{max(room, 0) >> 20:,} MiB: raise memory_limit, or write Parquet, which is read in batches"
             )
-        file.seek(0)
-        arrays = dict(np.load(file, allow_pickle=False))
+        arrays = dict(archive)
     if "X" not in arrays:
         raise DataError(f"{url}: there is no array X in the archive. Its arrays: {listed(sorted(arrays))}.")
     names = map(str, arrays["columns"].reshape(-1)) if "columns" in arrays else ()

@@ -211,10 +211,9 @@ def check_beside(name: str, values: Any, n_rows: int) -> None:
 
 def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
     """Raise ``DataError`` for fewer than ``least`` rows: 2 to train a model, 1 for rows appended to DATA."""
-    if n_rows >= least:
-        return
-    found = "there is only one row" if n_rows else "there are no rows"
-    raise DataError(f"{name}: {found}." + f" At least {least} are needed." * (least > 1))
+    if n_rows < least:
+        found = "there is only one row" if n_rows else "there are no rows"
+        raise DataError(f"{name}: {found}." + f" At least {least} are needed." * (least > 1))
 
 
 def require_target(source: Source) -> None:

@@ -16,8 +16,7 @@ from partirvm.quoting import listed, named, quoted
 from partirvm.storage import open_filesystem, reading
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
-PARQUET_ENDINGS = (".parquet", ".pq")
-ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS)
+ENDINGS = (*CSV_ENDINGS, ".parquet", ".pq")
 
 LEAST_BUFFER, MOST_BUFFER = 64 << 10, 1 << 20  # bytes of a Parquet column that are read at once
 PAGE = 2 << 20  # bytes of a page with its dictionary: writers limit each to 1 MiB

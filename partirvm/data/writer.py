@@ -169,12 +169,7 @@ def claimed(url: str) -> Iterator[Lease]:
 
 
 def write_tiles(
-    place: Publication,
-    old: DataAttributes,
-    before: Float,
-    blocks: Iterable[Float],
-    n_new: int,
-    report: Progress,
+    place: Publication, old: DataAttributes, before: Float, blocks: Iterable[Float], n_new: int, report: Progress
 ) -> DataAttributes:
     """Divide records into tiles, and write the tiles as a group, two at a time. Return the attributes of all rows.
 

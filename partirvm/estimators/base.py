@@ -87,7 +87,7 @@ class RelevanceVectorMachine(BaseEstimator):
         "learn-per-feature" learn all its parameters from their values on. "auto" means "scale" below 20 rows. If the
         vectors of a regression become twice as many as the centres that the kernel was learned from, it is learned
         again. A categorical column has the factor exp(−gamma_j [x_j ≠ z_j]); "scale" treats it as a number of variance
-        (1 − 1/levels)/2.
+        (1 − 1/levels)/2. With "auto", more than 8 levels become up to 5 numbers: levels of similar effect are near.
     basis : None, "linear", str, callable or list of these
         Any callable works if the fit runs in this process. Functions get the same inputs as the kernel. For a design
         matrix X of your own (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of its

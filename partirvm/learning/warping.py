@@ -73,7 +73,8 @@ def warped(
 
     scaling, kernel = problem.empty.scaling, best.kernel
     numeric = [columns for _, columns in inside(kernel, scaling.n_inputs, RadialKernel)]
-    skewed = [j for j in _skewed(raw) if any(j in columns for columns in numeric)]
+    plain = [j for j in _skewed(raw) if j not in scaling.embedded]
+    skewed = [j for j in plain if any(j in columns for columns in numeric)]
     value = first = evidence(scaling, kernel) if skewed else 0.0
     singles = [best_of(j, _warps(raw[:, j]), scaling, kernel) for j in skewed]
     for single, j, warp, *_ in sorted(singles, key=lambda each: -each[0]):
@@ -109,16 +110,18 @@ def _warps(x: Float) -> Iterator[Warp]:
 
 
 def warped_by(scaling: Scaling, j: int, warp: Warp, raw: Float) -> Scaling:
-    """Return the scaling with feature j warped by centre and spread, standardised by its values in rows (n, d)."""
-    features, (centre, spread) = scaling.features or FeatureMap.plain(raw.shape[1]), warp
-    centres, spreads, shift, scale = (
-        each.copy() for each in (features.centres, features.spreads, scaling.x_shift, scaling.x_scale)
-    )
-    centres[j], spreads[j] = centre, spread
-    values = np.arcsinh((raw[:, j] - centre) / spread)
-    shift[j], scale[j] = np.nanmean(values), np.nanstd(values)
-    features = replace(features, centres=centres, spreads=spreads)
-    return replace(scaling, x_shift=shift, x_scale=scale, features=features)
+    """Return the scaling with feature j warped by centre and spread."""
+    features = scaling.features or FeatureMap.plain(raw.shape[1])
+    centres, spreads = features.centres.copy(), features.spreads.copy()
+    centres[j], spreads[j] = warp
+    return restandardised(scaling, replace(features, centres=centres, spreads=spreads), raw, [j])
+
+
+def restandardised(scaling: Scaling, features: FeatureMap, raw: Float, places: list[int]) -> Scaling:
+    """Return the scaling of other features, whose inputs at these places are standardised by rows (n, d)."""
+    shift, scale, values = scaling.x_shift.copy(), scaling.x_scale.copy(), features(raw)[:, places]
+    shift[places], scale[places] = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+    return replace(scaling, x_shift=shift, x_scale=np.where(scale > 0, scale, 1.0), features=features)
 
 
 def with_regressions(scaling: Scaling, raw: Float) -> Scaling:

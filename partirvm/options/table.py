@@ -62,9 +62,7 @@ class Request:
     )
     max_vectors: int | None = everyday(None, "Maximum number of relevance vectors.  [default: no limit]", COUNT)
     max_rounds: int | None = everyday(
-        None,
-        'Maximum number of rounds of "working-set" or "incremental".  [default: no limit]',
-        COUNT,
+        None, 'Maximum number of rounds of "working-set" or "incremental".  [default: no limit]', COUNT
     )
     effort: str = everyday(
         "balanced",
@@ -172,9 +170,7 @@ class Request:
         COUNT,
     )
     tol: float = of_strategy(
-        1e-7,
-        "The last fit has converged when the evidence changes by less than this number of nats per row.",
-        POSITIVE,
+        1e-7, "The last fit has converged when the evidence changes by less than this number of nats per row.", POSITIVE
     )
     noise_variance: float | str = of_noise(
         "estimate",

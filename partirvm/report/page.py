@@ -228,11 +228,7 @@ def _model_tables(job: Any) -> list[Table]:
     return [
         Table("Features", ("feature", "gamma × variance, the largest = 1"), features),
         Table("Missing values", ("feature", "training rows without a value"), missing),
-        Table(
-            "Directions",
-            ("share of the squared distances", "combination of the standardised features"),
-            directions,
-        ),
+        Table("Directions", ("share of the squared distances", "combination of the standardised features"), directions),
         Table("Basis functions", ("function", "weights", "relevance, nats of evidence"), functions),
     ]
 

@@ -145,7 +145,7 @@ def _named(family: type[Family], request: Request, moments: Moments, columns: Co
                 f"gamma has {len(values)} values, but the data have {d} features: give one value, or one per feature"
             )
         return _by_kind(family, columns, scaling, values)
-    coded = {} if family is Categorical else _coded(columns)
+    coded = {} if family is Categorical else _coded(columns, scaling)
     numeric = np.array([j for j in range(d) if j not in coded], dtype=np.int64)
     variances = [0.0, float(np.mean(list(coded.values()))) if coded else 0.0]
     if len(numeric) and request.standardize:
@@ -193,7 +193,7 @@ def _by_kind(
 
     ``gamma`` is one value, or one per feature, which with ``shared`` are equal within a kind.
     """
-    coded, sources = _coded(columns), scaling.sources.tolist()
+    coded, sources = _coded(columns, scaling), scaling.sources.tolist()
     shared = shared or len(gamma) == 1
     gamma = [gamma[j] if len(gamma) > 1 else gamma[0] for j in sources]
     if make is Categorical or not coded:
@@ -206,9 +206,9 @@ def _by_kind(
     return parts[0] if len(parts) == 1 else kernels.Product(tuple(parts))
 
 
-def _coded(columns: Columns) -> dict[int, float]:
-    """Return the variance v = (1 − 1/L)/2 of each categorical column with L levels, by its position."""
-    levels = ((j, columns.categories.get(name)) for j, name in enumerate(columns.features))
+def _coded(columns: Columns, scaling: Scaling) -> dict[int, float]:
+    """Return the variance v = (1 − 1/L)/2 of each categorical column whose L levels are codes, by its position."""
+    levels = ((j, columns.categories.get(name)) for j, name in enumerate(columns.features) if j not in scaling.embedded)
     return {j: 0.5 * (1 - 1 / max(len(found), 1)) for j, found in levels if found is not None}
 
 
@@ -216,8 +216,9 @@ def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Floa
     """Compute the variance (d',) of the scaled inputs: 1 if they are standardised, and 0 for a constant feature."""
     variance, d = np.ones(scaling.n_inputs), len(columns.features)
     plain = np.ones(d, bool) if scaling.features is None else scaling.features.spreads == 0
+    plain[scaling.embedded] = False
     variance[:d][plain] = moments.inputs.variance[plain] / scaling.x_scale[:d][plain] ** 2
-    for j, found in _coded(columns).items():
+    for j, found in _coded(columns, scaling).items():
         variance[j] = found
     return variance
 

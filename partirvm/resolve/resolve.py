@@ -125,7 +125,7 @@ def resolve(
     elif chooses(request) and counted < LEAST:
         notes = (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
     elif learns(request):
-        problem = small_fits.learn(problem)
+        problem = small_fits.learn(small_fits.embed(problem, moments))
     rho, size = None, request.partition_size
     if automatic_size := size == "auto" and not schedule.one_fit:
         rho, size = small_fits.partition_size(problem)

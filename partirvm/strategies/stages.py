@@ -184,13 +184,12 @@ def corrected(state: RoundsState) -> Steps[float]:
     problem, options = state.problem, state.options
     room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < RESIDUAL_ROWS
     tried = tries_residuals(options.residual, problem.n_rows, problem.n_targets)
-    if not tried or few or not room or not problem.likelihood.has_noise:
+    estimated = problem.likelihood.has_noise and problem.noise_variance is None
+    if not tried or few or not room or not estimated:
         return 0.0
     rows = posterior_rows(problem, options, state.seen)
     passes = problem.likelihood.settling(problem, state.design, state.fit, rows, last=True, left_out=True)
     left_out = left_out_of((yield passes[: problem.n_targets]))
-    if not left_out:
-        return 0.0
     (found,) = yield (FitResiduals(state.design, state.fit, left_out, options, trial=True),)
     return float(found.error())
 

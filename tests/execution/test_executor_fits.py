@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from backend_cases import TILE, D, N, bits, rows
 
-from partirvm import Local, RVMRegressor, ingest, jobs, predict
+from partirvm import Local, RVMRegressor, ingest, jobs, open_job, predict
 from partirvm.execution import LocalExecutor
 from partirvm.jobs import attempt
 from partirvm.options import Request
@@ -53,6 +54,21 @@ def test_several_targets_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
         scores = predict.evaluate(job, data, client=client)
         found.append((fitted_bits(model), scores, (tmp_path / f"p.csv{len(found)}.csv").read_bytes()))
     assert found[0] == found[1]
+
+
+def test_coordinates_of_levels_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
+    """Twenty levels are learned before the kernel; two rounds on a worker are one round here and another later."""
+    X, y, level = rows()[0][:300], rows()[1][:300], np.arange(300) % 20
+    frame = pd.DataFrame({"x": X[:, 0], "level": pd.Categorical(level), "y": y + level})
+    data = ingest(frame, tmp_path / "levels.zarr", target="y", tile_rows=100).url
+    asked = {**ASKED, "kernel": "gaussian", "partition_size": 40}
+    there = jobs.fit(data, str(tmp_path / "there"), Request(**asked, max_rounds=2), client=one_worker).model
+    jobs.fit(data, str(tmp_path / "here"), Request(**asked, max_rounds=1))
+    job = open_job(tmp_path / "here").resume(max_rounds=2)
+    job.wait()
+    here = job.model()
+    assert here.design.scaling.embedded == [1]
+    assert (here.design.scaling.key, *fitted_bits(here)) == (there.design.scaling.key, *fitted_bits(there))
 
 
 def test_fewer_threads_under_a_small_limit_change_no_bits(data, fit_reference, monkeypatch, tmp_path):

@@ -21,7 +21,7 @@ from partirvm.likelihoods.base import Pass, Solved
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
 from partirvm.likelihoods.passes import GramPass, ResidualPass
-from partirvm.strategies import STRATEGIES, working_set
+from partirvm.strategies import STRATEGIES, stages, working_set
 from partirvm.strategies.problem import Options, Save
 from partirvm.strategies.working_set import FLAT, PATIENCE
 from partirvm.types import BIAS
@@ -299,6 +299,13 @@ def test_cancellation_asks_for_a_residual_pass_and_solves_again(name):
         np.testing.assert_array_equal(again.start.statistics.offset[:, 0], mean)
         np.testing.assert_array_equal(again.start.statistics.sum_squares, answer.sum_squares)
         np.testing.assert_array_equal(again.start.alpha, simulator.heard[k].fit.alpha)
+
+
+def test_no_error_after_local_residuals_is_asked_for_if_the_noise_is_given():
+    """Such a fit has no local residuals; of more rows than are left out there would be no pass to ask for."""
+    simulator = Simulator(np.arange(2000.0)[:, None], np.sin(np.arange(2000.0)), noise_variance=0.01)
+    options = Options(50, "random", residual="auto", residual_bytes=1 << 40, effort="balanced")
+    assert list(stages.corrected(stages.first_state(simulator.problem, options))) == []
 
 
 PARTITION = 40

@@ -1,0 +1,115 @@
+"""Features of many levels: planted effects are found as coordinates, rare levels stay near the common point."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from sampling import problem_of, sample_of
+
+from partirvm import RVMRegressor, load_model, save_model
+from partirvm.learning.embedding import embedded, random_effects
+from partirvm.types import Columns, FeatureMap
+
+
+def planted(n=6000, L=40, seed=0, noise=0.1):
+    """Rows (x, level) whose targets have the effect a_l + b_l x of the level, and the effects (L, 2)."""
+    rng = np.random.default_rng(seed)
+    effects = rng.normal(size=(L, 2)) * [1.0, 0.5]
+    x, codes = rng.normal(size=n), rng.integers(0, L, n)
+    y = effects[codes, 0] + effects[codes, 1] * x + noise * rng.normal(size=n)
+    return np.column_stack([x, codes]), y - y.mean(), effects - effects.mean(axis=0)
+
+
+def columns_of(L):
+    return Columns(("x", "c"), categories={"c": tuple(range(L))})
+
+
+def embedding_of(X, y, L, w=None):
+    """The scaling of a sample, and the notes."""
+    with sample_of(X, y, w) as sample:
+        return embedded(sample, problem_of(X, y), columns_of(L), {1: L}, 0)
+
+
+def test_planted_effects_are_found_up_to_a_rotation():
+    """Two coordinates, whose distances are the root mean square differences of the effects a + bx, x ~ N(0, 1)."""
+    X, y, effects = planted()
+    scaling, notes = embedding_of(X, y, 40)
+    assert notes == ("c: 2 coordinates of 40 levels",)
+    (position, table), *rest = scaling.features.tables
+    assert (position, rest, table.shape) == (1, [], (41, 2))
+
+    def distances(points):
+        return np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
+
+    np.testing.assert_allclose(distances(table[:40]), distances(effects), atol=0.1)
+    assert not table[40].any()  # other levels: the common point
+    inputs = scaling.inputs(X)
+    np.testing.assert_allclose(inputs[:, 1:].mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(inputs[:, 1:].std(axis=0), 1, rtol=1e-12)
+
+
+def test_posterior_means_follow_the_shares_of_known_variances():
+    """One function: w_l = n_l m_l / (n_l + σ²/τ²), where τ² and σ² are estimated within their own errors."""
+    rng = np.random.default_rng(1)
+    counts, tau, sigma = np.tile([2, 8, 32], 200), 1.5, 2.0
+    codes = np.repeat(np.arange(600), counts)
+    t = (tau * rng.normal(size=600))[codes] + sigma * rng.normal(size=len(codes))
+    sums = np.bincount(codes, t)
+    found = random_effects(counts[:, None, None].astype(float), sums[:, None], float(t @ t), len(t))[:, 0]
+    np.testing.assert_allclose(found, sums / (counts + (sigma / tau) ** 2), rtol=0.08, atol=0.05)
+
+
+def test_levels_without_an_effect_are_switched_off():
+    """Four rows a level, and no effect: one input that is constant."""
+    rng = np.random.default_rng(2)
+    X = np.column_stack([rng.normal(size=2000), rng.integers(0, 500, 2000)])
+    scaling, notes = embedding_of(X, np.sin(2 * X[:, 0]), 500)
+    assert "switched off" in notes[0]
+    assert not scaling.inputs(X)[:, 1].any()
+
+
+def test_weights_count_as_rows():
+    """Rows of weight 2 are as two rows, those of weight 0 as none."""
+    X, y, _ = planted(1500)
+    w = np.random.default_rng(3).integers(0, 3, 1500).astype(float)
+    weighted, _ = embedding_of(X, y, 40, w)
+    repeated, _ = embedding_of(np.repeat(X, w.astype(int), axis=0), np.repeat(y, w.astype(int)), 40)
+    table, other = weighted.features.tables[0][1], repeated.features.tables[0][1]
+    products = [each[:, :1] @ each[:, :1].T for each in (table, other)]
+    np.testing.assert_allclose(*products, atol=0.02)
+
+
+def test_an_effect_of_a_level_is_a_function_of_the_numbers():
+    """w₀ + w₁z + w₂ cos πu with z = (x − 1)/2 and u = (1 + tanh .8z)/2; other and missing levels have none."""
+    X = np.array([[3.0, 0], [np.nan, 1], [-7, 2], [0, np.nan], [99, 1]])
+    weights = np.array([[1.0, 2, 3], [4, 5, 6], [0, 0, 0]])
+    given = {"numbers": np.array([0]), "moments": np.array([[1.0], [2.0]])}
+    features = replace(FeatureMap.plain(2), tables=((1, weights[:, :1]),), effects=((1, weights),), **given)
+    z = np.array([1.0, 0, -4, -0.5, 4])
+    functions = np.column_stack([np.ones(5), z, np.cos(np.pi * (1 + np.tanh(0.8 * z)) / 2)])
+    expected = np.column_stack([[1.0, 4, 0, 0, 4], (weights[[0, 1, 2, 2, 1]] * functions).sum(axis=1)])
+    np.testing.assert_allclose(features(X)[:, 1:], expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(features(X[1:2]), features(X)[1:2])
+    assert features.names(("x", "c")) == ("x", "c (1)", "effect of c")
+    assert features.sources.tolist() == [0, 1, 1]
+
+
+def frame(X, L):
+    return pd.DataFrame({"x": X[:, 0], "c": pd.Categorical(X[:, 1].astype(int), categories=range(L))})
+
+
+def test_a_fit_uses_the_coordinates_and_keeps_them(tmp_path):
+    """The error is that of the noise; a level without rows is predicted as a + bx of all; a saved model is the same."""
+    X, y, _ = planted(400, 12, noise=0.1)
+    model = RVMRegressor(kernel="gaussian", random_state=0, reference="none", residual="none", noise="constant")
+    model.fit(frame(X, 13), y)
+    new, t, _ = planted(400, 12, noise=0.0)
+    assert np.sqrt(np.mean((model.predict(frame(new, 13)) - t) ** 2)) < 0.1
+    assert any(note.startswith("c: ") and "of 13 levels" in note for note in model.plan_.notes)
+    assert model.model_.design.scaling.embedded == [1]
+    save_model(model, tmp_path / "model")
+    np.testing.assert_array_equal(load_model(tmp_path / "model").predict(frame(new, 13)), model.predict(frame(new, 13)))
+    unseen = frame(np.column_stack([[0.0], [12]]), 13)
+    assert abs(model.predict(unseen)[0]) < 0.5
