@@ -292,9 +292,6 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices:
     return scores
 
 
-for command in job_commands.COMMANDS.values():
-    partirvm.add_command(command)
-
-
+partirvm.commands.update(job_commands.COMMANDS)
 for name in partirvm.commands.keys() - {"demo"}:
     takes("--allow-protocol")(partirvm.commands[name])

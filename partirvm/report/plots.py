@@ -150,8 +150,7 @@ def _predictions(found: NumberDiagnostics, target: str, axis: Any) -> None:
 
 
 def _coverage(found: NumberDiagnostics, target: str, axis: Any) -> None:
-    labels = "stated level", "rows inside the interval"
-    _shares(np.array(STATED_LEVELS), found.covered, found.n, labels, axis)
+    _shares(np.array(STATED_LEVELS), found.covered, found.n, ("stated level", "rows inside the interval"), axis)
 
 
 def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
