@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sampling import problem_of, sample_of
 
-from partirvm import RVMRegressor, load_model, save_model
+from partirvm import RVMRegressor
 from partirvm.learning.exact_process import ProcessFit
 from partirvm.learning.warping import warped, with_regressions
 from partirvm.types import FeatureMap, Scaling
@@ -60,8 +60,8 @@ def test_a_missing_number_is_predicted_from_the_others():
 
 
 @pytest.mark.filterwarnings("ignore:.*far from every")
-def test_warps_improve_a_fit_and_are_kept_with_it(tmp_path):
-    """A log-normal input: the error falls to that of its logarithm; the saved model predicts the same."""
+def test_warps_improve_a_fit():
+    """A log-normal input: the error falls to that of its logarithm; the history states the formula."""
     rng = np.random.default_rng(3)
     X = rng.lognormal(0, 2.0, size=(260, 1))
     y = np.sin(np.log(X[:, 0])) + 0.2 * rng.normal(size=260)
@@ -75,8 +75,4 @@ def test_warps_improve_a_fit_and_are_kept_with_it(tmp_path):
     given = error(RVMRegressor(**how), np.log)
     assert error(own) < 1.2 * given
     assert error(none) > 1.4 * given
-    save_model(own, tmp_path / "model")
-    far = np.array([[1e6], [1e-6]])
-    np.testing.assert_array_equal(load_model(tmp_path / "model").predict(far), own.predict(far))
     assert "asinh((x0" in own.history_[0]["text"]
-    assert own.feature_relevance_.shape == (1,)
