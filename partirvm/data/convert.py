@@ -11,7 +11,7 @@ import numpy as np
 from partirvm.core.moments import refuse_masked
 from partirvm.data.arrays import ArraySource, client_of, computed, lengths_of, refuse_missing_chunks, shuffled_rows
 from partirvm.data.encode import Encoder, Roles, check_roles
-from partirvm.data.labels import plain_label
+from partirvm.data.labels import LABELS, plain_label
 from partirvm.data.source import Source, check_beside, check_dtype, check_shapes, default_names, numeric_array
 from partirvm.data.tables import Batch, Reader, file_table, opened, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
@@ -96,13 +96,19 @@ def _archive_table(url: str, room: int | None) -> Reader:
     """Return the table of an .npz file, which is read whole. Raises ``MemoryLimitError`` beyond ``room`` bytes."""
     filesystem, path = open_filesystem(url)
     with opened(filesystem, path) as file, np.load(file, allow_pickle=False) as archive:
-        nbytes = sum(member.file_size for member in archive.zip.infolist())
+        sizes = {member.filename: member.file_size for member in archive.zip.infolist()}
+        nbytes = sum(sizes.values())
         if room is not None and nbytes > room:
             raise MemoryLimitError(
                 f"{url}: its arrays have {nbytes >> 20:,} MiB and are read whole, but the memory limit leaves "
                 f"{max(room, 0) >> 20:,} MiB: raise memory_limit, or write Parquet, which is read in batches"
             )
-        arrays = dict(archive)
+        if sizes.get("columns.npy", 0) > LABELS:
+            raise DataError(f"{url}: the array `columns` has more than {LABELS >> 20} MiB: it holds short names")
+        try:
+            arrays = dict(archive)
+        except MemoryError as error:
+            raise DataError(f"{url}: an array states more values than the archive has") from error
     if "X" not in arrays:
         raise DataError(f"{url}: there is no array X in the archive. Its arrays: {listed(sorted(arrays))}.")
     names = map(str, arrays["columns"].reshape(-1)) if "columns" in arrays else ()
