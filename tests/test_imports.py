@@ -178,8 +178,9 @@ def test_third_parties_stay_where_they_belong():
 
 
 LAZY = {
-    # Its ``__init__`` loads public names when they are first used, from modules that may import the package.
+    # Their ``__init__`` loads public names when they are first used, from modules that may import the package.
     "partirvm",
+    "partirvm.jobs",
 }
 
 

@@ -258,9 +258,8 @@ class Encoder:
         asked, half = (*self.roles.categorical, *self.roles.targets), max(self.n_rows / 2, FEW_LEVELS)
         many = [name for name in found if self.levels[name].full or (name not in asked and found[name] > half)]
         if self._lenient and not set(many) & set(asked):
-            for name in many:
-                takes = f"left out: {flag('--categorical', 'auto', name)} takes it"
-                self.left_out[name] = f"text of {found[name]:,} or more different values is no category, {takes}"
+            text = "text of {:,} or more different values is no category, left out: {} takes it"
+            self.left_out = {name: text.format(found[name], flag("--categorical", "auto", name)) for name in many}
         elif many:
             counts = listed(f"{named(name)} ({found[name]:,})" for name in many)
             raise DataError(

@@ -32,21 +32,12 @@ Found: TypeAlias = tuple[float, int, Warp, Scaling, Kernel]
 SKEWED, HEAVY = 0.8, 4.5
 """Least absolute skewness, and least kurtosis (of a normal 3), of a feature that is tried."""
 
-LEAST_VALUES = 4
-"""A feature that is tried has more different values than this among its first 200 rows."""
-
 CENTRES = 300
 """Maximum number of centres of the tied evidence. On 3,000 rows in place of 8,000 too little of the tails is seen: the
 RMSE of census 16L is 3 % larger."""
 
-TRIED = 24
-"""Maximum number of features that are tried: those of the largest kurtosis."""
-
 RIDGE, MOST_INPUTS = 0.05, 100
 """Least eigenvalue of correlations, and what is added to it; with more inputs missing numbers have the mean."""
-
-STEPS = 15
-"""Maximum number of steps of L-BFGS after the features are warped."""
 
 
 def warped(
@@ -85,7 +76,7 @@ def warped(
     if value == first:
         return problem, best
     problem, begun = problem.with_scaling(with_regressions(scaling, raw)), replace(best, kernel=kernel, value=-np.inf)
-    return problem, climb(ProcessRows.of(sample, problem, order[:most]), begun, STEPS)
+    return problem, climb(ProcessRows.of(sample, problem, order[:most]), begun, 15)
 
 
 def _skewed(raw: Float) -> list[int]:
@@ -93,9 +84,9 @@ def _skewed(raw: Float) -> list[int]:
     deviation = np.nanstd(raw, axis=0)
     z = (raw - np.nanmean(raw, axis=0)) / np.where(deviation > 0, deviation, 1.0)
     skewness, kurtosis = np.nanmean(z**3, axis=0), np.nanmean(z**4, axis=0)
-    several = np.array([len(np.unique(x[:200])) > LEAST_VALUES for x in raw.T])
+    several = np.array([len(np.unique(x[:200])) > 4 for x in raw.T])  # no switches and few codes
     tried = several & ((np.abs(skewness) > SKEWED) | (kurtosis > HEAVY))
-    return [j for j in np.argsort(-kurtosis, kind="stable").tolist() if tried[j]][:TRIED]
+    return [j for j in np.argsort(-kurtosis, kind="stable").tolist() if tried[j]][:24]  # for time
 
 
 def _warps(x: Float) -> Iterator[Warp]:

@@ -30,9 +30,7 @@ def test_a_logarithm_is_found():
     X = np.column_stack([rng.lognormal(0, 1.5, 400), rng.normal(size=400)])
     X /= X.std(axis=0)
     y = np.sin(1.5 * np.log(X[:, 0])) + 0.3 * X[:, 1]
-    spreads = spread_of(X, y + 0.1 * rng.normal(size=400))
-    assert spreads[0] > 0
-    assert spreads[1] == 0
+    assert (spread_of(X, y + 0.1 * rng.normal(size=400)) > 0).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("kind", ["normal", "binary", "constant"])
