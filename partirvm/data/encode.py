@@ -119,23 +119,17 @@ def check_roles(roles: Roles, table: Reader, drop: Sequence[str] = ()) -> None:
 class Encoder:
     """An encoder of batches as records of float64: features in order, then targets, then weights if there are any.
 
-    Rows without a target are left out with ``drop_missing``, columns of text with too many labels with ``lenient``.
+    Rows without a target are left out with ``drop_missing``, columns of text with too many labels with ``drop_text``.
     ``notes`` states what the types of the first rows made of a column, and what may be made of it; ``left_out`` is the
     same of columns that are left out.
     """
 
     def __init__(
-        self, roles: Roles, table: Reader, like: Columns | None, *, drop_missing: bool = False, lenient: bool = False
+        self, roles: Roles, table: Reader, like: Columns | None, *, drop_missing: bool = False, drop_text: bool = False
     ) -> None:
-        self.roles, self._name, self._like, self._untyped, self._lenient = (
-            roles,
-            table.name,
-            like,
-            table.untyped,
-            lenient,
-        )
+        self.roles, self._name, self._like, self._untyped = roles, table.name, like, table.untyped
         self.n_rows, self.dropped, self.notes, self._drop_missing = 0, 0, dict[str, str](), drop_missing
-        self.left_out, self._lenient = dict[str, str](), lenient
+        self.left_out, self._drop_text = dict[str, str](), drop_text
         known: dict[str, Any] = dict(table.categorical if like is None else like.categories)
         if like is not None and roles.classes:
             known[roles.targets[0]] = like.classes
@@ -257,7 +251,7 @@ class Encoder:
         found = {name: len(each.found) for name, each in self.levels.items()}
         asked, half = (*self.roles.categorical, *self.roles.targets), max(self.n_rows / 2, FEW_LEVELS)
         many = [name for name in found if self.levels[name].full or (name not in asked and found[name] > half)]
-        if self._lenient and not set(many) & set(asked):
+        if self._drop_text and not set(many) & set(asked):
             text = "text of {:,} or more different values is no category, left out: {} takes it"
             self.left_out = {name: text.format(found[name], flag("--categorical", "auto", name)) for name in many}
         elif many:

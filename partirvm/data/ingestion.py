@@ -156,7 +156,7 @@ def ingest(
             _require_same_roles(old, roles, url)
             shuffle = None if old.seed is None else shuffle or 0
             tile_rows = old.tile_rows
-        encoder = Encoder(roles, table, known, drop_missing=drop_missing_targets, lenient=True)
+        encoder = Encoder(roles, table, known, drop_missing=drop_missing_targets, drop_text=True)
         width = 2 + len(roles.wanted)
         tile_width = len(roles.features) + max(len(roles.targets) - 1, 0)
         tile = tile_rows or tile_rows_for(table.n_rows or 1 << 40, tile_width)

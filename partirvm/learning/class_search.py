@@ -21,11 +21,11 @@ import numpy as np
 
 from partirvm.kernels import Kernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.features import warped
 from partirvm.learning.forms import EACH, learn, with_gammas
 from partirvm.learning.process_search import FEW, ROWS, WORK, in_order, process_record, splits
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions
-from partirvm.learning.warping import warped
 from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
 

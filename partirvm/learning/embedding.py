@@ -16,8 +16,8 @@ from itertools import pairwise
 import numpy as np
 
 from partirvm.core.sampling import Purpose, stream
+from partirvm.learning.features import restandardised
 from partirvm.learning.sample import SampledRows
-from partirvm.learning.warping import restandardised
 from partirvm.quoting import counted
 from partirvm.strategies.problem import Problem
 from partirvm.types import Columns, FeatureMap, Float, Int, Scaling, level_functions, levels_of

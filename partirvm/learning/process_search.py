@@ -28,10 +28,10 @@ from partirvm.kernels import Directions, Kernel, Several
 from partirvm.kernels.composed import inside
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, tied_gain
+from partirvm.learning.features import warped
 from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, along_directions, learn, turnable, with_family
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions, kernel_record
-from partirvm.learning.warping import warped
 from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
 

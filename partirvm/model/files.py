@@ -126,6 +126,10 @@ def _require_shapes(model: AnyModel) -> None:
         "root": (model.root.shape, square),
         "alpha": (model.alpha.shape[:1], (M,)),
     }
+    if scaling.features is not None:
+        found["warps"] = (scaling.features.centres.shape + scaling.features.spreads.shape, (d, d))
+        if not all(0 <= j < d for j in scaling.features.sources.tolist()):
+            raise ValueError("an input of its kernel comes from an unknown feature")
     if scaling.regressions is not None:
         found["regressions"] = (scaling.regressions.shape, (inputs, inputs))
     if design.noise is not None:

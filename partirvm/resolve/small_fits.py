@@ -20,11 +20,11 @@ from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.learning.class_search import learn_classes
 from partirvm.learning.embedding import FUNCTIONS, ROWS, SUMS, embedded
+from partirvm.learning.features import with_regressions
 from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options
-from partirvm.learning.warping import with_regressions
 from partirvm.likelihoods.base import survivors
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
@@ -116,7 +116,7 @@ class SmallFits:
         small = replace(problem, likelihood=problem.likelihood.small_fits or problem.likelihood)
         self._best, self.learned = problem.empty, "not finished because of time_limit"
         with _in_time(), self._sample(small, learning.rows, room) as sample:
-            if request.standardize:
+            if request.standardize and small.empty.scaling.features is not None:
                 X = sample.rows.gather(sample.rows.rows).X
                 small = small.with_scaling(with_regressions(small.empty.scaling, X))
             first = per_feature(small) if chosen else small

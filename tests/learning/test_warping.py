@@ -10,7 +10,7 @@ from sampling import problem_of, sample_of
 
 from partirvm import RVMRegressor
 from partirvm.learning.exact_process import ProcessFit
-from partirvm.learning.warping import warped, with_regressions
+from partirvm.learning.features import warped, with_regressions
 from partirvm.types import FeatureMap, Scaling
 
 

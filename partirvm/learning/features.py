@@ -1,9 +1,10 @@
-"""Warps of skewed features: asinh((x − centre)/spread) in place of x, where the evidence rises; missing values.
+"""What the kernel sees of features: warps of skewed ones, where the evidence rises, and values for missing ones.
 
-A feature with a long tail spreads its rows so unevenly that no width suits all of them. asinh is linear near its centre
-and logarithmic far from it, on both sides, also beyond the rows of the training. A feature is tried around its median,
-and from its end opposite to the tail with a large and a small spread, as a logarithm. Features are tried one by one
-with all others as they are; those that gain are then added by decreasing gain, while the evidence rises.
+A feature with a long tail spreads its rows so unevenly that no width suits all of them. A warp, asinh((x −
+centre)/spread) in place of x, is linear near its centre and logarithmic far from it, on both sides, also beyond the
+rows of the training. A feature is tried around its median, and from the end without the tail with a large and two small
+spreads, as a logarithm. Features are tried one by one with all others as they are; those that gain are then added by
+decreasing gain, while the evidence rises.
 """
 
 from __future__ import annotations
@@ -64,13 +65,12 @@ def warped(
 
     scaling, kernel = problem.empty.scaling, best.kernel
     numeric = [columns for _, columns in inside(kernel, scaling.n_inputs, RadialKernel)]
-    plain = [j for j in _skewed(raw) if j not in scaling.embedded]
-    skewed = [j for j in plain if any(j in columns for columns in numeric)]
+    skewed = [j for j in _skewed(raw) if j not in scaling.embedded and any(j in columns for columns in numeric)]
     value = first = evidence(scaling, kernel) if skewed else 0.0
     singles = [best_of(j, _warps(raw[:, j]), scaling, kernel) for j in skewed]
-    for single, j, warp, *_ in sorted(singles, key=lambda each: -each[0]):
-        if single > first + least:
-            found = best_of(j, [warp], scaling, kernel)
+    for single in sorted(singles, key=lambda each: -each[0]):
+        if single[0] > first + least:
+            found = single if value == first else best_of(single[1], [single[2]], scaling, kernel)
             if found[0] > value + least:
                 value, *_, scaling, kernel = found
     if value == first:
