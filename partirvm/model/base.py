@@ -28,7 +28,7 @@ from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 from partirvm.quoting import html_table
 from partirvm.storage.codec import Codec
-from partirvm.types import BIAS, PANEL_ROWS, Columns, FeatureMap, Float, Scaling
+from partirvm.types import BIAS, PANEL_ROWS, Columns, FeatureMap, Float, Scaling, TargetMap
 
 DESIGN_CLASSES = (
     *KERNELS.values(),
@@ -42,6 +42,7 @@ DESIGN_CLASSES = (
     LocalResiduals,
     Metric,
     Scaling,
+    TargetMap,
 )
 """The classes of a design, and of the calibration and the local residuals of a fit."""
 

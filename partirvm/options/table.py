@@ -120,7 +120,14 @@ class Request:
         "auto",
         'Skewed features: "auto" (where that raises the evidence, a feature with a long tail counts by the inverse '
         'hyperbolic sine of its distance from a centre, a smooth logarithm; if gamma is "auto") or "none".',
-        one_of(words.Warp),
+        one_of(words.InputWarp),
+    )
+    warp_target: str = of_kernel(
+        "none",
+        'Fit the target as it is ("none"), its logarithm ("log"), or the inverse hyperbolic sine of its distance from '
+        'the median ("asinh"), or what of these has the largest evidence on some rows ("auto"). Means, deviations and '
+        "intervals are those of the target; errors in the history those of what is fitted.",
+        one_of(words.TargetWarp),
     )
     kernel_store: str = of_resources(
         "auto",

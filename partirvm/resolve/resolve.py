@@ -119,6 +119,7 @@ def resolve(
     shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     small_fits, counted = SmallFits(source, shape, machine, request, executor, interrupted), moments.targets.n
+    problem = small_fits.warp_target(problem)
     notes: tuple[str, ...] = ()
     if learns(request) and not problem.target_variance:
         notes = ("no kernel was learned: the target is constant",)

@@ -1,0 +1,65 @@
+"""Warps of a skewed target: the logarithm, or the inverse hyperbolic sine of the distance from the median.
+
+Errors that grow with the target, as of prices, have one variance on a logarithmic scale. Densities and intervals then
+gain much, but the mean squared error, which the largest targets decide, can rise: so a target is warped only if that is
+asked for. Census 8H: the negative log density falls from .59 to .07–.20, and the RMSE rises from .62 to .66–.69.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from partirvm.core.moments import ColumnMoments
+from partirvm.errors import DataError
+from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.process_search import searchable
+from partirvm.learning.sample import SampledRows
+from partirvm.strategies.problem import Problem
+from partirvm.types import Float, Int, TargetMap
+
+ROWS, STEPS = 500, 30
+"""Maximum numbers of rows and of steps of the processes whose evidence decides about the warp."""
+
+
+def with_target(sample: SampledRows, problem: Problem, warp: str) -> Problem:
+    """Return the problem with the target warped by ``"log"``, ``"asinh"``, or ``"auto"``, the largest evidence.
+
+    Raises ``DataError`` for the logarithm of targets that are not positive.
+    """
+    rows = sample.rows.gather(sample.rows.rows)
+    t, weights = rows.t[rows.present], None if rows.weights is None else rows.weights[rows.present]
+    positive = bool((t > 0).all())
+    if warp == "log" and not positive:
+        raise DataError(f"the target has values as low as {t.min():.4g}, which have no logarithm: warp it by 'asinh'")
+    centre = float(np.median(t))
+    maps = {"log": TargetMap("log"), "asinh": TargetMap("asinh", centre, _spread(t, centre))}
+    if warp != "auto":
+        return warped(problem, maps[warp], t, weights)
+    if not searchable(problem):
+        return problem
+    tried = [problem, *(warped(problem, each, t, weights) for name, each in maps.items() if positive or name != "log")]
+    numbers = sample.rows.rows[rows.present]
+    few = numbers[:: -(-len(numbers) // ROWS)]
+    return max(tried, key=lambda each: evidence(sample, each, few))
+
+
+def _spread(t: Float, centre: float) -> float:
+    distances = np.abs(t - centre)
+    return float(np.median(distances[distances > 0]))
+
+
+def warped(problem: Problem, target: TargetMap, t: Float, weights: Float | None) -> Problem:
+    """Return the problem of the map of the target, standardised by targets t (n, 1) of some rows with ``weights``."""
+    moments = ColumnMoments.of(target(t), weights)
+    own = replace(problem.empty.scaling, target=target, t_shift=moments.mean, t_scale=moments.deviation)
+    return replace(problem.with_scaling(own), target_variance=1.0, target_scale=float(moments.deviation[0]))
+
+
+def evidence(sample: SampledRows, problem: Problem, numbers: Int) -> float:
+    """Return the log evidence of the target itself, in nats, by a process of one width on rows of a sample."""
+    rows, scaling = ProcessRows.of(sample, problem, numbers), problem.empty.scaling
+    begun = ProcessFit(problem.empty.kernel, 0.0, float(np.log(0.1)))
+    slopes = (scaling.target.log_slope(sample.rows.gather(numbers).t) - np.log(scaling.t_scale)).sum()
+    return float(climb(rows, begun, STEPS, together=True).value + slopes)
