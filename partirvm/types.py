@@ -157,8 +157,9 @@ class TargetMap:
 
     def name(self, target: str) -> str:
         """Return a text for z."""
-        inner = f"({target} − {self.centre:.3g})/{self.spread:.3g}" if self.kind == "asinh" else target
-        return f"{self.kind}({inner})"
+        if self.kind == "asinh":
+            return f"asinh(({target} − {self.centre:.3g})/{self.spread:.3g})"
+        return target if self.kind == "none" else f"log({target})"
 
 
 AS_IT_IS = TargetMap()
