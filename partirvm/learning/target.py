@@ -14,6 +14,7 @@ import numpy as np
 from partirvm.core.moments import ColumnMoments
 from partirvm.errors import DataError
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.features import warps
 from partirvm.learning.process_search import searchable
 from partirvm.learning.sample import SampledRows
 from partirvm.strategies.problem import Problem
@@ -24,30 +25,26 @@ ROWS, STEPS = 500, 30
 
 
 def with_target(sample: SampledRows, problem: Problem, warp: str) -> Problem:
-    """Return the problem with the target warped by ``"log"``, ``"asinh"``, or ``"auto"``, the largest evidence.
+    """Return the problem with the target warped by ``"log"``, ``"asinh"``, or by what of all has the largest evidence.
 
-    Raises ``DataError`` for the logarithm of targets that are not positive.
+    Centre and spread of "asinh" are those of largest evidence among the warps of features. Raises ``DataError`` for the
+    logarithm of targets that are not positive.
     """
     rows = sample.rows.gather(sample.rows.rows)
     t, weights = rows.t[rows.present], None if rows.weights is None else rows.weights[rows.present]
     positive = bool((t > 0).all())
     if warp == "log" and not positive:
         raise DataError(f"the target has values as low as {t.min():.4g}, which have no logarithm: warp it by 'asinh'")
-    centre = float(np.median(t))
-    maps = {"log": TargetMap("log"), "asinh": TargetMap("asinh", centre, _spread(t, centre))}
-    if warp != "auto":
-        return warped(problem, maps[warp], t, weights)
-    if not searchable(problem):
-        return problem
-    tried = [problem, *(warped(problem, each, t, weights) for name, each in maps.items() if positive or name != "log")]
+    maps = {
+        "log": [TargetMap("log")] if positive else [],
+        "asinh": [TargetMap("asinh", *each) for each in warps(t[:, 0])],
+    }
+    found = [warped(problem, each, t, weights) for each in maps.get(warp, [*maps["log"], *maps["asinh"]])]
+    if warp == "auto":
+        found.insert(0, problem)
     numbers = sample.rows.rows[rows.present]
     few = numbers[:: -(-len(numbers) // ROWS)]
-    return max(tried, key=lambda each: evidence(sample, each, few))
-
-
-def _spread(t: Float, centre: float) -> float:
-    distances = np.abs(t - centre)
-    return float(np.median(distances[distances > 0]))
+    return max(found, key=lambda each: evidence(sample, each, few)) if searchable(problem) else found[0]
 
 
 def warped(problem: Problem, target: TargetMap, t: Float, weights: Float | None) -> Problem:
