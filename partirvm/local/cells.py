@@ -47,9 +47,6 @@ GROUP = 32
 TREE_LEAF = 32
 """Number of rows of a leaf of a cell's tree."""
 
-ORDERED, ORDERED_LEAVES = 1 << 14, 1 << 9
-"""Maximum number of points by whose leaves points are put in order, and the number of leaves."""
-
 SLACK, LEAST_DISTANCE = 1.0 - 1e-12, 1e-150
 """Boxes count as nearer by this ratio, since distances are rounded; limits below this distance have the square 0."""
 
@@ -264,8 +261,9 @@ def rows_of_cell(width: int) -> int:
 
 def near_order(points: Float) -> Int:
     """Return an order of points (n, r) in which those that are near each other follow each other."""
-    leaves = Leaves.of(points[:: len(points) // ORDERED + 1], min(len(points) // ROWS, ORDERED_LEAVES))
-    return np.argsort(leaves.numbers(points), kind="stable")
+    from scipy.spatial import cKDTree
+
+    return np.asarray(cKDTree(points, ROWS, compact_nodes=False, balanced_tree=False).indices)
 
 
 def box(points: Float) -> Float:
