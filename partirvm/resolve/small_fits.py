@@ -214,7 +214,8 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     found: Any = likelihood.fit(problem, options, design, begun, rule, None, None)
     if isinstance(found, PassFit):
         while found.reason is None:
-            found = found.advance(*sample.run(found.next_pass), sample.check_interrupted)
+            (block,) = sample.run(found.next_pass)
+            found = found.advance(block, sample.check_interrupted)
     else:
         (found,) = sample.executor.solve([found], lambda done, total: sample.check_interrupted())
     passes = likelihood.settling(problem, survivors(design, found.fit), found.fit, None, last=False, left_out=False)
