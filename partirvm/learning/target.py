@@ -1,8 +1,8 @@
-"""Warps of a skewed target: the logarithm, or the inverse hyperbolic sine of the distance from the median.
+"""Warps of a skewed target: the logarithm, or the inverse hyperbolic sine of the distance from a centre.
 
 Errors that grow with the target, as of prices, have one variance on a logarithmic scale. Densities and intervals then
 gain much, but the mean squared error, which the largest targets decide, can rise: so a target is warped only if that is
-asked for. Census 8H: the negative log density falls from .59 to .07–.20, and the RMSE rises from .62 to .66–.69.
+asked for. Census 8H: the negative log density falls from .41 to .02, and the RMSE rises from .61 to .73.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Request:
     warp_target: str = of_kernel(
         "none",
         'Fit the target as it is ("none"), its logarithm ("log"), or the inverse hyperbolic sine of its distance from '
-        'the median ("asinh"), or what of these has the largest evidence on some rows ("auto"). Means, deviations and '
+        'a centre ("asinh"), or what of these has the largest evidence on some rows ("auto"). Means, deviations and '
         "intervals are those of the target; errors in the history those of what is fitted.",
         one_of(words.TargetWarp),
     )

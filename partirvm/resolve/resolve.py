@@ -118,7 +118,8 @@ def resolve(
     problem = new_problem(source, moments, codes, request, held_out=held_out is not None)
     shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
-    small_fits, counted = SmallFits(source, shape, machine, request, executor, interrupted), moments.targets.n
+    small_fits = SmallFits(source, shape, machine, request, executor, interrupted, problem.empty)
+    counted = moments.targets.n
     problem = small_fits.warp_target(problem)
     notes: tuple[str, ...] = ()
     if learns(request) and not problem.target_variance:

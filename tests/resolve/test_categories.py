@@ -90,7 +90,7 @@ def test_kernels_that_stay_as_they_are():
     assert resolved(kernel="categorical", gamma=0.5) == Categorical(0.5)
     every = Columns(("a", "b", "c"), categories={"a": (1, 2), "b": (1, 2), "c": (1, 2)})
     assert resolved(every, gamma="scale") == OnColumns(Categorical(1 / (3 * 0.25)), (0, 1, 2))
-    with pytest.raises(UsageError, match="2 values, but the data have 3 features"):
+    with pytest.raises(UsageError, match="2 values but the data have 3 features"):
         resolved(gamma=[0.1, 0.2])
 
 
