@@ -16,7 +16,6 @@ from partirvm.core.moments import Moments
 from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
-from partirvm.data.arrays import ClassWeighted
 from partirvm.data.labels import class_weights
 from partirvm.data.source import FARTHEST, check_range, check_values, require_like
 from partirvm.errors import DataError, UsageError
@@ -76,7 +75,7 @@ def checked_data(
         codes, counts = np.concatenate(of_tiles), np.sum(rows, axis=0)
         if request.class_weight is not None:
             weights = class_weights(request.class_weight, labels, np.sum(totals, axis=0))
-            source, counts = ClassWeighted(source, weights), counts * (weights > 0)
+            source, counts = source.with_class_weights(weights), counts * (weights > 0)
     moments = checked_moments(source, executor, interrupted)
     check_range(moments, source.columns)
     if labels is not None:
