@@ -29,7 +29,7 @@ from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
 from partirvm.model.fitted import relevances
 from partirvm.options import TABLE, Request
-from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName, Warp
+from partirvm.options.table import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName, Warp
 from partirvm.options.values import AlphaPrior, Strategy, Value, flat
 from partirvm.predict.prediction import TileValues, score, warn_of_far_rows
 from partirvm.report.plots import DiagnosticsDisplay, from_json

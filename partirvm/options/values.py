@@ -15,8 +15,8 @@ from itertools import chain
 from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from partirvm.errors import UsageError
-from partirvm.options import constraints as words
-from partirvm.options.table import TABLE
+from partirvm.options.constraints import near
+from partirvm.options.table import TABLE, Auto, FitRows, Gamma, Metric, Selection
 
 
 def held(name: str, **more: Any) -> Any:
@@ -82,7 +82,7 @@ class Value:
         known = self.get_params()
         for name in params.keys() - known:
             names = ", ".join(known)
-            raise UsageError(f"{type(self).__name__} has no {name!r}; known: {names}{words.near(name, known)}")
+            raise UsageError(f"{type(self).__name__} has no {name!r}; known: {names}{near(name, known)}")
         for name, value in vars(replace(cast(Any, self), **params)).items():
             object.__setattr__(self, name, value)
         return self
@@ -121,8 +121,8 @@ class SplitMerge(Value, name="split-merge", of="strategy"):
     0.6
     """
 
-    fit_rows: words.FitRows = held("fit_rows")
-    sample_rows: int | words.Auto = held("sample_rows")
+    fit_rows: FitRows = held("fit_rows")
+    sample_rows: int | Auto = held("sample_rows")
     stop_fraction: float = held("stop_fraction")
 
 
@@ -137,8 +137,8 @@ class Incremental(Value, name="incremental", of="strategy"):
     0.6
     """
 
-    fit_rows: words.FitRows = held("fit_rows")
-    sample_rows: int | words.Auto = held("sample_rows")
+    fit_rows: FitRows = held("fit_rows")
+    sample_rows: int | Auto = held("sample_rows")
     stop_fraction: float = held("stop_fraction")
 
 
@@ -153,9 +153,9 @@ class WorkingSet(Value, name="working-set", of="strategy"):
     'gain'
     """
 
-    selection: words.Selection = held("selection")
-    fit_rows: words.FitRows = held("fit_rows")
-    sample_rows: int | words.Auto = held("sample_rows")
+    selection: Selection = held("selection")
+    fit_rows: FitRows = held("fit_rows")
+    sample_rows: int | Auto = held("sample_rows")
     stop_fraction: float = held("stop_fraction")
 
 
@@ -225,9 +225,9 @@ class Radial(Value, name="auto", of="kernel"):
     'widths'
     """
 
-    gamma: words.Gamma = held("gamma")
+    gamma: Gamma = held("gamma")
     multiples: Sequence[float] = held("gamma_multiples")
-    metric: words.Metric = held("metric")
+    metric: Metric = held("metric")
 
 
 Strategy: TypeAlias = SplitMerge | Incremental | WorkingSet
