@@ -8,6 +8,7 @@ import time
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
@@ -31,7 +32,7 @@ from partirvm.model.fitted import relevances
 from partirvm.options import TABLE, Request
 from partirvm.options.table import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName, Warp
 from partirvm.options.values import AlphaPrior, Strategy, Value, flat
-from partirvm.predict.prediction import TileValues, score, warn_of_far_rows
+from partirvm.predict.prediction import score, tile_values, warn_of_far_rows
 from partirvm.report.plots import DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, Progress
 from partirvm.resolve.kernel import portable
@@ -330,7 +331,7 @@ class RelevanceVectorMachine(BaseEstimator):
             values, near = function(rows_of(self, X, self.model_.columns)[0])
             far = int((near < FAR).sum())
         else:
-            source, tiles = as_source(X), TileValues(function)
+            source, tiles = as_source(X), partial(tile_values, function)
             require_like(source, self.model_.columns)
             with closing(executor_for(self.client)) as executor:
                 blocks = [block for _, block in executor.map(tiles, source, range(source.n_tiles), None)]

@@ -172,7 +172,7 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
             f"no relevance vector is left, so that the model predicts the {predicted}: the kernel does not fit these "
             "data; try another gamma",
         )
-    in_order = schedule.has_rounds and schedule.whole_partitions
+    in_order = schedule.has_rounds and not schedule.selects
     grave = {Termination.MEMORY, Termination.ITERATIONS, *([Termination.VECTORS] if in_order else [])}
     yield from ((errors.LimitWarning, reason.advice) for reason in {outcome.reason, last.termination} & grave)
 
