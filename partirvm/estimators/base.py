@@ -31,7 +31,7 @@ from partirvm.model.base import bases_of
 from partirvm.model.fitted import relevances
 from partirvm.options import TABLE, Request
 from partirvm.options.table import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName, Warp
-from partirvm.options.values import AlphaPrior, Strategy, Value, flat
+from partirvm.options.values import AlphaPrior, Strategy, Value, entry, flat
 from partirvm.predict.prediction import score, tile_values, warn_of_far_rows
 from partirvm.report.plots import DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, Progress
@@ -54,18 +54,16 @@ def documented(estimator: Documented) -> Documented:
         return estimator
     defaults = {each.name: each.default for each in fields(cast(Any, estimator))}
 
-    def entry(found: re.Match[str]) -> str:
+    def completed(found: re.Match[str]) -> str:
         name, kind, text = found.groups()
         if name not in defaults:
             return found[0]
-        head = f"    {name} : {kind}, default={defaults[name]!r}\n".replace("'", '"')
-        words = " ".join([TABLE[name].meaning if name in TABLE else "", *text.split()]).strip()
-        filled = textwrap.fill(words, 108, break_on_hyphens=False)
-        return head + textwrap.indent(filled, " " * 8) + "\n"
+        meaning = TABLE[name].meaning if name in TABLE else ""
+        return textwrap.indent(entry(name, f"{kind}, ", defaults[name], f"{meaning} {text}"), " " * 4) + "\n"
 
     _, parameters, attributes = re.split(r"\n    \w+\n    -{10}\n", RelevanceVectorMachine.__doc__ or "")
     whole = estimator.__doc__.replace(PARAMETERS, parameters).replace(ATTRIBUTES, attributes.rstrip(" "))
-    estimator.__doc__ = ENTRY.sub(entry, whole)
+    estimator.__doc__ = ENTRY.sub(completed, whole)
     return estimator
 
 

@@ -24,6 +24,12 @@ def held(name: str, **more: Any) -> Any:
     return field(default=TABLE[name].default, metadata={"option": name}, **more)
 
 
+def entry(name: str, kind: str, default: Any, text: str) -> str:
+    """Return the entry of a parameter in a docstring."""
+    head = f"{name} : {kind}default={default!r}".replace("'", '"')
+    return head + "\n" + textwrap.indent(textwrap.fill(text, 108, break_on_hyphens=False), "    ")
+
+
 def document(kind: Any) -> None:
     """Add the fields that are options to the docstring of a value, before its examples."""
     if kind.__doc__ is None:  # python -OO has no docstrings
@@ -33,8 +39,7 @@ def document(kind: Any) -> None:
         option = TABLE[of_table]
         words = option.check.words if option.check.kind == "word" else ()
         listed = str(list(words)).replace("[", "{").replace("]", "}") + ", " if words else ""
-        text += [f"{name} : {listed}default={option.default!r}".replace("'", '"')]
-        text += textwrap.indent(textwrap.fill(option.meaning, 108, break_on_hyphens=False), "    ").splitlines()
+        text.append(entry(name, listed, option.default, option.meaning))
     summary, mark, examples = textwrap.dedent(" " * 4 + kind.__doc__).partition("Examples\n")
     kind.__doc__ = "\n".join([summary.rstrip(), "", "Parameters", "----------", *text, "", mark + examples])
 
