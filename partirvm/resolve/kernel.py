@@ -86,8 +86,7 @@ def checked_basis(given: Any) -> Any:
     Raises ``UsageError`` for any other value. No module is imported.
     """
     if isinstance(given, list | tuple) and given:
-        found = tuple(map(checked_basis, given))
-        return found[0] if len(found) == 1 else found
+        return tuple(map(checked_basis, given))
     if given is not None and not (isinstance(given, str) and given == LINEAR):
         require_function(given, "basis")
     return given

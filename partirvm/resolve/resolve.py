@@ -295,7 +295,7 @@ def resolve_fit_rows(
         fit_rows = GROWING if shuffled and 4 * ROWS_PER_COLUMN * size < n_rows else "full"
     elif fit_rows == "auto":
         affordable = 2.0 * K * n_rows * (new or n_rows) * size <= 2e12
-        fit_rows = "full" if affordable or not schedule.whole_partitions else "sample"
+        fit_rows = "full" if affordable else "sample"
     if sample == "auto":
         sample = (ROWS_PER_COLUMN if fit_rows == GROWING else 20) * size
     return fit_rows, min(int(sample), n_rows)
