@@ -2,8 +2,8 @@
 
 A record has the point of a row in a metric (r,), its error for each of T targets, the logarithm of its noise factor,
 the inverse of its weight, and its number before shuffling. Records in memory are one cell. Otherwise they are sorted by
-the leaves of a k-d tree of some of the points (``Leaves``); those of a leaf are a cell, whose rows lie in a box, and a
-chunk of a Zarr array. A search looks for the nearest rows of a point in the cell whose box is nearest, and then in all
+the leaves of a k-d tree of some of the points (``Leaves``); runs of them are cells, whose rows lie in a box, and chunks
+of a Zarr array. A search looks for the nearest rows of a point in the cell whose box is nearest, and then in all
 cells whose boxes are not farther than the last of these. So its result does not depend on the cells.
 """
 
