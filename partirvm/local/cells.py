@@ -85,13 +85,13 @@ class Leaves:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Records of ``width`` columns, and the boxes (C, 2, r) of the cells: smallest and largest coordinates.
+    """N records of ``width`` columns, and the boxes (C, 2, r) of the cells: smallest and largest coordinates.
 
-    Cell c has the records from ``starts[c]`` to ``starts[c + 1]``. The ``records`` (N, width) are None if they lie in a
-    Zarr array at ``place``, a path or URL; ``hashes`` are the checksums of its chunks, without the rest after a cell.
+    The ``records`` (N, width) are None if they lie in a Zarr array at ``place``, a path or URL, whose chunks are the
+    cells; ``hashes`` are the checksums of the chunks, without the rest after the last record.
     """
 
-    starts: Int
+    n_rows: int
     width: int
     boxes: Float
     records: Float | None = None
@@ -102,23 +102,23 @@ class Cells:
     def of(cls, records: Float, n_targets: int = 1) -> Cells:
         """One cell of records (N, width) in memory."""
         boxes = box(records[:, : -n_targets - COLUMNS])[None]
-        return cls(np.array([0, len(records)]), records.shape[1], boxes, records)
+        return cls(len(records), records.shape[1], boxes, records)
 
     @classmethod
     def written(cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1) -> Cells:
         """Write records, given cell by cell, at most ``count``, to a new Zarr array, and return their cells.
 
-        Raises ``StorageError``.
+        All cells but the last one are full. Raises ``StorageError``.
         """
-        boxes, hashes, starts, rows = list[Float](), list[str](), [0], rows_of_cell(width)
+        boxes, hashes, n, rows = list[Float](), list[str](), 0, rows_of_cell(width)
         with storing(place):
             array = create_blosc(f"{place}/records", (count * rows, width), (rows, width), "<f8")
-            for number, records in enumerate(cells):
-                array[number * rows : number * rows + len(records)] = records
+            for records in cells:
+                array[n : n + len(records)] = records
                 boxes.append(box(records[:, : -n_targets - COLUMNS]))
                 hashes.append(checksum(records))
-                starts.append(starts[-1] + len(records))
-        return cls(np.array(starts), width, np.array(boxes), None, place, tuple(hashes))
+                n += len(records)
+        return cls(n, width, np.array(boxes), None, place, tuple(hashes))
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, with a place that is valid in every working folder: trees are built again."""
@@ -136,11 +136,6 @@ class Cells:
         return self.width - self.rank - COLUMNS
 
     @property
-    def n_rows(self) -> int:
-        """N."""
-        return int(self.starts[-1])
-
-    @property
     def nbytes(self) -> int:
         """Bytes of the records, without compression."""
         return 8 * self.n_rows * self.width
@@ -152,14 +147,13 @@ class Cells:
 
     def cell(self, number: int) -> Float:
         """Read the records of a cell. Raises ``MissingDataError`` if they are missing or damaged."""
-        start, stop = self.starts[number : number + 2]
         if self.records is not None:
-            return self.records[start:stop]
-        shape = (rows_of_cell(self.width), self.width)
+            return self.records
+        rows = rows_of_cell(self.width)
         place = f"{self.place}/records: cell {number} of the local residuals"
         with reading(place, ADVICE, MissingDataError):
-            whole = read_blosc(open_folder(self.place), f"records/c/{number}/0", shape, "<f8")
-        records = whole[: stop - start].copy()  # without the rest of the chunk
+            whole = read_blosc(open_folder(self.place), f"records/c/{number}/0", (rows, self.width), "<f8")
+        records = whole[: self.n_rows - number * rows].copy()  # without the rest of the chunk
         if checksum(records) != self.hashes[number]:
             raise ChangedDataError(f"{place} has other values than those of the fit: {ADVICE}")
         return records
