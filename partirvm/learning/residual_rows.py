@@ -22,7 +22,7 @@ from partirvm.data.writer import ExternalSorter, runs_of
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Spent
-from partirvm.local.cells import COLUMNS, NUMBER, Cells, Leaves, rows_of_cell
+from partirvm.local.cells import COLUMNS, NUMBER, Cells, leaf_order, rows_of_cell
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 from partirvm.process import one_blas_thread
@@ -68,28 +68,20 @@ def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | No
 
     In memory they are one cell; those that ``keep`` writes follow the leaves of a tree of ``points``.
     """
+    if keep is None:
+        return Cells.of(np.concatenate(list(pieces)), n_targets)
     rank = points.shape[1]
     width = rank + n_targets + COLUMNS
     most = rows_of_cell(width)
-    leaves = Leaves(points, LEAVES * math.ceil(n / most))
-
-    def keyed() -> Iterator[Float]:
-        """Yield records after their leaves; within a leaf they stay in order."""
-        done = 0
-        for records in pieces:
-            places = leaves.numbers(records[:, :rank]) + (done + np.arange(len(records))) / n
-            yield np.column_stack([places / leaves.count, records])
-            done += len(records)
+    places = leaf_order(points, LEAVES * math.ceil(n / most))
 
     def written(place: str) -> Cells:
         with open_folder(place).scratch() as scratch, ExternalSorter(Path(scratch, "unsorted"), 1 + width) as sorter:
-            for piece in keyed():
-                sorter.add(piece)
+            for records in pieces:
+                sorter.add(np.column_stack([places(records[:, :rank]), records]))
             cells = runs_of((block[:, 1:] for block in sorter.blocks()), most)
             return Cells.written(place, cells, math.ceil(n / most), width, n_targets)
 
-    if keep is None:
-        return Cells.of(np.concatenate(list(pieces)), n_targets)
     return keep(written)
 
 

@@ -2,8 +2,8 @@
 
 A record has the point of a row in a metric (r,), its error for each of T targets, the logarithm of its noise factor,
 the inverse of its weight, and its number before shuffling. Records in memory are one cell. Otherwise they are sorted by
-the leaves of a k-d tree of some of the points (``Leaves``); runs of them are cells, whose rows lie in a box, and chunks
-of a Zarr array. A search looks for the nearest rows of a point in the cell whose box is nearest, and then in all
+the leaves of a k-d tree of some of the points (``leaf_order``); runs of them are cells, whose rows lie in a box, and
+chunks of a Zarr array. A search looks for the nearest rows of a point in the cell whose box is nearest, and then in all
 cells whose boxes are not farther than the last of these. So its result does not depend on the cells.
 """
 
@@ -55,32 +55,24 @@ ADVICE = (
 )
 
 
-class Leaves:
-    """The leaves of a k-d tree of points (n, r), at least ``count`` of them if the points are different enough."""
+def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
+    """Return a function whose values in [0, 1) order points by the leaves of a k-d tree of ``points`` (n, r).
 
-    def __init__(self, points: Float, count: int) -> None:
-        from scipy.spatial import cKDTree  # its import takes megabytes
+    There are at least ``count`` leaves if the points are different enough.
+    """
+    from scipy.spatial import cKDTree  # its import takes megabytes
 
-        self._tree = cKDTree(points, max(len(points) // count, 1))
-        self.count = self._descend(self._tree.tree, points[:0], np.zeros(0, np.int64), 0)
+    tree = cKDTree(points, max(len(points) // count, 1))
 
-    def numbers(self, points: Float) -> Int:
-        """Return the leaves (m,) of points (m, r)."""
-        found = np.zeros(len(points), dtype=np.int64)
-        self._descend(self._tree.tree, points, found, 0)
+    def places(points: Float, node: Any = None, least: float = 0.0, half: float = 0.5) -> Float:
+        found, node = np.full(len(points), least), tree.tree if node is None else node
+        if node.lesser is not None:
+            right = points[:, node.split_dim] >= node.split
+            found[~right] = places(points[~right], node.lesser, least, half / 2)
+            found[right] = places(points[right], node.greater, least + half, half / 2)
         return found
 
-    def _descend(self, node: Any, points: Float, numbers: Int, first: int) -> int:
-        """Number the leaves below a node from ``first`` on, for the points in them; return the next number."""
-        if node.lesser is None:
-            numbers[:] = first
-            return first + 1
-        right = points[:, node.split_dim] >= node.split
-        for child, some in ((node.lesser, ~right), (node.greater, right)):
-            mine = numbers[some]
-            first = self._descend(child, points[some], mine, first)
-            numbers[some] = mine
-        return first
+    return places
 
 
 @dataclass(frozen=True, eq=False)
