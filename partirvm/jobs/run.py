@@ -126,7 +126,7 @@ def _faults_of_data(spec: FitSpec, columns: Columns) -> Faults:
     """Yield warnings of a constant target and of constant features."""
     if not spec.problem.target_variance:
         yield errors.DataWarning, f"the target {quoted(columns.target)} is constant: the model is its mean"
-    constant = np.flatnonzero(spec.constant)
+    constant = np.flatnonzero(spec.input_variance[: len(columns.features)] == 0)
     if len(constant):
         names = listed(columns.features[column] for column in constant)
         yield errors.DataWarning, f"constant features are ignored: {names}"
