@@ -99,7 +99,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("infinite", csv("a,b,y\n1,2,3\n4,inf,6\n"), {"target": "y"}, DataError, "'b' has infinite .*row 1 "),
     ("null in Parquet", parquet(a=[1, 2, 3], y=[1.0, None, 3.0]), TARGET, DataError, "column 'y' has .*row 1 "),
     ("negative weight", value((X, Y, Y - 1)), {}, DataError, "row 0 .*weights are at least 0"),
-    ("text", csv("a,b,y\n1,red,3\n4,5,6\n"), NUMBERS, DataError, "column 'b' holds .*red.*--categorical auto,b"),
+    ("text", csv("a,b,y\n1,red,3\n4,5,6\n"), {**NUMBERS, "categorical": ["a"]}, DataError, "column 'b' holds .*red.*--categorical auto,b"),
     ("text far down", csv(TEXT), {"target": "y"}, DataError, "column 'b' holds text.*red.*--categorical auto,b"),
     ("dates as target", parquet(a=[1, 2], y=pd.to_datetime(["2020-01-01", "2020-01-02"])), TARGET, DataError,
      "'y' holds .*not numbers: timestamp"),
