@@ -30,8 +30,8 @@ from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
 from partirvm.model.fitted import relevances
 from partirvm.options import TABLE, Request
-from partirvm.options.table import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName, Warp
-from partirvm.options.values import AlphaPrior, Strategy, Value, entry, flat, listed_words
+from partirvm.options.table import Auto, Effort, Gamma, InputWarp, KernelStore, SolverName, StrategyName
+from partirvm.options.values import AlphaPrior, Strategy, Value, Warp, entry, flat, listed_words
 from partirvm.predict.prediction import score, tile_values, warn_of_far_rows
 from partirvm.report.plots import DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, Progress
@@ -92,7 +92,8 @@ class RelevanceVectorMachine(BaseEstimator):
         Any callable works if the fit runs in this process. Functions get the same inputs as the kernel. For a design
         matrix X of your own (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of its
         columns an α; a transformer of scikit-learn makes such a matrix.
-    warp : words
+    warp : words or Warp
+        ``Warp(target="log")`` warps the target of a regression, too.
     strategy : words or option value
         The option values have the options of their strategy: ``WorkingSet(selection="gain", fit_rows="sample",
         sample_rows=5000)``.
@@ -151,7 +152,7 @@ class RelevanceVectorMachine(BaseEstimator):
     kernel: Any = "auto"
     gamma: Gamma | NDArray[np.float64] = "auto"
     basis: Any = None
-    warp: Warp = "auto"
+    warp: InputWarp | Warp = "auto"
     strategy: StrategyName | Strategy = "auto"
     partition_size: int | Auto = "auto"
     solver: SolverName = "auto"

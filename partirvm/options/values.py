@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from partirvm.errors import UsageError
 from partirvm.options.constraints import Option, near
-from partirvm.options.table import TABLE, Auto, FitRows, Gamma, Metric, Selection
+from partirvm.options.table import TABLE, Auto, FitRows, Gamma, InputWarp, Metric, Selection, TargetWarp
 
 
 def held(name: str, **more: Any) -> Any:
@@ -199,6 +199,21 @@ class Local(Value, name="local", of="residual"):
 
 
 @dataclass(repr=False)
+class Warp(Value, name="auto", of="warp"):
+    """Warps of skewed features and of the target.
+
+    Examples
+    --------
+    >>> from partirvm import RVMRegressor, Warp
+    >>> RVMRegressor(warp=Warp(target="log")).get_params()["warp__target"]
+    'log'
+    """
+
+    inputs: InputWarp = held("warp")
+    target: TargetWarp = held("warp_target")
+
+
+@dataclass(repr=False)
 class AlphaPrior(Value, name="gamma", of="alpha_prior"):
     """Gamma prior on the precision α of each weight, and precisions that are given.
 
@@ -241,7 +256,7 @@ class Radial(Value, name="auto", of="kernel"):
 
 
 Strategy: TypeAlias = SplitMerge | Incremental | WorkingSet
-VALUES: tuple[type[Value], ...] = (SplitMerge, Incremental, WorkingSet, Local, Noise, AlphaPrior, Radial)
+VALUES: tuple[type[Value], ...] = (SplitMerge, Incremental, WorkingSet, Local, Noise, Warp, AlphaPrior, Radial)
 """Every value that an estimator may be given, but for the families of kernels."""
 
 for _value in VALUES:

@@ -116,6 +116,7 @@ def resolve(
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     small_fits = SmallFits(source, shape, machine, request, executor, interrupted, problem.empty)
     counted = moments.targets.n
+    problem = small_fits.warp_target(problem)
     notes: tuple[str, ...] = ()
     if learns(request) and not problem.target_variance:
         notes = ("no kernel was learned: the target is constant",)

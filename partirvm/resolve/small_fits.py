@@ -22,6 +22,7 @@ from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import LearningOptions, learning_options
+from partirvm.learning.target import with_target
 from partirvm.likelihoods.base import PassFit, survivors
 from partirvm.options import Request
 from partirvm.planning.memory import FLOAT, DataShape, kept_bytes, sample_bytes
@@ -31,7 +32,7 @@ from partirvm.resolve.new_problem import Interrupted
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options, Problem, Record, Stopped
 from partirvm.strategies.stages import INTERMEDIATE, final_rule
-from partirvm.types import LEARNING_ROWS
+from partirvm.types import AS_IT_IS, LEARNING_ROWS
 
 AUTO_PARTITION = (32, 1000)
 """Minimum and maximum of the partition size that ``partition_size="auto"`` chooses."""
@@ -95,6 +96,18 @@ class SmallFits:
             self.notes += notes
             problem = problem.with_scaling(scaling)
             return problem.with_kernel(resolve_kernel(request, moments, columns, scaling))
+        return problem
+
+    def warp_target(self, problem: Problem) -> Problem:
+        """Return the problem of the target as the request warps it."""
+        if self.request.warp_target == "none" or not problem.target_variance:
+            return problem
+        with suppress(OutOfTime), self._sample(problem, min(LEARNING_ROWS, self.source.n_rows)) as sample:
+            problem = with_target(sample, problem, self.request.warp_target)
+        target = problem.empty.scaling.target
+        if target != AS_IT_IS:
+            name = target.name(self.source.columns.target)
+            self.notes += (f"the target is fitted as {name}: errors and noise of the history are those of this number",)
         return problem
 
     def learn(self, problem: Problem) -> Problem:
