@@ -22,8 +22,7 @@ from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import is_growable
 from partirvm.model import Model
 from partirvm.options import Request
-from partirvm.options.constraints import Estimate, NoiseForm, Reference, Residual
-from partirvm.options.table import TABLE
+from partirvm.options.table import TABLE, Estimate, NoiseForm, Reference, Residual
 from partirvm.options.values import Local, Noise
 from partirvm.predict.rvm_star import Augmenting
 from partirvm.resolve.resolve import LIMITS, FitSpec
@@ -250,7 +249,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         if noise:
             deviations = self._values(self.model_.predictive.noise_deviations, X)
             values = values + deviations * rng.standard_normal(values.shape)
-        return values
+        of_target: Float = self.model_.design.scaling.target.back(values)
+        return of_target
 
     def _coded(self, y: Any) -> tuple[Any, None]:
         return (y[:, 0] if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else y), None

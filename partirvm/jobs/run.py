@@ -19,7 +19,6 @@ from partirvm import errors
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.data import Source
-from partirvm.data.arrays import ClassWeighted
 from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
 from partirvm.learning.forms import kernel_text
@@ -64,7 +63,7 @@ def run(
                 remarks.extend(found["reference"]["remarks"])
         return found
 
-    weighted = source if spec.class_weights is None else ClassWeighted(source, spec.class_weights)
+    weighted = source if spec.class_weights is None else source.with_class_weights(spec.class_weights)
     driver = replace(driver, source=weighted, for_readers=for_readers)
     for entry in spec.entries if checkpoint is None else ():
         journal.record(entry)
@@ -127,7 +126,7 @@ def _faults_of_data(spec: FitSpec, columns: Columns) -> Faults:
     """Yield warnings of a constant target and of constant features."""
     if not spec.problem.target_variance:
         yield errors.DataWarning, f"the target {quoted(columns.target)} is constant: the model is its mean"
-    constant = np.flatnonzero(spec.constant)
+    constant = np.flatnonzero(spec.input_variance[: len(columns.features)] == 0)
     if len(constant):
         names = listed(columns.features[column] for column in constant)
         yield errors.DataWarning, f"constant features are ignored: {names}"
@@ -173,7 +172,7 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
             f"no relevance vector is left, so that the model predicts the {predicted}: the kernel does not fit these "
             "data; try another gamma",
         )
-    in_order = schedule.has_rounds and schedule.whole_partitions
+    in_order = schedule.has_rounds and not schedule.selects
     grave = {Termination.MEMORY, Termination.ITERATIONS, *([Termination.VECTORS] if in_order else [])}
     yield from ((errors.LimitWarning, reason.advice) for reason in {outcome.reason, last.termination} & grave)
 
@@ -210,7 +209,7 @@ def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[s
     X, y, w = held.X[w > 0], held.t[w > 0, 0], w[w > 0]
     new = np.arange(len(y)) % 5 == 0
     share = max(entry["noise_sd"] / entry["train_rmse"], 1.0)
-    own = share * (y[new] - replace(model, residuals=None).moments(X[new], variance=False)[0])
+    own = share * (y[new] - model.sparse().means(X[new])[0][:, 0])
     if entry["residuals"] and entry["residuals"]["bytes"]:
         own = own * (1.0 - entry["residuals"]["rmse_gain"])
     trees = HistGradientBoostingRegressor(random_state=0).fit(X[~new], y[~new], sample_weight=w[~new])

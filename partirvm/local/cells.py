@@ -1,10 +1,10 @@
 """The rows of local residuals, sorted into cells of near rows, and the exact search for the nearest ones.
 
 A record has the point of a row in a metric (r,), its error for each of T targets, the logarithm of its noise factor,
-the inverse of its weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of
-the points (``Leaves``); those of a leaf are a cell, whose rows lie in a box. A search looks for the nearest rows of a
-point in the cell whose box is nearest, and then in all cells whose boxes are not farther than the last of these. So its
-result does not depend on the cells. Records lie in memory, or in a Zarr array with one chunk per cell.
+the inverse of its weight, and its number before shuffling. Records in memory are one cell. Otherwise they are sorted by
+the leaves of a k-d tree of some of the points (``leaf_order``); runs of them are cells, whose rows lie in a box, and
+chunks of a Zarr array. A search looks for the nearest rows of a point in the cell whose box is nearest, and then in all
+cells whose boxes are not farther than the last of these. So its result does not depend on the cells.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,9 +46,6 @@ GROUP = 32
 TREE_LEAF = 32
 """Number of rows of a leaf of a cell's tree."""
 
-ORDERED, ORDERED_LEAVES = 1 << 14, 1 << 9
-"""Maximum number of points by whose leaves points are put in order, and the number of leaves."""
-
 SLACK, LEAST_DISTANCE = 1.0 - 1e-12, 1e-150
 """Boxes count as nearer by this ratio, since distances are rounded; limits below this distance have the square 0."""
 
@@ -59,54 +55,35 @@ ADVICE = (
 )
 
 
-@dataclass(frozen=True)
-class Leaves:
-    """A k-d tree: node j divides the rows at ``places[j]`` of coordinate ``axes[j]``; its children are 2j+1, 2j+2."""
+def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
+    """Return a function whose values in [0, 1) order points by the leaves of a k-d tree of ``points`` (n, r).
 
-    axes: Int
-    places: Float
+    There are at least ``count`` leaves if the points are different enough.
+    """
+    from scipy.spatial import cKDTree  # its import takes megabytes
 
-    @classmethod
-    def of(cls, points: Float, count: int) -> Leaves:
-        """The tree of at least ``count`` leaves that divides points (n, r) at medians of their widest coordinates.
+    tree = cKDTree(points, max(len(points) // count, 1))
 
-        Both children of a node have points, unless all points of the node are equal.
-        """
-        axes, places, level = list[int](), list[float](), [points]
-        while len(level) < count:
-            following = list[Float]()
-            for group in level:
-                axis = int(np.argmax(group.var(axis=0))) if len(group) else 0
-                place = _middle(group[:, axis]) if len(group) else 0.0
-                right = group[:, axis] > place
-                axes.append(axis)
-                places.append(place)
-                following += [group[~right], group[right]]
-            level = following
-        return cls(np.array(axes, dtype=np.int64), np.array(places))
+    def places(points: Float, node: Any = None, least: float = 0.0, half: float = 0.5) -> Float:
+        found, node = np.full(len(points), least), tree.tree if node is None else node
+        if node.lesser is not None:
+            right = points[:, node.split_dim] >= node.split
+            found[~right] = places(points[~right], node.lesser, least, half / 2)
+            found[right] = places(points[right], node.greater, least + half, half / 2)
+        return found
 
-    @property
-    def count(self) -> int:
-        """The number of leaves."""
-        return len(self.axes) + 1
-
-    def numbers(self, points: Float) -> Int:
-        """Return the leaves (n,) of points (n, r)."""
-        node, rows = np.zeros(len(points), dtype=np.int64), np.arange(len(points))
-        for _ in range(self.count.bit_length() - 1):
-            node = 2 * node + 1 + (points[rows, self.axes[node]] > self.places[node])
-        return node - len(self.axes)
+    return places
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Records of ``width`` columns, and the boxes (C, 2, r) of the cells: smallest and largest coordinates.
+    """N records of ``width`` columns, and the boxes (C, 2, r) of the cells: smallest and largest coordinates.
 
-    Cell c has the records from ``starts[c]`` to ``starts[c + 1]``. The ``records`` (N, width) are None if they lie in a
-    Zarr array at ``place``, a path or URL; ``hashes`` are the checksums of its chunks, without the rest after a cell.
+    The ``records`` (N, width) are None if they lie in a Zarr array at ``place``, a path or URL, whose chunks are the
+    cells; ``hashes`` are the checksums of the chunks, without the rest after the last record.
     """
 
-    starts: Int
+    n_rows: int
     width: int
     boxes: Float
     records: Float | None = None
@@ -114,28 +91,26 @@ class Cells:
     hashes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, records: Float, starts: Int | None = None, n_targets: int = 1) -> Cells:
-        """The cells of records (N, width) in memory that begin at ``starts`` (C,); without, one cell."""
-        ends = np.append([0] if starts is None else starts, len(records))
-        points = records[:, : -n_targets - COLUMNS]
-        boxes = np.array([box(points[slice(*some)]) for some in pairwise(ends)])
-        return cls(ends, records.shape[1], boxes, records)
+    def of(cls, records: Float, n_targets: int = 1) -> Cells:
+        """One cell of records (N, width) in memory."""
+        boxes = box(records[:, : -n_targets - COLUMNS])[None]
+        return cls(len(records), records.shape[1], boxes, records)
 
     @classmethod
     def written(cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1) -> Cells:
         """Write records, given cell by cell, at most ``count``, to a new Zarr array, and return their cells.
 
-        Raises ``StorageError``.
+        All cells but the last one are full. Raises ``StorageError``.
         """
-        boxes, hashes, starts, rows = list[Float](), list[str](), [0], rows_of_cell(width)
+        boxes, hashes, n, rows = list[Float](), list[str](), 0, rows_of_cell(width)
         with storing(place):
             array = create_blosc(f"{place}/records", (count * rows, width), (rows, width), "<f8")
-            for number, records in enumerate(cells):
-                array[number * rows : number * rows + len(records)] = records
+            for records in cells:
+                array[n : n + len(records)] = records
                 boxes.append(box(records[:, : -n_targets - COLUMNS]))
                 hashes.append(checksum(records))
-                starts.append(starts[-1] + len(records))
-        return cls(np.array(starts), width, np.array(boxes), None, place, tuple(hashes))
+                n += len(records)
+        return cls(n, width, np.array(boxes), None, place, tuple(hashes))
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, with a place that is valid in every working folder: trees are built again."""
@@ -153,11 +128,6 @@ class Cells:
         return self.width - self.rank - COLUMNS
 
     @property
-    def n_rows(self) -> int:
-        """N."""
-        return int(self.starts[-1])
-
-    @property
     def nbytes(self) -> int:
         """Bytes of the records, without compression."""
         return 8 * self.n_rows * self.width
@@ -169,14 +139,13 @@ class Cells:
 
     def cell(self, number: int) -> Float:
         """Read the records of a cell. Raises ``MissingDataError`` if they are missing or damaged."""
-        start, stop = self.starts[number : number + 2]
         if self.records is not None:
-            return self.records[start:stop]
-        shape = (rows_of_cell(self.width), self.width)
+            return self.records
+        rows = rows_of_cell(self.width)
         place = f"{self.place}/records: cell {number} of the local residuals"
         with reading(place, ADVICE, MissingDataError):
-            whole = read_blosc(open_folder(self.place), f"records/c/{number}/0", shape, "<f8")
-        records = whole[: stop - start].copy()  # without the rest of the chunk
+            whole = read_blosc(open_folder(self.place), f"records/c/{number}/0", (rows, self.width), "<f8")
+        records = whole[: self.n_rows - number * rows].copy()  # without the rest of the chunk
         if checksum(records) != self.hashes[number]:
             raise ChangedDataError(f"{place} has other values than those of the fit: {ADVICE}")
         return records
@@ -246,12 +215,6 @@ class Cells:
         best[1][some] = np.take_along_axis(rows, order[:, :, None], axis=1)
 
 
-def _middle(values: Float) -> float:
-    """Return a place that divides values (n,): their median, or the next smaller value if this is the largest."""
-    place, smaller = float(np.median(values)), values[values < values.max()]
-    return min(place, float(smaller.max())) if len(smaller) else place
-
-
 def panel_rows(k: int) -> int:
     """Return the number of points with k neighbours each that are handed over at once."""
     return max(min(ROWS, PAIRS // max(k, 1) ** 2), 1)
@@ -264,8 +227,9 @@ def rows_of_cell(width: int) -> int:
 
 def near_order(points: Float) -> Int:
     """Return an order of points (n, r) in which those that are near each other follow each other."""
-    leaves = Leaves.of(points[:: len(points) // ORDERED + 1], min(len(points) // ROWS, ORDERED_LEAVES))
-    return np.argsort(leaves.numbers(points), kind="stable")
+    from scipy.spatial import cKDTree
+
+    return np.asarray(cKDTree(points, ROWS, compact_nodes=False, balanced_tree=False).indices)
 
 
 def box(points: Float) -> Float:

@@ -15,35 +15,15 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from partirvm.core.left_out import Calibration
 from partirvm.core.predictive import ROWS, products, quadratic_forms
 from partirvm.core.priors import log_contribution
 from partirvm.errors import DataError
 from partirvm.kernels import KERNELS
-from partirvm.kernels.design import Design, LocalNoise
-from partirvm.kernels.functions import Basis, labels_by_name
-from partirvm.local.cells import Cells
-from partirvm.local.kriging import LocalKernel
-from partirvm.local.metric import Metric
-from partirvm.local.residuals import LocalResiduals
+from partirvm.kernels.design import Design
+from partirvm.kernels.functions import labels_by_name
 from partirvm.quoting import html_table
 from partirvm.storage.codec import Codec
-from partirvm.types import BIAS, PANEL_ROWS, Columns, FeatureMap, Float, Scaling
-
-DESIGN_CLASSES = (
-    *KERNELS.values(),
-    Basis,
-    Calibration,
-    Cells,
-    Design,
-    FeatureMap,
-    LocalKernel,
-    LocalNoise,
-    LocalResiduals,
-    Metric,
-    Scaling,
-)
-"""The classes of a design, and of the calibration and the local residuals of a fit."""
+from partirvm.types import BIAS, PANEL_ROWS, Columns, Float
 
 HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
 """Number of rows of a panel, a multiple of the piece size, so that only the last piece is copied."""
@@ -89,7 +69,7 @@ class FittedModel:
 
     def digest(self) -> str:
         """Return a hash of all values but the log evidence: models of equal digest predict the same bits."""
-        codec = Codec((*DESIGN_CLASSES, Columns, type(self)))
+        codec = Codec((*KERNELS.values(), type(self)))
         tree, arrays = codec.encode(replace(self.with_cells_at(""), log_evidence=0.0))
         sums = [hashlib.blake2b(f"{a.shape} {a.dtype}".encode() + a.tobytes(), digest_size=16) for a in arrays]
         text = re.sub(r'{"array": (\d+)}', lambda found: sums[int(found[1])].hexdigest(), json.dumps(tree))
@@ -135,18 +115,21 @@ def linear_values(design: Design, weights: Float, X: Float, root: Float | None =
     if X.ndim != 2 or X.shape[1] != n_features:
         raise DataError(f"the model was trained on {n_features} features, but the given rows have shape {X.shape}")
     values, heights = np.empty((len(X), *weights.shape[1:])), design.peaks()
+    equal = bool((heights == heights[:1]).all())
     variances = None if root is None else np.empty(values.shape)
     roots = () if root is None else root[None] if root.ndim == 2 else root
+    place = np.empty((design.n_columns, HEIGHT)).T if len(X) >= HEIGHT else None  # new memory takes as long as values
     for start in range(0, len(X), HEIGHT):
         rows = slice(start, start + HEIGHT)
-        block = design.block(X[rows])
+        block = design.block(X[rows], place if start + HEIGHT <= len(X) else None)
         values[rows] = products(block, weights)
         for k, each in enumerate(roots):
             variances.reshape(len(X), -1)[rows, k] = quadratic_forms(block, each)  # type: ignore[union-attr]
         if len(design.centres) and design.kernel.local:
             kernels = block[:, design.n_leading :]
-            kernels /= heights
-            near[rows] = kernels.max(axis=1)
+            if not equal:
+                kernels /= heights
+            near[rows] = kernels.max(axis=1) / (heights[0] if equal else 1.0)
     return values, variances, near
 
 

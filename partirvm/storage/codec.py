@@ -10,7 +10,7 @@ array that occurs several times is stored once:
     dataclass                            {"object": "Design", "fields": {field: value, ...}}
     NumPy scalar, array                  {"scalar": "<f8", "bytes": "..."}, {"array": 3}
 
-Classes and enums are looked up by name in the list of a ``Codec``: decoding runs no code from the file.
+Classes and enums are looked up by name among those of a ``Codec``: decoding runs no code from the file.
 
     GROUP/000000, …     the bytes of the JSON and of all arrays, one after the other, in parts of ``PART`` bytes
     GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part, and ``about``
@@ -26,10 +26,10 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import chain
-from typing import Any, TypeAlias, get_type_hints
+from typing import Any, TypeAlias, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,10 +56,17 @@ ADVICE = "restore it, or use the version of partirvm that wrote it"
 
 
 class Codec:
-    """Writes and reads values of these dataclasses and enums."""
+    """Writes and reads values of these dataclasses and enums, and of those in the annotations of their fields."""
 
     def __init__(self, classes: Iterable[type]) -> None:
-        self._classes: dict[str, Any] = {each.__name__: each for each in classes}
+        self._classes, left = dict[str, Any](), list[Any](classes)
+        while left:
+            hint = left.pop()
+            left += get_args(hint)
+            storable = is_dataclass(hint) or (isinstance(hint, type) and issubclass(hint, Enum))
+            if storable and hint.__name__ not in self._classes:
+                self._classes[hint.__name__] = hint
+                left += get_type_hints(hint).values()
 
     def write(self, value: Any, location: str, kind: str, version: int, about: dict[str, Any] | None = None) -> None:
         """Write a value to a new folder or URL. ``about`` is JSON that can be read without the value.
@@ -81,17 +88,17 @@ class Codec:
         """Return the JSON, without the entries of arrays, and the arrays. Raises ``TypeError`` as ``write`` does."""
         arrays, numbers = list[Array](), dict[int, int]()
 
-        def encoded(value: Any, where: str) -> Any:
+        def encoded(value: Any) -> Any:
             kind = type(value)
             if value is None or kind in (bool, float) or (kind is int and abs(value) < MOST):
                 return value
             if isinstance(value, str):
                 return str(value)
             if kind in (list, tuple):
-                parts = [encoded(each, f"{where}[{k}]") for k, each in enumerate(value)]
+                parts = list(map(encoded, value))
                 return parts if kind is list else {"tuple": parts}
             if kind is dict:
-                return {"dict": [[encoded(k, where), encoded(v, f"{where}[{k!r}]")] for k, v in value.items()]}
+                return {"dict": [[encoded(name), encoded(each)] for name, each in value.items()]}
             if kind is np.ndarray and value.dtype.kind in KINDS:
                 if id(value) not in numbers:  # ``arrays`` keeps it alive, so that its id stays unique
                     numbers[id(value)] = len(arrays)
@@ -102,12 +109,11 @@ class Codec:
             if self._classes.get(kind.__name__) is kind:
                 if isinstance(value, Enum):
                     return {"enum": kind.__name__, "member": value.name}
-                names = [each.name for each in fields(value)]
-                values = {name: encoded(getattr(value, name), f"{where}.{name}") for name in names}
+                values = {each.name: encoded(getattr(value, each.name)) for each in fields(value)}
                 return {"object": kind.__name__, "fields": values}
-            raise TypeError(f"{where} is a {kind.__module__}.{kind.__qualname__}, which cannot be stored")
+            raise TypeError(f"a {kind.__module__}.{kind.__qualname__} cannot be stored: {value!r:.80}")
 
-        return {"value": encoded(value, "value")}, arrays
+        return {"value": encoded(value)}, arrays
 
     def decode(self, tree: dict[str, Any], arrays: list[Array]) -> Any:
         """Return the value. Raises ``ValueError`` or another builtin error for what this version did not encode."""

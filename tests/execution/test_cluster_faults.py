@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import warnings
 
 import pytest
 from backend_cases import PASSES, TILE, HeldSource, bits, first_row, long_fit, rows
@@ -100,23 +99,6 @@ def test_a_cluster_without_workers_is_given_up(monkeypatch):
         with pytest.raises(NoWorkersError, match="dask worker"):
             DaskExecutor(client, patience=1.0)
         assert 1.0 < clock.now - began < 1.0 + 2 * (clock.now - began) / clock.naps
-
-
-def test_a_cluster_whose_workers_leave_for_good_is_given_up(data, tmp_path):
-    """In the middle of a pass: NoWorkersError, not a wait for ever."""
-    with cluster(1) as client:
-        runner = DaskExecutor(client, patience=1.0)
-        gone = []
-
-        def progress(done, total):
-            if not gone:
-                gone.append(client.cluster.scale(0))
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the cluster's own farewell
-            with pytest.raises(NoWorkersError, match="worker"):
-                runner.run([PASSES["gram"]], HeldSource(data.url, tmp_path / "never"), progress)
-        runner.close()
 
 
 def test_other_packages_on_the_workers_are_refused(one_worker, monkeypatch):
@@ -239,21 +221,3 @@ def test_a_closed_client_is_named(one_worker, data, tmp_path):
         with pytest.raises(ClusterError, match=r"Dask client.* closed"):
             call()
     assert not (tmp_path / "job").exists()
-
-
-def test_workers_that_die_in_the_check_of_packages_are_waited_for(data, reference, monkeypatch):
-    """kill -9 of the only worker when it is asked for its packages: its successor is asked, and does the work."""
-    with cluster(1) as client, monkeypatch.context() as patched:
-        call, killed = cluster_module.Cluster.call, []
-
-        def kill(self, *args):
-            if not killed:
-                killed.extend(client.run(os.getpid).values())
-                os.kill(killed[0], signal.SIGKILL)
-            return call(self, *args)
-
-        patched.setattr(cluster_module.Cluster, "call", kill)
-        runner = DaskExecutor(client)
-        assert len(killed) == 1
-        assert bits(runner.run([PASSES["gram"]], data)[0]) == bits(reference["gram"])
-        runner.close()

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from partirvm.errors import MissingDataError, PartirvmError
 from partirvm.learning.residual_rows import sorted_cells
 from partirvm.local import cells as module
-from partirvm.local.cells import Cells, Leaves
+from partirvm.local.cells import Cells, leaf_order
 
 
 def records(points, targets=1):
@@ -58,7 +58,7 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
     targets = 2 if width == 3 else 1
     rows = records(points, targets)
     in_memory, on_disk = (made(rows, place, targets) for place in (None, tmp_path / "cells"))
-    assert np.diff(on_disk.starts).max() <= some_rows
+    assert (len(in_memory.boxes), len(on_disk.boxes)) == (1, -(-601 // some_rows))
     new = rows[::7, :width] if own else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
     own = rows[::7, -1] if own else None
     expected = brute(rows, new, 9, own)
@@ -66,15 +66,15 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
         np.testing.assert_array_equal(found(cells, new, 9, own), expected)
 
 
-def test_leaves_divide_rows_of_which_most_have_the_largest_value():
-    """480 of 800 rows have 1, the others 0: the first node divides these, and the others medians of the rest."""
-    rest = np.random.default_rng(0).permutation(800)
-    points = np.column_stack([rest < 480, rest / 8000])
-    numbers = Leaves.of(points, 8).numbers(points)
-    np.testing.assert_array_equal(np.bincount(numbers), 4 * [80] + 4 * [120])
-    np.testing.assert_array_equal(numbers >= 4, rest < 480)
-    adjacent = np.array([np.nextafter(1.0, 0.0), 1.0, 1.0])  # nothing lies halfway
-    assert module._middle(adjacent) == adjacent[0]
+def test_leaves_divide_points_evenly():
+    """Medians in eight leaves of 100 of 800 points; a leaf depends on the point alone, and equal points are one."""
+    points = np.random.default_rng(0).normal(size=(800, 2))
+    places = leaf_order(points, 8)
+    found, counts = np.unique(places(points), return_counts=True)
+    np.testing.assert_array_equal(found, np.arange(8) / 8)
+    np.testing.assert_array_equal(counts, 8 * [100])
+    np.testing.assert_array_equal(places(points[::3]), places(points)[::3])
+    assert leaf_order(np.ones((50, 2)), 8)(points).tolist() == 800 * [0.0]
 
 
 def test_few_cells_stay_in_memory(tmp_path, monkeypatch):
