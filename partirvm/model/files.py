@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 from partirvm.core.link import LINKS
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
+from partirvm.kernels import KERNELS
 from partirvm.kernels.functions import require_no_code
 from partirvm.local.cells import COLUMNS, rows_of_cell
 from partirvm.local.kriging import CORRELATIONS
-from partirvm.model.base import DESIGN_CLASSES, FittedModel
+from partirvm.model.base import FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.options.constraints import MOST_NEIGHBOURS
@@ -25,14 +26,13 @@ from partirvm.quoting import quoted
 from partirvm.storage import open_folder, reading
 from partirvm.storage.address import absolute, store_of
 from partirvm.storage.codec import ADVICE, Codec
-from partirvm.types import Columns
 
 KIND = "partirvm-model"
 FORMAT = 15
 CELLS = "cells"
 """Name of the folder of copied rows of local residuals."""
 
-CODEC = Codec((*DESIGN_CLASSES, *VALUES, Model, ClassModel, Columns, Termination))
+CODEC = Codec((*KERNELS.values(), *VALUES, Model, ClassModel, Termination))
 
 AnyModel: TypeAlias = Model | ClassModel
 """A fitted model for regression or classification."""
