@@ -64,12 +64,10 @@ def cells_of(
 
 
 def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | None, n_targets: int = 1) -> Cells:
-    """Return the cells of at most ``n`` records, given in pieces (rows, width).
+    """Return the cells of at most ``n`` records, given in pieces (rows, width), in the order of leaves of ``points``.
 
-    In memory they are one cell; those that ``keep`` writes follow the leaves of a tree of ``points``.
+    ``keep`` writes them to a folder; without it they stay in memory.
     """
-    if keep is None:
-        return Cells.of(np.concatenate(list(pieces)), n_targets)
     rank = points.shape[1]
     width = rank + n_targets + COLUMNS
     most = rows_of_cell(width)
@@ -82,6 +80,9 @@ def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | No
             cells = runs_of((block[:, 1:] for block in sorter.blocks()), most)
             return Cells.written(place, cells, math.ceil(n / most), width, n_targets)
 
+    if keep is None:
+        records = np.concatenate(list(pieces))
+        return Cells.of(records[np.argsort(places(records[:, :rank]), kind="stable")], n_targets)
     return keep(written)
 
 

@@ -1,9 +1,9 @@
 """The rows of local residuals, sorted into cells of near rows, and the exact search for the nearest ones.
 
 A record has the point of a row in a metric (r,), its error for each of T targets, the logarithm of its noise factor,
-the inverse of its weight, and its number before shuffling. Records in memory are one cell. Otherwise they are sorted by
-the leaves of a k-d tree of some of the points (``leaf_order``); runs of them are cells, whose rows lie in a box, and
-chunks of a Zarr array. A search looks for the nearest rows of a point in the cell whose box is nearest, and then in all
+the inverse of its weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of
+the points (``leaf_order``); runs of them are cells, whose rows lie in a box. They are in memory, or a Zarr array whose
+chunks are the cells. A search looks for the nearest rows of a point in the cell whose box is nearest, and then in all
 cells whose boxes are not farther than the last of these. So its result does not depend on the cells.
 """
 
@@ -79,8 +79,9 @@ def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
 class Cells:
     """N records of ``width`` columns, and the boxes (C, 2, r) of the cells: smallest and largest coordinates.
 
-    The ``records`` (N, width) are None if they lie in a Zarr array at ``place``, a path or URL, whose chunks are the
-    cells; ``hashes`` are the checksums of the chunks, without the rest after the last record.
+    All cells but the last one have ``rows_of_cell`` records. The ``records`` (N, width) are None if they lie in a Zarr
+    array at ``place``, a path or URL, whose chunks are the cells; ``hashes`` are the checksums of the chunks, without
+    the rest after the last record.
     """
 
     n_rows: int
@@ -92,9 +93,10 @@ class Cells:
 
     @classmethod
     def of(cls, records: Float, n_targets: int = 1) -> Cells:
-        """One cell of records (N, width) in memory."""
-        boxes = box(records[:, : -n_targets - COLUMNS])[None]
-        return cls(len(records), records.shape[1], boxes, records)
+        """The cells of records (N, width) in memory, in their order."""
+        n, width = records.shape
+        cells = np.split(records[:, : -n_targets - COLUMNS], range(rows_of_cell(width), n, rows_of_cell(width)))
+        return cls(n, width, np.array([box(points) for points in cells]), records)
 
     @classmethod
     def written(cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1) -> Cells:
@@ -139,9 +141,9 @@ class Cells:
 
     def cell(self, number: int) -> Float:
         """Read the records of a cell. Raises ``MissingDataError`` if they are missing or damaged."""
-        if self.records is not None:
-            return self.records
         rows = rows_of_cell(self.width)
+        if self.records is not None:
+            return self.records[number * rows : (number + 1) * rows]
         place = f"{self.place}/records: cell {number} of the local residuals"
         with reading(place, ADVICE, MissingDataError):
             whole = read_blosc(open_folder(self.place), f"records/c/{number}/0", (rows, self.width), "<f8")

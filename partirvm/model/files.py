@@ -146,7 +146,7 @@ def _require_shapes(model: AnyModel) -> None:
             raise ValueError(
                 "its local residuals have wrong numbers of rows or neighbours, an unknown feature or family"
             )
-        count = -(-cells.n_rows // rows_of_cell(cells.width)) if cells.records is None else 1
+        count = -(-cells.n_rows // rows_of_cell(cells.width))
         found["axes"] = (metric.axes.shape[1:], (inputs,))
         found["boxes"] = (cells.boxes.shape, (count, 2, metric.width))
         found["records"] = ((cells.width,), (metric.width + len(scaling.t_scale) + COLUMNS,))

@@ -58,7 +58,7 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
     targets = 2 if width == 3 else 1
     rows = records(points, targets)
     in_memory, on_disk = (made(rows, place, targets) for place in (None, tmp_path / "cells"))
-    assert (len(in_memory.boxes), len(on_disk.boxes)) == (1, -(-601 // some_rows))
+    assert len(in_memory.boxes) == len(on_disk.boxes) == -(-601 // some_rows)
     new = rows[::7, :width] if own else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
     own = rows[::7, -1] if own else None
     expected = brute(rows, new, 9, own)
