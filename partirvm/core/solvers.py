@@ -100,8 +100,7 @@ def screened(state: HyperState, rule: StopRule, on_step: Watch = lambda info: No
     them. β is estimated again.
     """
     begun = beside(state)
-    few = min(rule.max_iterations, SCREENING)
-    found, _ = maximise(begun, StopRule(rule.tol, few, guard=False), on_step)
+    found, _ = maximise(begun, StopRule(rule.tol, min(rule.max_iterations, SCREENING), guard=False), on_step)
     kept = np.flatnonzero(~np.isin(state.labels, np.setdiff1d(begun.labels, found.labels)))
     return state.restarted(state.statistics.take(kept), state.alpha[kept], float(state.beta) * float(found.beta))
 
@@ -159,8 +158,7 @@ def improve(
 
     def act(fit: HyperState, whole: HyperState) -> HyperState:
         # four refreshes are some 32 + M/2 actions, after which all α together do better
-        few = replace(loose, max_iterations=fit.iteration + 4)
-        return grow(_among(whole, fit), few, on_step)[0]
+        return grow(_among(whole, fit), replace(loose, max_iterations=fit.iteration + 4), on_step)[0]
 
     fit = turns(fit, whole, rule, act, on_step)
     final = replace(rule, max_iterations=fit.iteration + rule.max_iterations, guard=False)
