@@ -38,7 +38,7 @@ Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
 
 def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
     """The better of the fixed point, revived and improved, and of what grows from nothing."""
-    if rule.vectors is not None or isinstance(state.beta, np.ndarray) or state.prior != FLAT:
+    if rule.vectors is not None or isinstance(state.beta, np.ndarray) or state.n_classes or state.prior != FLAT:
         return maximise(state, rule, on_step)
     cost = len(state.labels) ** 3
 

@@ -193,14 +193,12 @@ class Likelihood(Protocol):
     classifies: bool = False
     binary: bool = False
     """True for two classes with one linear predictor; otherwise a classification has one per class."""
-    has_noise: bool = True
-    """True if the target has a noise variance; the evidence of a dense fit then has a closed form."""
+    dense: bool = True
+    """True if sums over rows are sufficient, so that fits are dense; the evidence then has a closed form."""
     selection: str = "error"
     """Meaning of ``selection="auto"`` (``benchmarks.working_set --selections``, ``benchmarks.classification``)."""
     at_once: int = 200**2
     """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a single fit."""
-    small_fits: Likelihood | None = None
-    """The likelihood of the small fits that learn a kernel and estimate ρ for the partition size; None for this one."""
 
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
         """Return the model for prediction; ``moderate`` selects moderated class probabilities."""
@@ -241,7 +239,7 @@ class Likelihood(Protocol):
 
         With ``last`` it gives the final noise variance; otherwise it replaces statistics that lost digits by
         cancellation. With ``left_out`` the first ones are, if its noise variance is estimated, for the errors of rows
-        left out, one for each target.
+        left out, one for each target; those of a dense fit of classes, which is no last one, choose its ramp.
         """
         return ()
 

@@ -16,6 +16,7 @@ from partirvm.core import tied
 from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.left_out import LeftOut
 from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, targets
+from partirvm.core.ramp import LeftOutClasses
 from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.statistics import GramBlock, ResidualStatistics
@@ -77,9 +78,9 @@ class ResidualPass(Pass, name="residual"):
 class ErrorPass(Pass, name="error"):
     """Pass for the ``select`` rows of largest error outside ``exclude`` (sorted row numbers): a ``LargestErrors``.
 
-    The error of numbers is |t − Φμ|, μ = ``mean`` (M, T). With the ``likelihood`` of a link it is 1 − p_t, p_t the
-    probability of the row's class. With a ``draw`` (a seed) rows are drawn at random, with probabilities proportional
-    to their error + ``FLOOR``.
+    The error of numbers, and of indicators of ``n_classes`` classes, is |t − Φμ|, μ = ``mean`` (M, T). With the
+    ``likelihood`` of a link it is 1 − p_t, p_t the probability of the row's class. With a ``draw`` (a seed) rows are
+    drawn at random, with probabilities proportional to 1 − p_t + ``FLOOR``, or of indicators to the squared error.
     """
 
     design: Design
@@ -88,16 +89,18 @@ class ErrorPass(Pass, name="error"):
     exclude: Int = field(default_factory=lambda: np.zeros(0, np.int64))
     likelihood: str = ""
     draw: Draw = None
+    n_classes: int = 0
 
     def of_panel(self, panel: Panel, block: Float) -> LargestErrors:
         f = block @ self.mean
         if self.likelihood:
             errors = -np.expm1(LINKS[self.likelihood].log_probability(f, panel.t[:, 0]))
         else:
-            r = self.design.scaling.targets(panel.t) - f
+            r = _targets(self.design, panel, self.n_classes) - f
             errors = np.abs(r[:, 0]) if r.shape[1] == 1 else np.sqrt(np.einsum("nt,nt->n", r, r))
         if self.draw is not None:
-            errors = drawn(errors + FLOOR, panel.rows, self.draw)
+            chances = errors + FLOOR if self.likelihood else errors**2
+            errors = drawn(chances, panel.rows, self.draw)
         there = eligible(panel, self.exclude)
         return LargestErrors.of(errors[there], panel.rows[there], panel.X[there], self.select)
 
@@ -125,6 +128,19 @@ class LeaveOneOutPass(Pass, name="residual"):
         factor = None if design.noise is None else design.noise_factor(panel.X) ** (TEMPER - 1.0)
         found = LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor)
         return replace(found, least_square=self.least_square)
+
+
+@dataclass(frozen=True)
+class LeftOutClassesPass(Pass, name="left-out"):
+    """Pass for the predictors of rows left out of a fit to indicators: a ``core.ramp.LeftOutClasses``."""
+
+    design: Design
+    mean: Float
+    root: Float
+    beta: float
+
+    def of_panel(self, panel: Panel, block: Float) -> LeftOutClasses:
+        return LeftOutClasses.of(block, panel.t[:, 0], self.mean, self.root, self.beta, panel.weights)
 
 
 @dataclass(frozen=True)
@@ -156,7 +172,7 @@ class ScorePass(Pass, name="held-out", held_out=True):
     def of_panel(self, panel: Panel) -> ClassScores:
         assert isinstance(self.stated, ClassModel)
         f, _ = self.stated.predictors(panel.X)
-        ranked = f[:, 0] if f.shape[1] == 1 else None
+        ranked = f[:, -1] - f[:, 0] if f.shape[1] == 2 else f[:, 0] if f.shape[1] == 1 else None
         return ClassScores.of(panel.t[:, 0], LINKS[self.stated.likelihood].probabilities(f), ranked, int(panel.rows[0]))
 
 

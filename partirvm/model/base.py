@@ -18,6 +18,7 @@ import numpy as np
 from partirvm.core.left_out import Calibration
 from partirvm.core.predictive import ROWS, products, quadratic_forms
 from partirvm.core.priors import log_contribution
+from partirvm.core.ramp import Ramp
 from partirvm.errors import DataError
 from partirvm.kernels import KERNELS
 from partirvm.kernels.design import Design, LocalNoise
@@ -41,6 +42,7 @@ DESIGN_CLASSES = (
     LocalNoise,
     LocalResiduals,
     Metric,
+    Ramp,
     Scaling,
 )
 """The classes of a design, and of the calibration and the local residuals of a fit."""
@@ -59,8 +61,8 @@ FAR = 1e-4
 class FittedModel:
     """A model of M columns; ``log_evidence`` is in nats, ``n_rows`` the number of training rows.
 
-    ``mean`` and ``alpha`` are (M,) or, with C linear predictors, (M, C), and ``root`` is R with Σ = RRᵀ, (M, M) or
-    (C, M, M). For T targets that share vectors the mean is (M, T), α is (M,) and the root is (T, M, M).
+    ``mean`` is (M,) or, with C linear predictors or targets, (M, C), ``alpha`` is (M,), and ``root`` is R with Σ = RRᵀ,
+    (M, M) or (C, M, M); (1, M, M) if all predictors share it.
     """
 
     far_values: ClassVar[str]
@@ -147,6 +149,8 @@ def linear_values(design: Design, weights: Float, X: Float, root: Float | None =
             kernels = block[:, design.n_leading :]
             kernels /= heights
             near[rows] = kernels.max(axis=1)
+    if variances is not None and len(roots) < len(values.T):
+        variances = np.repeat(variances[:, :1], weights.shape[1], axis=1)
     return values, variances, near
 
 

@@ -231,9 +231,8 @@ class Request:
     )
     multi_class: str = of_noise(
         "auto",
-        'Model of three or more classes: "pooled" (vectors chosen one class against the rest; then one softmax '
-        'of all vectors with one α), "multinomial" (one softmax; all classes share vectors and α), '
-        '"ovr" (one against the rest), or "auto" ("pooled").',
+        'Model of classes: "pooled" (least squares on indicators of the classes, calibrated by rows left out), '
+        '"multinomial" (logistic link or softmax), or "auto" ("pooled" of three or more classes).',
     )
     moderate: bool | str = of_noise(
         "auto",

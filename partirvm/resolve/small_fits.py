@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from partirvm.core.moments import Moments
 from partirvm.core.termination import Termination
 from partirvm.data import Source
@@ -28,7 +26,6 @@ from partirvm.learning.search import learning_options
 from partirvm.likelihoods.base import survivors
 from partirvm.likelihoods.classes import Newton
 from partirvm.likelihoods.gaussian import Solve
-from partirvm.likelihoods.passes import GramPass, ResidualPass
 from partirvm.options import Request
 from partirvm.planning.memory import FLOAT, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, affordable
@@ -113,7 +110,7 @@ class SmallFits:
                 "or the number of features",
             )
         learning = replace(learning, centres=min(learning.centres, most), max_centres=most)
-        small = replace(problem, likelihood=problem.likelihood.small_fits or problem.likelihood)
+        small = problem
         self._best, self.learned = problem.empty, "not finished because of time_limit"
         with _in_time(), self._sample(small, learning.rows, room) as sample:
             if request.standardize and small.empty.scaling.features is not None:
@@ -144,11 +141,10 @@ class SmallFits:
         """
         n_rows, d, K = self.source.n_rows, self.source.n_features, problem.n_kernels
         most = min(math.ceil(math.sqrt(n_rows * d)), n_rows, HEURISTIC_ROWS)
-        small = replace(problem, likelihood=problem.likelihood.small_fits or problem.likelihood)
         if problem.target_variance:
             rows = max(self._affordable(most * K, most)[0] // K, 1)
-            with _in_time(), self._sample(small, rows) as sample:
-                record = sparseness(sample, small, self.request.tol)
+            with _in_time(), self._sample(problem, rows) as sample:
+                record = sparseness(sample, problem, self.request.tol)
                 self._log(record)
                 rho = record.vectors / record.rows
                 self.entries[-1]["heuristic_size"], size = partition_size(n_rows, d, rho, self.centres)
@@ -218,7 +214,7 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     likelihood: Any = problem.likelihood
     fit: Any
     rule, start = replace(final_rule(options), guard=False), likelihood.start(problem)
-    if not likelihood.has_noise:
+    if not likelihood.dense:
         rule = replace(rule, max_iterations=options.max_passes)
         newton = Newton(design, likelihood.name, likelihood.warm(start), rule, prior=problem.prior)
         while newton.reason is None:
@@ -226,13 +222,14 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
             newton = newton.advance(logistic, sample.check_interrupted)
         fit, reason = newton.fit, newton.reason
     else:
-        (block,) = sample.run(GramPass(problem.empty, design, np.zeros((0, len(design.scaling.t_shift)))))
+        (block,) = sample.run(*likelihood.measure(start, problem.empty, design, None))
         begun = likelihood.join(problem, start, problem.empty, design, block)
         sample.check_interrupted()
         (solution,) = sample.executor.solve([Solve(begun, rule)], lambda done, total: sample.check_interrupted())
         fit, reason = solution.fit, solution.reason
-        (residual,) = sample.run(ResidualPass(survivors(design, fit), fit.posterior.means))
-        fit = likelihood.settle(fit, residual, last=True)
+        kept, small = survivors(design, fit), replace(problem, n_rows=sample.rows.n_rows)
+        passes = likelihood.settling(small, kept, fit, None, last=False, left_out=problem.n_classes > 0)
+        fit = likelihood.settle(fit, *sample.run(*passes), last=True)
     assert reason is not None
     facts: dict[str, Any] = {"number": 1, "candidates": len(design.labels), "selection": "random", "fit_rows": "sample"}
     return Record(**likelihood.record(problem, fit, None), kind="heuristic", termination=reason, **facts)
