@@ -85,18 +85,17 @@ class FeatureMap:
 
     def __call__(self, X: Float) -> Float:
         """Return the inputs (n, d') of rows X (n, d). A missing number stays NaN."""
-        found = X.copy()
-        for j in np.flatnonzero(self.spreads).tolist():
-            found[:, j] = np.arcsinh((X[:, j] - self.centres[j]) / self.spreads[j])
-        further = [found]
-        for j, table in self.tables:
-            coordinates = table[levels_of(X[:, j], len(table) - 1)]
-            found[:, j] = coordinates[:, 0]
-            further.append(coordinates[:, 1:])
+        coordinates = {j: table[levels_of(X[:, j], len(table) - 1)] for j, table in self.tables}
+        further = [each[:, 1:] for each in coordinates.values()]
         for j, weights in self.effects:
             functions = level_functions(X, self.numbers, self.moments, weights.shape[1])
             further.append((functions * weights[levels_of(X[:, j], len(weights) - 1)]).sum(axis=1, keepdims=True))
-        return np.concatenate([*further, np.isnan(X[:, self.gaps]).astype(float)], axis=1)
+        found = np.concatenate([X, *further, np.isnan(X[:, self.gaps])], axis=1)
+        for j in np.flatnonzero(self.spreads).tolist():
+            found[:, j] = np.arcsinh((X[:, j] - self.centres[j]) / self.spreads[j])
+        for j, each in coordinates.items():
+            found[:, j] = each[:, 0]
+        return found
 
     @property
     def sources(self) -> Int:

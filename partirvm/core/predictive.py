@@ -28,15 +28,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import blas, solve_triangular
 from scipy.special import ndtri, stdtrit
 
 from partirvm.core.statistics import GramBlock
 from partirvm.errors import UsageError
 from partirvm.types import Float
 
-ROWS, COLUMNS = 192, 96
-"""Number of rows of a piece; number of columns of a root that are multiplied together."""
+ROWS = 192
+"""Number of rows of a piece."""
 
 REACH = 3.0
 """Standard deviation of the prior on each log α and on log β, around the optimum."""
@@ -57,13 +57,14 @@ def products(block: Float, weights: Float) -> Float:
 
 
 def quadratic_forms(block: Float, root: Float) -> Float:
-    """Return φᵀRRᵀφ of each row φ of ``block`` (n, M), (n,), with ``root`` R (M, M); triangular R cost half."""
-    found = np.zeros(len(block))
-    for start in range(0, root.shape[1], COLUMNS):
-        some = root[:, start : start + COLUMNS]
-        end = int(np.flatnonzero(some.any(axis=1)).max(initial=-1)) + 1
-        product = products(block[:, :end], some[:end])
-        found += np.einsum("nm,nm->n", product, product)
+    """Return φᵀRRᵀφ of each row φ of ``block`` (n, M), (n,), with an upper triangular root R (M, M)."""
+    found, stored = np.empty(len(block)), np.ascontiguousarray(root).T  # lower triangular, in BLAS's layout
+    piece = np.zeros((root.shape[1], ROWS)).T
+    for start in range(0, len(block), ROWS):
+        some = block[start : start + ROWS]
+        piece[: len(some)] = some
+        product = blas.dtrmm(1.0, stored, piece, side=1, lower=1, trans_a=1, overwrite_b=1)
+        found[start : start + ROWS] = np.einsum("nm,nm->n", product, product)[: len(some)]
     return found
 
 

@@ -18,7 +18,7 @@ class Termination(Enum):
         member._value_, member.advice = value, advice
         return member
 
-    CONVERGED = "converged", "The evidence no longer rises, not even with random candidates: nothing to do."
+    CONVERGED = "converged", "No further candidate raises the evidence: nothing to do."
     HALVED = "halved", "The vectors fell to the stop fraction of the candidates, as an intermediate fit should."
     ITERATIONS = "iterations", "The fit had not converged at its last iteration: raise tol, or check the kernel width."
     CANCELLED = "cancelled", "The residual lost its digits to cancellation: a pass computes it again."

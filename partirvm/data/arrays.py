@@ -1,6 +1,4 @@
-"""Sources of rows of the user's arrays, NumPy, Zarr or Dask; rows gathered from another source; and the source that
-multiplies row weights by class weights. Arrays are not copied.
-"""
+"""Sources of rows of the user's arrays, NumPy, Zarr or Dask, which are not copied; and rows gathered from a source."""
 
 from __future__ import annotations
 
@@ -17,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partirvm.data.source import Source, Tile, as_rows, check_shapes, concatenated, default_names, tile_rows_for
+from partirvm.data.source import Source, Tile, check_shapes, concatenated, default_names, tile_rows_for
 from partirvm.errors import MissingDataError
 from partirvm.storage import reading
-from partirvm.types import Columns, Float, Int
+from partirvm.types import Columns, Int
 
 
 def shuffled_rows(n_rows: int, seed: int) -> Int:
@@ -174,28 +172,6 @@ def rows_of_tile(rows: Int, source: Source, number: int) -> Tile:
     tile = source.tile(number)
     first, last = np.searchsorted(rows, [tile.start, tile.start + len(tile.X)])
     return tile.take(rows[first:last] - tile.start, tile.start)
-
-
-class ClassWeighted(Source):
-    """A source whose row weights are multiplied by ``weights[code]``, (K,), the weight of the class of the row.
-
-    The codes are the first column of the targets. ``moments`` is None, since those of ``source`` ignore the weights.
-    """
-
-    def __init__(self, source: Source, weights: Float) -> None:
-        self._source, self._class_weights = source, np.asarray(weights, dtype=np.float64)
-        self._take_shape_of(source)
-        self.weighted = True
-
-    def tile(self, number: int) -> Tile:
-        """Return one tile of the source; its row weights include the class weights."""
-        tile = self._source.tile(number)
-        weights = self._class_weights[tile.t[:, 0].astype(np.int64)]
-        return replace(tile, weights=as_rows(weights if tile.weights is None else weights * tile.weights))
-
-    def part(self, tiles: Sequence[int]) -> ClassWeighted:
-        """Return a part of the source with the same class weights."""
-        return ClassWeighted(self._source.part(tiles), self._class_weights)
 
 
 def client_of(*collections: Any) -> Any:

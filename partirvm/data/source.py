@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -64,6 +65,7 @@ class Source:
     """A set of rows that is read tile by tile. Reading is thread-safe. A source on disk is small when pickled.
 
     ``shuffled`` states that neighbouring rows are a random sample. ``moments`` are those of all rows, if known.
+    ``class_weights`` (K,) multiply the weights of rows by their classes, codes that are the first column of targets.
     """
 
     n_rows: int
@@ -74,6 +76,7 @@ class Source:
     shuffled: bool = False
     moments: Moments | None = None
     weighted: bool = False
+    class_weights: Float | None = None
 
     @property
     def n_tiles(self) -> int:
@@ -85,7 +88,16 @@ class Source:
         X = as_rows(self._read("X", number))
         t = as_rows(self._read("y", number)).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
         weights = as_rows(self._read("weights", number)) if self.weighted else None
+        if self.class_weights is not None:
+            of_classes = self.class_weights[t[:, 0].astype(np.int64)]
+            weights = as_rows(of_classes if weights is None else of_classes * weights)
         return Tile(number, number * self.tile_rows, X, t, weights)
+
+    def with_class_weights(self, weights: Float) -> Self:
+        """Return the source with these ``class_weights``; its moments, which ignore them, are not known."""
+        found = copy(self)
+        found.class_weights, found.moments = weights, None
+        return found
 
     def _read(self, name: str, number: int) -> Any:
         """Read the rows of one of the arrays X, y and weights in a tile."""

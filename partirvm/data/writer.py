@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +21,7 @@ from partirvm.core.statistics import TreeSum
 from partirvm.data.zarr_source import CODEC, FORMAT, GROUP, KIND, VERSIONS, DataAttributes, dtype_of, open_data
 from partirvm.errors import ExistsError, LeaseLostError
 from partirvm.storage import Folder, open_folder, storing
+from partirvm.storage.address import absolute
 from partirvm.storage.lease import Lease, acquire
 from partirvm.storage.records import checksum, create_blosc, listed_numbers, numbered, to_json
 from partirvm.types import Float
@@ -153,9 +153,7 @@ def publication(url: str, *, overwrite: bool = False, append: bool = False) -> I
 @contextmanager
 def claimed(url: str) -> Iterator[Lease]:
     """Hold the lease of a path or URL. Raises ``LeaseLostError`` in place of errors after another process took over."""
-    place = open_folder(url.rstrip("/"))
-    if place.path is not None:
-        place = open_folder(os.path.abspath(place.path))  # noqa: PTH100 - resolve() would follow links
+    place = open_folder(absolute(url.removeprefix("file://").rstrip("/")))
     folder = place.sibling(f".{place.name}.lease")
     folder.location = url  # for messages
     with storing(url), acquire(folder) as lease:

@@ -24,8 +24,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -172,10 +170,9 @@ class ZarrSource(Source):
         self._open()
 
     def _open(self) -> tuple[Folder, DataAttributes]:
-        """Return the folder and the attributes. Raises ``ChangedDataError`` if other DATA are here now."""
+        """Return the folder and the attributes."""
         if self._opened is None:
-            with self._in_use():
-                folder, attributes = open_data(self.url, self._group)
+            folder, attributes = open_data(self.url, self._group)
             self.n_rows, self.n_features = attributes.n_rows, attributes.n_features
             self.tile_rows, self.n_targets = attributes.tile_rows, attributes.n_targets
             self.columns, self.moments = attributes.columns, attributes.moments
@@ -184,26 +181,24 @@ class ZarrSource(Source):
             self._opened, self._group = (folder, attributes), attributes.segments[-1][1]
         return self._opened
 
-    @contextmanager
-    def _in_use(self) -> Iterator[None]:
-        """Raise ``ChangedDataError`` in place of ``MissingDataError`` if other DATA are here now."""
+    def _read(self, name: str, number: int) -> np.ndarray[Any, Any]:
         try:
-            yield
+            return self._chunk(name, number)
         except MissingDataError as error:
-            if self._group is None or open_data(self.url)[1].segments[-1][1] == self._group:
+            if open_data(self.url)[1].segments[-1][1] == self._group:
                 raise
             raise ChangedDataError(
                 f"{self.url}: the data were replaced while they were in use. Start a new fit."
             ) from error
 
-    def _read(self, name: str, number: int) -> np.ndarray[Any, Any]:
+    def _chunk(self, name: str, number: int) -> np.ndarray[Any, Any]:
         start, stop = self._span(number)
         folder, attributes = self._open()
         place, advice = f"{self.url}: chunk {number} of the array {name!r}", "restore it, or ingest the data again"
         shape = attributes.chunks[name]
         first, group = next(each for each in reversed(attributes.segments) if each[0] <= number)
         file = "/".join([group, name, "c", str(number - first), *("0" for _ in shape[1:])])
-        with self._in_use(), reading(place, advice, MissingDataError):
+        with reading(place, advice, MissingDataError):
             rows = read_blosc(folder, file, shape, dtype_of(name))[: stop - start]
         if checksum(rows) != attributes.hashes[name][number]:
             raise ChangedDataError(f"{place} has other values than those ingested: {advice}")

@@ -8,6 +8,7 @@ import time
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
@@ -29,9 +30,9 @@ from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
 from partirvm.model.fitted import relevances
 from partirvm.options import TABLE, Request
-from partirvm.options.constraints import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName, Warp
-from partirvm.options.values import AlphaPrior, Strategy, Value, flat
-from partirvm.predict.prediction import TileValues, score, warn_of_far_rows
+from partirvm.options.table import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName, Warp
+from partirvm.options.values import AlphaPrior, Strategy, Value, entry, flat
+from partirvm.predict.prediction import score, tile_values, warn_of_far_rows
 from partirvm.report.plots import DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, Progress
 from partirvm.resolve.kernel import portable
@@ -53,18 +54,16 @@ def documented(estimator: Documented) -> Documented:
         return estimator
     defaults = {each.name: each.default for each in fields(cast(Any, estimator))}
 
-    def entry(found: re.Match[str]) -> str:
+    def completed(found: re.Match[str]) -> str:
         name, kind, text = found.groups()
         if name not in defaults:
             return found[0]
-        head = f"    {name} : {kind}, default={defaults[name]!r}\n".replace("'", '"')
-        words = " ".join([TABLE[name].meaning if name in TABLE else "", *text.split()]).strip()
-        filled = textwrap.fill(words, 108, break_on_hyphens=False)
-        return head + textwrap.indent(filled, " " * 8) + "\n"
+        meaning = TABLE[name].meaning if name in TABLE else ""
+        return textwrap.indent(entry(name, f"{kind}, ", defaults[name], f"{meaning} {text}"), " " * 4) + "\n"
 
     _, parameters, attributes = re.split(r"\n    \w+\n    -{10}\n", RelevanceVectorMachine.__doc__ or "")
     whole = estimator.__doc__.replace(PARAMETERS, parameters).replace(ATTRIBUTES, attributes.rstrip(" "))
-    estimator.__doc__ = ENTRY.sub(entry, whole)
+    estimator.__doc__ = ENTRY.sub(completed, whole)
     return estimator
 
 
@@ -330,7 +329,7 @@ class RelevanceVectorMachine(BaseEstimator):
             values, near = function(rows_of(self, X, self.model_.columns)[0])
             far = int((near < FAR).sum())
         else:
-            source, tiles = as_source(X), TileValues(function)
+            source, tiles = as_source(X), partial(tile_values, function)
             require_like(source, self.model_.columns)
             with closing(executor_for(self.client)) as executor:
                 blocks = [block for _, block in executor.map(tiles, source, range(source.n_tiles), None)]

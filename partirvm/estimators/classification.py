@@ -17,7 +17,7 @@ from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import Labels
 from partirvm.model import ClassModel
 from partirvm.options import Request
-from partirvm.options.constraints import Auto, MultiClass
+from partirvm.options.table import Auto, MultiClass
 from partirvm.types import Float
 
 

@@ -97,13 +97,11 @@ def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, columns: C
     X, columns, y = rows_of(estimator, X, columns, y, ensure_min_samples=1 if more else 2, reset=not more)
     if sample_weight is not None:
         weights = finite("sample_weight", sample_weight)
-        if not weights.any():
-            raise DataError("no row has a weight above zero: there is nothing to fit")
         given = weights if weights.ndim else float(weights)
         with data_errors():
             weights = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
         present = weights > 0
-        if not present.all():
+        if present.any() and not present.all():  # a source without any weight is refused
             X, y, weights = X[present], y[present], weights[present]
     y, labels = estimator._coded(y)
     return TrainingRows(X, y, weights, columns, labels)

@@ -22,8 +22,7 @@ from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import is_growable
 from partirvm.model import Model
 from partirvm.options import Request
-from partirvm.options.constraints import Estimate, NoiseForm, Reference, Residual
-from partirvm.options.table import TABLE
+from partirvm.options.table import TABLE, Estimate, NoiseForm, Reference, Residual
 from partirvm.options.values import Local, Noise
 from partirvm.predict.rvm_star import Augmenting
 from partirvm.resolve.resolve import LIMITS, FitSpec

@@ -193,10 +193,9 @@ class Cluster:
         from distributed.versions import get_versions
 
         question = {"op": "versions", "packages": list(PACKAGES)}
-        ours, found = get_versions(PACKAGES)["packages"], dict[str, Any]()
-        while not found:  # workers that leave meanwhile do not answer
-            self.workers()
-            found = self.call(self.client.scheduler.broadcast(msg=question, on_error="ignore"), ANSWER)
+        ours = get_versions(PACKAGES)["packages"]
+        self.workers()  # those that leave meanwhile do not answer
+        found = self.call(self.client.scheduler.broadcast(msg=question, on_error="ignore"), ANSWER)
         for worker, theirs in found.items():
             for name in ("python", *PACKAGES):
                 if (other := theirs["packages"][name]) != ours[name]:

@@ -101,7 +101,7 @@ class Driver:
     """Runs one strategy on one source.
 
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
-    the last saved model; ``usable`` tells that there is one before the run. If time is up before a model is saved, a
+    the last saved model; ``usable`` tells that there is one. If time is up before a model is saved, a
     small fit (``strategies.rounds``) makes a model. ``elapsed`` are the seconds of earlier attempts. ``for_readers``
     returns fields of a line of history for its readers.
     """
@@ -120,12 +120,12 @@ class Driver:
         self, strategy: AnyStrategy, problem: Problem, options: Options, journal: MemoryJournal, resume: Any = None
     ) -> Outcome:
         """Run the strategy to its end, from the state ``resume`` on; afterwards the journal holds the model."""
-        self._journal, self._began, self._usable = journal, time.perf_counter() - self.elapsed, self.usable
+        self._journal, self._began = journal, time.perf_counter() - self.elapsed
         self._spent, self._likelihood = Spent(), problem.likelihood
         self._last: Record | None = None
         with one_blas_thread(), on_threads(self.executor.threads):
             outcome = self._run(strategy, strategy.start(problem, options) if resume is None else resume)
-            if outcome.reason is not Termination.TIME or self._usable:
+            if outcome.reason is not Termination.TIME or self.usable:
                 return outcome
             self.interrupted = lambda: None
             last = self._run(IncrementalRounds(), early_state(outcome.state.problem, outcome.state.options))
@@ -198,7 +198,7 @@ class Driver:
                 if each.residuals is not None:
                     model = replace(model, residuals=replace(each.residuals, n_rows=self.source.n_rows))
                 self._journal.save(model)
-                self._usable = True
+                self.usable = True
             entry = line(each.record, self._spent.share(len(instructions) - number), self._began, saved=each.model)
             entry |= self.for_readers(entry)
             self._journal.record(entry)

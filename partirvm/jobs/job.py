@@ -28,7 +28,6 @@ from partirvm.storage import open_folder
 from partirvm.storage.address import absolute
 from partirvm.storage.records import MOST, TIME, require
 from partirvm.strategies.problem import Record
-from partirvm.strategies.working_set import WorkingSetRounds
 
 POLL_SECONDS = 0.5  # seconds between two polls of a waiting caller
 GRACE = 30.0  # seconds after the last sign of life of a lost driver in which its cluster may start another one
@@ -303,15 +302,6 @@ def advice_of(state: JobState) -> str:
     advice, last = state.status.advice, state.history[-1] if state.history else {}
     if state.status is not Status.DONE:
         return advice
-    in_order = (state.plan or {}).get("strategy") != WorkingSetRounds.schedule.name
-    if state.reason == Termination.CONVERGED.value and in_order:
-        advice = "Every row has been a candidate, and the last fit has converged: nothing to do."
-    elif state.reason in Termination._value2member_map_:
+    if state.reason in Termination._value2member_map_:
         advice = Termination(state.reason).advice
-    remarks, near = list(last.get("reference", {}).get("remarks", ())), last.get("residuals") or {}
-    change = f"change the RMSE of rows left out by {-near.get('rmse_gain', 0.0):+.0%}"
-    if near.get("bytes"):
-        remarks.append(f"Corrections by the nearest rows {change}.")
-    elif near.get("lacking"):
-        remarks.append(f"Corrections by the nearest rows would {change}: give a job folder or a larger memory_limit.")
-    return " ".join([advice, *remarks])
+    return " ".join([advice, *last.get("reference", {}).get("remarks", ())])

@@ -19,7 +19,6 @@ from partirvm import errors
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.data import Source
-from partirvm.data.arrays import ClassWeighted
 from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
 from partirvm.learning.forms import kernel_text
@@ -64,7 +63,7 @@ def run(
                 remarks.extend(found["reference"]["remarks"])
         return found
 
-    weighted = source if spec.class_weights is None else ClassWeighted(source, spec.class_weights)
+    weighted = source if spec.class_weights is None else source.with_class_weights(spec.class_weights)
     driver = replace(driver, source=weighted, for_readers=for_readers)
     for entry in spec.entries if checkpoint is None else ():
         journal.record(entry)
@@ -173,7 +172,7 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
             f"no relevance vector is left, so that the model predicts the {predicted}: the kernel does not fit these "
             "data; try another gamma",
         )
-    in_order = schedule.has_rounds and schedule.whole_partitions
+    in_order = schedule.has_rounds and not schedule.selects
     grave = {Termination.MEMORY, Termination.ITERATIONS, *([Termination.VECTORS] if in_order else [])}
     yield from ((errors.LimitWarning, reason.advice) for reason in {outcome.reason, last.termination} & grave)
 

@@ -88,8 +88,6 @@ class JobStore:
                 folder.remove(SPEC_NAME)
                 store._clear(lease, EVENTS, "control", *(f"{kind}s" for kind in KEPT))
                 lease.check()
-            else:
-                folder.remove_empty()
             try:
                 folder.create(SPEC_NAME, to_json(SPEC_NAME, {"format": FORMAT, "time": time.time(), **spec}))
             except BaseException as error:

@@ -64,11 +64,14 @@ def cells_of(
 
 
 def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | None, n_targets: int = 1) -> Cells:
-    """Return the cells of at most ``n`` records, given in pieces (rows, width): the leaves of a tree of ``points``."""
+    """Return the cells of at most ``n`` records, given in pieces (rows, width).
+
+    In memory they are one cell; those that ``keep`` writes are the leaves of a tree of ``points``.
+    """
     rank = points.shape[1]
     width = rank + n_targets + COLUMNS
     most = rows_of_cell(width)
-    leaves = Leaves.of(points, math.ceil(n / (FILLED * most)))
+    leaves = Leaves(points, math.ceil(n / (FILLED * most)))
 
     def keyed() -> Iterator[Float]:
         """Yield records after their leaves; within a leaf they stay in order."""
@@ -91,9 +94,7 @@ def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | No
             return Cells.written(place, divided(sorter.blocks()), leaves.count + n // most, width, n_targets)
 
     if keep is None:
-        records = np.concatenate(list(keyed()))
-        order = np.argsort(records[:, 0], kind="stable")
-        return Cells.of(records[order, 1:], _starts(records[order, 0], leaves.count), n_targets)
+        return Cells.of(np.concatenate(list(pieces)), n_targets)
     return keep(written)
 
 

@@ -1,10 +1,10 @@
 """The rows of local residuals, sorted into cells of near rows, and the exact search for the nearest ones.
 
 A record has the point of a row in a metric (r,), its error for each of T targets, the logarithm of its noise factor,
-the inverse of its weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of
-the points (``Leaves``); those of a leaf are a cell, whose rows lie in a box. A search looks for the nearest rows of a
-point in the cell whose box is nearest, and then in all cells whose boxes are not farther than the last of these. So its
-result does not depend on the cells. Records lie in memory, or in a Zarr array with one chunk per cell.
+the inverse of its weight, and its number before shuffling. Records in memory are one cell. Otherwise they are sorted by
+the leaves of a k-d tree of some of the points (``Leaves``); those of a leaf are a cell, whose rows lie in a box, and a
+chunk of a Zarr array. A search looks for the nearest rows of a point in the cell whose box is nearest, and then in all
+cells whose boxes are not farther than the last of these. So its result does not depend on the cells.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,9 +46,6 @@ GROUP = 32
 TREE_LEAF = 32
 """Number of rows of a leaf of a cell's tree."""
 
-ORDERED, ORDERED_LEAVES = 1 << 14, 1 << 9
-"""Maximum number of points by whose leaves points are put in order, and the number of leaves."""
-
 SLACK, LEAST_DISTANCE = 1.0 - 1e-12, 1e-150
 """Boxes count as nearer by this ratio, since distances are rounded; limits below this distance have the square 0."""
 
@@ -59,43 +55,32 @@ ADVICE = (
 )
 
 
-@dataclass(frozen=True)
 class Leaves:
-    """A k-d tree: node j divides the rows at ``places[j]`` of coordinate ``axes[j]``; its children are 2j+1, 2j+2."""
+    """The leaves of a k-d tree of points (n, r), at least ``count`` of them if the points are different enough."""
 
-    axes: Int
-    places: Float
+    def __init__(self, points: Float, count: int) -> None:
+        from scipy.spatial import cKDTree  # its import takes megabytes
 
-    @classmethod
-    def of(cls, points: Float, count: int) -> Leaves:
-        """The tree of at least ``count`` leaves that divides points (n, r) at medians of their widest coordinates.
-
-        Both children of a node have points, unless all points of the node are equal.
-        """
-        axes, places, level = list[int](), list[float](), [points]
-        while len(level) < count:
-            following = list[Float]()
-            for group in level:
-                axis = int(np.argmax(group.var(axis=0))) if len(group) else 0
-                place = _middle(group[:, axis]) if len(group) else 0.0
-                right = group[:, axis] > place
-                axes.append(axis)
-                places.append(place)
-                following += [group[~right], group[right]]
-            level = following
-        return cls(np.array(axes, dtype=np.int64), np.array(places))
-
-    @property
-    def count(self) -> int:
-        """The number of leaves."""
-        return len(self.axes) + 1
+        self._tree = cKDTree(points, max(len(points) // count, 1))
+        self.count = self._descend(self._tree.tree, points[:0], np.zeros(0, np.int64), 0)
 
     def numbers(self, points: Float) -> Int:
-        """Return the leaves (n,) of points (n, r)."""
-        node, rows = np.zeros(len(points), dtype=np.int64), np.arange(len(points))
-        for _ in range(self.count.bit_length() - 1):
-            node = 2 * node + 1 + (points[rows, self.axes[node]] > self.places[node])
-        return node - len(self.axes)
+        """Return the leaves (m,) of points (m, r)."""
+        found = np.zeros(len(points), dtype=np.int64)
+        self._descend(self._tree.tree, points, found, 0)
+        return found
+
+    def _descend(self, node: Any, points: Float, numbers: Int, first: int) -> int:
+        """Number the leaves below a node from ``first`` on, for the points in them; return the next number."""
+        if node.lesser is None:
+            numbers[:] = first
+            return first + 1
+        right = points[:, node.split_dim] >= node.split
+        for child, some in ((node.lesser, ~right), (node.greater, right)):
+            mine = numbers[some]
+            first = self._descend(child, points[some], mine, first)
+            numbers[some] = mine
+        return first
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,12 +99,10 @@ class Cells:
     hashes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, records: Float, starts: Int | None = None, n_targets: int = 1) -> Cells:
-        """The cells of records (N, width) in memory that begin at ``starts`` (C,); without, one cell."""
-        ends = np.append([0] if starts is None else starts, len(records))
-        points = records[:, : -n_targets - COLUMNS]
-        boxes = np.array([box(points[slice(*some)]) for some in pairwise(ends)])
-        return cls(ends, records.shape[1], boxes, records)
+    def of(cls, records: Float, n_targets: int = 1) -> Cells:
+        """One cell of records (N, width) in memory."""
+        boxes = box(records[:, : -n_targets - COLUMNS])[None]
+        return cls(np.array([0, len(records)]), records.shape[1], boxes, records)
 
     @classmethod
     def written(cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1) -> Cells:
@@ -246,12 +229,6 @@ class Cells:
         best[1][some] = np.take_along_axis(rows, order[:, :, None], axis=1)
 
 
-def _middle(values: Float) -> float:
-    """Return a place that divides values (n,): their median, or the next smaller value if this is the largest."""
-    place, smaller = float(np.median(values)), values[values < values.max()]
-    return min(place, float(smaller.max())) if len(smaller) else place
-
-
 def panel_rows(k: int) -> int:
     """Return the number of points with k neighbours each that are handed over at once."""
     return max(min(ROWS, PAIRS // max(k, 1) ** 2), 1)
@@ -264,8 +241,9 @@ def rows_of_cell(width: int) -> int:
 
 def near_order(points: Float) -> Int:
     """Return an order of points (n, r) in which those that are near each other follow each other."""
-    leaves = Leaves.of(points[:: len(points) // ORDERED + 1], min(len(points) // ROWS, ORDERED_LEAVES))
-    return np.argsort(leaves.numbers(points), kind="stable")
+    from scipy.spatial import cKDTree
+
+    return np.asarray(cKDTree(points, ROWS, compact_nodes=False, balanced_tree=False).indices)
 
 
 def box(points: Float) -> Float:

@@ -137,18 +137,21 @@ def linear_values(design: Design, weights: Float, X: Float, root: Float | None =
     if X.ndim != 2 or X.shape[1] != n_features:
         raise DataError(f"the model was trained on {n_features} features, but the given rows have shape {X.shape}")
     values, heights = np.empty((len(X), *weights.shape[1:])), design.peaks()
+    equal = bool((heights == heights[:1]).all())
     variances = None if root is None else np.empty(values.shape)
     roots = () if root is None else root[None] if root.ndim == 2 else root
+    place = np.empty((design.n_columns, HEIGHT)).T if len(X) >= HEIGHT else None  # new memory takes as long as values
     for start in range(0, len(X), HEIGHT):
         rows = slice(start, start + HEIGHT)
-        block = design.block(X[rows])
+        block = design.block(X[rows], place if start + HEIGHT <= len(X) else None)
         values[rows] = products(block, weights)
         for k, each in enumerate(roots):
             variances.reshape(len(X), -1)[rows, k] = quadratic_forms(block, each)  # type: ignore[union-attr]
         if len(design.centres) and design.kernel.local:
             kernels = block[:, design.n_leading :]
-            kernels /= heights
-            near[rows] = kernels.max(axis=1)
+            if not equal:
+                kernels /= heights
+            near[rows] = kernels.max(axis=1) / (heights[0] if equal else 1.0)
     if variances is not None and len(roots) < len(values.T):
         variances = np.repeat(variances[:, :1], weights.shape[1], axis=1)
     return values, variances, near

@@ -1,4 +1,4 @@
-"""The words that options take, as types; rows of the table of options, and their checks.
+"""Rows of the table of options, and their checks.
 
 A check is called with a name and a value, and returns what a request keeps. It raises ``UsageError`` that names the
 option, what was found and what it may be. The command line reads from the same values how the text of a flag is parsed.
@@ -9,29 +9,12 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, get_args
 
 from partirvm.errors import UsageError
-
-StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental", "working-set"]
-Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain"]
-FitRows: TypeAlias = Literal["auto", "full", "growing", "sample"]
-SolverName: TypeAlias = Literal["auto", "fixed-point", "fast"]
-Gamma: TypeAlias = Literal["auto", "scale", "learn", "learn-per-feature"] | float | Sequence[float]
-MultiClass: TypeAlias = Literal["auto", "pooled", "multinomial"]
-Metric: TypeAlias = Literal["auto", "widths", "directions"]
-Warp: TypeAlias = Literal["auto", "none"]
-KernelStore: TypeAlias = Literal["auto", "memory", "zarr", "none"]
-Effort: TypeAlias = Literal["quick", "balanced", "thorough"]
-Reference: TypeAlias = Literal["auto", "none"]
-Residual: TypeAlias = Literal["auto", "none", "local"]
-LocalFamily: TypeAlias = Literal["auto", "exponential", "matern32", "matern52"]
-NoiseForm: TypeAlias = Literal["auto", "constant", "local"]
-Auto: TypeAlias = Literal["auto"]
-Estimate: TypeAlias = Literal["estimate"]
 
 
 @dataclass(frozen=True)

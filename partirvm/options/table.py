@@ -6,13 +6,29 @@ checks follow from this table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from partirvm.options import constraints as words
 from partirvm.options.constraints import MOST_NEIGHBOURS, POSITIVE, SWITCH, Check, Option, one_of, option
+
+# The words that options take, as types
+StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental", "working-set"]
+Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain"]
+FitRows: TypeAlias = Literal["auto", "full", "growing", "sample"]
+SolverName: TypeAlias = Literal["auto", "fixed-point", "fast"]
+Gamma: TypeAlias = Literal["auto", "scale", "learn", "learn-per-feature"] | float | Sequence[float]
+MultiClass: TypeAlias = Literal["auto", "pooled", "multinomial", "ovr"]
+Metric: TypeAlias = Literal["auto", "widths", "directions"]
+Warp: TypeAlias = Literal["auto", "none"]
+KernelStore: TypeAlias = Literal["auto", "memory", "zarr", "none"]
+Effort: TypeAlias = Literal["quick", "balanced", "thorough"]
+Reference: TypeAlias = Literal["auto", "none"]
+Residual: TypeAlias = Literal["auto", "none", "local"]
+NoiseForm: TypeAlias = Literal["auto", "constant", "local"]
+Auto: TypeAlias = Literal["auto"]
+Estimate: TypeAlias = Literal["estimate"]
 
 COUNT, NUMBER_OR_AUTO = Check("whole", least=1, optional=True), Check("whole", least=1, words=("auto",))
 
@@ -27,7 +43,7 @@ class Request:
     ``kernel`` is a name, a function's ``module:function``, a kernel or its spec, or a callable, which no job can hold;
     or a list of such, which centres have side by side; None and "none" stand for no kernel. ``basis`` is "linear", a
     function's ``module:function``, a callable, which no job can hold, or a list of such. ``gamma`` is a rule's name, a
-    number or one number per feature. Words are plain texts here; ``constraints`` has their types.
+    number or one number per feature. Words are plain texts here.
     """
 
     kernel: Any = everyday(
@@ -52,7 +68,7 @@ class Request:
         '(partitions of P rows are fitted side by side and their vectors merged in pairs), "incremental" (one '
         'partition after the other joins the vectors kept so far), "working-set" (in each round the P most '
         'promising rows join them), or "auto" ("basic" up to 200 rows, "working-set" above).',
-        one_of(words.StrategyName),
+        one_of(StrategyName),
     )
     partition_size: int | str = everyday(
         "auto",
@@ -69,7 +85,7 @@ class Request:
         'When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % '
         '("quick") or 3 % ("balanced"), or if the evidence no longer rises ("thorough"). "quick" also learns the '
         "kernel from fewer rows.",
-        one_of(words.Effort),
+        one_of(Effort),
     )
     time_limit: float | str | None = everyday(
         None,
@@ -114,34 +130,34 @@ class Request:
         'Distances in a learned "gaussian", "matern52" or "matern32" kernel: "widths" (a width per feature), '
         '"directions" (learned combinations of up to 45 features, each with a width), or "auto" (if gamma is "auto", '
         "directions where they predict better: up to 2,000 rows on held-out rows, above by evidence; else widths).",
-        one_of(words.Metric),
+        one_of(Metric),
     )
     warp: str = of_kernel(
         "auto",
         'Skewed features: "auto" (where that raises the evidence, a feature with a long tail counts by the inverse '
         'hyperbolic sine of its distance from a centre, a smooth logarithm; if gamma is "auto") or "none".',
-        one_of(words.Warp),
+        one_of(Warp),
     )
     kernel_store: str = of_resources(
         "auto",
         'Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" '
         '(on disk beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, "memory" for '
         "a classification, whose passes repeat their columns). The result does not depend on it.",
-        one_of(words.KernelStore),
+        one_of(KernelStore),
     )
     selection: str = of_strategy(
         "auto",
         'How the working set selects its next candidates: "error" (largest error among many random rows), '
         '"largest-error" (among all rows), "random", "gain" (largest gain of evidence in a random pool), or '
         '"auto" ("error" for a regression, "gain" for a classification).',
-        one_of(words.Selection),
+        one_of(Selection),
     )
     fit_rows: str = of_strategy(
         "auto",
         'Rows that all fits before the last one use: "full" (all rows), "growing" (a random sample that grows '
         'with the number of columns, for "working-set"), "sample" (one random sample), or '
         '"auto" ("full"; of many rows "growing", or "sample" for "split-merge" and "incremental").',
-        one_of(words.FitRows),
+        one_of(FitRows),
         flag_name="likelihood",
     )
     sample_rows: int | str = of_strategy(
@@ -161,7 +177,7 @@ class Request:
         'How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, '
         'the one with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds '
         "columns again while that raises the evidence).",
-        one_of(words.SolverName),
+        one_of(SolverName),
     )
     max_iterations: int | None = of_strategy(
         None,
@@ -181,7 +197,7 @@ class Request:
         "auto",
         'Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if rows left out are '
         "predicted clearly better).",
-        one_of(words.NoiseForm),
+        one_of(NoiseForm),
     )
     residual: str = of_noise(
         "auto",
@@ -189,7 +205,7 @@ class Request:
         'model then keeps these rows), or "auto" ("local" if, of 1,000 rows and more with 4 targets at most, rows left '
         "out are predicted with an error lower by 5 % or a log density higher by 0.05 nats, and the rows fit in memory "
         "or in files of a job).",
-        one_of(words.Residual),
+        one_of(Residual),
     )
     neighbours: int = of_noise(
         60,
@@ -201,13 +217,13 @@ class Request:
         "auto",
         'Correlation of the errors of near rows: "exponential", "matern32", "matern52", or "auto" (the one that '
         "corrects rows left out best).",
-        one_of(words.LocalFamily),
+        Check("word", ("auto", "exponential", "matern32", "matern52")),
     )
     reference: str = of_noise(
         "auto",
         "After a fit of at least 1,000 rows with a learned kernel: compare the model with boosted trees on rows left "
         'out, and warn if they are clearly better ("auto"), or do not ("none").',
-        one_of(words.Reference),
+        one_of(Reference),
     )
     noise_prior: tuple[float, float] = of_noise(
         (0.0, 0.0),

@@ -15,13 +15,19 @@ from itertools import chain
 from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from partirvm.errors import UsageError
-from partirvm.options import constraints as words
-from partirvm.options.table import TABLE
+from partirvm.options.constraints import near
+from partirvm.options.table import TABLE, Auto, FitRows, Gamma, Metric, Selection
 
 
 def held(name: str, **more: Any) -> Any:
     """Return the field for the option of this name."""
     return field(default=TABLE[name].default, metadata={"option": name}, **more)
+
+
+def entry(name: str, kind: str, default: Any, text: str) -> str:
+    """Return the entry of a parameter in a docstring."""
+    head = f"{name} : {kind}default={default!r}".replace("'", '"')
+    return head + "\n" + textwrap.indent(textwrap.fill(text, 108, break_on_hyphens=False), "    ")
 
 
 def document(kind: Any) -> None:
@@ -33,8 +39,7 @@ def document(kind: Any) -> None:
         option = TABLE[of_table]
         words = option.check.words if option.check.kind == "word" else ()
         listed = str(list(words)).replace("[", "{").replace("]", "}") + ", " if words else ""
-        text += [f"{name} : {listed}default={option.default!r}".replace("'", '"')]
-        text += textwrap.indent(textwrap.fill(option.meaning, 108, break_on_hyphens=False), "    ").splitlines()
+        text.append(entry(name, listed, option.default, option.meaning))
     summary, mark, examples = textwrap.dedent(" " * 4 + kind.__doc__).partition("Examples\n")
     kind.__doc__ = "\n".join([summary.rstrip(), "", "Parameters", "----------", *text, "", mark + examples])
 
@@ -82,7 +87,7 @@ class Value:
         known = self.get_params()
         for name in params.keys() - known:
             names = ", ".join(known)
-            raise UsageError(f"{type(self).__name__} has no {name!r}; known: {names}{words.near(name, known)}")
+            raise UsageError(f"{type(self).__name__} has no {name!r}; known: {names}{near(name, known)}")
         for name, value in vars(replace(cast(Any, self), **params)).items():
             object.__setattr__(self, name, value)
         return self
@@ -121,8 +126,8 @@ class SplitMerge(Value, name="split-merge", of="strategy"):
     0.6
     """
 
-    fit_rows: words.FitRows = held("fit_rows")
-    sample_rows: int | words.Auto = held("sample_rows")
+    fit_rows: FitRows = held("fit_rows")
+    sample_rows: int | Auto = held("sample_rows")
     stop_fraction: float = held("stop_fraction")
 
 
@@ -137,8 +142,8 @@ class Incremental(Value, name="incremental", of="strategy"):
     0.6
     """
 
-    fit_rows: words.FitRows = held("fit_rows")
-    sample_rows: int | words.Auto = held("sample_rows")
+    fit_rows: FitRows = held("fit_rows")
+    sample_rows: int | Auto = held("sample_rows")
     stop_fraction: float = held("stop_fraction")
 
 
@@ -153,9 +158,9 @@ class WorkingSet(Value, name="working-set", of="strategy"):
     'gain'
     """
 
-    selection: words.Selection = held("selection")
-    fit_rows: words.FitRows = held("fit_rows")
-    sample_rows: int | words.Auto = held("sample_rows")
+    selection: Selection = held("selection")
+    fit_rows: FitRows = held("fit_rows")
+    sample_rows: int | Auto = held("sample_rows")
     stop_fraction: float = held("stop_fraction")
 
 
@@ -225,9 +230,9 @@ class Radial(Value, name="auto", of="kernel"):
     'widths'
     """
 
-    gamma: words.Gamma = held("gamma")
+    gamma: Gamma = held("gamma")
     multiples: Sequence[float] = held("gamma_multiples")
-    metric: words.Metric = held("metric")
+    metric: Metric = held("metric")
 
 
 Strategy: TypeAlias = SplitMerge | Incremental | WorkingSet

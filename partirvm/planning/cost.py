@@ -186,14 +186,13 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
 class Schedule:
     """The schedule of a strategy; by default rounds, whose candidates join the vectors kept so far.
 
-    ``one_fit``: all rows are candidates of a single fit. ``whole_partitions``: every row joins exactly once, with its
-    partition. ``merges``: partitions are fitted in parallel and merged in pairs. ``selects``: the option ``selection``
-    chooses the candidates among all rows.
+    ``one_fit``: all rows are candidates of a single fit. ``merges``: partitions are fitted in parallel and merged in
+    pairs. ``selects``: the option ``selection`` chooses the candidates among all rows; otherwise every row joins once,
+    with its partition.
     """
 
     name: str
     one_fit: bool = False
-    whole_partitions: bool = False
     merges: bool = False
     selects: bool = False
 
@@ -206,9 +205,9 @@ class Schedule:
         """Return the number of candidates of a fit; whole partitions take at most half of ``max_vectors``."""
         if self.one_fit:
             return n_candidates
-        most = partition_size
-        if max_vectors:
-            most = max(max_vectors // 2, 1) if self.whole_partitions else max_vectors
+        most = max_vectors or partition_size
+        if max_vectors and not self.selects:
+            most = max(max_vectors // 2, 1)
         return min(n_candidates, partition_size, most)
 
     def costs(

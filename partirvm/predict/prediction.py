@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,19 +39,13 @@ TILES = 16
 """Number of tiles that are predicted together if the rows of local residuals lie on disk: they are read each time."""
 
 
-@dataclass(frozen=True)
-class TileValues:
-    """The V values of a function of the raw inputs of one tile.
+def tile_values(function: OfRows, source: Source, number: int) -> Float:
+    """Return the V values of a function of the raw inputs of one tile.
 
-    The result is an array (rows, 2 + V): row number before shuffling, values, and 1 for rows far from all vectors.
+    They are an array (rows, 2 + V): row number before shuffling, values, and 1 for rows far from all vectors.
     """
-
-    function: OfRows
-
-    def __call__(self, source: Source, number: int) -> Float:
-        """Read the tile and compute its values."""
-        values, near = self.function(source.tile(number).X)
-        return np.column_stack([source.original_rows(number), values, near < FAR])
+    values, near = function(source.tile(number).X)
+    return np.column_stack([source.original_rows(number), values, near < FAR])
 
 
 def predict(
@@ -93,7 +86,7 @@ def predict(
     if interval is not None:
         model.interval(interval)  # raises UsageError where there are none
         multiples = model.multiples([interval])[:, 0]
-    tiles = TileValues(partial(model.predictive.values, multiples=multiples))
+    tiles = partial(tile_values, partial(model.predictive.values, multiples=multiples))
     names, far = model.value_names(interval=interval is not None), 0
     place = check_output(output, overwrite=overwrite)
     for given in filter(None, (job, data, augment)):

@@ -11,7 +11,7 @@ from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -113,15 +113,6 @@ def _curves(title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Ma
     return [Chart(f"{title} over fits", remark, paint)] if drawn else []
 
 
-class Section(NamedTuple):
-    """A part of the page: notes, charts, and tables below them."""
-
-    title: str
-    notes: Sequence[str] = ()
-    charts: Sequence[Chart] = ()
-    tables: Sequence[Table] = ()
-
-
 def _page(job: Any) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -140,52 +131,23 @@ def _page(job: Any) -> str:
         [column.title for column in shown],
         [[column.cell(entry) for column in shown] for entry in job.history],
     )
-    facts = {**figures_of(job.history, job.plan or {}), "seconds": job.seconds}
+    facts, last = {**figures_of(job.history, job.plan or {}), "seconds": job.seconds}, last_model(job.history)
     plan = job.plan["text"].splitlines() if job.plan else ["Plan        none yet: the fit has not begun"]
-    alone = ["Training errors and noise, and all figures of rounds, are those of the vectors alone."]
-    alone = alone if is_corrected(facts) else []
-    sections = [
-        Section("What is missing", job.damaged),
-        Section("Worth knowing", (job.plan or {}).get("notes", ())),
-        Section("Curves", alone, history_charts(job.history, kind)),
-        *_predictions(job),
-        *(Section(table.title, tables=[table]) for table in _model_tables(job)),
-        Section("History", alone, tables=[fits]),
-        Section("Plan", tables=[Table("Plan", (), [(line[:12].strip(), line[12:]) for line in plan])]),
-        Section("Parameters", tables=[_parameters(job.parameters)]),
-    ]
-    sections = [section._replace(tables=[each for each in section.tables if each.rows]) for section in sections]
-    times = [("queued", job.queued), ("began", job.began), ("ended", job.ended)]
     return environment.get_template("page.html.jinja").render(
         job=job,
         name=job.location.rstrip("/").rpartition("/")[2] or job.location,
-        times=[(what, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))) for what, at in times if at is not None],
-        figures=[(name.capitalize(), text) for name, text in figure_rows(facts) if text],
-        sections=[section for section in sections if any(section[1:])],
+        moment=lambda at: time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at)),
+        figures=figure_rows(facts),
+        corrected=is_corrected(facts),
+        curves=history_charts(job.history, kind),
+        targets=target_charts(from_json(last.get("diagnostics") or ()), job.outputs),
+        neighbours=[_neighbours(each) for each in last.get("diagnostics") or ()],
+        model_tables=_model_tables(job),
+        fits=fits,
+        plan=Table("Plan", (), [(line[:12].strip(), line[12:]) for line in plan]),
+        parameters=_parameters(job.parameters),
         encode=b64encode if find_spec("matplotlib") else None,
     )
-
-
-def _predictions(job: Any) -> list[Section]:
-    """Return the predictions of the current model beside the targets, a section for each target."""
-    note = (
-        "Bars are 95 % intervals, dashed lines what the model states or chance. Rows are numbered as before the ingest."
-    )
-    entry = last_model(job.history)
-    left_out = "Each training row is predicted as if the fit had not had it. These rows also calibrate the intervals."
-    stored, notes = entry.get("diagnostics") or (), [note]
-    if is_corrected(entry):
-        notes.append("Errors of the nearest training rows correct each prediction.")
-    return [
-        Section(
-            f"Predictions of {'rows left out' if group.left_out else 'held-out rows'}"
-            + (f": {group.name}" if group.name else ""),
-            [*notes, left_out] if group.left_out else notes,
-            group.charts,
-            [group.largest, _neighbours(stored[group.number])],
-        )
-        for group in target_charts(from_json(stored), job.outputs)
-    ]
 
 
 def _neighbours(diagnostics: Mapping[str, Any]) -> Table:

@@ -15,7 +15,6 @@ variance of the codes 0 and 1, so such a column has the same weight as a number 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -87,8 +86,7 @@ def checked_basis(given: Any) -> Any:
     Raises ``UsageError`` for any other value. No module is imported.
     """
     if isinstance(given, list | tuple) and given:
-        found = tuple(map(checked_basis, given))
-        return found[0] if len(found) == 1 else found
+        return tuple(map(checked_basis, given))
     if given is not None and not (isinstance(given, str) and given == LINEAR):
         require_function(given, "basis")
     return given
@@ -139,12 +137,7 @@ def _named(family: type[Family], request: Request, moments: Moments, columns: Co
         if isinstance(gamma, str):
             known = f"{', '.join(RULES)}, a positive number, one number per feature"
             raise UsageError(f"gamma is {gamma!r}; known: {known}")
-        values = list(gamma) if np.ndim(gamma) == 1 else [gamma]  # the family checks the numbers
-        if len(values) not in (1, d):
-            raise UsageError(
-                f"gamma has {len(values)} values, but the data have {d} features: give one value, or one per feature"
-            )
-        return _by_kind(family, columns, scaling, values)
+        return _by_kind(family(gamma), columns, scaling)
     coded = {} if family is Categorical else _coded(columns, scaling)
     numeric = np.array([j for j in range(d) if j not in coded], dtype=np.int64)
     variances = [0.0, float(np.mean(list(coded.values()))) if coded else 0.0]
@@ -153,8 +146,8 @@ def _named(family: type[Family], request: Request, moments: Moments, columns: Co
     elif len(numeric):
         variances[0] = float(np.mean(inputs.variance[numeric]) + np.var(inputs.mean[numeric]))
     scales = [1.0 / (scaling.n_inputs * variance) if variance > 0 else 1.0 for variance in variances]
-    each = [scales[j in coded] for j in range(d)]
-    return _by_kind(family, columns, scaling, each, shared=gamma != "learn-per-feature")
+    each = tuple(scales[j in coded] for j in range(d))
+    return _by_kind(family(each), columns, scaling, shared=gamma != "learn-per-feature")
 
 
 def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel:
@@ -167,6 +160,8 @@ def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel
     kernel: Any = given
     if isinstance(given, str):
         kernel = kernels.NAMES[given]() if given in kernels.NAMES else FunctionKernel(given)
+    if isinstance(kernel, Family):
+        kernel = _by_kind(kernel, columns, scaling)
     for each in kernel.kernels if isinstance(kernel, Several) else (kernel,):
         each.prepare(np.zeros((0, scaling.n_inputs)))
         if learned and not np.isfinite(each.logs).any():
@@ -174,35 +169,24 @@ def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel
                 f"gamma is {gamma!r}, but the kernel {each.name!r} has no parameters that can be learned: "
                 "leave gamma out, or choose another kernel"
             )
-    if isinstance(kernel, Family) and not isinstance(kernel, Categorical):
-        family = kernel
-        kernel = _by_kind(lambda own: replace(family, gamma=own), columns, scaling, family.gamma)
     found: Kernel = kernel.per_feature(scaling.n_inputs) if gamma == "learn-per-feature" else kernel
     return found
 
 
-def _by_kind(
-    make: Callable[[tuple[float, ...]], Kernel],
-    columns: Columns,
-    scaling: Scaling,
-    gamma: Sequence[float],
-    *,
-    shared: bool = False,
-) -> Kernel:
+def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool = False) -> Kernel:
     """Multiply a kernel of the numeric inputs by a categorical kernel of the others; a kind of gamma 0 is left out.
 
-    ``gamma`` is one value, or one per feature, which with ``shared`` are equal within a kind.
+    The gamma of ``family`` is one value, or one per feature, which with ``shared`` are equal within a kind.
     """
-    coded, sources = _coded(columns, scaling), scaling.sources.tolist()
-    shared = shared or len(gamma) == 1
-    gamma = [gamma[j] if len(gamma) > 1 else gamma[0] for j in sources]
-    if make is Categorical or not coded:
-        return make(tuple(gamma[:1] if shared else gamma))
-    parts = []
-    for family, inputs in ((make, [j for j in range(len(gamma)) if j not in coded]), (Categorical, list(coded))):
+    coded, shared = _coded(columns, scaling), shared or len(family.gamma) == 1
+    gamma = family.widths(len(columns.features))[scaling.sources].tolist()
+    if isinstance(family, Categorical) or not coded:
+        return replace(family, gamma=tuple(gamma[:1] if shared else gamma))
+    numeric, parts = [j for j in range(len(gamma)) if j not in coded], []
+    for kernel, inputs in ((family, numeric), (Categorical(1.0), list(coded))):
         own = tuple(gamma[j] for j in (inputs[:1] if shared else inputs))
         if any(own):
-            parts.append(kernels.OnColumns(family(own), tuple(inputs)))
+            parts.append(kernels.OnColumns(replace(kernel, gamma=own), tuple(inputs)))
     return parts[0] if len(parts) == 1 else kernels.Product(tuple(parts))
 
 

@@ -16,7 +16,6 @@ from partirvm.core.moments import Moments
 from partirvm.core.priors import GammaDensity, Prior
 from partirvm.core.termination import Termination
 from partirvm.data import Source, require_target
-from partirvm.data.arrays import ClassWeighted
 from partirvm.data.labels import class_weights
 from partirvm.data.source import FARTHEST, check_range, check_values, require_like
 from partirvm.errors import DataError, UsageError
@@ -32,7 +31,7 @@ from partirvm.process import return_freed_memory
 from partirvm.quoting import quoted
 from partirvm.resolve.kernel import resolve_basis, resolve_kernel
 from partirvm.strategies.problem import Codes, Problem, Stopped
-from partirvm.types import GRAIN, Columns, FeatureMap, Float, Int, Scaling
+from partirvm.types import GRAIN, Columns, FeatureMap, Float, Scaling
 
 Interrupted: TypeAlias = Callable[[], Termination | None]
 """Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""
@@ -72,25 +71,23 @@ def checked_data(
     if labels is not None:
         count, progress = partial(_classes_of_tile, len(labels)), lambda *done: check_aborted(interrupted)
         tiles = [found for _, found in executor.map(count, source, range(source.n_tiles), progress)]
-        of_tiles, rows, totals = zip(*tiles, strict=True)
-        codes, counts = np.concatenate(of_tiles), np.sum(rows, axis=0)
+        codes, totals = np.concatenate([each for each, _ in tiles]), np.sum([each for _, each in tiles], axis=0)
         if request.class_weight is not None:
-            weights = class_weights(request.class_weight, labels, np.sum(totals, axis=0))
-            source, counts = ClassWeighted(source, weights), counts * (weights > 0)
+            weights = class_weights(request.class_weight, labels, totals)
+            source, totals = source.with_class_weights(weights), totals * weights
     moments = checked_moments(source, executor, interrupted)
     check_range(moments, source.columns)
     if labels is not None:
-        _check_classes(source, counts)
+        _check_classes(source, int(np.count_nonzero(totals)), moments.targets.n)
     return source, moments, codes, weights
 
 
-def _classes_of_tile(n_classes: int, source: Source, number: int) -> tuple[NDArray[np.integer[Any]], Int, Float]:
-    """Return the codes of a tile, one byte each for up to 127 classes, and rows of weight > 0 and weight per class."""
+def _classes_of_tile(n_classes: int, source: Source, number: int) -> tuple[NDArray[np.integer[Any]], Float]:
+    """Return the codes of a tile, one byte each for up to 127 classes, and the weight of each class."""
     tile = source.tile(number)
     codes = tile.t[:, 0].astype(np.int64)
-    counts = np.bincount(codes if tile.weights is None else codes[tile.weights > 0], minlength=n_classes)
     totals = np.bincount(codes, tile.weights, minlength=n_classes).astype(np.float64)
-    return codes.astype(np.int8 if n_classes <= np.iinfo(np.int8).max else np.int16), counts, totals
+    return codes.astype(np.int8 if n_classes <= np.iinfo(np.int8).max else np.int16), totals
 
 
 def check_request(source: Source, request: Request, held_out: Source | None = None) -> None:
@@ -148,9 +145,9 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
     return moments
 
 
-def _check_classes(source: Source, counts: Int) -> None:
+def _check_classes(source: Source, there: int, rows: int) -> None:
     """Raise ``DataError`` for fewer than two classes, and for many classes of few rows: they are probably numbers."""
-    target, there, rows = quoted(source.columns.target), int(np.count_nonzero(counts)), counts.sum()
+    target = quoted(source.columns.target)
     if there < 2:
         found = "one class" if there else "no class"
         raise DataError(f"the target {target} has {found} in all rows of positive weight: two are needed")

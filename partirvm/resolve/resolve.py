@@ -118,7 +118,8 @@ def resolve(
     problem = new_problem(source, moments, codes, request, held_out=held_out is not None)
     shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
-    small_fits, counted = SmallFits(source, shape, machine, request, executor, interrupted), moments.targets.n
+    small_fits = SmallFits(source, shape, machine, request, executor, interrupted, problem.empty)
+    counted = moments.targets.n
     notes: tuple[str, ...] = ()
     if learns(request) and not problem.target_variance:
         notes = ("no kernel was learned: the target is constant",)
@@ -294,7 +295,7 @@ def resolve_fit_rows(
         fit_rows = GROWING if shuffled and 4 * ROWS_PER_COLUMN * size < n_rows else "full"
     elif fit_rows == "auto":
         affordable = 2.0 * K * n_rows * (new or n_rows) * size <= 2e12
-        fit_rows = "full" if affordable or not schedule.whole_partitions else "sample"
+        fit_rows = "full" if affordable else "sample"
     if sample == "auto":
         sample = (ROWS_PER_COLUMN if fit_rows == GROWING else 20) * size
     return fit_rows, min(int(sample), n_rows)

@@ -23,9 +23,7 @@ from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
 from partirvm.learning.search import learning_options
-from partirvm.likelihoods.base import survivors
-from partirvm.likelihoods.classes import Newton
-from partirvm.likelihoods.gaussian import Solve
+from partirvm.likelihoods.base import PassFit, survivors
 from partirvm.options import Request
 from partirvm.planning.memory import FLOAT, DataShape, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, affordable
@@ -59,7 +57,8 @@ class SmallFits:
     """Fits, in this process, to samples of a source within the memory limit; an abort raises ``Stopped``.
 
     ``entries`` are their history entries, ``notes`` the limits that reduced them, ``learned`` a text on the learned
-    kernel, and ``centres`` the number of its centres, or 0 if the time limit ended learning early.
+    kernel, ``best`` a design of the best kernel so far, and ``centres`` the number of its centres, or 0 if the time
+    limit ended learning early.
     """
 
     source: Source
@@ -68,11 +67,11 @@ class SmallFits:
     request: Request
     executor: Executor
     interrupted: Interrupted
+    best: Design
     entries: list[Entry] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     learned: str | None = None
     centres: int = 0
-    _best: Design | None = None
     _spent: Spent = field(default_factory=Spent)
     _began: float = field(default_factory=time.perf_counter)
 
@@ -111,7 +110,7 @@ class SmallFits:
             )
         learning = replace(learning, centres=min(learning.centres, most), max_centres=most)
         small = problem
-        self._best, self.learned = problem.empty, "not finished because of time_limit"
+        self.best, self.learned = problem.empty, "not finished because of time_limit"
         with _in_time(), self._sample(small, learning.rows, room) as sample:
             if request.standardize and small.empty.scaling.features is not None:
                 X = sample.rows.gather(sample.rows.rows).X
@@ -132,7 +131,7 @@ class SmallFits:
             square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
             problem = problem.with_scaling(small.empty.scaling).with_kernel(kernel_from_spec(last["kernel"]))
             return replace(problem, left_out_square=square)
-        return problem.with_scaling(self._best.scaling).with_kernel(self._best.kernel)
+        return problem.with_scaling(self.best.scaling).with_kernel(self.best.kernel)
 
     def partition_size(self, problem: Problem) -> tuple[float | None, int]:
         """Measure the sparseness ρ of the problem, and return it and the partition size.
@@ -164,16 +163,13 @@ class SmallFits:
             if reason is not None:
                 raise Stopped(reason)
 
-        best = partial(setattr, self, "_best")
+        best = partial(setattr, self, "best")
         return gathered(self.source, numbers, self.executor, check, self._spent, room=room, log=self._log, on_best=best)
 
     def _log(self, record: Record) -> None:
         """Add an entry with the time since the previous one."""
         entry = line(record, self._spent.share(), self._began, saved=False)
-        names = self.source.columns.features
-        if self._best is not None:
-            names = self._best.scaling.names(names)
-        self.entries.append(entry | kernel_text(entry, names))
+        self.entries.append(entry | kernel_text(entry, self.best.scaling.names(self.source.columns.features)))
 
     def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
         """Return the columns that fit in memory with a sample, and bytes left for kernel blocks; set the threads."""
@@ -209,27 +205,20 @@ def partition_size(n_rows: int, d: int, rho: float, centres: int = 0) -> tuple[i
 
 def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
     """Fit a basic RVM to the sample; return its history record, which has the numbers of candidates and vectors."""
-    design = sample.candidates(problem, sample.rows.rows)
+    design, likelihood = sample.candidates(problem, sample.rows.rows), problem.likelihood
     options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)
-    likelihood: Any = problem.likelihood
-    fit: Any
     rule, start = replace(final_rule(options), guard=False), likelihood.start(problem)
-    if not likelihood.dense:
-        rule = replace(rule, max_iterations=options.max_passes)
-        newton = Newton(design, likelihood.name, likelihood.warm(start), rule, prior=problem.prior)
-        while newton.reason is None:
-            (logistic,) = sample.run(newton.next_pass)
-            newton = newton.advance(logistic, sample.check_interrupted)
-        fit, reason = newton.fit, newton.reason
+    statistics = sample.run(*likelihood.measure(start, problem.empty, design, None))
+    begun = likelihood.join(problem, start, problem.empty, design, *statistics)
+    found: Any = likelihood.fit(problem, options, design, begun, rule, None, None)
+    if isinstance(found, PassFit):
+        while found.reason is None:
+            (block,) = sample.run(found.next_pass)
+            found = found.advance(block, sample.check_interrupted)
     else:
-        (block,) = sample.run(*likelihood.measure(start, problem.empty, design, None))
-        begun = likelihood.join(problem, start, problem.empty, design, block)
-        sample.check_interrupted()
-        (solution,) = sample.executor.solve([Solve(begun, rule)], lambda done, total: sample.check_interrupted())
-        fit, reason = solution.fit, solution.reason
-        kept, small = survivors(design, fit), replace(problem, n_rows=sample.rows.n_rows)
-        passes = likelihood.settling(small, kept, fit, None, last=False, left_out=problem.n_classes > 0)
-        fit = likelihood.settle(fit, *sample.run(*passes), last=True)
-    assert reason is not None
+        (found,) = sample.executor.solve([found], lambda done, total: sample.check_interrupted())
+    kept, small = survivors(design, found.fit), replace(problem, n_rows=sample.rows.n_rows)
+    passes = likelihood.settling(small, kept, found.fit, None, last=False, left_out=problem.n_classes > 0)
+    fit = likelihood.settle(found.fit, *sample.run(*passes), last=True)
     facts: dict[str, Any] = {"number": 1, "candidates": len(design.labels), "selection": "random", "fit_rows": "sample"}
-    return Record(**likelihood.record(problem, fit, None), kind="heuristic", termination=reason, **facts)
+    return Record(**likelihood.record(problem, fit, None), kind="heuristic", termination=found.reason, **facts)

@@ -81,17 +81,17 @@ class Codec:
         """Return the JSON, without the entries of arrays, and the arrays. Raises ``TypeError`` as ``write`` does."""
         arrays, numbers = list[Array](), dict[int, int]()
 
-        def encoded(value: Any, where: str) -> Any:
+        def encoded(value: Any) -> Any:
             kind = type(value)
             if value is None or kind in (bool, float) or (kind is int and abs(value) < MOST):
                 return value
             if isinstance(value, str):
                 return str(value)
             if kind in (list, tuple):
-                parts = [encoded(each, f"{where}[{k}]") for k, each in enumerate(value)]
+                parts = list(map(encoded, value))
                 return parts if kind is list else {"tuple": parts}
             if kind is dict:
-                return {"dict": [[encoded(k, where), encoded(v, f"{where}[{k!r}]")] for k, v in value.items()]}
+                return {"dict": [[encoded(name), encoded(each)] for name, each in value.items()]}
             if kind is np.ndarray and value.dtype.kind in KINDS:
                 if id(value) not in numbers:  # ``arrays`` keeps it alive, so that its id stays unique
                     numbers[id(value)] = len(arrays)
@@ -102,12 +102,11 @@ class Codec:
             if self._classes.get(kind.__name__) is kind:
                 if isinstance(value, Enum):
                     return {"enum": kind.__name__, "member": value.name}
-                names = [each.name for each in fields(value)]
-                values = {name: encoded(getattr(value, name), f"{where}.{name}") for name in names}
+                values = {each.name: encoded(getattr(value, each.name)) for each in fields(value)}
                 return {"object": kind.__name__, "fields": values}
-            raise TypeError(f"{where} is a {kind.__module__}.{kind.__qualname__}, which cannot be stored")
+            raise TypeError(f"a {kind.__module__}.{kind.__qualname__} cannot be stored: {value!r:.80}")
 
-        return {"value": encoded(value, "value")}, arrays
+        return {"value": encoded(value)}, arrays
 
     def decode(self, tree: dict[str, Any], arrays: list[Array]) -> Any:
         """Return the value. Raises ``ValueError`` or another builtin error for what this version did not encode."""

@@ -55,9 +55,11 @@ class Folder:
     """
 
     def __init__(self, location: str, root: str | Path, filesystem: Any = None) -> None:
-        self.path = Path(root) if filesystem is None else None
-        self.location = location if filesystem is None else location.rstrip("/")
-        self._fs, self._root = filesystem, str(root).rstrip("/")
+        from fsspec.implementations.local import LocalFileSystem
+
+        self._fs, self._root = filesystem or LocalFileSystem(), str(root).rstrip("/")
+        self.path = Path(root) if type(self._fs) is LocalFileSystem else None
+        self.location = location if self.path is not None else location.rstrip("/")
         self.name, self.suffix = PurePosixPath(self._root).name, PurePosixPath(self._root).suffix
 
     def place(self, name: str = "") -> str:
@@ -136,16 +138,12 @@ class Folder:
 
     def list(self, name: str = "", *, hidden: bool = False) -> builtins.list[str]:
         """Return the sorted names of the children of a folder; empty without a folder."""
-        path, found = self._at(name), list[str]()
-        with suppress(FileNotFoundError, NotADirectoryError):
-            if self.path is not None:
-                found = [child.name for child in path.iterdir()]
-            else:
-                self._fs.invalidate_cache(path)
-                with self._reading(name):
-                    entries = {entry.rstrip("/") for entry in self._fs.ls(path, detail=False)}
-                found = [entry.rpartition("/")[2] for entry in entries - {path}]
-        return sorted(child for child in found if hidden or not child.startswith("."))
+        path, found = self._fs._strip_protocol(str(self._at(name))), set[str]()
+        with suppress(FileNotFoundError), self._reading(name):
+            self._fs.invalidate_cache(path)
+            found = {entry.rstrip("/") for entry in self._fs.ls(path, detail=False)} - {path}
+        names = (entry.rpartition("/")[2] for entry in found)
+        return sorted(child for child in names if hidden or not child.startswith("."))
 
     def empty(self) -> bool:
         """Return True if the folder has no contents, including hidden files."""
@@ -153,16 +151,13 @@ class Folder:
 
     def exists(self, name: str = "") -> bool:
         """Return True if an object or a folder has this name."""
-        if self.path is not None:
-            return bool(self._at(name).exists())
+        path = str(self._at(name))
         with self._reading(name):
-            self._fs.invalidate_cache(self._at(name))
-            return bool(self._fs.exists(self._at(name)))
+            self._fs.invalidate_cache(path)
+            return bool(self._fs.exists(path))
 
     def is_file(self) -> bool:
         """Return True if this place is an object."""
-        if self.path is not None:
-            return self.path.is_file()
         with self._reading(""):
             return bool(self._fs.isfile(self._root))
 
@@ -174,15 +169,9 @@ class Folder:
 
     def remove(self, name: str = "") -> None:
         """Remove an object, or a folder with its contents; no-op without it."""
-        path = self._at(name)
         with suppress(FileNotFoundError):
-            if self.path is None:
-                self._fs.invalidate_cache()
-                self._fs.rm(path, recursive=True)
-            elif path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+            self._fs.invalidate_cache()
+            self._fs.rm(str(self._at(name)), recursive=True)
 
     def remove_empty(self, name: str = "") -> None:
         """Remove a local folder in one step if it has no contents besides hidden files of killed writers."""

@@ -155,7 +155,7 @@ class BasicRound(Rounds):
 class IncrementalRounds(Rounds):
     """The incremental strategy of Ben-Shimon & Shmilovici (2006, §2.2): the partitions join in order, one a round."""
 
-    schedule: ClassVar[Schedule] = Schedule("incremental", whole_partitions=True)
+    schedule: ClassVar[Schedule] = Schedule("incremental")
 
 
 def early_state(problem: Problem, options: Options) -> RoundsState:

@@ -64,7 +64,7 @@ State: TypeAlias = SplitMergeState | RoundsState
 class SplitMergeLevels:
     """The split-and-merge strategy of Ben-Shimon & Shmilovici (2006, §2.1)."""
 
-    schedule: ClassVar[Schedule] = Schedule("split-merge", whole_partitions=True, merges=True)
+    schedule: ClassVar[Schedule] = Schedule("split-merge", merges=True)
 
     def start(self, problem: Problem, options: Options) -> State:
         """Return the state before the first partitions; for one partition or a constant target, before the last fit."""

@@ -76,7 +76,7 @@ def test_a_product_of_rows_is_of_each_row(whole, tail, columns, targets):
     rng = np.random.default_rng(columns)
     block = np.asfortranarray(rng.normal(size=(whole + tail, columns)))
     weights = rng.normal(size=(columns,) if targets is None else (columns, targets))
-    root = np.tril(rng.normal(size=(columns, columns)))
+    root = np.triu(rng.normal(size=(columns, columns)))
     rows = rng.permutation(len(block))
     with one_blas_thread():
         expected = block @ weights, ((block @ root) ** 2).sum(axis=1)
@@ -96,7 +96,7 @@ def model(columns, targets=1, classes=0):
         Gaussian((0.3, 0.2, 0.1)), scaling, rng.normal(size=(columns - 4, D)), np.arange(columns - 4), bias=True,
         functions=Basis(((lambda X: X @ turn, 3),)), active=np.arange(3),
     )  # fmt: skip
-    root = np.tril(rng.normal(size=(max(targets, classes, 1), columns, columns)))
+    root = np.triu(rng.normal(size=(max(targets, classes, 1), columns, columns)))
     if classes:
         names = Columns(tuple("abc"), classes=tuple("uvw"))
         mean = rng.normal(size=(columns, classes))

@@ -108,26 +108,6 @@ def test_ingest_says_what_it_made(tour, cli_json, tmp_path):
     assert cli_json("ingest", source, str(tmp_path / "e.zarr"), *roles, "--json", "--quiet")["targets"] == ["fare", "a"]
 
 
-def test_categories_weights_and_a_test_set_like_the_training(cli, cli_json, tmp_path):
-    """A test set that lacks a category gets the codes of the training, and is refused without ``--like``."""
-    rng = np.random.default_rng(0)
-    colour, x = rng.choice(["red", "green", "blue"], 300), rng.normal(size=300)
-    lines = [f"{c},{v},{v + len(c)},1" for c, v in zip(colour, x, strict=True)]
-    (tmp_path / "train.csv").write_text("\n".join(["colour,x,y,w", *lines]))
-    (tmp_path / "test.csv").write_text("\n".join(["colour,x,y,w", *[line for line in lines if "blue" not in line]]))
-    roles = ("--target", "y", "--weights", "w", "--categorical", "colour", "--quiet")
-    place = {name: str(tmp_path / name) for name in ("train.csv", "train.zarr", "test.csv", "test.zarr", "job")}
-    assert cli_json("ingest", place["train.csv"], place["train.zarr"], *roles, "--json")["features"] == ["colour", "x"]
-    assert cli("fit", place["train.zarr"], place["job"], "--quiet", "--gamma", "1")[0] == 0
-    assert cli("ingest", place["test.csv"], place["test.zarr"], *roles)[0] == 0
-    status, _, err = cli("evaluate", place["job"], place["test.zarr"], "--quiet")
-    assert status == 2
-    assert "the categories of the data are" in err
-    like = ("--like", place["train.zarr"], "--weights", "w", "--overwrite", "--quiet")
-    assert cli("ingest", place["test.csv"], place["test.zarr"], *like)[0] == 0
-    assert cli_json("evaluate", place["job"], place["test.zarr"], "--json")["rmse"] < 0.3
-
-
 def test_fit_reports_what_the_model_is(tour, cli_json, tmp_path):
     """The JSON of ``fit`` agrees with ``evaluate`` on the validation data and with the journal in JOB."""
     job = str(tmp_path / "job")

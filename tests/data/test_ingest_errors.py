@@ -108,7 +108,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
      r"two.csv and .*one.csv differ in \[b, c\]"),
     ("duplicate name", csv("a,a,y\n1,2,3\n4,5,6\n"), {"target": "y"}, DataError, "several columns 'a'"),
     ("unknown target", csv(GOOD), {"target": "yy"}, DataError, "no column 'yy'.*a, b, y"),
-    ("no target", csv(GOOD), {}, UsageError, "no target is named.*a, b, y"),
+    ("no target", csv(GOOD), {}, UsageError, "no target is named.*a, b, y.*To predict rows without a target.*`--like`"),
     ("feature is target", csv(GOOD), {"target": "y", "features": ["a", "y"]}, UsageError, "'y' can be only one of"),
     ("only a target", csv("y\n1\n2\n"), {"target": "y"}, DataError, "there is no feature column"),
     ("no rows", csv("a,b,y\n"), {"target": "y"}, DataError, "there are no rows"),

@@ -14,7 +14,6 @@ import pytest
 import zarr
 
 from partirvm.data import ArraySource, Source, ingest
-from partirvm.data.arrays import ClassWeighted
 
 N, D, TILE = 107, 3, 16
 
@@ -66,7 +65,7 @@ def class_weighted(folder: Path) -> Case:
     """Targets up to 2N are the codes; weights of 1 and 1.5 of the classes make up what the rows have too little."""
     of_class = np.where(np.arange(2 * N + 2) % 4 == 1, 1.0, 1.5)
     case = ingested(folder, X, Y, WEIGHTS / of_class[Y.astype(int)])
-    return Case(ClassWeighted(case.source, of_class), SHUFFLED)
+    return Case(case.source.with_class_weights(of_class), SHUFFLED)
 
 
 CASES: dict[str, Callable[[Path], Case]] = {

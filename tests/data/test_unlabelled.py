@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from partirvm.data import ingest
-from partirvm.errors import DataError, UsageError
 
 N = 300
 
@@ -63,23 +62,3 @@ def test_a_source_with_the_target_stays_labelled(train, tmp_path):
     assert ingest(table(50), tmp_path / "labelled.zarr", like=new).n_targets == 1
     pair = table(50, target=False), pd.Series(np.arange(50.0), name="y")
     assert ingest(pair, tmp_path / "pair.zarr", like=train).columns.target == "y"
-
-
-HINT = r"To predict rows without a target.*`--like`"
-
-WRONG = {
-    "no target, nothing like it": (table(9, target=False), {"like": None}, UsageError, HINT),
-    "a named target": (table(9, target=False), {"target": "fair", "like": None}, DataError, HINT),
-    "another target": (table(9, target=False), {"target": "fair"}, DataError, f"no column 'fair'.*{HINT}"),
-    "a feature is lacking": (table(9, target=False)[["a"]], {}, DataError, "no column 'zone'"),
-    "no rows": (table(0, target=False).astype({"zone": str}), {}, DataError, r"there are no rows\.$"),
-    "one row with a target": (table(1), {}, DataError, "only one row"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_input(case, train, tmp_path):
-    source, options, error, message = WRONG[case]
-    with pytest.raises(error, match=message):
-        ingest(source, tmp_path / "new.zarr", **{"like": train, **options})
-    assert not (tmp_path / "new.zarr").exists()

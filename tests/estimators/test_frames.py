@@ -160,11 +160,11 @@ def test_labels_that_are_objects_of_one_type(labels):
 
 @pytest.mark.filterwarnings("ignore:X has feature names")
 def test_a_model_of_data_with_dates_predicts_frames(tmp_path):
-    """With the features of DATA; an array, which cannot have dates, is refused."""
+    """With the features of DATA, in the order before shuffling; an array, which cannot have dates, is refused."""
     days = pd.date_range("2020-01-01", periods=60, freq="6h")
     frame = pd.DataFrame({"a": np.arange(60.0), "day": days})
     y = np.sin(2 * np.pi * days.hour / 24) + np.random.default_rng(0).normal(0, 0.3, 60)
-    data = ingest(frame.assign(y=y), tmp_path / "d.zarr", target="y")
+    data = ingest(frame.assign(y=y), tmp_path / "d.zarr", target="y", shuffle=4, tile_rows=16)
     model = RVMRegressor(**{**OPTIONS, "gamma": "scale"}).fit(data)
     assert (model.n_features_in_, data.n_features) == (2, 6)
     np.testing.assert_allclose(model.predict(frame.iloc[:, ::-1]), model.predict(data), atol=1e-12)

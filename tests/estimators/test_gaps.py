@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from partirvm import RVMClassifier, RVMRegressor, ingest, load_model, save_model
+from partirvm import Gaussian, RVMClassifier, RVMRegressor, ingest, load_model, save_model
 from partirvm.errors import DataError
 
 ASKED = {"gamma": "scale", "random_state": 0}
@@ -87,3 +87,11 @@ def test_infinite_values_and_features_without_values_are_refused():
         RVMRegressor(**ASKED).fit(np.column_stack([X[:, 0], np.full(60, np.nan)]), y)
     with pytest.raises(DataError, match="infinity"):
         RVMRegressor(**ASKED).fit(np.where(X > 1, np.inf, X), y)
+
+
+def test_a_gamma_for_each_feature_is_that_of_its_gaps_too():
+    """By a kernel or by numbers."""
+    X, gap, y = rows(100)
+    for options in ({"kernel": Gaussian((0.3, 0.1, 0.2))}, {"gamma": (0.3, 0.1, 0.2)}):
+        model = RVMRegressor(**options, random_state=0).fit(with_gaps(X, gap), y)
+        assert model.kernel_ == Gaussian((0.3, 0.1, 0.2, 0.2))

@@ -15,14 +15,6 @@ from partirvm import RVMRegressor, ingest
 from partirvm.errors import DataError
 
 
-def test_predictions_of_data_come_in_the_order_before_shuffling(tmp_path):
-    """DATA is shuffled on disk; predictions are not."""
-    X, y = plane(150)
-    model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
-    data = ingest((X, y), tmp_path / "rows.zarr", shuffle=4, tile_rows=32)
-    np.testing.assert_allclose(model.predict(data.url), model.predict(X), atol=1e-12)
-
-
 def test_names_and_number_of_features_follow_each_fit(tmp_path):
     """Of pandas and Dask frames; a refit on rows without names forgets those of the fit before."""
     X, y = plane(60)

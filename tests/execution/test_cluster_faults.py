@@ -239,21 +239,3 @@ def test_a_closed_client_is_named(one_worker, data, tmp_path):
         with pytest.raises(ClusterError, match=r"Dask client.* closed"):
             call()
     assert not (tmp_path / "job").exists()
-
-
-def test_workers_that_die_in_the_check_of_packages_are_waited_for(data, reference, monkeypatch):
-    """kill -9 of the only worker when it is asked for its packages: its successor is asked, and does the work."""
-    with cluster(1) as client, monkeypatch.context() as patched:
-        call, killed = cluster_module.Cluster.call, []
-
-        def kill(self, *args):
-            if not killed:
-                killed.extend(client.run(os.getpid).values())
-                os.kill(killed[0], signal.SIGKILL)
-            return call(self, *args)
-
-        patched.setattr(cluster_module.Cluster, "call", kill)
-        runner = DaskExecutor(client)
-        assert len(killed) == 1
-        assert bits(runner.run([PASSES["gram"]], data)[0]) == bits(reference["gram"])
-        runner.close()

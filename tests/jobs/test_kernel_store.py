@@ -13,7 +13,7 @@ from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Watcher
 from partirvm.jobs.state import Status
 from partirvm.options import Request
-from partirvm.planning.memory import ALLOWANCE, DataShape
+from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine, kernel_store
 from partirvm.process import resident_memory
 from partirvm.resolve.resolve import resolve
@@ -55,16 +55,6 @@ def test_the_choice_is_arithmetic(asked, spare, classes, where):
     assert found.bytes <= 8 * 10_000 * 100
     if where == "memory":
         assert found.bytes <= spare
-
-
-@pytest.mark.parametrize("strategy", ["working-set", "incremental", "split-merge", "basic"])
-def test_a_regression_keeps_no_blocks_by_default(strategy):
-    """Nor does the plan count memory for them."""
-    executor = LocalExecutor(1)
-    plan = resolve(ArraySource(*rows(300)), replace(ASKED, strategy=strategy, max_rounds=None), executor).plan
-    executor.close()
-    assert (plan.kernel_store.where, plan.kernel_store.bytes) == ("none", 0)
-    assert plan.peak == plan.machine.base + ALLOWANCE + plan.bytes.peak
 
 
 def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch):

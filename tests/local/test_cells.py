@@ -66,15 +66,13 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
         np.testing.assert_array_equal(found(cells, new, 9, own), expected)
 
 
-def test_leaves_divide_rows_of_which_most_have_the_largest_value():
-    """480 of 800 rows have 1, the others 0: the first node divides these, and the others medians of the rest."""
-    rest = np.random.default_rng(0).permutation(800)
-    points = np.column_stack([rest < 480, rest / 8000])
-    numbers = Leaves.of(points, 8).numbers(points)
-    np.testing.assert_array_equal(np.bincount(numbers), 4 * [80] + 4 * [120])
-    np.testing.assert_array_equal(numbers >= 4, rest < 480)
-    adjacent = np.array([np.nextafter(1.0, 0.0), 1.0, 1.0])  # nothing lies halfway
-    assert module._middle(adjacent) == adjacent[0]
+def test_leaves_divide_points_evenly():
+    """Eight medians at most 100 of 800 points; a leaf depends on the point alone, and equal points are one leaf."""
+    points = np.random.default_rng(0).normal(size=(800, 2))
+    leaves = Leaves(points, 8)
+    np.testing.assert_array_equal(np.bincount(leaves.numbers(points)), leaves.count * [800 // leaves.count])
+    np.testing.assert_array_equal(leaves.numbers(points[::3]), leaves.numbers(points)[::3])
+    assert Leaves(np.ones((50, 2)), 8).count == 1
 
 
 def test_few_cells_stay_in_memory(tmp_path, monkeypatch):

@@ -12,7 +12,6 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
-from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.errors import FormatError, MissingDataError, UsageError
@@ -64,18 +63,6 @@ def test_what_new_rows_gain(fitted):
     assert 0.925 < np.mean((lower < y) & (y < upper)) < 0.975
     assert sparse.residuals is None
     assert sparse.n_vectors == fitted.n_relevance_vectors_
-
-
-def test_held_out_rows_are_scored_by_what_the_model_states():
-    """The history counts the rows inside the intervals that ``predict_interval`` gives, and has their neighbours."""
-    (X, y), train = rough(300, seed=1), rough(1200)
-    model = RVMRegressor(**OPTIONS, residual=Local(neighbours=20)).fit(*train, validation=(X, y))
-    bands = (model.predict_interval(X, level) for level in STATED_LEVELS)
-    covered = [np.sum((lower <= y) & (y <= upper)) for lower, upper in bands]
-    found = model.history_[-1]["diagnostics"][0]
-    assert found["covered"] == covered
-    distances = distances_to(model, train[0], X[[row for row, *_ in found["largest"]]])
-    np.testing.assert_array_equal(np.array(found["neighbours"])[:, :, 0], np.argsort(distances)[:, :3])
 
 
 def test_rows_left_out_are_shown_corrected(fitted):

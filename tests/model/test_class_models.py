@@ -34,7 +34,7 @@ def classifier(likelihood="multinomial", classes=LABELS["text"], *, m=5, bias=Tr
     scaling = Scaling(rng.normal(size=2), rng.uniform(0.5, 2, 2), np.zeros(1), np.ones(1))
     design = Design(Gaussian((0.4, 0.7)), scaling, rng.normal(size=(m, 2)), rng.permutation(100)[:m], bias)
     mean, alpha = 2 * rng.normal(size=(M, outputs)), rng.uniform(0.1, 1e9, (M, outputs))
-    root = np.tril(rng.normal(size=(outputs, M, M)))
+    root = np.triu(rng.normal(size=(outputs, M, M)))
     for k in range(1, outputs if M else 0):
         mean[k % M, k], alpha[k % M, k], root[k, k % M] = 0.0, np.inf, 0.0
     columns = Columns(("x0", "x1"), "kind", {}, tuple(classes))

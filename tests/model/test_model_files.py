@@ -30,7 +30,7 @@ def made(m=6, d=3, bias=True, seed=0):
     scaling = Scaling(rng.normal(size=d), rng.uniform(0.5, 2, d), np.array([12.3]), np.array([4.5]))
     design = Design(Gaussian((0.1, 0.0, 0.7)), scaling, rng.normal(size=(m, d)), rng.permutation(100)[:m], bias)
     columns = Columns(("a", "ü b", "c"), "fare", {"c": ("x", "y", 3)}, None)
-    root = np.tril(rng.normal(size=(M, M)))
+    root = np.triu(rng.normal(size=(M, M)))
     return Model(
         design, rng.normal(size=M), root, rng.uniform(0.1, 1e9, M), -123.456789012345678, 10**7, columns, 0.1 + 0.2, 0.7
     )

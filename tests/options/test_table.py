@@ -17,7 +17,7 @@ from partirvm.core.solvers import SOLVERS
 from partirvm.errors import UsageError
 from partirvm.kernels import WITH_GAMMA
 from partirvm.likelihoods import words_of
-from partirvm.options import TABLE, Request, check, constraints
+from partirvm.options import TABLE, Request, check, table
 from partirvm.options.values import VALUES
 from partirvm.strategies import STRATEGIES
 
@@ -87,10 +87,10 @@ def test_every_option_has_a_flag_that_agrees(name):
 @pytest.mark.parametrize(
     ("words", "known"),
     [
-        (constraints.StrategyName, ("auto", *STRATEGIES)),
-        (constraints.SolverName, SOLVERS),
-        (constraints.MultiClass, words_of(classes=True)),
-        (constraints.Estimate, words_of(classes=False)),
+        (table.StrategyName, ("auto", *STRATEGIES)),
+        (table.SolverName, SOLVERS),
+        (table.MultiClass, words_of(classes=True)),
+        (table.Estimate, words_of(classes=False)),
     ],
 )
 def test_the_words_are_those_that_are_known(words, known):

@@ -69,12 +69,12 @@ def alone(out):
 HELD = """
 import sys, time
 from partirvm.predict import prediction
-really = prediction.TileValues.__call__
-def held(self, source, number):
+really = prediction.tile_values
+def held(function, source, number):
     while number > 9:
         time.sleep(600)
-    return really(self, source, number)
-prediction.TileValues.__call__ = held
+    return really(function, source, number)
+prediction.tile_values = held
 prediction.predict(*sys.argv[1:])
 """
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-import histories
 import pytest
 from histories import round_of
 
-from partirvm.report.history import Lines, format_error, format_share
+from partirvm.report.history import Lines
 
 
 def part(level, number, seconds, candidates=10, vectors=7):
@@ -42,19 +41,3 @@ def test_columns_are_aligned(held_out):
     assert ("held-out RMSE" in lines[0]) == (held_out is not None)
     cells = ["1", "50", "25", "0.1235", *["0.2"] * bool(held_out), "-12,346", "2,000", "1 min 15 s", "256 MiB"]
     assert re.split(" {2,}", lines[1].strip()) == cells
-
-
-@pytest.mark.parametrize("held_out", [False, True])
-def test_the_table_of_rounds_of_classes(held_out):
-    history = histories.history("working-set", held_out=held_out)
-    header, *rows = printed(history)
-    errors = ["training error", *["held-out error", "held-out log loss"] * held_out]
-    errors += [] if held_out else ["training log loss"]
-    titles = re.split(" {2,}", header.strip())
-    assert titles[: 3 + len(errors)] == ["round", "candidates", "vectors", *errors]
-    assert len({len(row) for row in (header, *rows)}) == 1
-    last = history[-1]
-    shares = [format_share(last[key]) for key in ["train_error", *["held_out_error"] * held_out]]
-    expected = [*shares, format_error(last["held_out_log_loss" if held_out else "train_log_loss"])]
-    cells = re.split(" {2,}", rows[-1].strip())
-    assert cells[: 4 + len(expected)] == ["last", "28", "14", *expected, "-112.3"]
