@@ -152,7 +152,7 @@ def linear_values(design: Design, weights: Float, X: Float, root: Float | None =
             if not equal:
                 kernels /= heights
             near[rows] = kernels.max(axis=1) / (heights[0] if equal else 1.0)
-    if variances is not None and len(roots) < len(values.T):
+    if variances is not None and len(roots) < values.reshape(len(X), -1).shape[1]:
         variances = np.repeat(variances[:, :1], weights.shape[1], axis=1)
     return values, variances, near
 

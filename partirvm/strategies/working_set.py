@@ -96,7 +96,7 @@ class WorkingSetRounds(Rounds):
         if selection in ("error", "largest-error") or (by_gain and not likelihood.dense):
             some = problem.shuffled and selection != "largest-error"
             rows = _random(state, NONE, SPREAD * room) if some else None
-            drawn = by_gain or (problem.n_classes > 0 and selection == "error")
+            drawn = by_gain or (likelihood.dense and problem.n_classes > 0 and selection == "error")
             draw = draw_key(state.options.seed, Purpose.POOL, state.round) if drawn else None
             request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw)
             (found,) = yield (request,)
