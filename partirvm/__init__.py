@@ -20,7 +20,7 @@ _HOMES = {
     "estimators": ["RVMClassifier", "RVMRegressor", "load_model", "save_model"],
     "jobs": ["open_job", "plan", "submit"],
     "kernels": ["Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial"],
-    "options.values": ["AlphaPrior", "Incremental", "Local", "Noise", "Radial", "SplitMerge", "WorkingSet"],
+    "options.values": ["AlphaPrior", "Incremental", "Local", "Noise", "Radial", "SplitMerge", "Warp", "WorkingSet"],
     "report.plots": ["DiagnosticsDisplay"],
     "report.progress": ["FitCallback"],
     "storage.address": ["allow_protocols"],
@@ -31,7 +31,7 @@ _MODULES = {name: f"partirvm.{module}" for module, names in _HOMES.items() for n
 
 __all__ = ["AlphaPrior", "Categorical", "DiagnosticsDisplay", "FitCallback", "Gaussian", "Incremental", "Laplacian"]
 __all__ += ["Local", "Matern32", "Matern52", "Noise", "Polynomial", "RVMClassifier", "RVMRegressor", "Radial"]
-__all__ += ["SplitMerge", "WorkingSet", "__version__", "allow_protocols", "ingest", "load_model", "open_job"]
+__all__ += ["SplitMerge", "Warp", "WorkingSet", "__version__", "allow_protocols", "ingest", "load_model", "open_job"]
 __all__ += ["plan", "save_model", "submit"]
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-M_MMAP_THRESHOLD = -3  # option number of glibc's malloc.h
-THRESHOLD = 256 << 10  # minimum bytes of a block that is returned to the system as soon as it is freed
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # option numbers of glibc's malloc.h
+RETURNED, KEPT = 256 << 10, 32 << 20  # minimum bytes of a block that is returned to the system as soon as it is freed
 NO_LIMIT = 1 << 60  # version 1 of control groups states a number above this one where there is no limit
 
 _lock = threading.Lock()
@@ -109,12 +109,13 @@ def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
                     yield int(text)
 
 
-def return_freed_memory() -> bool:
-    """Make glibc return freed blocks at once from now on; True if this is supported (glibc only).
+def return_freed_memory(least: int = RETURNED) -> bool:
+    """Make glibc return freed blocks of ``least`` bytes or more at once from now on; True if it can (glibc only).
 
-    Otherwise a fit, which frees many matrices of slowly growing size, resides in 1.5 times the used memory.
+    Otherwise a fit, which frees many matrices of slowly growing size, resides in 1.5 times the used memory. Without a
+    memory limit smaller blocks are ``KEPT`` for the next ones: new pages for each matrix cost a tenth of a small fit.
     """
-    return _glibc("mallopt", M_MMAP_THRESHOLD, THRESHOLD)
+    return _glibc("mallopt", M_TRIM_THRESHOLD, 2 * least) and _glibc("mallopt", M_MMAP_THRESHOLD, least)
 
 
 def settled_memory() -> int:

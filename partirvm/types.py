@@ -117,11 +117,61 @@ class FeatureMap:
 
 
 @dataclass(frozen=True)
+class TargetMap:
+    """Map of a target t to z: "none" (z = t), "log" (log t), or "asinh" (asinh((t − centre)/spread)), and back."""
+
+    kind: str = "none"
+    centre: float = 0.0
+    spread: float = 1.0
+
+    def __call__(self, t: Float) -> Float:
+        """Return z of targets t. For the logarithm a target that is not positive counts as 1e-300."""
+        if self.kind == "log":
+            return np.asarray(np.log(np.maximum(t, 1e-300)))
+        return t if self.kind == "none" else np.asarray(np.arcsinh((t - self.centre) / self.spread))
+
+    def log_slope(self, t: Float) -> Float:
+        """Return log dz/dt, the log density of t less that of z."""
+        if self.kind == "none":
+            return np.zeros(t.shape)
+        return -np.log(np.maximum(t, 1e-300) if self.kind == "log" else np.hypot(t - self.centre, self.spread))
+
+    def back(self, z: Float) -> Float:
+        """Return the targets of z, and of quantiles of z those of t."""
+        if self.kind == "log":
+            return np.asarray(np.exp(z))
+        return z if self.kind == "none" else self.centre + self.spread * np.sinh(z)
+
+    def moments(self, mean: Float, variance: Float) -> tuple[Float, Float]:
+        """Return mean and variance of the target for a normal z with this mean and variance, in closed form."""
+        if self.kind == "none":
+            return mean, variance
+        grown, tail = np.exp(0.5 * variance), np.expm1(variance)
+        if self.kind == "log":
+            middle = grown * np.exp(mean)
+            return middle, tail * middle**2
+        middle = grown * np.sinh(mean)
+        square = 0.5 * np.expm1(2 * variance) + tail * middle**2
+        return self.centre + self.spread * middle, self.spread**2 * square
+
+    def name(self, target: str) -> str:
+        """Return a text for z."""
+        if self.kind == "asinh":
+            return f"asinh(({target} − {self.centre:.3g})/{self.spread:.3g})"
+        return target if self.kind == "none" else f"log({target})"
+
+
+AS_IT_IS = TargetMap()
+"""The map of a target that is not warped."""
+
+
+@dataclass(frozen=True)
 class Scaling:
     """Map from raw inputs (n, d) and targets (n, T) to the model's, by column: (x − shift) / scale.
 
-    ``features`` first maps the d features to d' inputs. A missing number has the value ``blank`` (d',), by default 0,
-    or with ``regressions`` (d', d') of each scaled input on the others the mean of a normal distribution.
+    ``features`` first maps the d features to d' inputs, ``target`` the target. A missing number has the value ``blank``
+    (d',), by default 0, or with ``regressions`` (d', d') of each scaled input on the others the mean of a normal
+    distribution.
     """
 
     x_shift: Float
@@ -129,6 +179,7 @@ class Scaling:
     t_shift: Float
     t_scale: Float
     features: FeatureMap | None = None
+    target: TargetMap = AS_IT_IS
     blank: Float | None = None
     regressions: Float | None = None
 
@@ -190,7 +241,7 @@ class Scaling:
 
     def targets(self, t: Float) -> Float:
         """Targets (n, T) in the likelihood's units; those that are scaled, to the nearest multiple of ``GRAIN``."""
-        scaled = (t - self.t_shift) / self.t_scale
+        scaled = (self.target(t) - self.t_shift) / self.t_scale
         return np.where(self.t_scale == 1.0, scaled, np.rint(scaled / GRAIN) * GRAIN)
 
 

@@ -65,7 +65,7 @@ ARROWS = {
     | {"resolve"}
     | {"jobs"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
-    "report": VALUES | {"core", "strategies", "jobs", "storage.folder"},
+    "report": VALUES | {"core", "strategies", "jobs", "storage"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
     "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core"},
     # Nothing may know the systems of the sources.
@@ -82,7 +82,6 @@ EXCEPTIONS = {
     "estimators.saving": {"kernels.functions.require_no_code", "storage.reading"},
     # A handle shows its page; the import is inside the method.
     "jobs.job": {"report.page.report_of"},
-    "report.plots": {"storage.reading"},
 }
 """Single names beyond the table, each with its reason. Nothing else may follow them."""
 

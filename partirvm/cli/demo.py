@@ -19,7 +19,6 @@ from partirvm.errors import UsageError
 from partirvm.types import Float
 
 FIT = ("--gamma", "80", "--partition-size", "350", "--max-rounds", "6")
-EVERY = 1  # of each so many rows and columns of the landscape one is taken
 
 
 def load_terrain() -> tuple[Float, Float, Float]:
@@ -40,7 +39,7 @@ def load_terrain() -> tuple[Float, Float, Float]:
         heights = sample["elevation"].astype(np.float64)
         west, north, dx, dy = (float(sample[name]) for name in ("xmin", "ymin", "dx", "dy"))
     rows, columns = (np.arange(n) + 0.5 for n in heights.shape)
-    return heights[::EVERY, ::EVERY], (west + dx * columns)[::EVERY], (north - dy * rows)[::EVERY]
+    return heights, west + dx * columns, north - dy * rows
 
 
 def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:

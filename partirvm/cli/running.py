@@ -198,7 +198,10 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
         return show_status(opened, as_json)
     if fitted.model is None:
         raise JobFailedError(f"{job} ended before it had a model. Continue with: partirvm resume {job}")
-    facts = {"target": fitted.model.columns.target, **targets_json(fitted.model)}
+    facts = {
+        "target": fitted.model.design.scaling.target.name(fitted.model.columns.target),
+        **targets_json(fitted.model),
+    }
     following = [f"partirvm evaluate {job} TEST.zarr", f"partirvm predict {job} NEW.zarr predictions.csv"]
     aborted = fitted.reason.value == "aborted"
     return show_status(opened, as_json, *following, *[f"partirvm resume {job}"] * aborted, **facts)

@@ -38,8 +38,8 @@ def ascend(
     """Maximise ``function`` within bounds from ``begin`` (p,); return why it ended, and the number of evaluations.
 
     The function returns a value in nats per row and its slopes (p,). A parameter is fixed if its ``low`` is −∞.
-    ``scale`` are typical changes of the parameters. Without ``most_steps`` the search ends when the best value has
-    risen less than ``RISE`` in ``WINDOW`` steps.
+    ``scale`` are typical changes of the parameters. The search ends when the best value has risen less than ``RISE`` in
+    ``WINDOW`` steps.
     """
     from scipy.optimize import minimize  # its import takes megabytes
 
@@ -58,7 +58,7 @@ def ascend(
 
     def stop(x: Float) -> None:
         peaks.append(max(values))
-        if most_steps is None and len(peaks) > WINDOW and peaks[-1] - peaks[-1 - WINDOW] < RISE:
+        if len(peaks) > WINDOW and peaks[-1] - peaks[-1 - WINDOW] < RISE:
             raise StopIteration
 
     first, bounds = (np.clip(begin, low, high) / scale)[free], np.column_stack([low / scale, high / scale])[free]

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from partirvm.core.predictive import quantile
 from partirvm.core.sampling import LargestErrors, Purpose, draw_key, uniform
 from partirvm.core.statistics import FieldSums
-from partirvm.types import Float, Int
+from partirvm.types import AS_IT_IS, Float, Int, TargetMap
 
 STATED_LEVELS = (0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99)
 """Levels of the central intervals whose observed coverage is counted."""
@@ -60,11 +60,15 @@ class NumberDiagnostics(FieldSums):
         sample = LargestErrors.of(-uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS)), rows, points, SAMPLE)
         return cls(len(t), np.cumsum(inside[:-1]), pit, sample, LargestErrors.of(np.abs(t - mean), rows, points))
 
-    def scaled(self, shift: float, scale: float) -> NumberDiagnostics:
-        """Return the diagnostics of the target shift + scale·t."""
-        off = np.array([shift, shift, 0.0])
-        sample, largest = (replace(each, values=each.values * scale + off) for each in (self.sample, self.largest))
-        return replace(self, sample=sample, largest=largest)
+    def scaled(self, shift: float, scale: float, target: TargetMap = AS_IT_IS) -> NumberDiagnostics:
+        """Return the diagnostics of the target shift + scale·t, or of that which this is the map of."""
+
+        def of_target(found: LargestErrors) -> LargestErrors:
+            values = found.values * scale + np.array([shift, shift, 0.0])
+            mean, variance = target.moments(values[:, 1], values[:, 2] ** 2)
+            return replace(found, values=np.column_stack([target.back(values[:, 0]), mean, np.sqrt(variance)]))
+
+        return replace(self, sample=of_target(self.sample), largest=of_target(self.largest))
 
 
 @dataclass(frozen=True)

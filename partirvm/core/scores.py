@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from partirvm.core.diagnostics import NORMAL_MULTIPLES, STATED_LEVELS, ClassDiagnostics, NumberDiagnostics
 from partirvm.core.statistics import FieldSums
-from partirvm.types import Bool, Float, Int
+from partirvm.types import AS_IT_IS, Bool, Float, Int, TargetMap
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Levels of the central intervals whose coverage is a score, some of ``STATED_LEVELS``."""
@@ -28,7 +28,7 @@ MEANS = ("nlpd", "crps", "interval_score_95", *(f"coverage_{100 * level:.0f}" fo
 class Scores(FieldSums):
     """Sums of the scores of n rows, for each of T targets.
 
-    ``square`` (T,) are sums of squared errors. ``sums`` (T, 8) are those of ``MEANS``:
+    ``square`` (T,) are sums of squared errors of the mean. ``sums`` (T, 8) are those of ``MEANS``:
     negative log density in nats, continuous ranked probability score, interval score of the central 95 % interval
     (Gneiting & Raftery 2007, eqs. 21 and 43), in the targets' units, and numbers of targets inside intervals at
     ``LEVELS``.
@@ -47,28 +47,33 @@ class Scores(FieldSums):
         variance: Float,
         rows: Int | None = None,
         multiples: Sequence[float] | Float = NORMAL_MULTIPLES,
+        target: TargetMap = AS_IT_IS,
     ) -> Scores:
         """Scores of targets t under normal predictions with this mean and (noisy) variance, all (n,) or (n, T).
 
         Intervals at ``STATED_LEVELS`` are mean ± ``multiples``, (L,) or (T, L), × the standard deviation. With the
-        numbers of the ``rows`` (n,) the first targets have diagnostics.
+        numbers of the ``rows`` (n,) the first targets have diagnostics. Predictions are those of the map of ``target``.
         """
         t, mean, variance = (np.atleast_2d(each.T) for each in (t, mean, variance))
-        r, sd = t - mean, np.sqrt(variance)
-        z = r / sd
-        nll = 0.5 * (np.log(2 * np.pi * variance) + z**2)
+        own, sd, r = target(t), np.sqrt(variance), t - target.moments(mean, variance)[0]
+        z = (own - mean) / sd
+        nll = 0.5 * (np.log(2 * np.pi * variance) + z**2) - target.log_slope(t)
         crps = sd * (z * (2 * ndtr(z) - 1) + np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2) - 1 / np.sqrt(np.pi))
+        if target != AS_IT_IS:
+            crps = _mean_pinball(t, mean, sd, target)
         widths = np.broadcast_to(multiples, (len(t), len(STATED_LEVELS)))
         half_widths = dict(zip(STATED_LEVELS, widths.T[:, :, None], strict=True))
         half = half_widths[0.95] * sd
-        width = 2 * half + 2 / (1 - 0.95) * np.maximum(np.abs(r) - half, 0.0)
+        low, high = target.back(mean - half), target.back(mean + half)
+        width = high - low + 2 / (1 - 0.95) * np.maximum(np.maximum(low - t, t - high), 0.0)
         sums = [nll.sum(axis=1), crps.sum(axis=1), width.sum(axis=1)]
         sums += [(np.abs(z) <= half_widths[level]).sum(axis=1) for level in LEVELS]
         found = cls(t.shape[1], np.einsum("tn,tn->t", r, r), np.stack(sums, axis=1))
         if rows is None:
             return found
-        shown = (NumberDiagnostics.of(t[k], mean[k], sd[k], rows, widths[k]) for k in range(min(len(t), MOST_TARGETS)))
-        return replace(found, diagnostics=tuple(shown))
+        first = range(min(len(t), MOST_TARGETS))
+        shown = (NumberDiagnostics.of(own[k], mean[k], sd[k], rows, widths[k]) for k in first)
+        return replace(found, diagnostics=tuple(each.scaled(0.0, 1.0, target) for each in shown))
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
         """The scores of an evaluation by name: means over rows and targets, and those of several ``targets``."""
@@ -84,6 +89,15 @@ class Scores(FieldSums):
     def loss(self) -> float:
         """The loss minimised by early stopping: the root mean square error over rows and targets, in their unit."""
         return float(np.sqrt(np.mean(self.square) / self.n))
+
+
+def _mean_pinball(t: Float, mean: Float, sd: Float, target: TargetMap) -> Float:
+    """Twice the mean of the quantile losses, which is the CRPS (Gneiting & Raftery 2007, §4.2), by 100 quantiles."""
+    total = np.zeros(t.shape)
+    for level in (np.arange(100) + 0.5) / 100:
+        left = t - target.back(mean + ndtri(level) * sd)
+        total += np.maximum(level * left, (level - 1.0) * left)
+    return total / 50
 
 
 def ranking(scores: Float, positive: Bool) -> Int:

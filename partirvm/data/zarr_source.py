@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core.moments import ColumnMoments, Moments
+from partirvm.core.moments import Moments
 from partirvm.data.source import Source, hash_of, hash_tile
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
 from partirvm.storage import Folder, open_folder, reading
@@ -114,7 +114,7 @@ class DataAttributes:
         )
 
 
-CODEC = Codec([DataAttributes, Columns, Moments, ColumnMoments])
+CODEC = Codec([DataAttributes])
 
 
 def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttributes]:

@@ -30,8 +30,8 @@ from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
 from partirvm.model.fitted import relevances
 from partirvm.options import TABLE, Request
-from partirvm.options.table import Auto, Effort, Gamma, KernelStore, SolverName, StrategyName, Warp
-from partirvm.options.values import AlphaPrior, Strategy, Value, entry, flat
+from partirvm.options.table import Auto, Effort, Gamma, InputWarp, KernelStore, SolverName, StrategyName
+from partirvm.options.values import AlphaPrior, Strategy, Value, Warp, entry, flat, listed_words
 from partirvm.predict.prediction import score, tile_values, warn_of_far_rows
 from partirvm.report.plots import DiagnosticsDisplay, from_json
 from partirvm.report.progress import FitCallback, Progress
@@ -49,7 +49,7 @@ ENTRY = re.compile(r"^    (\w+) : (.*)\n((?: {8}.*\n)*)", re.MULTILINE)
 
 
 def documented(estimator: Documented) -> Documented:
-    """Put the entries of both estimators into a docstring, and default and help of its option before each text."""
+    """Put the entries of both estimators into a docstring, and words, default and help of options into entries."""
     if estimator.__doc__ is None:  # python -OO has no docstrings
         return estimator
     defaults = {each.name: each.default for each in fields(cast(Any, estimator))}
@@ -58,8 +58,9 @@ def documented(estimator: Documented) -> Documented:
         name, kind, text = found.groups()
         if name not in defaults:
             return found[0]
-        meaning = TABLE[name].meaning if name in TABLE else ""
-        return textwrap.indent(entry(name, f"{kind}, ", defaults[name], f"{meaning} {text}"), " " * 4) + "\n"
+        if name in TABLE:
+            kind, text = kind.replace("words", listed_words(TABLE[name])), f"{TABLE[name].meaning} {text}"
+        return textwrap.indent(entry(name, f"{kind}, ", defaults[name], text), " " * 4) + "\n"
 
     _, parameters, attributes = re.split(r"\n    \w+\n    -{10}\n", RelevanceVectorMachine.__doc__ or "")
     whole = estimator.__doc__.replace(PARAMETERS, parameters).replace(ATTRIBUTES, attributes.rstrip(" "))
@@ -91,12 +92,13 @@ class RelevanceVectorMachine(BaseEstimator):
         Any callable works if the fit runs in this process. Functions get the same inputs as the kernel. For a design
         matrix X of your own (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of its
         columns an α; a transformer of scikit-learn makes such a matrix.
-    warp : {"auto", "none"}
-    strategy : {"auto", "basic", "split-merge", "incremental", "working-set"} or option value
+    warp : words or Warp
+        ``Warp(target="log")`` warps the target of a regression, too.
+    strategy : words or option value
         The option values have the options of their strategy: ``WorkingSet(selection="gain", fit_rows="sample",
         sample_rows=5000)``.
     partition_size : "auto" or int
-    solver : {"auto", "fixed-point", "fast"}
+    solver : words
         The fixed point is MacKay's (1992); "fast" is that of Tipping & Faul (2003). If all rows are candidates of a
         regression, "auto" takes the better of both. With priors, fixed α or several targets that share vectors "auto"
         is the fixed point and "fast" is refused. For classification "auto" is the fixed point, on the quadratic
@@ -112,13 +114,13 @@ class RelevanceVectorMachine(BaseEstimator):
     standardize : bool
     max_vectors : int or None
     max_rounds : int or None
-    effort : {"quick", "balanced", "thorough"}
+    effort : words
     time_limit : float, str or None
         A number is in seconds.
     memory_limit : "auto", int or str
         A number is in bytes.
     tol : float
-    kernel_store : {"auto", "memory", "zarr", "none"}
+    kernel_store : words
         With an "auto" ``memory_limit``, "auto" uses at most a quarter of it.
     random_state : int, RandomState or None
         Seed of all random choices: the order of rows in memory, samples and random candidates.
@@ -150,7 +152,7 @@ class RelevanceVectorMachine(BaseEstimator):
     kernel: Any = "auto"
     gamma: Gamma | NDArray[np.float64] = "auto"
     basis: Any = None
-    warp: Warp = "auto"
+    warp: InputWarp | Warp = "auto"
     strategy: StrategyName | Strategy = "auto"
     partition_size: int | Auto = "auto"
     solver: SolverName = "auto"

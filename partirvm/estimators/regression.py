@@ -54,14 +54,14 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     noise_variance : "estimate", float or Noise
         With several targets the number holds for each. ``Noise(prior=(c, d))`` estimates it under a Gamma prior on
         1/σ².
-    noise : {"auto", "constant", "local"}
+    noise : words
         The logarithm of local noise is a small RVM of its own, fitted to the errors of rows left out; its mean over the
         training rows is ``noise_variance_``, which also holds far from all of them. For one target whose noise variance
         is estimated.
-    residual : {"auto", "none", "local"} or Local
+    residual : words or Local
         Rows are near in the metric of the kernel; ``model_.sparse()`` is the model without them. For targets whose
         noise variance is estimated; each has a kernel of its own. ``Local(neighbours=30)`` has its option.
-    reference : {"auto", "none"}
+    reference : words
 
     Attributes
     ----------
@@ -249,7 +249,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         if noise:
             deviations = self._values(self.model_.predictive.noise_deviations, X)
             values = values + deviations * rng.standard_normal(values.shape)
-        return values
+        of_target: Float = self.model_.design.scaling.target.back(values)
+        return of_target
 
     def _coded(self, y: Any) -> tuple[Any, None]:
         return (y[:, 0] if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else y), None

@@ -9,21 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from partirvm.core import laplace, link, posterior, priors, statistics
+from partirvm.core.laplace import LaplaceState
+from partirvm.core.link import LogisticBlock
 from partirvm.core.scores import Scores
-from partirvm.core.termination import Termination
+from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import HyperState
+from partirvm.kernels import KERNELS
 from partirvm.kernels.functions import require_no_code
 from partirvm.likelihoods import LIKELIHOODS
-from partirvm.likelihoods.base import Start
-from partirvm.model.base import DESIGN_CLASSES
-from partirvm.options import Request
-from partirvm.planning import cost, memory, plan
 from partirvm.resolve.resolve import FitSpec
 from partirvm.storage import reading
 from partirvm.storage.codec import Codec
-from partirvm.strategies.problem import AppendedBatch, Options, Problem, ResidualsFitted
-from partirvm.strategies.split_merge import Part, SplitMergeState, State
+from partirvm.strategies.problem import Options, Problem
+from partirvm.strategies.split_merge import State
 from partirvm.strategies.stages import RoundsState
 
 
@@ -38,16 +36,13 @@ class Checkpoint:
 
 KIND, FORMAT = "partirvm-checkpoint", 17
 
-FITS = (statistics.GramStatistics, HyperState, laplace.LaplaceState, link.LogisticBlock, posterior.Posterior, Scores)
-STATES = (Checkpoint, Part, ResidualsFitted, RoundsState, SplitMergeState, Start, Termination)
-PROBLEMS = (AppendedBatch, priors.GammaDensity, Options, priors.Prior, Problem)
-PLANS = (memory.DataShape, plan.KernelStore, plan.Machine, plan.Plan, cost.RoundCost, cost.RowsRead, cost.Schedule)
+FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock)
+"""Fits of a state, and their statistics, which annotations call ``Any``."""
 
 
 def codec() -> Codec:
     """Return the codec of checkpoints, which knows the likelihoods that are registered now."""
-    likelihoods = map(type, LIKELIHOODS.values())
-    return Codec((*DESIGN_CLASSES, *FITS, *likelihoods, *STATES, *PROBLEMS, *PLANS, memory.StepBytes, FitSpec, Request))
+    return Codec((Checkpoint, *FITS, *map(type, LIKELIHOODS.values()), *KERNELS.values()))
 
 
 def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = None) -> None:

@@ -99,7 +99,7 @@ def open_job(job: str | os.PathLike[str]) -> Job:
 
 def jobs_in(folder: str) -> list[Job]:
     """Return all jobs directly inside a folder, by name; none if there is no such folder."""
-    found = (Job(f"{folder.rstrip('/')}/{name}") for name in open_folder(folder).list() if not name.startswith("."))
+    found = (Job(f"{folder.rstrip('/')}/{name}") for name in open_folder(folder).list())
     return [job for job in found if job.store.exists()]
 
 

@@ -126,7 +126,7 @@ def _faults_of_data(spec: FitSpec, columns: Columns) -> Faults:
     """Yield warnings of a constant target and of constant features."""
     if not spec.problem.target_variance:
         yield errors.DataWarning, f"the target {quoted(columns.target)} is constant: the model is its mean"
-    constant = np.flatnonzero(spec.constant)
+    constant = np.flatnonzero(spec.input_variance[: len(columns.features)] == 0)
     if len(constant):
         names = listed(columns.features[column] for column in constant)
         yield errors.DataWarning, f"constant features are ignored: {names}"
@@ -209,7 +209,7 @@ def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[s
     X, y, w = held.X[w > 0], held.t[w > 0, 0], w[w > 0]
     new = np.arange(len(y)) % 5 == 0
     share = max(entry["noise_sd"] / entry["train_rmse"], 1.0)
-    own = share * (y[new] - replace(model, residuals=None).moments(X[new], variance=False)[0])
+    own = share * (y[new] - model.sparse().means(X[new])[0][:, 0])
     if entry["residuals"] and entry["residuals"]["bytes"]:
         own = own * (1.0 - entry["residuals"]["rmse_gain"])
     trees = HistGradientBoostingRegressor(random_state=0).fit(X[~new], y[~new], sample_weight=w[~new])

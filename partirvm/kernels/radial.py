@@ -30,7 +30,8 @@ class PreparedRadial(PreparedKernel):
         self.centres = (centres - self.origin) * self.root
         squares = np.einsum("md,md->m", self.centres, self.centres)
         rows = np.column_stack([2 * self.centres, -squares, np.full(m, -1.0)])
-        self.products = Products.of(rows, 32 if d >= 100 else GROUP)  # larger products are then faster
+        group = GROUP if d < 100 else 2 * GROUP  # larger products are faster, but the bits must not depend on m
+        self.products = Products.of(rows, GROUP * min(m // GROUP + 1, 4) if origin is None else group)
 
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m): −r² ≤ 0 up to rounding, then its function."""
@@ -183,7 +184,7 @@ class Directions(Kernel, name="directions", inside="kernel"):
         if centres.shape[1] != len(self.axes[0]):
             counts = f"{len(self.axes[0])} features but the data have {centres.shape[1]}"
             raise UsageError(f"the directions of the kernel have {counts}")
-        return PreparedDirections(self, centres, origin_of(centres, origin))
+        return PreparedDirections(self, centres, origin)
 
     def learnable(self) -> dict[str, float]:
         """Return the logarithms of gamma, then the entries of ``axes`` themselves if these are free."""
@@ -208,10 +209,11 @@ class Directions(Kernel, name="directions", inside="kernel"):
 class PreparedDirections(PreparedKernel):
     """The kernel prepared for its centres, whose ``inner`` kernel sees the coordinates of the directions."""
 
-    def __init__(self, kernel: Directions, centres: Float, origin: Float) -> None:
-        self.kernel, self.matrix, self.origin, self.centres = kernel, kernel.matrix, origin, centres - origin
-        self.projection, r = Products.of(self.matrix), len(self.matrix)
-        self.inner = PreparedRadial(kernel.kernel, self._projected(centres), kernel.kernel.widths(r), np.zeros(r))
+    def __init__(self, kernel: Directions, centres: Float, origin: Float | None) -> None:
+        self.kernel, self.matrix, self.origin = kernel, kernel.matrix, origin_of(centres, origin)
+        self.centres, self.projection, r = centres - self.origin, Products.of(self.matrix), len(self.matrix)
+        inner = None if origin is None else np.zeros(r)
+        self.inner = PreparedRadial(kernel.kernel, self._projected(centres), kernel.kernel.widths(r), inner)
 
     def __call__(self, points: Float, out: Float) -> None:
         self.inner(self._projected(points), out)

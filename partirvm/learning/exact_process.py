@@ -37,6 +37,9 @@ NOISE_SHARE, NOISE_SD = 0.1, 2.0
 LEADING = 100.0
 """Prior variance of a leading column of mean square 1, relative to the target variance."""
 
+INVERTED = 64
+"""Maximum number of rows of a triangle that is inverted as a whole."""
+
 TIED_SHARES = 10.0 ** np.arange(-6, 3)
 """Precisions of the weights of a tied RVM that are tried, relative to the mean eigenvalue of its Gram matrix."""
 
@@ -44,20 +47,43 @@ TIED_SHARES = 10.0 ** np.arange(-6, 3)
 def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, Float] | None:
     """Return the evidence of targets (n, T), its derivative in the covariance, and A; None if not definite.
 
-    The covariance, in Fortran order, is overwritten. The derivative (n, n) is folded: elements below the diagonal are
-    doubled, and those above are 0.
+    Of the covariance, in Fortran order, the lower triangle is read. The derivative (n, n) is folded: elements below the
+    diagonal are doubled, and those above are 0.
     """
     n, T = targets.shape
-    factor, failed = lapack.dpotrf(covariance, lower=1, overwrite_a=1)
-    if failed:
+    root = inverse_root(covariance)
+    if root is None:
         return None
-    weights = lapack.dpotrs(factor, targets, lower=1)[0]
-    log_determinant = 2.0 * float(np.log(factor.diagonal()).sum())
-    value = -0.5 * (float((targets * weights).sum()) + T * (log_determinant + n * np.log(2 * np.pi)))
-    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    half = root @ targets
+    weights = root.T @ half
+    log_determinant = -2.0 * float(np.log(root.diagonal()).sum())
+    value = -0.5 * (float((half**2).sum()) + T * (log_determinant + n * np.log(2 * np.pi)))
+    inverse, _ = lapack.dlauum(root, lower=1, overwrite_c=1)
     slopes = blas.dsyrk(1.0, weights, beta=-float(T), c=inverse, lower=1, overwrite_c=1)
     slopes.T.flat[:: n + 1] *= 0.5
     return value, slopes, weights
+
+
+def inverse_root(covariance: Float) -> Float | None:
+    """Return L⁻¹ of the Cholesky factor L of a covariance (n, n), of which the lower triangle is read.
+
+    None if it is not definite. By halves nearly all of it are products: of more than a hundred rows, OpenBLAS inverts a
+    triangle at a third of their speed.
+    """
+    n = len(covariance)
+    if n <= INVERTED:
+        factor, failed = lapack.dpotrf(covariance, lower=1)
+        return None if failed else lapack.dtrtri(factor, lower=1)[0]
+    some, others = slice(n // 2), slice(n // 2, n)
+    if (first := inverse_root(covariance[some, some])) is None:
+        return None
+    cross = blas.dtrmm(1.0, first, covariance[others, some], side=1, lower=1, trans_a=1)
+    if (last := inverse_root(blas.dsyrk(-1.0, cross, beta=1.0, c=covariance[others, others], lower=1))) is None:
+        return None
+    root = np.zeros((n, n), order="F")
+    root[some, some], root[others, others] = first, last
+    root[others, some] = blas.dtrmm(1.0, first, blas.dtrmm(-1.0, last, cross, lower=1), side=1, lower=1)
+    return root
 
 
 def indicators(problem: Problem, codes: Float) -> Float:
@@ -124,7 +150,7 @@ class ProcessRows:
 
     def values(self, fit: ProcessFit) -> tuple[PreparedKernel, Float]:
         """Return the prepared kernel and its values (n, n)."""
-        prepared = fit.kernel.prepare(self.X, self.problem.empty.origin)
+        prepared = fit.kernel.prepare(self.X)
         values = np.empty((len(self.X), len(self.X)), order="F")
         prepared(self.X, values)
         return prepared, values

@@ -67,7 +67,7 @@ def warped(
     numeric = [columns for _, columns in inside(kernel, scaling.n_inputs, RadialKernel)]
     skewed = [j for j in _skewed(raw) if j not in scaling.embedded and any(j in columns for columns in numeric)]
     value = first = evidence(scaling, kernel) if skewed else 0.0
-    singles = [best_of(j, _warps(raw[:, j]), scaling, kernel) for j in skewed]
+    singles = [best_of(j, warps(raw[:, j]), scaling, kernel) for j in skewed]
     for single in sorted(singles, key=lambda each: -each[0]):
         if single[0] > first + least:
             found = single if value == first else best_of(single[1], [single[2]], scaling, kernel)
@@ -89,7 +89,7 @@ def _skewed(raw: Float) -> list[int]:
     return [j for j in np.argsort(-kurtosis, kind="stable").tolist() if tried[j]][:24]  # for time
 
 
-def _warps(x: Float) -> Iterator[Warp]:
+def warps(x: Float) -> Iterator[Warp]:
     """Yield warps of a feature (n,), the mildest first: around its median, and from the end without the tail."""
     x = x[np.isfinite(x)]
     middle = float(np.median(x))

@@ -330,7 +330,7 @@ def _calibrated(
         after.append(float(np.sqrt(np.mean(rest**2))))
         # without coverage: these rows calibrate the intervals
         diagnostics = NumberDiagnostics.of(t, t - rest, np.sqrt(variance), left_out.rows[some], ())
-        shown.append(diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target]))
+        shown.append(diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target], scaling.target))
     before = [max(float(np.sqrt(np.mean(each**2))), LEAST_SQUARE) for each in errors]
     found, shown = replace(found, calibrations=tuple(calibrations)), shown[:MOST_TARGETS]
     return ResidualsFitted(found, _gain(before, after), rmse=tuple(after), diagnostics=tuple(shown))

@@ -44,8 +44,11 @@ WORK = 1.25e7
 FEW = 2000
 """Up to this many rows the kernel of the process is the result; with more rows it starts the tied search."""
 
-STARTS, TWICE = (0.25, 0.5, 1.0, 2.0, 4.0), 250
-"""First inverse widths, relative to that of gamma="scale"; up to ``TWICE`` rows each is tried twice."""
+STARTS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""First inverse widths, relative to that of gamma="scale"."""
+
+FIRST_ROWS = 100
+"""Minimum number of rows of the steps from each start: half of the rows of the search find the same optima."""
 
 SCREENED_ROWS, SCREENED = 4000, 100
 """Maximum number of rows on which single features are screened (400 miss a wave in half the draws), and of features."""
@@ -54,9 +57,9 @@ JITTER, FIRST_NOISE = 0.3, 0.01
 """Deviation of the first log parameters around a start, since equal features can stay equal; first noise ÷ variance."""
 
 STARTS_CLIMBED, TURNS = 2, 3
-"""Number of starts climbed to the end (a third gained evidence on no data set), and of turns of the directions."""
+"""Number of starts climbed to the end (a third hardly gains), and of turns of the directions."""
 
-FIRST_STEPS, LATER_STEPS, STEPS, LAST_STEPS = 15, 35, 20, 10
+FIRST_STEPS, LATER_STEPS, STEPS, LAST_STEPS = 8, 35, 20, 10
 """Maximum number of steps of L-BFGS from a start, then from the best of them, from another kernel, and at the end."""
 
 FOLDS, LEFT_OUT = 5, 400
@@ -78,7 +81,8 @@ def search(
     """
     rows, d = ProcessRows.of(sample, problem, order[:most]), problem.empty.scaling.n_inputs
     more = ProcessRows.of(sample, problem, order[:SCREENED_ROWS])
-    best = first = _from_starts(rows, more, problem.empty.kernel)
+    few = ProcessRows.of(sample, problem, order[: min(max(most // 2, FIRST_ROWS), most)])
+    best = first = _from_starts(few, rows, more)
     if warp:
         problem, first = warped(sample, problem, order, most, first)
         best, rows = first, ProcessRows.of(sample, problem, order[:most])
@@ -92,17 +96,18 @@ def search(
     return problem, best, directions(rows, best) if turned else None, evidence
 
 
-def _from_starts(rows: ProcessRows, more: ProcessRows, kernel: Kernel) -> ProcessFit:
-    """Return the best result of the searches from ``STARTS`` and from what ``more`` rows see."""
-    rng, logs, level = stream(0, Purpose.PROCESS_STARTS), kernel.logs, np.log(rows.problem.target_variance)
-    starts = [logs + 2 * np.log(start) for start in (STARTS * 2 if len(rows.X) <= TWICE else STARTS)]
+def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> ProcessFit:
+    """Return the best result of the searches from ``STARTS`` and from what ``more`` rows see, each on ``few`` first."""
+    kernel, rng = rows.problem.empty.kernel, stream(0, Purpose.PROCESS_STARTS)
+    logs, level = kernel.logs, np.log(rows.problem.target_variance)
+    starts = [logs + 2 * np.log(start) for start in STARTS]
     if len(logs) > 1:
         starts = [start + JITTER * rng.normal(size=len(logs)) for start in starts]
     if 1 < len(logs) <= SCREENED:
         starts.append(_screened(more, kernel))
     begun = [ProcessFit(kernel.with_logs(start), level, level + np.log(FIRST_NOISE)) for start in starts]
-    found = [climb(rows, each, FIRST_STEPS) for each in begun]
-    climbed = [climb(rows, each, LATER_STEPS) for each in _different(found)[:STARTS_CLIMBED]]
+    found = _different([climb(few, each, FIRST_STEPS) for each in begun])
+    climbed = [climb(rows, each, LATER_STEPS) for each in found[:STARTS_CLIMBED]]
     return max(climbed, key=lambda each: each.value)
 
 
@@ -137,9 +142,9 @@ def directions(rows: ProcessRows, widths: ProcessFit, turns: int = TURNS) -> Pro
     d = rows.X.shape[1]
     if not turnable(widths.kernel, d):
         return None
-    best = current = climb(rows, _turned(rows, widths, widths), STEPS)
+    best = current = climb(rows, _turned(rows, widths, widths), STEPS // 2)
     for _ in range(turns - 1):
-        current = climb(rows, _turned(rows, widths, current), STEPS)
+        current = climb(rows, _turned(rows, widths, current), STEPS // 2)
         if current.value < best.value + 1.0:
             break
         best = current
@@ -162,18 +167,21 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
 
 
 def left_out(
-    sample: SampledRows, problem: Problem, widths: ProcessFit, order: Int, most: int, *, turned: bool
+    sample: SampledRows, problem: Problem, widths: ProcessFit, turned: ProcessFit | None, order: Int, most: int
 ) -> Float:
-    """Predict n rows that are left out, by widths and, if ``turned``, by directions.
+    """Predict n rows that are left out, by widths and, unless None, by directions.
 
-    Both are learned again from the other rows, at most ``most``: one split of many rows, folds of few. Returns the log
-    densities in nats and the squared errors times the row weight, in scaled targets, of both, (2, 2, n) or (1, 2, n).
+    With one split of many rows both are given, learned from the rows that are kept. In folds of few they are learned
+    again from the other folds, at most ``most`` rows. Returns the log densities in nats and the squared errors times
+    the row weight, in scaled targets, of both, (2, 2, n) or (1, 2, n).
     """
-    found = []
-    for kept, outside in splits(order, most):
+    found, parts = [], splits(order, most)
+    for kept, outside in parts:
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
-        own = climb(rows, widths, STEPS // 2)
-        fits = [own, directions(rows, own, TURNS - 1) if turned else None]
+        fits = [widths, turned]
+        if len(parts) > 1:
+            own = climb(rows, widths, STEPS // 2)
+            fits = [own, None if turned is None else directions(rows, own, TURNS - 1)]
         predicted = [rows.predicted(fit, new) for fit in fits if fit is not None]
         found.append([[density, (errors**2).mean(axis=1) / new.inverse] for errors, density in predicted])
     return np.concatenate(found, axis=-1)
@@ -216,7 +224,7 @@ def learn_regression(
     facts = {"families": evidence, "family": chosen}
     if most >= min(ROWS, len(order)) and len(order) <= FEW:
         most = min(most, len(order))
-        found = left_out(sample, problem, widths, order, most, turned=turned is not None)
+        found = left_out(sample, problem, widths, turned, order, most)
         best, square, choice = _choose(found, widths, turned, learning.metric)
         if (FOLDS - 1) * len(order) <= FOLDS * most:  # almost as many rows were not left out as there are
             choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,7 +22,7 @@ from partirvm.data.writer import ExternalSorter, runs_of
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Spent
-from partirvm.local.cells import COLUMNS, NUMBER, Cells, Leaves, rows_of_cell
+from partirvm.local.cells import COLUMNS, NUMBER, Cells, leaf_order, rows_of_cell
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 from partirvm.process import one_blas_thread
@@ -33,8 +33,8 @@ from partirvm.types import PANEL_ROWS, Float, Int
 Keep: TypeAlias = Callable[[Callable[[str], Cells]], Cells]
 """Calls a function with the path or URL of a new folder, which stays if it returns."""
 
-FILLED = 0.75
-"""Maximum of the mean number of rows of a cell, as a fraction of the largest."""
+LEAVES = 16
+"""Number of leaves of a cell, about: cells are runs of leaves, which end anywhere."""
 
 SAMPLE = 64
 """Leaves of rows that others join are those of one row of so many."""
@@ -64,43 +64,26 @@ def cells_of(
 
 
 def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | None, n_targets: int = 1) -> Cells:
-    """Return the cells of at most ``n`` records, given in pieces (rows, width).
+    """Return the cells of at most ``n`` records, given in pieces (rows, width), in the order of leaves of ``points``.
 
-    In memory they are one cell; those that ``keep`` writes are the leaves of a tree of ``points``.
+    ``keep`` writes them to a folder; without it they stay in memory.
     """
     rank = points.shape[1]
     width = rank + n_targets + COLUMNS
     most = rows_of_cell(width)
-    leaves = Leaves(points, math.ceil(n / (FILLED * most)))
-
-    def keyed() -> Iterator[Float]:
-        """Yield records after their leaves; within a leaf they stay in order."""
-        done = 0
-        for records in pieces:
-            places = leaves.numbers(records[:, :rank]) + (done + np.arange(len(records))) / n
-            yield np.column_stack([places / leaves.count, records])
-            done += len(records)
-
-    def divided(blocks: Iterable[Float]) -> Iterator[Float]:
-        """Yield the records of one leaf at a time, or of its parts if it is too large."""
-        parts = (part for block in blocks for part in np.split(block, _starts(block[:, 0], leaves.count)[1:]))
-        for _, of_leaf in groupby(parts, lambda part: int(part[0, 0] * leaves.count)):
-            yield from runs_of((part[:, 1:] for part in of_leaf), most)
+    places = leaf_order(points, LEAVES * math.ceil(n / most))
 
     def written(place: str) -> Cells:
         with open_folder(place).scratch() as scratch, ExternalSorter(Path(scratch, "unsorted"), 1 + width) as sorter:
-            for piece in keyed():
-                sorter.add(piece)
-            return Cells.written(place, divided(sorter.blocks()), leaves.count + n // most, width, n_targets)
+            for records in pieces:
+                sorter.add(np.column_stack([places(records[:, :rank]), records]))
+            cells = runs_of((block[:, 1:] for block in sorter.blocks()), most)
+            return Cells.written(place, cells, math.ceil(n / most), width, n_targets)
 
     if keep is None:
-        return Cells.of(np.concatenate(list(pieces)), n_targets)
+        records = np.concatenate(list(pieces))
+        return Cells.of(records[np.argsort(places(records[:, :rank]), kind="stable")], n_targets)
     return keep(written)
-
-
-def _starts(keys: Float, count: int) -> Int:
-    """Return the places in sorted keys (n,) at which each of ``count`` leaves begins that has rows."""
-    return np.unique((keys * count).astype(np.int64), return_index=True)[1]
 
 
 @one_blas_thread()

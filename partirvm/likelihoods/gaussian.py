@@ -174,7 +174,7 @@ def with_rows(fit: Any, block: GramBlock) -> HyperState:
 def left_out_diagnostics(problem: Any, fit: Any) -> Sequence[NumberDiagnostics]:
     """Return the diagnostics of rows left out of a fit, in the target's units; there may be none."""
     scaling, found = problem.empty.scaling, getattr(fit, "left_out", None)
-    return () if found is None else (found.scaled(scaling.t_shift[0], scaling.t_scale[0]),)
+    return () if found is None else (found.scaled(scaling.t_shift[0], scaling.t_scale[0], scaling.target),)
 
 
 def root_mean(errors: Float) -> float:

@@ -166,7 +166,8 @@ class ScorePass(Pass, name="held-out", held_out=True):
         mean, variance, _ = self.stated.moments(tile.X)
         rows = tile.start + np.arange(len(tile.X))
         panels = (slice(start, start + PANEL_ROWS) for start in range(0, len(rows), PANEL_ROWS))
-        parts = (Scores.of(tile.t[at], mean[at], variance[at], rows[at], self.multiples) for at in panels)
+        how = self.multiples, self.stated.design.scaling.target
+        parts = (Scores.of(tile.t[at], mean[at], variance[at], rows[at], *how) for at in panels)
         return reduce(add, parts)
 
     def of_panel(self, panel: Panel) -> ClassScores:

@@ -148,6 +148,7 @@ def joint_laplace(model: Model, source: Source) -> JointLaplace:
     """
     if model.n_targets > 1 or not model.n_vectors:
         raise UsageError("joint_laplace needs a model of one target with at least one relevance vector")
+    model.require_unwarped("joint_laplace")
     if not len(model.design.kernel.logs):
         raise UsageError(f"joint_laplace needs a kernel with parameters, but {model.design.kernel!r} has none")
     rows, M, square = _JointRows(model, source), len(model.mean), float(model.design.scaling.t_scale[0] ** 2)

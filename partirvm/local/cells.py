@@ -1,9 +1,9 @@
 """The rows of local residuals, sorted into cells of near rows, and the exact search for the nearest ones.
 
 A record has the point of a row in a metric (r,), its error for each of T targets, the logarithm of its noise factor,
-the inverse of its weight, and its number before shuffling. Records in memory are one cell. Otherwise they are sorted by
-the leaves of a k-d tree of some of the points (``Leaves``); those of a leaf are a cell, whose rows lie in a box, and a
-chunk of a Zarr array. A search looks for the nearest rows of a point in the cell whose box is nearest, and then in all
+the inverse of its weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of
+the points (``leaf_order``); runs of them are cells, whose rows lie in a box. They are in memory, or a Zarr array whose
+chunks are the cells. A search looks for the nearest rows of a point in the cell whose box is nearest, and then in all
 cells whose boxes are not farther than the last of these. So its result does not depend on the cells.
 """
 
@@ -55,43 +55,36 @@ ADVICE = (
 )
 
 
-class Leaves:
-    """The leaves of a k-d tree of points (n, r), at least ``count`` of them if the points are different enough."""
+def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
+    """Return a function whose values in [0, 1) order points by the leaves of a k-d tree of ``points`` (n, r).
 
-    def __init__(self, points: Float, count: int) -> None:
-        from scipy.spatial import cKDTree  # its import takes megabytes
+    There are at least ``count`` leaves if the points are different enough.
+    """
+    from scipy.spatial import cKDTree  # its import takes megabytes
 
-        self._tree = cKDTree(points, max(len(points) // count, 1))
-        self.count = self._descend(self._tree.tree, points[:0], np.zeros(0, np.int64), 0)
+    tree = cKDTree(points, max(len(points) // count, 1))
 
-    def numbers(self, points: Float) -> Int:
-        """Return the leaves (m,) of points (m, r)."""
-        found = np.zeros(len(points), dtype=np.int64)
-        self._descend(self._tree.tree, points, found, 0)
+    def places(points: Float, node: Any = None, least: float = 0.0, half: float = 0.5) -> Float:
+        found, node = np.full(len(points), least), tree.tree if node is None else node
+        if node.lesser is not None:
+            right = points[:, node.split_dim] >= node.split
+            found[~right] = places(points[~right], node.lesser, least, half / 2)
+            found[right] = places(points[right], node.greater, least + half, half / 2)
         return found
 
-    def _descend(self, node: Any, points: Float, numbers: Int, first: int) -> int:
-        """Number the leaves below a node from ``first`` on, for the points in them; return the next number."""
-        if node.lesser is None:
-            numbers[:] = first
-            return first + 1
-        right = points[:, node.split_dim] >= node.split
-        for child, some in ((node.lesser, ~right), (node.greater, right)):
-            mine = numbers[some]
-            first = self._descend(child, points[some], mine, first)
-            numbers[some] = mine
-        return first
+    return places
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Records of ``width`` columns, and the boxes (C, 2, r) of the cells: smallest and largest coordinates.
+    """N records of ``width`` columns, and the boxes (C, 2, r) of the cells: smallest and largest coordinates.
 
-    Cell c has the records from ``starts[c]`` to ``starts[c + 1]``. The ``records`` (N, width) are None if they lie in a
-    Zarr array at ``place``, a path or URL; ``hashes`` are the checksums of its chunks, without the rest after a cell.
+    All cells but the last one have ``rows_of_cell`` records. The ``records`` (N, width) are None if they lie in a Zarr
+    array at ``place``, a path or URL, whose chunks are the cells; ``hashes`` are the checksums of the chunks, without
+    the rest after the last record.
     """
 
-    starts: Int
+    n_rows: int
     width: int
     boxes: Float
     records: Float | None = None
@@ -100,25 +93,26 @@ class Cells:
 
     @classmethod
     def of(cls, records: Float, n_targets: int = 1) -> Cells:
-        """One cell of records (N, width) in memory."""
-        boxes = box(records[:, : -n_targets - COLUMNS])[None]
-        return cls(np.array([0, len(records)]), records.shape[1], boxes, records)
+        """The cells of records (N, width) in memory, in their order."""
+        n, width = records.shape
+        cells = np.split(records[:, : -n_targets - COLUMNS], range(rows_of_cell(width), n, rows_of_cell(width)))
+        return cls(n, width, np.array([box(points) for points in cells]), records)
 
     @classmethod
     def written(cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1) -> Cells:
         """Write records, given cell by cell, at most ``count``, to a new Zarr array, and return their cells.
 
-        Raises ``StorageError``.
+        All cells but the last one are full. Raises ``StorageError``.
         """
-        boxes, hashes, starts, rows = list[Float](), list[str](), [0], rows_of_cell(width)
+        boxes, hashes, n, rows = list[Float](), list[str](), 0, rows_of_cell(width)
         with storing(place):
             array = create_blosc(f"{place}/records", (count * rows, width), (rows, width), "<f8")
-            for number, records in enumerate(cells):
-                array[number * rows : number * rows + len(records)] = records
+            for records in cells:
+                array[n : n + len(records)] = records
                 boxes.append(box(records[:, : -n_targets - COLUMNS]))
                 hashes.append(checksum(records))
-                starts.append(starts[-1] + len(records))
-        return cls(np.array(starts), width, np.array(boxes), None, place, tuple(hashes))
+                n += len(records)
+        return cls(n, width, np.array(boxes), None, place, tuple(hashes))
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields, with a place that is valid in every working folder: trees are built again."""
@@ -136,11 +130,6 @@ class Cells:
         return self.width - self.rank - COLUMNS
 
     @property
-    def n_rows(self) -> int:
-        """N."""
-        return int(self.starts[-1])
-
-    @property
     def nbytes(self) -> int:
         """Bytes of the records, without compression."""
         return 8 * self.n_rows * self.width
@@ -152,14 +141,13 @@ class Cells:
 
     def cell(self, number: int) -> Float:
         """Read the records of a cell. Raises ``MissingDataError`` if they are missing or damaged."""
-        start, stop = self.starts[number : number + 2]
+        rows = rows_of_cell(self.width)
         if self.records is not None:
-            return self.records[start:stop]
-        shape = (rows_of_cell(self.width), self.width)
+            return self.records[number * rows : (number + 1) * rows]
         place = f"{self.place}/records: cell {number} of the local residuals"
         with reading(place, ADVICE, MissingDataError):
-            whole = read_blosc(open_folder(self.place), f"records/c/{number}/0", shape, "<f8")
-        records = whole[: stop - start].copy()  # without the rest of the chunk
+            whole = read_blosc(open_folder(self.place), f"records/c/{number}/0", (rows, self.width), "<f8")
+        records = whole[: self.n_rows - number * rows].copy()  # without the rest of the chunk
         if checksum(records) != self.hashes[number]:
             raise ChangedDataError(f"{place} has other values than those of the fit: {ADVICE}")
         return records

@@ -15,37 +15,15 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from partirvm.core.left_out import Calibration
 from partirvm.core.predictive import ROWS, products, quadratic_forms
 from partirvm.core.priors import log_contribution
-from partirvm.core.ramp import Ramp
 from partirvm.errors import DataError
 from partirvm.kernels import KERNELS
-from partirvm.kernels.design import Design, LocalNoise
-from partirvm.kernels.functions import Basis, labels_by_name
-from partirvm.local.cells import Cells
-from partirvm.local.kriging import LocalKernel
-from partirvm.local.metric import Metric
-from partirvm.local.residuals import LocalResiduals
+from partirvm.kernels.design import Design
+from partirvm.kernels.functions import labels_by_name
 from partirvm.quoting import html_table
 from partirvm.storage.codec import Codec
-from partirvm.types import BIAS, PANEL_ROWS, Columns, FeatureMap, Float, Scaling
-
-DESIGN_CLASSES = (
-    *KERNELS.values(),
-    Basis,
-    Calibration,
-    Cells,
-    Design,
-    FeatureMap,
-    LocalKernel,
-    LocalNoise,
-    LocalResiduals,
-    Metric,
-    Ramp,
-    Scaling,
-)
-"""The classes of a design, and of the calibration and the local residuals of a fit."""
+from partirvm.types import BIAS, PANEL_ROWS, Columns, Float
 
 HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
 """Number of rows of a panel, a multiple of the piece size, so that only the last piece is copied."""
@@ -91,7 +69,7 @@ class FittedModel:
 
     def digest(self) -> str:
         """Return a hash of all values but the log evidence: models of equal digest predict the same bits."""
-        codec = Codec((*DESIGN_CLASSES, Columns, type(self)))
+        codec = Codec((*KERNELS.values(), type(self)))
         tree, arrays = codec.encode(replace(self.with_cells_at(""), log_evidence=0.0))
         sums = [hashlib.blake2b(f"{a.shape} {a.dtype}".encode() + a.tobytes(), digest_size=16) for a in arrays]
         text = re.sub(r'{"array": (\d+)}', lambda found: sums[int(found[1])].hexdigest(), json.dumps(tree))

@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 from partirvm.core.link import LINKS
 from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
+from partirvm.kernels import KERNELS
 from partirvm.kernels.functions import require_no_code
-from partirvm.local.cells import COLUMNS
+from partirvm.local.cells import COLUMNS, rows_of_cell
 from partirvm.local.kriging import CORRELATIONS
-from partirvm.model.base import DESIGN_CLASSES, FittedModel
+from partirvm.model.base import FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
 from partirvm.options.constraints import MOST_NEIGHBOURS
@@ -25,14 +26,13 @@ from partirvm.quoting import quoted
 from partirvm.storage import open_folder, reading
 from partirvm.storage.address import absolute, store_of
 from partirvm.storage.codec import ADVICE, Codec
-from partirvm.types import Columns
 
 KIND = "partirvm-model"
 FORMAT = 15
 CELLS = "cells"
 """Name of the folder of copied rows of local residuals."""
 
-CODEC = Codec((*DESIGN_CLASSES, *VALUES, Model, ClassModel, Columns, Termination))
+CODEC = Codec((*KERNELS.values(), *VALUES, Model, ClassModel, Termination))
 
 AnyModel: TypeAlias = Model | ClassModel
 """A fitted model for regression or classification."""
@@ -143,13 +143,12 @@ def _require_shapes(model: AnyModel) -> None:
         placed = (cells.records is None) == bool(cells.place)
         known = all(kernel.family in CORRELATIONS for kernel in residuals.kernels)
         levels = all(0 <= feature < inputs for feature, *_ in metric.levels)
-        starts = cells.starts[:1].tolist() == [0] and bool((cells.starts[1:] > cells.starts[:-1]).all())
-        known = known and levels and starts and cells.n_rows <= residuals.n_rows
+        known = known and levels and cells.n_rows <= residuals.n_rows
         if not (placed and known and 0 < residuals.neighbours <= min(cells.n_rows - 1, MOST_NEIGHBOURS)):
             raise ValueError(
                 "its local residuals have wrong numbers of rows or neighbours, an unknown feature or family"
             )
-        count = len(cells.starts) - 1
+        count = -(-cells.n_rows // rows_of_cell(cells.width))
         found["axes"] = (metric.axes.shape[1:], (inputs,))
         found["boxes"] = (cells.boxes.shape, (count, 2, metric.width))
         found["records"] = ((cells.width,), (metric.width + len(scaling.t_scale) + COLUMNS,))

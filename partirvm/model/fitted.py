@@ -26,7 +26,7 @@ from partirvm.kernels.design import TEMPER, Design
 from partirvm.local.residuals import LocalResiduals
 from partirvm.model.base import FittedModel, OfRows, bases_of, linear_values
 from partirvm.process import one_blas_thread
-from partirvm.types import Columns, Float
+from partirvm.types import AS_IT_IS, Columns, Float
 
 FILLINGS = 16
 """Maximum number of relevance vectors whose values stand for a missing one."""
@@ -37,7 +37,8 @@ class Model(FittedModel):
     """A regression RVM of M columns.
 
     ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` and ``log_evidence`` refer to the
-    target's own units. For T targets that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T);
+    target's own units, or to those of its map (``Scaling.target``), as ``moments`` and ``samples`` do. For T targets
+    that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T);
     the evidence is that of all targets together. ``calibration`` is the uncertainty estimated from rows left out, of
     which ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. Of an
     overconfident fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which ``mean``
@@ -142,9 +143,12 @@ class Model(FittedModel):
         Mean ± 1.645 sd contains 90 % of new targets (``predictive``); with local residuals the sd has the largest log
         density on rows left out, and ``interval`` has other multiples. Raises ``DataError`` for other features.
         """
-        model = self.predictive if return_std else self
-        mean, variance, _ = model.moments(checked_rows(X, self.columns), variance=return_std)
-        return (mean, np.sqrt(variance)) if return_std else mean
+        X = checked_rows(X, self.columns)
+        found = self.predictive.values(X)[0] if return_std else self.means(X)[0]
+        mean, std = found[:, : self.n_targets], found[:, self.n_targets :]
+        if self.n_targets == 1:
+            mean, std = mean[:, 0], std[:, :1].ravel()
+        return (mean, std) if return_std else mean
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
@@ -163,13 +167,18 @@ class Model(FittedModel):
         ``multiples`` (T,) are half widths of intervals in standard deviations, whose ends come after these.
         """
         mean, variance, near = self.moments(X)
-        found = [mean, np.sqrt(variance)]
+        target, ends = self.design.scaling.target, list[Float]()
         if multiples is not None:
-            found += [mean - multiples * found[1], mean + multiples * found[1]]
-        return np.column_stack(found), near
+            half = multiples * np.sqrt(variance)
+            ends = [target.back(mean - half), target.back(mean + half)]
+        mean, variance = target.moments(mean, variance)
+        return np.column_stack([mean, np.sqrt(variance), *ends]), near
 
     def means(self, X: Float) -> tuple[Float, Float]:
         """Means (n, T) at raw inputs X (n, d), and nearness (n,)."""
+        if self.design.scaling.target != AS_IT_IS:  # whose mean depends on the variance
+            values, near = self.predictive.values(X)
+            return values[:, :1], near
         mean, _, near = self.moments(X, variance=False)
         return mean.reshape(len(X), -1), near
 
@@ -272,7 +281,7 @@ class Model(FittedModel):
 
     @one_blas_thread()
     def _drawn(self, weights: Float, X: Float) -> tuple[Float, Float]:
-        """Values (n, S) of functions of ``weights`` (M, S), without noise, in the target's units, and nearness (n,)."""
+        """Values (n, S) of functions of ``weights`` (M, S), without noise, in the fit's units, and nearness (n,)."""
         (found, _, near), scaling = linear_values(self.design, weights, X), self.design.scaling
         return scaling.t_shift[0] + scaling.t_scale[0] * found, near
 
@@ -330,6 +339,11 @@ class Model(FittedModel):
             filled = (np.where(missing[rows], each, X[rows]) for each in self.design.centres[:: -(-M // FILLINGS)])
             found[rows] = np.var([linear_values(self.design, self.mean, each)[0] for each in filled], axis=0)
         return found
+
+    def require_unwarped(self, what: str) -> None:
+        """Raise ``UsageError`` for a warped target."""
+        if self.design.scaling.target != AS_IT_IS:
+            raise UsageError(f"{what} need a target that is fitted as it is: fit with warp_target='none'")
 
     def require_one_target(self, what: str) -> None:
         """Raise ``UsageError`` for several targets."""

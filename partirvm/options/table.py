@@ -21,7 +21,8 @@ SolverName: TypeAlias = Literal["auto", "fixed-point", "fast"]
 Gamma: TypeAlias = Literal["auto", "scale", "learn", "learn-per-feature"] | float | Sequence[float]
 MultiClass: TypeAlias = Literal["auto", "pooled", "multinomial"]
 Metric: TypeAlias = Literal["auto", "widths", "directions"]
-Warp: TypeAlias = Literal["auto", "none"]
+InputWarp: TypeAlias = Literal["auto", "none"]
+TargetWarp: TypeAlias = Literal["none", "log", "asinh", "auto"]
 KernelStore: TypeAlias = Literal["auto", "memory", "zarr", "none"]
 Effort: TypeAlias = Literal["quick", "balanced", "thorough"]
 Reference: TypeAlias = Literal["auto", "none"]
@@ -136,7 +137,14 @@ class Request:
         "auto",
         'Skewed features: "auto" (where that raises the evidence, a feature with a long tail counts by the inverse '
         'hyperbolic sine of its distance from a centre, a smooth logarithm; if gamma is "auto") or "none".',
-        one_of(Warp),
+        one_of(InputWarp),
+    )
+    warp_target: str = of_kernel(
+        "none",
+        'Fit the target as it is ("none"), its logarithm ("log"), or the inverse hyperbolic sine of its distance from '
+        'a centre ("asinh"), or what of these has the largest evidence on some rows ("auto"). Means, deviations and '
+        "intervals are those of the target; errors in the history those of what is fitted.",
+        one_of(TargetWarp),
     )
     kernel_store: str = of_resources(
         "auto",

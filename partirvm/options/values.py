@@ -15,8 +15,8 @@ from itertools import chain
 from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from partirvm.errors import UsageError
-from partirvm.options.constraints import near
-from partirvm.options.table import TABLE, Auto, FitRows, Gamma, Metric, Selection
+from partirvm.options.constraints import Option, near
+from partirvm.options.table import TABLE, Auto, FitRows, Gamma, InputWarp, Metric, Selection, TargetWarp
 
 
 def held(name: str, **more: Any) -> Any:
@@ -24,10 +24,16 @@ def held(name: str, **more: Any) -> Any:
     return field(default=TABLE[name].default, metadata={"option": name}, **more)
 
 
+def listed_words(option: Option) -> str:
+    """Return the words of an option as docstrings list them."""
+    return "{" + ", ".join(f'"{word}"' for word in option.check.words) + "}"
+
+
 def entry(name: str, kind: str, default: Any, text: str) -> str:
     """Return the entry of a parameter in a docstring."""
     head = f"{name} : {kind}default={default!r}".replace("'", '"')
-    return head + "\n" + textwrap.indent(textwrap.fill(text, 108, break_on_hyphens=False), "    ")
+    filled = textwrap.fill(" ".join(text.split()), 108, break_on_hyphens=False)
+    return head + "\n" + textwrap.indent(filled, "    ")
 
 
 def document(kind: Any) -> None:
@@ -37,8 +43,7 @@ def document(kind: Any) -> None:
     text = list[str]()
     for name, of_table in options_of(kind).items():
         option = TABLE[of_table]
-        words = option.check.words if option.check.kind == "word" else ()
-        listed = str(list(words)).replace("[", "{").replace("]", "}") + ", " if words else ""
+        listed = listed_words(option) + ", " if option.check.kind == "word" else ""
         text.append(entry(name, listed, option.default, option.meaning))
     summary, mark, examples = textwrap.dedent(" " * 4 + kind.__doc__).partition("Examples\n")
     kind.__doc__ = "\n".join([summary.rstrip(), "", "Parameters", "----------", *text, "", mark + examples])
@@ -194,6 +199,21 @@ class Local(Value, name="local", of="residual"):
 
 
 @dataclass(repr=False)
+class Warp(Value, name="auto", of="warp"):
+    """Warps of skewed features and of the target.
+
+    Examples
+    --------
+    >>> from partirvm import RVMRegressor, Warp
+    >>> RVMRegressor(warp=Warp(target="log")).get_params()["warp__target"]
+    'log'
+    """
+
+    inputs: InputWarp = held("warp")
+    target: TargetWarp = held("warp_target")
+
+
+@dataclass(repr=False)
 class AlphaPrior(Value, name="gamma", of="alpha_prior"):
     """Gamma prior on the precision α of each weight, and precisions that are given.
 
@@ -236,7 +256,7 @@ class Radial(Value, name="auto", of="kernel"):
 
 
 Strategy: TypeAlias = SplitMerge | Incremental | WorkingSet
-VALUES: tuple[type[Value], ...] = (SplitMerge, Incremental, WorkingSet, Local, Noise, AlphaPrior, Radial)
+VALUES: tuple[type[Value], ...] = (SplitMerge, Incremental, WorkingSet, Local, Noise, Warp, AlphaPrior, Radial)
 """Every value that an estimator may be given, but for the families of kernels."""
 
 for _value in VALUES:

@@ -136,7 +136,7 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
     kept = lead
     for number in range(rounds):
         cost = fit_cost(work, kept, partition_size)
-        if number and (work.read.searched or work.read.pool):
+        if number:
             seconds, passes = search_cost(work, kept)
             cost = replace(cost, pass_seconds=cost.pass_seconds + seconds, passes=cost.passes + passes)
         costs.append(cost)

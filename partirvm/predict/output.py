@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -61,18 +60,14 @@ def check_output(output: str, *, overwrite: bool = False) -> Folder:
     if place.exists():
         if not overwrite:
             raise ExistsError(f"{output} exists already: replace it with --overwrite")
-        replaceable = _holds_predictions(place) if place.suffix == ".zarr" else place.is_file()
+        replaceable = place.is_file()
+        if place.suffix == ".zarr":
+            replaceable = place.exists("zarr.json") and KIND.encode() in place.read("zarr.json", 1 << 20)
         if not replaceable:
             raise ExistsError(
                 f"{output} exists and does not contain predictions: it is not overwritten; choose another path"
             )
     return place
-
-
-def _holds_predictions(place: Folder) -> bool:
-    with suppress(FileNotFoundError, NotADirectoryError):
-        return KIND.encode() in place.read("zarr.json", 1 << 20)
-    return False
 
 
 def array_name(column: str) -> str:

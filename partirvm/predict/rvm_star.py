@@ -49,6 +49,7 @@ class Augmenting:
     def of(cls, model: Model, training: Source, executor: Executor) -> Augmenting:
         """Check the training rows. Raises ``UsageError`` for a model with several targets or without a kernel."""
         model.require_one_target("predictions with augment")
+        model.require_unwarped("predictions with augment")
         if isinstance(model.design.kernel, NoKernel):
             raise UsageError("augment adds a kernel column at each row, but the model has no kernel: omit augment")
         model = model.sparse()

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.errors import PartirvmError
+from partirvm.errors import ExistsError, PartirvmError
 from partirvm.options import Request
 from partirvm.quoting import counted, printable
 from partirvm.report.history import MEASURED, SIDES, Kind, Table, columns, figures_of, format_share, kind_of, last_model
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
 from partirvm.report.text import figure_rows, is_corrected, parameter_text
-from partirvm.storage.folder import write_text
+from partirvm.storage import open_folder, storing
 from partirvm.types import OFF
 
 FEATURES = 6
@@ -51,9 +51,12 @@ class Report:
 
         Raises ``ExistsError`` if the file exists and ``overwrite`` is false, ``StorageError`` if it cannot be written.
         """
-        location = str(location)
-        text = json.dumps(self.values, indent=1) if location.endswith(".json") else self.html
-        write_text(location, text, overwrite=overwrite)
+        place = open_folder(str(location))
+        text = json.dumps(self.values, indent=1) if place.suffix == ".json" else self.html
+        if not overwrite and place.exists():
+            raise ExistsError(f"{location} is there already: --overwrite replaces it")
+        with storing(place.location):
+            place.write("", text.encode())
 
     def _repr_html_(self) -> str:
         style = "width:100%;height:900px;border:1px solid #ccc"

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from partirvm.jobs.state import JobState, Status
-from partirvm.options import Request
 from partirvm.quoting import counted, format_bytes, named, printable
 from partirvm.report.history import MISSING, QUANTITIES, SIDES, Lines, Table, figures_of, formatted, kind_of
 
@@ -149,8 +147,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
         for key in jobs[0]
         if key not in beside
     ]
-    names = [name for name in asdict(Request()) if any(name in job["parameters"] for job in jobs)]
-    asked = {spell(name): [job["parameters"].get(name) for job in jobs] for name in names}
+    asked = {spell(name): [job["parameters"].get(name) for job in jobs] for name in jobs[0]["parameters"]}
     asked["data"] = [job["data"] for job in jobs]
     rows += [
         [name, *(named(parameter_text(value)) for value in own)]

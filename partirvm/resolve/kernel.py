@@ -120,10 +120,8 @@ def resolve_kernel(request: Request, moments: Moments, columns: Columns, scaling
         _named(BY_GAMMA[each], request, moments, columns, scaling) if own else _given(each, others, columns, scaling)
         for each, own in zip(several, named, strict=True)
     )
-    if tuple(factors) != (1.0,):
-        if len(found) > 1 or isinstance(found[0], Several) or not any("gamma" in name for name in found[0].parameters):
-            raise UsageError(f"gamma_multiples is {list(factors)}, which needs one kernel with a gamma: leave it out")
-        found = tuple(found[0].rescaled(factor) for factor in factors)
+    if tuple(factors) != (1.0,):  # several kernels must differ, and are no parts of others
+        found = tuple(kernel.rescaled(factor) for kernel in found for factor in factors)
     return found[0] if len(found) == 1 else Several(found)
 
 

@@ -27,7 +27,7 @@ from partirvm.likelihoods import likelihood_for
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
 from partirvm.options.constraints import Check
-from partirvm.process import return_freed_memory
+from partirvm.process import KEPT, RETURNED, return_freed_memory
 from partirvm.quoting import quoted
 from partirvm.resolve.kernel import resolve_basis, resolve_kernel
 from partirvm.strategies.problem import Codes, Problem, Stopped
@@ -64,8 +64,7 @@ def checked_data(
     Raises ``UsageError`` for options that do not fit the data, and ``DataError`` for data that cannot be fitted.
     """
     check_aborted(interrupted)
-    if request.memory_limit != "auto":
-        return_freed_memory()
+    return_freed_memory(KEPT if request.memory_limit == "auto" else RETURNED)
     check_request(source, request, held_out)
     labels, codes, weights = source.columns.classes, None, None
     if labels is not None:
@@ -97,6 +96,7 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
     several = source.n_targets > 1
     priors = any(request.alpha_prior) or any(request.noise_prior)
     slow = labels is not None or several or priors or bool(request.fixed_alpha)
+    changed = several or labels is not None or priors or request.noise_variance != "estimate" or not request.standardize
     for wrong, message in (
         (
             request.classify and labels is None,
@@ -111,6 +111,11 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
         (
             request.residual == "local" and labels is not None,
             "residual='local' needs numeric targets: leave residual='auto' (of classes it would bring nothing)",
+        ),
+        (
+            changed and request.warp_target != "none",
+            "a warped target must be one number, standardized, whose noise variance is estimated without a prior: "
+            "leave warp_target='none'",
         ),
         (several and priors, "alpha_prior and noise_prior need one target: fit each target separately"),
         (
@@ -223,7 +228,7 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
     x_shift, x_scale = np.append(x_shift, share), np.append(x_scale, np.sqrt(share * (1 - share)))
     features = replace(FeatureMap.plain(d), gaps=gaps) if len(gaps) else None
     blanks = np.append(blank, 0 * share) if blank.any() else None
-    return Scaling(x_shift, x_scale, t_shift, np.ones(T) if classes else t_scale, features, blanks)
+    return Scaling(x_shift, x_scale, t_shift, np.ones(T) if classes else t_scale, features, blank=blanks)
 
 
 def _prior(request: Request, target_scale: float, labels: dict[str, int]) -> Prior:

@@ -12,9 +12,7 @@ from timeit import repeat
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from partirvm.core.moments import Moments
 from partirvm.data import Source
 from partirvm.errors import UsageError
 from partirvm.execution import Executor
@@ -55,17 +53,15 @@ class FitSpec:
     """The specification of a fit that is ready to run.
 
     ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is the variance of the
-    scaled inputs, and ``constant`` (d,) marks features that are constant in several rows of positive weight.
-    ``entries`` are the history entries of kernel learning and of the heuristic's fit, ``notes`` those found before
-    planning.
+    scaled inputs, 0 for a constant feature. ``entries`` are the history entries of kernel learning and of the
+    heuristic's fit, ``notes`` those found before planning.
     """
 
     problem: Problem
     options: Options
     plan: Plan
-    class_weights: NDArray[np.float64] | None
-    input_variance: NDArray[np.float64]
-    constant: NDArray[np.bool_]
+    class_weights: Float | None
+    input_variance: Float
     entries: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -120,6 +116,7 @@ def resolve(
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     small_fits = SmallFits(source, shape, machine, request, executor, interrupted, problem.empty)
     counted = moments.targets.n
+    problem = small_fits.warp_target(problem)
     notes: tuple[str, ...] = ()
     if learns(request) and not problem.target_variance:
         notes = ("no kernel was learned: the target is constant",)
@@ -137,8 +134,9 @@ def resolve(
     plan = _planned(source, problem, resolved, shape, machine, shrink_partition=automatic_size, **found)
     if rho is not None:
         entries[-1] |= {"partition_size": plan.partition_size, "notes": list(plan.notes)}
-    facts = _facts(source, problem, moments, weights)
-    return FitSpec(problem, _options(plan, small_fits.centres), plan, **facts, entries=tuple(entries), notes=notes)
+    variance = input_variance(source.columns, moments, problem.empty.scaling)
+    options = _options(plan, small_fits.centres)
+    return FitSpec(problem, options, plan, weights, variance, tuple(entries), notes)
 
 
 def continued(
@@ -177,8 +175,8 @@ def continued(
             kept = ("max_columns", "batch_elements", "learning_columns")
             plan = replace(plan, **{name: getattr(old, name) for name in kept})
         options, entries = _options(plan, spec.options.centres), spec.entries
-    facts = _facts(source, before, moments, weights)
-    return FitSpec(problem, options, plan, **facts, entries=entries, notes=spec.notes)
+    variance = input_variance(source.columns, moments, before.empty.scaling)
+    return FitSpec(problem, options, plan, weights, variance, entries, spec.notes)
 
 
 def _planned(
@@ -201,15 +199,6 @@ def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) ->
         fit_rows = "auto" if asked.fit_rows == "auto" else fit_rows
     fit_rows, sample = resolve_fit_rows(replace(asked, fit_rows=fit_rows), schedule, n_rows, size, K, new)
     return request if fit_rows == request.fit_rows else replace(request, fit_rows=fit_rows, sample_rows=sample)
-
-
-def _facts(source: Source, problem: Problem, moments: Moments, weights: Float | None) -> dict[str, Any]:
-    """Return the fields of ``FitSpec`` that describe the data."""
-    return {
-        "class_weights": weights,
-        "input_variance": input_variance(source.columns, moments, problem.empty.scaling),
-        "constant": moments.inputs.constant & (moments.targets.n > 1),
-    }
 
 
 def machine_for(request: Request, executor: Executor, source: Source) -> Machine:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -22,7 +21,8 @@ from partirvm.learning.features import with_regressions
 from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
-from partirvm.learning.search import learning_options
+from partirvm.learning.search import LearningOptions, learning_options
+from partirvm.learning.target import with_target
 from partirvm.likelihoods.base import PassFit, survivors
 from partirvm.options import Request
 from partirvm.planning.memory import FLOAT, DataShape, kept_bytes, sample_bytes
@@ -32,7 +32,7 @@ from partirvm.resolve.new_problem import Interrupted
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options, Problem, Record, Stopped
 from partirvm.strategies.stages import INTERMEDIATE, final_rule
-from partirvm.types import LEARNING_ROWS
+from partirvm.types import AS_IT_IS, LEARNING_ROWS
 
 AUTO_PARTITION = (32, 1000)
 """Minimum and maximum of the partition size that ``partition_size="auto"`` chooses."""
@@ -50,6 +50,10 @@ Used cars: an error of .205 with a kernel of four categories, .165 if one of 195
 QUICK_ROWS = 4500
 """Maximum number of rows from which the kernel of a quick fit is learned: protein, 93 vectors with local residuals,
 then has an error 5 % larger in two thirds of the time."""
+
+
+class OutOfTime(Stopped):
+    """The time limit is over: a small fit ends early, without an error."""
 
 
 @dataclass
@@ -87,20 +91,45 @@ class SmallFits:
         if not (levels and one and chooses(request) and request.standardize and request.basis is None):
             return problem
         rows = min(ROWS, self.source.n_rows, room // (4 * FUNCTIONS * self.shape.n_features))
-        with _in_time(), self._sample(problem, rows) as sample:
+        with suppress(OutOfTime), self._sample(problem, rows) as sample:
             scaling, notes = embedded(sample, problem, columns, levels, request.seed, min(SUMS, room // 3))
             self.notes += notes
             problem = problem.with_scaling(scaling)
             return problem.with_kernel(resolve_kernel(request, moments, columns, scaling))
         return problem
 
+    def warp_target(self, problem: Problem) -> Problem:
+        """Return the problem of the target as the request warps it."""
+        if self.request.warp_target == "none" or not problem.target_variance:
+            return problem
+        with suppress(OutOfTime), self._sample(problem, min(LEARNING_ROWS, self.source.n_rows)) as sample:
+            problem = with_target(sample, problem, self.request.warp_target)
+        target = problem.empty.scaling.target
+        if target != AS_IT_IS:
+            name = target.name(self.source.columns.target)
+            self.notes += (f"the target is fitted as {name}: errors and noise of the history are those of this number",)
+        return problem
+
     def learn(self, problem: Problem) -> Problem:
         """Return the problem with a learned kernel; after the time limit, with the best so far."""
-        request, n_rows, d, chosen = self.request, self.source.n_rows, self.shape.n_features, chooses(self.request)
-        metric = "widths" if request.metric == "auto" and not chosen else request.metric
-        classes = {"classes": problem.n_classes > 0, "several": problem.n_classes > 2}
+        learning, columns, room = self._learning(problem)
+        self.best, self.learned = problem.empty, "not finished because of time_limit"
+        with suppress(OutOfTime), self._sample(problem, learning.rows, room) as sample:
+            small = self._searched(sample, problem, learning, columns)
+            last = self.entries[-1]
+            self.learned, self.centres = last["text"], min(last["candidates"], learning.max_centres)
+            square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
+            problem = problem.with_scaling(small.empty.scaling).with_kernel(kernel_from_spec(last["kernel"]))
+            return replace(problem, left_out_square=square)
+        return problem.with_scaling(self.best.scaling).with_kernel(self.best.kernel)
+
+    def _learning(self, problem: Problem) -> tuple[LearningOptions, int, int]:
+        """Return the options of kernel learning, the columns that fit in memory, and bytes for kernel blocks."""
+        request, n_rows, K = self.request, self.source.n_rows, problem.n_classes
+        metric = "widths" if request.metric == "auto" and not chooses(request) else request.metric
         rows = min(n_rows, QUICK_ROWS if request.effort == "quick" else LEARNING_ROWS)
-        learning = learning_options(n_rows, d, **classes, metric=metric, most=rows)
+        how: dict[str, Any] = {"classes": K > 0, "several": K > 2, "metric": metric, "most": rows}
+        learning = learning_options(n_rows, self.shape.n_features, **how)
         columns, room = self._affordable(max(2 * learning.max_centres, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
         most = min(max(columns // 2, 1), learning.max_centres)  # the slopes of a block take as much memory as the block
         if most < learning.max_centres or learning.rows < rows:
@@ -108,30 +137,23 @@ class SmallFits:
                 f"kernel learned from {learning.rows:,} rows and at most {most:,} centres because of the memory limit "
                 "or the number of features",
             )
-        learning = replace(learning, centres=min(learning.centres, most), max_centres=most)
-        small = problem
-        self.best, self.learned = problem.empty, "not finished because of time_limit"
-        with _in_time(), self._sample(small, learning.rows, room) as sample:
-            if request.standardize and small.empty.scaling.features is not None:
-                X = sample.rows.gather(sample.rows.rows).X
-                small = small.with_scaling(with_regressions(small.empty.scaling, X))
-            first = per_feature(small) if chosen else small
-            warp = chosen and request.warp == "auto" and request.standardize and request.basis is None
-            if not searchable(small) or (problem.n_classes and (not chosen or metric == "directions")):
-                learn(sample, first, learning, request.seed)
-            elif problem.n_classes:
-                small = learn_classes(sample, first, learning, request.seed, warp=warp, columns=columns)
-            else:
-                family = request.kernel == "auto"
-                small = learn_regression(
-                    sample, first, learning, request.seed, family=family, warp=warp, columns=columns
-                )
-            last = self.entries[-1]
-            self.learned, self.centres = last["text"], min(last["candidates"], learning.max_centres)
-            square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
-            problem = problem.with_scaling(small.empty.scaling).with_kernel(kernel_from_spec(last["kernel"]))
-            return replace(problem, left_out_square=square)
-        return problem.with_scaling(self.best.scaling).with_kernel(self.best.kernel)
+        return replace(learning, centres=min(learning.centres, most), max_centres=most), columns, room
+
+    def _searched(self, sample: SampledRows, problem: Problem, learning: LearningOptions, columns: int) -> Problem:
+        """Search for the kernel; the last entry holds it. Return the problem with the scaling that the kernel sees."""
+        request, chosen, seed = self.request, chooses(self.request), self.request.seed
+        if request.standardize and problem.empty.scaling.features is not None:
+            X = sample.rows.gather(sample.rows.rows).X
+            problem = problem.with_scaling(with_regressions(problem.empty.scaling, X))
+        first = per_feature(problem) if chosen else problem
+        warp = chosen and request.warp == "auto" and request.standardize and request.basis is None
+        if not searchable(problem) or (problem.n_classes and (not chosen or learning.metric == "directions")):
+            learn(sample, first, learning, seed)
+            return problem
+        if problem.n_classes:
+            return learn_classes(sample, first, learning, seed, warp=warp, columns=columns)
+        family = request.kernel == "auto"
+        return learn_regression(sample, first, learning, seed, family=family, warp=warp, columns=columns)
 
     def partition_size(self, problem: Problem) -> tuple[float | None, int]:
         """Measure the sparseness ρ of the problem, and return it and the partition size.
@@ -142,7 +164,7 @@ class SmallFits:
         most = min(math.ceil(math.sqrt(n_rows * d)), n_rows, HEURISTIC_ROWS)
         if problem.target_variance:
             rows = max(self._affordable(most * K, most)[0] // K, 1)
-            with _in_time(), self._sample(problem, rows) as sample:
+            with suppress(OutOfTime), self._sample(problem, rows) as sample:
                 record = sparseness(sample, problem, self.request.tol)
                 self._log(record)
                 rho = record.vectors / record.rows
@@ -161,7 +183,7 @@ class SmallFits:
         def check(*passes: Any) -> None:
             reason = self.interrupted()
             if reason is not None:
-                raise Stopped(reason)
+                raise OutOfTime(reason) if reason is Termination.TIME else Stopped(reason)
 
         best = partial(setattr, self, "best")
         return gathered(self.source, numbers, self.executor, check, self._spent, room=room, log=self._log, on_best=best)
@@ -177,16 +199,6 @@ class SmallFits:
         threads, most = affordable(self.shape, machine, columns)
         self.executor.use(threads)
         return most, kept_bytes(self.shape, most, threads, machine.budget)
-
-
-@contextmanager
-def _in_time() -> Iterator[None]:
-    """End the block early, without an error, when the time limit is over."""
-    try:
-        yield
-    except Stopped as stopped:
-        if stopped.reason is not Termination.TIME:
-            raise
 
 
 def partition_size(n_rows: int, d: int, rho: float, centres: int = 0) -> tuple[int, int]:

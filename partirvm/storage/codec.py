@@ -10,7 +10,7 @@ array that occurs several times is stored once:
     dataclass                            {"object": "Design", "fields": {field: value, ...}}
     NumPy scalar, array                  {"scalar": "<f8", "bytes": "..."}, {"array": 3}
 
-Classes and enums are looked up by name in the list of a ``Codec``: decoding runs no code from the file.
+Classes and enums are looked up by name among those of a ``Codec``: decoding runs no code from the file.
 
     GROUP/000000, …     the bytes of the JSON and of all arrays, one after the other, in parts of ``PART`` bytes
     GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part, and ``about``
@@ -26,10 +26,10 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from itertools import chain
-from typing import Any, TypeAlias, get_type_hints
+from typing import Any, TypeAlias, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,10 +56,17 @@ ADVICE = "restore it, or use the version of partirvm that wrote it"
 
 
 class Codec:
-    """Writes and reads values of these dataclasses and enums."""
+    """Writes and reads values of these dataclasses and enums, and of those in the annotations of their fields."""
 
     def __init__(self, classes: Iterable[type]) -> None:
-        self._classes: dict[str, Any] = {each.__name__: each for each in classes}
+        self._classes, left = dict[str, Any](), list[Any](classes)
+        while left:
+            hint = left.pop()
+            left += get_args(hint)
+            storable = is_dataclass(hint) or (isinstance(hint, type) and issubclass(hint, Enum))
+            if storable and hint.__name__ not in self._classes:
+                self._classes[hint.__name__] = hint
+                left += get_type_hints(hint).values()
 
     def write(self, value: Any, location: str, kind: str, version: int, about: dict[str, Any] | None = None) -> None:
         """Write a value to a new folder or URL. ``about`` is JSON that can be read without the value.

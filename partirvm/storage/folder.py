@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from partirvm.errors import ExistsError, StorageError
+from partirvm.errors import StorageError
 from partirvm.storage.address import open_filesystem, protocol_of, reading, storing
 
 REPLY_SECONDS = 300.0
@@ -227,18 +227,6 @@ class Folder:
     def _reading(self, name: str) -> AbstractContextManager[None]:
         """Convert errors of a read request, because libraries of stores have their own error classes."""
         return reading(self.place(name), "check the connection to the store", StorageError)
-
-
-def write_text(location: str, text: str, *, overwrite: bool = False) -> None:
-    """Write a text file to a path or URL. An existing file is replaced only when the new one is complete.
-
-    Raises ``ExistsError`` if the file exists and ``overwrite`` is false, and ``StorageError`` if it cannot be written.
-    """
-    place = open_folder(location)
-    if not overwrite and place.exists():
-        raise ExistsError(f"{location} is there already: --overwrite replaces it")
-    with storing(location):
-        place.write("", text.encode())
 
 
 def sync(*paths: Path) -> None:

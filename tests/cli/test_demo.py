@@ -29,7 +29,8 @@ def test_a_small_demo(tmp_path, capsys, monkeypatch):
     In this process, which has grown with the tests before; the whole demo runs with its own limit.
     """
     monkeypatch.setattr(demo, "FIT", SMALL)
-    monkeypatch.setattr(demo, "EVERY", 8)
+    heights, x, y = load_terrain()
+    monkeypatch.setattr(demo, "load_terrain", lambda: (heights[::8, ::8], x[::8], y[::8]))
     folder = tmp_path / "demo folder"
     assert demo.run(partirvm, str(folder), 2 << 30, False) == 0
     captured = capsys.readouterr()

@@ -150,10 +150,3 @@ def test_rows_without_a_target_are_left_out_when_asked(classes, tmp_path):
     assert sorted(data.original_rows(0).tolist()) == list(range(300))
     np.testing.assert_array_equal(stored(data)[:, 2], table["gap"][table["y"].notna()])
     assert data.notes["y"] == "100 rows without it left out"
-
-
-def test_text_is_no_category_where_it_is_not_asked_for(tmp_path):
-    """By ``none`` or by the names of others."""
-    for given in ("none", (), ["offen"]):
-        with pytest.raises(DataError, match=r"'Stadt Ü' holds .*, not numbers: .*: '[KBU]"):
-            ingest(messy(), tmp_path / "d.zarr", target="y", categorical=given)

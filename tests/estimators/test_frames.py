@@ -110,10 +110,8 @@ NONE = ["u", "v"] * 29 + ["u", None]
     ("y", "says"),
     [
         pytest.param([1, "u"] * 30, "mix several types|a different type|Unknown label", id="numbers and text"),
-        pytest.param(NONE, "1 missing labels, the first in row 59", id="None in a list"),
         pytest.param(pd.Categorical(NONE), "1 missing labels, the first in row 59", id="None in categories"),
         pytest.param(pd.array(NONE, dtype="string"), "1 missing labels, the first in row 59", id="NA of text"),
-        pytest.param(np.array([0.0, np.nan] * 30), "30 missing labels, the first in row 1", id="NaN"),
         pytest.param(np.linspace(0, 1, 60), "Unknown label type: continuous|in y is not among", id="continuous"),
     ],
 )

@@ -123,7 +123,7 @@ def test_what_cannot_be_saved(tmp_path):
         save_model(RVMRegressor(), tmp_path / "m")
     for estimator, says in (
         (RVMRegressor(kernel=lambda X, Z: X @ Z.T, basis="linear"), r"<lambda>.*'module:function'"),
-        (RVMRegressor(gamma=0.5, random_state=np.random.RandomState(0)), r"random_state.*RandomState"),
+        (RVMRegressor(gamma=0.5, random_state=np.random.RandomState(0)), "RandomState cannot be stored"),
         (type("Own", (RVMRegressor,), {"__init__": RVMRegressor.__init__})(gamma=0.5), "Own cannot be kept"),
     ):
         with pytest.raises(UsageError, match=says):

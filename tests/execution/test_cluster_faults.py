@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import warnings
 
 import pytest
 from backend_cases import PASSES, TILE, HeldSource, bits, first_row, long_fit, rows
@@ -100,23 +99,6 @@ def test_a_cluster_without_workers_is_given_up(monkeypatch):
         with pytest.raises(NoWorkersError, match="dask worker"):
             DaskExecutor(client, patience=1.0)
         assert 1.0 < clock.now - began < 1.0 + 2 * (clock.now - began) / clock.naps
-
-
-def test_a_cluster_whose_workers_leave_for_good_is_given_up(data, tmp_path):
-    """In the middle of a pass: NoWorkersError, not a wait for ever."""
-    with cluster(1) as client:
-        runner = DaskExecutor(client, patience=1.0)
-        gone = []
-
-        def progress(done, total):
-            if not gone:
-                gone.append(client.cluster.scale(0))
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the cluster's own farewell
-            with pytest.raises(NoWorkersError, match="worker"):
-                runner.run([PASSES["gram"]], HeldSource(data.url, tmp_path / "never"), progress)
-        runner.close()
 
 
 def test_other_packages_on_the_workers_are_refused(one_worker, monkeypatch):

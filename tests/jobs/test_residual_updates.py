@@ -69,7 +69,7 @@ def test_rows_join_in_memory_and_then_on_disk(job, tmp_path, monkeypatch, capsys
     np.testing.assert_array_equal(records[:, NUMBER], np.arange(460))
     np.testing.assert_array_equal(last.mean, old.mean)
     assert last.residuals.kernels == old.residuals.kernels
-    assert len(last.residuals.cells.boxes) == 8
+    assert len(last.residuals.cells.boxes) == 5
     at_once = replace(last, residuals=replace(last.residuals, cells=Cells.of(records)))
     np.testing.assert_array_equal(last.predict(new, return_std=True), at_once.predict(new, return_std=True))
     monkeypatch.setattr(prediction, "TILES", 3)  # of eight

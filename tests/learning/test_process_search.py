@@ -85,8 +85,9 @@ def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
     problem = problem_of(X, y)
     with sample_of(X, y) as sample:
         order = np.random.default_rng(0).permutation(n)
-        widths = search(sample, problem, order, 60, family=False, turned=False, warp=False)[1]
-        found = left_out(sample, problem, widths, order, min(n, 500), turned=True)
+        most = min(n, 500)
+        _, widths, turned, _ = search(sample, problem, order, most, family=False, turned=True, warp=False)
+        found = left_out(sample, problem, widths, turned, order, most)
     assert found.shape == (2, 2, expected)
     assert all(not inside & outside for inside, outside in seen)
     assert len(set().union(*(outside for _, outside in seen))) == expected

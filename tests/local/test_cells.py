@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from partirvm.errors import MissingDataError, PartirvmError
 from partirvm.learning.residual_rows import sorted_cells
 from partirvm.local import cells as module
-from partirvm.local.cells import Cells, Leaves
+from partirvm.local.cells import Cells, leaf_order
 
 
 def records(points, targets=1):
@@ -58,7 +58,7 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
     targets = 2 if width == 3 else 1
     rows = records(points, targets)
     in_memory, on_disk = (made(rows, place, targets) for place in (None, tmp_path / "cells"))
-    assert np.diff(on_disk.starts).max() <= some_rows
+    assert len(in_memory.boxes) == len(on_disk.boxes) == -(-601 // some_rows)
     new = rows[::7, :width] if own else np.random.default_rng(1).normal(levels / 2, levels / 2, size=(80, width))
     own = rows[::7, -1] if own else None
     expected = brute(rows, new, 9, own)
@@ -67,12 +67,14 @@ def test_neighbours_are_those_of_brute_force(levels, width, own, some_rows, tmp_
 
 
 def test_leaves_divide_points_evenly():
-    """Eight medians at most 100 of 800 points; a leaf depends on the point alone, and equal points are one leaf."""
+    """Medians in eight leaves of 100 of 800 points; a leaf depends on the point alone, and equal points are one."""
     points = np.random.default_rng(0).normal(size=(800, 2))
-    leaves = Leaves(points, 8)
-    np.testing.assert_array_equal(np.bincount(leaves.numbers(points)), leaves.count * [800 // leaves.count])
-    np.testing.assert_array_equal(leaves.numbers(points[::3]), leaves.numbers(points)[::3])
-    assert Leaves(np.ones((50, 2)), 8).count == 1
+    places = leaf_order(points, 8)
+    found, counts = np.unique(places(points), return_counts=True)
+    np.testing.assert_array_equal(found, np.arange(8) / 8)
+    np.testing.assert_array_equal(counts, 8 * [100])
+    np.testing.assert_array_equal(places(points[::3]), places(points)[::3])
+    assert leaf_order(np.ones((50, 2)), 8)(points).tolist() == 800 * [0.0]
 
 
 def test_few_cells_stay_in_memory(tmp_path, monkeypatch):

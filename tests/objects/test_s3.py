@@ -26,7 +26,7 @@ from partirvm.cli.commands import partirvm
 from partirvm.errors import ExistsError, LeaseError
 from partirvm.jobs import run_job
 from partirvm.predict import predict
-from partirvm.storage.folder import write_text
+from partirvm.report.page import Report
 
 # botocore and moto warn of their own use of older functions
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -99,8 +99,9 @@ def test_report_and_model_are_written_to_a_bucket(places):
     folder, bucket = places
     assert "open it in a browser" in run("report", f"{folder}/job", f"{bucket}/report.html")
     assert _objects(f"{bucket}/report.html")[""].startswith(b"<!")
+    Report({}).save(f"{bucket}/report.json")
     with pytest.raises(ExistsError, match="is there already"):
-        write_text(f"{bucket}/report.html", "another")
+        Report({}).save(f"{bucket}/report.json")
     model = load_model(f"{folder}/job")
     save_model(model, f"{bucket}/model.rvm")
     assert load_model(f"{bucket}/model.rvm").digest() == model.digest()

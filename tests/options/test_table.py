@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import fields, replace
 from typing import get_args
 
@@ -104,7 +105,8 @@ def test_one_text_for_each_option():
     for name, row in TABLE.items():
         assert " ".join(help_of(row.help).split()) in out, name
     for kind in (RVMRegressor, RVMClassifier, *VALUES, *WITH_GAMMA.values()):
-        documented = " ".join((inspect.getdoc(kind) or "").split())
+        assert not re.search(r"\w  +\w", inspect.getdoc(kind))
+        documented = " ".join(inspect.getdoc(kind).split())
         held = {each.name: each.metadata.get("option", each.name) for each in fields(kind)}
         for place, name in held.items():
             if name in TABLE:

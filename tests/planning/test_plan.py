@@ -89,17 +89,6 @@ def test_fewer_threads_where_all_would_not_fit():
     assert fixed.max_columns < few.max_columns
 
 
-@given(st.integers(2, 10**6), st.integers(1, 1000), st.integers(1, 30), st.booleans())
-def test_a_plan_keeps_its_promises(n, partition_size, max_rounds, held_out):
-    """P ≤ N; rounds no more than the rows can feed; the expected peak is within the limit."""
-    plan = plan_of(
-        shape=DataShape(n, 4, 1, 2048), partition_size=partition_size, max_rounds=max_rounds, held_out=held_out
-    )
-    assert plan.partition_size == min(n, partition_size)
-    assert 1 <= len(plan.rounds) <= min(max_rounds, -(-n // plan.partition_size))
-    assert plan.peak <= plan.machine.limit
-
-
 def test_a_partition_that_was_left_open_is_held_by_memory():
     """Asked for, it is refused; left to the plan, it shrinks until a round of 2P columns fits, and the plan says so."""
     machine = Machine(threads=1, base=100 << 20, limit=200 << 20)

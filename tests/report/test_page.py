@@ -172,6 +172,17 @@ def test_any_state(unfinished):
         assert " ended 2" not in read.text
 
 
+def test_a_notebook_shows_plan_model_job_and_report(tables, tmp_path):
+    found = jobs.fit(tables[0], str(tmp_path / "job"), Request(gamma=0.5, max_rounds=2))
+    job = jobs.open_job(str(tmp_path / "job"))
+    plan, model, handle, report = (each._repr_html_() for each in (found.plan, found.model, job, job.report()))
+    assert "<caption>Plan</caption>" in plan
+    assert "<td>400 rows × 2 features, 1 tile of " in plan
+    assert "<caption>Model</caption>" in model
+    assert '<th scope="row">status</th><td>done</td>' in handle
+    assert report.startswith('<iframe title="Report of a job" sandbox srcdoc="&lt;!')
+
+
 def test_hostile_text_stays_text(fitted):
     """Whatever a job is called and says: the page holds the text, and no element of it."""
     job = fitted("working-set")
