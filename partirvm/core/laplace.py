@@ -24,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
-from partirvm.core.link import LINKS, Link, LogisticBlock, LogisticCross
+from partirvm.core.link import LogisticBlock, LogisticCross
 from partirvm.core.posterior import Posterior, factorise, solve, sparsity_quality, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, optimum
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
@@ -57,11 +57,6 @@ class LaplaceState:
     def n_vectors(self) -> int:
         """Number of kernel columns, without the leading columns."""
         return int((self.labels >= 0).sum())
-
-    @property
-    def link(self) -> Link:
-        """The link of the likelihood."""
-        return LINKS[self.likelihood]
 
     @property
     def own_prior(self) -> Prior:

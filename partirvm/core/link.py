@@ -25,13 +25,9 @@ from partirvm.types import Bool, Float, Int
 
 
 class Link(Protocol):
-    """Functions of a classification likelihood with C linear predictors f (n, C) and targets (n, C) of 0 and 1.
-
-    Outputs of which several are ``coupled`` have a curvature with blocks between them.
-    """
+    """Functions of a classification likelihood with C linear predictors f (n, C) and targets (n, C) of 0 and 1."""
 
     name: str
-    coupled: bool = False
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
         """Return the log likelihood (n, 1), its derivative and its curvature ≥ 0 in f, (n, C) each."""
@@ -62,7 +58,6 @@ class Softmax(Link):
     """Softmax link of K classes, C = K; the curvature is the diagonal y_k(1 − y_k) of diag(y) − yyᵀ."""
 
     name = "multinomial"
-    coupled = True
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
         logs = log_softmax(f, axis=1)

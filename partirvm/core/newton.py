@@ -100,7 +100,7 @@ def receive(
     if fall > 1e-10 * (abs(now.penalised()) + now.n):  # more than rounding
         return _back(search, rule, fall)
     pairs, step = search.pairs, trial.weights - search.origin
-    if now.iteration - since > TIMID and now.link.coupled and step.any():
+    if now.iteration - since > TIMID and step.shape[1] > 1 and step.any():
         pairs = (*pairs, (step, trial.block.gradient - block.gradient))[-MEMORY:]
     if rule.vectors is not None and now.n_vectors <= rule.vectors:
         return replace(search, current=now), Termination.HALVED
@@ -155,8 +155,7 @@ def begin(
             break
     kept = np.isin(state.labels, moved.labels)
     old = state.alpha[kept]
-    drift = np.log(moved.alpha) - np.log(old)
-    share = np.ones(drift.shape)
+    drift, share = np.log(moved.alpha) - np.log(old), np.ones(len(old))
     if age > TIMID and last is not None and last.drift is not None and last.share is not None:
         factor = np.where(drift * last.drift[kept] < 0, 0.5, REGAIN)
         share = np.clip(factor * last.share[kept], LEAST_SHARE, 1.0)
@@ -208,8 +207,8 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSear
 
 
 def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
-    """Return the state with the weights after ``part`` of a Newton step; those of coupled outputs sum to zero."""
-    if state.link.coupled:
+    """Return the state with the weights after ``part`` of a Newton step; those of several outputs sum to zero."""
+    if state.weights.shape[1] > 1:
         return replace(state, weights=centred(state.weights + part * _newton_step(state, pairs)))
     return replace(state, weights=state.weights + part * (state.mean - state.weights))
 
@@ -220,7 +219,7 @@ def centred(weights: Float) -> Float:
 
 
 def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:
-    """Return a step (M, C) of coupled outputs towards the mode."""
+    """Return a step (M, C) of several outputs towards the mode."""
     alpha = state.alpha[:, None]
     q, used = state.block.gradient - alpha * state.weights, []
     for step, fall in pairs:

@@ -18,17 +18,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import log_softmax
 
-from partirvm.core.ascent import ascend
 from partirvm.core.link import targets
 from partirvm.types import Float
 
 LEAST = 1e-10
 """Minimum of 1 − h: smaller values are rounding errors."""
 
-STEPS = 30
-"""Maximum number of steps of the search."""
-
-LOW, HIGH = np.log([0.01, 0.1]), np.log([3.0, 300.0])
+BOUNDS = np.log([[0.01, 3.0], [0.1, 300.0]])
 """Bounds of log τ and log ρ."""
 
 
@@ -44,10 +40,6 @@ class Ramp:
     def logits(self, f: Float) -> Float:
         """Return the logits (n, K) of predictors ``f`` (n, K): log p_k up to a constant."""
         return self.power * _log_softplus(f / self.width)
-
-
-FIRST = Ramp()
-"""The ramp before rows were left out."""
 
 
 @dataclass(frozen=True)
@@ -74,30 +66,26 @@ class LeftOutClasses:
         return LeftOutClasses(*map(np.concatenate, pairs))
 
     def ramp(self, start: Ramp) -> Ramp:
-        """Return the ramp of least log loss; the search begins at ``start``, which is the result without rows."""
+        """Return the ramp of least log loss; the search begins at ``start``."""
+        from scipy.optimize import minimize  # its import takes megabytes
+
         f, K, shares = self.f, self.f.shape[1], self.weights / max(self.weights.sum(), 1.0)
-        if not len(f):
-            return start
         exact = targets(self.codes, K)
         smooth = exact + (1.0 / K - exact) * K / (len(f) + 2.0 * K)
-        best, least = np.log([start.width, start.power]), np.inf
 
-        def gain(logs: Float) -> tuple[float, Float]:
-            nonlocal best, least
+        def smoothed_loss(logs: Float) -> tuple[float, Float]:
             width, power = np.exp(logs)
             z = f / width
             values = _log_softplus(z)
             log_p = log_softmax(power * values, axis=1)
             pull = shares[:, None] * (smooth - np.exp(log_p))
-            loss = -float((shares[:, None] * smooth * log_p).sum())
-            if loss < least:
-                best, least = logs.copy(), loss
             slope = np.exp(-np.logaddexp(0.0, -z) - values)  # the slope of log softplus
-            return -loss, power * np.array([-(pull * slope * z).sum(), (pull * values).sum()])
+            loss = -float((shares[:, None] * smooth * log_p).sum())
+            return loss, power * np.array([(pull * slope * z).sum(), -(pull * values).sum()])
 
-        ascend(gain, np.clip(best, LOW, HIGH), LOW, HIGH, most_steps=STEPS)
-        width, power = np.exp(best).tolist()
-        found = Ramp(width, power)
+        begin = np.log([start.width, start.power])
+        best = minimize(smoothed_loss, begin, jac=True, method="L-BFGS-B", bounds=BOUNDS).x
+        found = Ramp(*np.exp(best).tolist())
         logits = found.logits(f)
         own = log_softmax(logits, axis=1)[np.arange(len(f)), self.codes.astype(np.int64)]
         wrong = float(shares @ (logits.argmax(axis=1) != self.codes))

@@ -24,7 +24,7 @@ from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration
 from partirvm.core.posterior import Posterior, own_factors, posterior, shared, sparsity_quality, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, fails, optimum
-from partirvm.core.ramp import FIRST, Ramp
+from partirvm.core.ramp import Ramp
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.types import Bool, Float, Int
@@ -66,7 +66,7 @@ class HyperState:
     left_out: NumberDiagnostics | None = field(default=None, repr=False)
     least_noise: float = 0.0
     n_classes: int = 0
-    ramp: Ramp = FIRST
+    ramp: Ramp = field(default_factory=Ramp)
     found: Posterior | None = field(default=None, repr=False)
 
     @property

@@ -184,11 +184,10 @@ def fitted(
     """Fit α and β of a design by ``count`` updates; return the statistics, α and β, and the posterior."""
     sample.drop_blocks()
     variances = problem.target_variance if problem.target_variances is None else problem.target_variances
-    n_classes = problem.n_classes  # the targets are their indicators
-    statistics = _statistics(sample, design, n_classes or problem.n_targets, n_classes)
+    statistics = _statistics(sample, design, problem.n_classes or problem.n_targets, problem.n_classes)
     fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
     tied = _first_tied(problem, variances) if tied is None else tied
-    return (statistics, *updates(statistics, tied, count, *(() if n_classes else (variances, fixed))))
+    return (statistics, *updates(statistics, tied, count, *(() if problem.n_classes else (variances, fixed))))
 
 
 def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design) -> EvidencePoint:

@@ -62,16 +62,21 @@ class ClassLikelihood(Likelihood):
     def record(self, problem: Any, fit: LaplaceState, scores: Any) -> dict[str, Any]:
         """Return evidence, log loss and the fraction of wrongly classified rows; there is no noise variance."""
         n = max(fit.n, 1)
-        return {
-            "rows": fit.n,
-            "vectors": fit.n_vectors,
-            "iterations": fit.iteration,
-            "log_evidence": fit.log_evidence,
-            "train_log_loss": fit.block.nll / n,
-            "train_error": fit.block.wrong / n,
-            "held_out_log_loss": None if scores is None else scores.loss,
-            "held_out_error": None if scores is None else scores.wrong / scores.n,
-        }
+        return class_record(fit, fit.block.nll / n, fit.block.wrong / n, scores)
+
+
+def class_record(fit: Any, log_loss: float, error: float, scores: Any) -> dict[str, Any]:
+    """Return fields of a line of history for a fit of classes."""
+    return {
+        "rows": fit.n,
+        "vectors": fit.n_vectors,
+        "iterations": fit.iteration,
+        "log_evidence": fit.log_evidence,
+        "train_log_loss": log_loss,
+        "train_error": error,
+        "held_out_log_loss": None if scores is None else scores.loss,
+        "held_out_error": None if scores is None else scores.wrong / scores.n,
+    }
 
 
 @dataclass(frozen=True)

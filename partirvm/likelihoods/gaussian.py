@@ -140,7 +140,7 @@ class GaussianLikelihood(Likelihood):
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows of largest absolute residual."""
-        return ErrorPass(design, fit.posterior.means, count, used, rows=rows)
+        return ErrorPass(design, fit.posterior.means, count, used, draw=draw, n_classes=fit.n_classes, rows=rows)
 
     def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> Pass:
         """Return a pass for products of the pool's columns with the fit's columns, and of each with itself."""

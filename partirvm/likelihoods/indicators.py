@@ -21,9 +21,10 @@ from partirvm.core.statistics import GramStatistics
 from partirvm.core.termination import StopRule
 from partirvm.core.updates import HyperState
 from partirvm.kernels.design import Design
-from partirvm.likelihoods.base import Draw, Pass
+from partirvm.likelihoods.base import Pass
+from partirvm.likelihoods.classes import class_record
 from partirvm.likelihoods.gaussian import FIRST_NOISE, GaussianLikelihood, Solve
-from partirvm.likelihoods.passes import ErrorPass, LeftOutClassesPass, ResidualPass
+from partirvm.likelihoods.passes import LeftOutClassesPass, ResidualPass
 from partirvm.model import ClassModel
 from partirvm.types import Columns, Int
 
@@ -74,13 +75,12 @@ class IndicatorLikelihood(GaussianLikelihood):
         """Return the residual pass of a fit that lost digits, or that of rows left out; a last fit needs none more."""
         if last:
             return ()
-        found = fit.posterior
         if not left_out:
-            return (ResidualPass(design, found.mean, fit.n_classes, rows=rows),)
+            return (ResidualPass(design, fit.posterior.mean, fit.n_classes, rows=rows),)
         n = problem.n_rows if rows is None else len(rows)
         sample = sampled_rows(n, min(ROWS, VALUES // fit.n_classes), shuffled=problem.shuffled)
         sample = sample if rows is None else rows if sample is None else rows[sample]
-        return (LeftOutClassesPass(design, found.mean, found.root(), float(fit.beta), rows=sample),)
+        return (LeftOutClassesPass(design, fit.posterior.mean, fit.posterior.root(), float(fit.beta), rows=sample),)
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with the ramp of rows left out, or with statistics of the residual target."""
@@ -88,19 +88,6 @@ class IndicatorLikelihood(GaussianLikelihood):
             return replace(fit, ramp=statistics[0].ramp(fit.ramp))
         return super().settle(fit, *statistics, last=False)
 
-    def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
-        """Return the pass that finds the rows of largest residual."""
-        return ErrorPass(design, fit.posterior.mean, count, used, draw=draw, n_classes=fit.n_classes, rows=rows)
-
     def record(self, problem: Any, fit: HyperState, scores: Any) -> dict[str, Any]:
         """Return evidence, and log loss and the fraction of wrongly classified rows of rows left out."""
-        return {
-            "rows": fit.n or problem.n_rows,
-            "vectors": fit.n_vectors,
-            "iterations": fit.iteration,
-            "log_evidence": fit.log_evidence,
-            "train_log_loss": fit.ramp.loss,
-            "train_error": fit.ramp.wrong,
-            "held_out_log_loss": None if scores is None else scores.loss,
-            "held_out_error": None if scores is None else scores.wrong / scores.n,
-        }
+        return class_record(fit, fit.ramp.loss, fit.ramp.wrong, scores)

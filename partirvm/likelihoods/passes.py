@@ -99,8 +99,7 @@ class ErrorPass(Pass, name="error"):
             r = _targets(self.design, panel, self.n_classes) - f
             errors = np.abs(r[:, 0]) if r.shape[1] == 1 else np.sqrt(np.einsum("nt,nt->n", r, r))
         if self.draw is not None:
-            chances = errors + FLOOR if self.likelihood else errors**2
-            errors = drawn(chances, panel.rows, self.draw)
+            errors = drawn(errors + FLOOR if self.likelihood else errors**2, panel.rows, self.draw)
         there = eligible(panel, self.exclude)
         return LargestErrors.of(errors[there], panel.rows[there], panel.X[there], self.select)
 

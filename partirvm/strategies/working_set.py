@@ -168,11 +168,11 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     columns, new, slow = state.candidates, state.candidates - state.kept, state.slow
     work = state.work + float(fit.n * new * (2 * columns - new) + ITERATIONS * columns**3)
     if np.isfinite(before):  # there is an evidence to compare
-        numbers, doublings = not state.problem.n_classes, log2(work / state.work)
-        least = LEAST_GAIN[state.options.effort] * (1.0 if numbers else max(-before / fit.n, 0.0))
-        if state.problem.likelihood.dense and not numbers:
-            least = min(LEAST_FALL * least, LEAST_GAIN[state.options.effort])
-            doublings = log2(max(fit.n_vectors, 1) / max(state.kept, 1))
+        least, loss, doublings = LEAST_GAIN[state.options.effort], max(-before / fit.n, 0.0), log2(work / state.work)
+        if not state.problem.likelihood.dense:
+            least *= loss
+        elif state.problem.n_classes:
+            least, doublings = min(LEAST_FALL * loss, 1.0) * least, log2(max(fit.n_vectors, 1) / max(state.kept, 1))
         slow = slow + 1 if least > 0 and gain < least * doublings else 0
     evidence = max(now, before)
     state = replace(state, evidence=evidence, flat=flat, patient=level, work=work, slow=slow)
