@@ -109,7 +109,7 @@ THIRD_PARTIES = {
     "execution.cluster": {"distributed"},
     "execution.dask": {"distributed"},
     "jobs": {"numpy", "zarr"},
-    "jobs.run": {"sklearn"},
+    "jobs.run": {"sklearn", "threadpoolctl"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2"},
     "resolve": {"numpy"},

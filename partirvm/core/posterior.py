@@ -179,7 +179,7 @@ def factorise(H: Float) -> tuple[Float, Float]:
     require_positive(diagonal)
     scale, ranges = 1.0 / np.sqrt(diagonal), blocks(len(H))
     L = np.ascontiguousarray(H).T  # H is symmetric: its transpose has LAPACK's column-major layout
-    corners = [L[k, k].copy() for k in ranges]
+    corners = [L[k, k].copy(order="F") for k in ranges]
     for jitter in JITTERS:
         for k, corner in zip(ranges, corners, strict=True):  # after an attempt, H is still stored above the diagonal
             if k.stop < len(L):
@@ -272,11 +272,17 @@ def sparsity_quality(
     old: Posterior, beta: float, offset: Float, cross: Float, diagonal: Float, projection: Float
 ) -> tuple[Float, Float]:
     """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) of P columns from cross (M, P), diagonal (P,) and projection (P,)."""
-    # the transposed problem: rows of ``cross`` are columns for BLAS, so nothing is copied
-    whitened = blas.dtrsm(1.0, old.factor, (old.scale[:, None] * cross).T, side=1, lower=1, trans_a=1, overwrite_b=1)
-    s = beta * diagonal - beta**2 * np.einsum("pm,pm->p", whitened, whitened)
+    half = whitened(old, cross)
+    s = beta * diagonal - beta**2 * np.einsum("pm,pm->p", half, half)
     q = beta * (projection - cross.T @ (old.mean - offset))
     return np.maximum(s, 0.0), q
+
+
+def whitened(old: Posterior, cross: Float) -> Float:
+    """Return W (P, M) with WWᵀ = crossᵀ Σ cross, from cross (M, P)."""
+    # the transposed problem: rows of ``cross`` are columns for BLAS, so nothing is copied
+    right = (old.scale[:, None] * cross).T
+    return np.asarray(blas.dtrsm(1.0, old.factor, right, side=1, lower=1, trans_a=1, overwrite_b=1))
 
 
 def weakly_correlated(old: Sequence[Posterior], columns: Int) -> Int:

@@ -2,17 +2,22 @@
 
 "fixed-point" are MacKay's updates of all columns together (``core.updates``): few but expensive steps, which begin with
 all candidates. "fast" are Tipping & Faul's actions (``core.fast``): many cheap ones, which begin without the columns
-that have just entered. "auto" is the fixed point for a fit that ends early, of several targets or with a prior.
+that have just entered. "auto" is the fixed point for several targets or with a prior.
 
-**Auto.** With a wide kernel actions end far lower: they take columns that the next ones make superfluous. The fixed
-point prunes together what should partly be kept. So columns come back together (``rejoined``), those of largest q²/s,
-and the fixed point prunes again, while the evidence rises; then actions over all candidates and the fixed point of the
-active columns alternate (``improve``), until none gains.
+**Auto, of new columns.** With a wide kernel actions end far lower: they take columns that the next ones make
+superfluous. The fixed point prunes together what should partly be kept. So columns come back together (``rejoined``),
+those of largest q²/s, and the fixed point prunes again, while the evidence rises; then actions over all candidates and
+the fixed point of the active columns alternate (``improve``), until none gains.
 
-**Starts.** The α at which a fixed point starts decides where it ends, so a fit of at most 500 columns, all of which
-have just entered, also starts at several common α. For sinc, 100 rows, one start ends 63 nats lower than another. Such
-a fit is then also grown from nothing by actions alone. A fit that continues an earlier one is not: with learned widths,
-that gave 16 nats more on 721 rows of concrete, and a tenth more squared error on new rows.
+**Starts.** The α at which a fixed point starts decides where it ends, so a fit of at most 500 new columns also starts
+at several common α. For sinc, 100 rows, one start ends 63 nats lower than another. Such a fit is then also grown from
+nothing by actions alone.
+
+**Auto, of a fit that goes on.** In a round most candidates leave again, so they are first ``screened`` beside the
+columns of the earlier fit. An intermediate fit then takes ``JOINT`` iterations of all columns. On 20,000 rows of
+protein and census_house_8H that took a quarter of the seconds of rounds without either (26 -> 6, 15 -> 4), and changed
+the error by +0.2 and -1 %; on 10,000 rows of kin40k it keeps 818 vectors instead of 927, and has an error of .091
+instead of .086 (R² .992). Turns gain nothing here, and take as long again.
 """
 
 from __future__ import annotations
@@ -23,22 +28,30 @@ from dataclasses import replace
 import numpy as np
 
 from partirvm.core.fast import Greedy, grow
-from partirvm.core.posterior import own_factors
+from partirvm.core.posterior import own_factors, posterior, whitened
 from partirvm.core.priors import ABSENT, DEPENDENT, FLAT, entry_precision
+from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise
 
 LOOSE = 1e-5
-"""Tolerance of turns, where that of the rule is not larger; their end converges to the rule's."""
+"""Tolerance of turns and of fits that go on, where that of the rule is not larger. What begins anew then converges to
+the rule's."""
 
+SCREENING, JOINT = 30, 6
+"""Maximum number of iterations of new columns beside the others, and then of all columns of an intermediate fit."""
 
 Watch = Callable[[StepInfo], None]
 Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
 
 
 def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
-    """The better of the fixed point, revived and improved, and of what grows from nothing."""
-    if rule.vectors is not None or isinstance(state.beta, np.ndarray) or state.n_classes or state.prior != FLAT:
+    """The better of the fixed point, revived and improved, and of what grows from nothing; or the fit that goes on."""
+    if isinstance(state.beta, np.ndarray) or state.n_classes or state.prior != FLAT:
+        return maximise(state, rule, on_step)
+    if state.entered is None or not state.entered.all():
+        return _continued(state, rule, on_step)
+    if rule.vectors is not None:
         return maximise(state, rule, on_step)
     cost = len(state.labels) ** 3
 
@@ -52,8 +65,7 @@ def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) 
         return spent > 0.03 * cost and (spent > 8e9 or columns > 100)
 
     found, reason = maximise(state, replace(rule, tol=max(rule.tol, LOOSE)), counted)
-    fresh = state.entered is not None and bool(state.entered.all())
-    begins = fresh and len(state.labels) <= 500  # then a fixed point takes less than a second
+    begins = len(state.labels) <= 500  # then a fixed point takes less than a second
     if not (reason is Termination.CONVERGED or (begins and reason is Termination.CANCELLED)):
         return found, reason
     fits = [found]
@@ -61,11 +73,9 @@ def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) 
     if begins:
         fits.append(_from_starts(fits.pop(), state, rule, on_step))
     best, reason = improve(turns(fits.pop(), state, rule, rejoined, on_step), state, rule, on_step)
-    if fresh:
-        free = replace(rule, guard=False)
-        grown, ended = grow(replace(state, iteration=0), free, on_step, enough=enough)
-        if grown.log_evidence > best.log_evidence:
-            best, reason = (grown, ended) if ended is Termination.CONVERGED else improve(grown, state, rule, on_step)
+    grown, ended = grow(replace(state, iteration=0), replace(rule, guard=False), on_step, enough=enough)
+    if grown.log_evidence > best.log_evidence:
+        best, reason = (grown, ended) if ended is Termination.CONVERGED else improve(grown, state, rule, on_step)
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
 
 
@@ -73,27 +83,66 @@ SOLVERS: dict[str, Solver] = {"auto": auto, "fixed-point": maximise, "fast": gro
 """Every solver by name."""
 
 
-def _from_starts(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
-    """Return the fit, or the fixed point of ``whole`` from a common α of all columns if its evidence is larger.
+def _continued(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
+    """The fixed point of a fit that goes on, after the columns that have just entered, if any, are screened."""
+    rule = replace(rule, tol=max(rule.tol, LOOSE))
+    if state.entered is not None and state.entered.any():
+        state = screened(state, rule, on_step)
+        if rule.vectors is not None:
+            rule = replace(rule, max_iterations=min(rule.max_iterations, JOINT))
+    return maximise(state, rule, on_step)
+
+
+def screened(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> HyperState:
+    """Delete the columns that have just entered and leave a fit in which the α of the others rest (``beside``).
+
+    Those that stay have the α at which they entered: at their optimum beside the others they would displace fewer of
+    them. β is estimated again.
+    """
+    begun = beside(state)
+    found, _ = maximise(begun, StopRule(rule.tol, min(rule.max_iterations, SCREENING), guard=False), on_step)
+    kept = np.flatnonzero(~np.isin(state.labels, np.setdiff1d(begun.labels, found.labels)))
+    return state.restarted(state.statistics.take(kept), state.alpha[kept], float(state.beta) * float(found.beta))
+
+
+def beside(state: HyperState) -> HyperState:
+    """The fit of the P columns that have just entered a fit of one target, at fixed α of the M others.
+
+    With C = I/β + ΦA⁻¹Φᵀ of the others, its statistics are ΦᵀC⁻¹Φ, whose diagonal is s, ΦᵀC⁻¹t, which is q, and tᵀC⁻¹t
+    (Tipping & Faul 2003, eqs. 19 and 22), and C is the noise. So an iteration takes P³ instead of (M + P)³ operations.
+    Its β, 1 at first, multiplies C⁻¹: with better columns the noise falls.
+    """
+    statistics, beta = state.statistics, float(state.beta)
+    entered = np.asarray(state.entered)
+    new, others = np.flatnonzero(entered), np.flatnonzero(~entered)
+    old = posterior(statistics.take(others), state.alpha[others], beta)
+    cross, precision = statistics.gram[np.ix_(others, new)], beta * statistics.gram[np.ix_(new, new)]
+    half = whitened(old, cross)
+    gram = precision - beta**2 * (half @ half.T)
+    np.fill_diagonal(gram, np.maximum(np.diagonal(gram), DEPENDENT * np.diagonal(precision)))
+    quality = beta * (statistics.projection[new, 0] - cross.T @ (old.mean - statistics.offset[others, 0]))
+    square = beta * old.residual + state.alpha[others] @ old.mean**2
+    block = GramBlock(np.zeros((0, len(new))), gram, quality[:, None], np.array([square]), state.n, 0.0)
+    given = GramStatistics.of(state.labels[new], block)
+    begun = state.restarted(given, state.alpha[new], 1.0)
+    return replace(begun, target_variance=beta * state.target_variance, least_noise=beta * state.least_noise)
+
+
+def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
+    """Return ``best``, or the fixed point of ``whole`` from a common α of all columns if its evidence is larger.
 
     α is 1/M² (Tipping's SparseBayes), 1e-6 and 1, in units of the largest mean square of a column over the target
-    variance. Only α and β of the best fit are kept meanwhile: two whole fits would not fit in the planned memory.
+    variance.
     """
-    best, evidence, last = (fit.labels, fit.alpha, fit.beta, fit.floored), fit.log_evidence, fit.iteration
-    del fit
-    M = len(whole.labels)
+    M, last = len(whole.labels), best.iteration
     unit = float(whole.statistics.gram.diagonal().max(initial=0.0)) / (whole.n * float(whole.target_variance))
     for level in (1.0 / M**2, 1e-6, 1.0) if unit > 0 else ():
         start = replace(whole, alpha=np.full(M, level * unit), found=None, iteration=last)
         found = maximise(start, _loose(rule, last), on_step)[0]
         last = found.iteration
-        if found.log_evidence > evidence:
-            best, evidence = (found.labels, found.alpha, found.beta, found.floored), found.log_evidence
-        del found
-    labels, alpha, beta, floored = best
-    statistics = whole.statistics.take(np.flatnonzero(np.isin(whole.labels, labels)))
-    fit = whole.restarted(statistics, alpha, beta, floored=floored, iteration=last)
-    return replace(fit, found=fit.posterior)
+        best = max(best, found, key=lambda each: each.log_evidence)
+        del found  # it may be worse
+    return replace(best, iteration=last)
 
 
 def _loose(rule: StopRule, done: int) -> StopRule:
@@ -109,8 +158,7 @@ def improve(
 
     def act(fit: HyperState, whole: HyperState) -> HyperState:
         # four refreshes are some 32 + M/2 actions, after which all α together do better
-        few = replace(loose, max_iterations=fit.iteration + 4)
-        return grow(_among(whole, fit), few, on_step)[0]
+        return grow(_among(whole, fit), replace(loose, max_iterations=fit.iteration + 4), on_step)[0]
 
     fit = turns(fit, whole, rule, act, on_step)
     final = replace(rule, max_iterations=fit.iteration + rule.max_iterations, guard=False)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from partirvm.core.priors import entry_precision
-from partirvm.core.solvers import SOLVERS, improve, rejoined, turns
+from partirvm.core.solvers import JOINT, SOLVERS, beside, improve, rejoined, screened, turns
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, maximise
@@ -100,3 +100,49 @@ def test_auto_reaches_the_best_of_several_starts():
     assert found.log_evidence >= small.log_evidence - 1e-3 * len(t)
     dense = naive.log_evidence(Phi[:, found.labels], t, found.alpha, found.beta)
     np.testing.assert_allclose(found.log_evidence, dense, atol=1e-3)
+
+
+def half_entered(seed, *, M=30):
+    """Columns at fixed α of which those after the first M have just entered."""
+    Phi, t = bumps(seed)
+    start = start_of(Phi, t)
+    return Phi, t, replace(start, entered=start.labels >= M)
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.3])
+def test_new_columns_beside_others_have_the_covariance_of_these_as_noise(offset):
+    """With C = I/β + ΦA⁻¹Φᵀ of the others, the statistics are ΦᵀC⁻¹Φ, ΦᵀC⁻¹t and tᵀC⁻¹t; so differences of evidence are
+    those of all columns."""
+    Phi, t, state = half_entered(0)
+    shift = np.where(state.entered, 0.0, offset)[:, None]
+    begun = beside(replace(state, statistics=state.statistics.shift(shift)))
+    C = naive.covariance(Phi[:, :30], state.alpha[:30], state.beta)
+    new = Phi[:, 30:]
+    np.testing.assert_allclose(begun.statistics.gram, new.T @ np.linalg.solve(C, new), atol=1e-6)
+    np.testing.assert_allclose(begun.statistics.projection[:, 0], new.T @ np.linalg.solve(C, t), atol=1e-6)
+    np.testing.assert_allclose(begun.statistics.sum_squares, t @ np.linalg.solve(C, t), rtol=1e-8)
+    other = replace(begun, alpha=7 * begun.alpha)
+    whole = [naive.log_evidence(Phi, t, np.r_[state.alpha[:30], each.alpha], state.beta) for each in (begun, other)]
+    np.testing.assert_allclose(other.log_evidence - begun.log_evidence, whole[1] - whole[0], atol=1e-6)
+
+
+def test_what_fails_beside_the_others_does_not_join():
+    """Orthogonal unit columns, t = 3(a + b) and noise known: a is there, b gains ½βt², c with φᵀt = 0 fails. b starts
+    where it entered."""
+    Phi, t = np.eye(6)[:, :3], np.array([3.0, 3, 0, 0, 0, 0])
+    state = replace(start_of(Phi, t), beta=4.0, fixed_noise=True, entered=np.array([False, True, True]))
+    found = screened(state, RULE)
+    assert found.labels.tolist() == [0, 1]
+    assert found.alpha.tolist() == state.alpha[:2].tolist()
+    assert found.beta == 4.0
+
+
+def test_an_intermediate_fit_that_goes_on_takes_few_iterations():
+    """It may end anywhere; a last one converges."""
+    Phi, t, state = half_entered(2)
+    some, reason = SOLVERS["auto"](state, replace(RULE, vectors=1))
+    assert (some.iteration, reason) == (JOINT, Termination.ITERATIONS)
+    last, reason = SOLVERS["auto"](state, RULE)
+    assert reason is Termination.CONVERGED
+    dense = naive.log_evidence(Phi[:, last.labels], t, last.alpha, last.beta)
+    np.testing.assert_allclose(last.log_evidence, dense, atol=1e-4)
