@@ -24,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
-from partirvm.core.link import LogisticBlock, LogisticCross
+from partirvm.core.link import LogisticBlock
 from partirvm.core.posterior import Posterior, factorise, solve, sparsity_quality, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, optimum
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
@@ -106,13 +106,6 @@ class LaplaceState:
     def losses(self) -> Float:
         """Return the loss of evidence by the deletion of each column (M,), nats, summed over outputs."""
         return np.asarray(optimum(*self.sparsity_quality())[1].sum(axis=1))
-
-    def gains(self, statistic: LogisticCross) -> Float:
-        """Return the gain of adding each column of a pool alone (Q,), nats, summed; those of a sample are scaled up."""
-        scale = self.n / statistic.n if self.n else 1.0
-        cross, diagonal = scale * statistic.cross, scale * statistic.diagonal.T
-        s, q = trial_factors(self, cross, diagonal, scale * statistic.gradient)
-        return np.asarray(optimum(s, q)[1].sum(axis=1))
 
 
 def init(

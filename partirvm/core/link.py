@@ -155,25 +155,3 @@ class LogisticBlock(FieldSums):
             return self
         curvature = self.curvature[:, columns[:, None], columns[None, :]]
         return replace(self, gradient=self.gradient[columns], curvature=curvature)
-
-
-@dataclass(frozen=True)
-class LogisticCross(FieldSums):
-    """Statistic from which s and q of Q candidate columns follow, given M columns of the model, at given weights.
-
-    ``cross`` (C, M, Q) is ΦᵀB_kΦ_new, ``diagonal`` (C, Q) that of Φ_newᵀB_kΦ_new, ``gradient`` (Q, C) Φ_newᵀv(t − y).
-    """
-
-    cross: Float
-    diagonal: Float
-    gradient: Float
-    n: int
-
-    @classmethod
-    def of(
-        cls, likelihood: str, kept: Float, new: Float, codes: Float, mean: Float, weights: Float | None = None
-    ) -> LogisticCross:
-        """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, Q), at weights ``mean`` (M, C)."""
-        _, slope, bend, present = _weighted(likelihood, kept @ mean, codes, weights)
-        cross = np.stack([(kept * bend[:, k : k + 1]).T @ new for k in range(mean.shape[1])])
-        return cls(cross, np.einsum("nq,nq,nk->kq", new, new, bend), new.T @ slope, int(present.sum()))

@@ -134,7 +134,7 @@ Fit: TypeAlias = Any
 
 It has ``n_columns``, ``n_vectors``, ``iteration`` and ``log_evidence`` (nats). ``losses()`` returns for each column the
 decrease of the evidence if it is deleted (M,), and ``gains(statistic)`` the gain of adding each column of
-``Likelihood.gain_pass`` alone (Q,), nats.
+``Likelihood.gain_pass`` alone (Q,), nats, if it is dense.
 """
 
 
@@ -195,8 +195,6 @@ class Likelihood(Protocol):
     """True for two classes with one linear predictor; otherwise a classification has one per class."""
     dense: bool = True
     """True if sums over rows are sufficient, so that fits are dense; the evidence then has a closed form."""
-    selection: str = "error"
-    """Meaning of ``selection="auto"`` (``benchmarks.working_set --selections``, ``benchmarks.classification``)."""
     at_once: int = 200**2
     """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a single fit."""
 
@@ -250,11 +248,12 @@ class Likelihood(Protocol):
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the ``count`` rows of largest error among ``rows``, without rows in ``used``.
 
-        With a ``draw`` (a seed), likelihoods without noise draw rows at random, those of large error more likely.
+        With a ``draw`` (a seed) rows of classes are drawn at random, those of large error more likely.
         """
 
     def gain_pass(self, design: Design, fit: Any, pool: Design, rows: Int | None) -> Pass:
-        """Return the pass whose statistic ``Fit.gains`` needs."""
+        """Return the pass whose statistic ``Fit.gains`` of a dense fit needs."""
+        raise NotImplementedError
 
     def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:
         """Return fields of a line of history (``strategies.problem.Record``): evidence, noise, errors."""

@@ -15,7 +15,7 @@ from partirvm.core.priors import FLAT, Prior
 from partirvm.core.termination import StopRule, Termination
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import Draw, Likelihood, Pass, PassFit, Start, positions, survivors
-from partirvm.likelihoods.passes import ErrorPass, GainPass, LogisticPass
+from partirvm.likelihoods.passes import ErrorPass, LogisticPass
 from partirvm.model import ClassModel
 from partirvm.types import Columns, Float, Int
 
@@ -29,7 +29,6 @@ class ClassLikelihood(Likelihood):
     binary: bool = False
     classifies: bool = True
     dense: bool = False
-    selection: str = "gain"
     at_once: int = 10**6
 
     def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
@@ -55,9 +54,6 @@ class ClassLikelihood(Likelihood):
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows whose class has the smallest probability."""
         return ErrorPass(design, fit.mean, count, used, fit.likelihood, draw, rows=rows)
-
-    def gain_pass(self, design: Design, fit: LaplaceState, pool: Design, rows: Int | None) -> Pass:
-        return GainPass(design, fit.weights, fit.likelihood, pool, rows=rows)
 
     def record(self, problem: Any, fit: LaplaceState, scores: Any) -> dict[str, Any]:
         """Return evidence, log loss and the fraction of wrongly classified rows; there is no noise variance."""

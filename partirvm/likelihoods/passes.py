@@ -15,7 +15,7 @@ import numpy as np
 from partirvm.core import tied
 from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.left_out import LeftOut
-from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, targets
+from partirvm.core.link import LINKS, LogisticBlock, targets
 from partirvm.core.ramp import LeftOutClasses
 from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores, Scores
@@ -26,9 +26,8 @@ from partirvm.model import AnyModel, ClassModel, Model
 from partirvm.types import PANEL_ROWS, Float, Int
 
 FLOOR = 0.3
-"""Classification pools are drawn at random: the chance of a row is proportional to 1 − p of its class + this constant.
-At 0, mislabelled rows fill the pool; at large values, the pool is a uniform sample. In experiments, values between
-gave the highest evidence, and a log loss close to the lowest."""
+"""Candidates of classes are drawn at random, by Newton steps with chances proportional to 1 − p of a row's class + this
+constant. At 0 mislabelled rows are drawn, at large values any rows; values between gave the highest evidence."""
 
 
 def _targets(design: Design, panel: Panel, n_classes: int) -> Float:
@@ -224,18 +223,3 @@ class LogisticPass(Pass, name="newton"):
 
     def of_panel(self, panel: Panel, block: Float) -> LogisticBlock:
         return LogisticBlock.of(self.likelihood, block, panel.t[:, 0], self.mean, panel.weights)
-
-
-@dataclass(frozen=True)
-class GainPass(Pass, name="gain"):
-    """Pass for sparsity and quality of the columns of ``pool``, given ``design`` at weights (M, C): a
-    ``LogisticCross``.
-    """
-
-    design: Design
-    mean: Float
-    likelihood: str
-    pool: Design
-
-    def of_panel(self, panel: Panel, kept: Float, pool: Float) -> LogisticCross:
-        return LogisticCross.of(self.likelihood, kept, pool, panel.t[:, 0], self.mean, panel.weights)

@@ -157,7 +157,7 @@ class Request:
         "auto",
         'How the working set selects its next candidates: "error" (largest error among many random rows), '
         '"largest-error" (among all rows), "random", "gain" (largest gain of evidence in a random pool), or '
-        '"auto" ("error" for a regression, "gain" for a classification).',
+        '"auto" ("error"). Of classes rows of large error are drawn.',
         one_of(Selection),
     )
     fit_rows: str = of_strategy(

@@ -126,8 +126,7 @@ def search_cost(work: Work, kept: int) -> tuple[float, int]:
     """Estimate the selection of candidates with ``kept`` columns: seconds, and number of passes over all rows."""
     pool, n_rows = work.read.pool, work.shape.n_rows
     rows = n_rows if pool else work.read.searched
-    outputs = work.shape.n_outputs if work.shape.newton else 1
-    return work.pass_seconds(rows, rows * (kept + pool), rows * 2.0 * kept * pool * outputs), int(rows >= n_rows)
+    return work.pass_seconds(rows, rows * (kept + pool), rows * 2.0 * kept * pool), int(rows >= n_rows)
 
 
 def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> list[RoundCost]:

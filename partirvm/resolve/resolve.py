@@ -239,7 +239,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
     """Resolve every "auto" that affects the model; the plan may still lower the partition size."""
     n_rows, K = problem.n_rows, problem.n_classes
     fit_rows, sample = resolve_fit_rows(request, schedule, n_rows, size, problem.n_kernels, shuffled=problem.shuffled)
-    selection = problem.likelihood.selection if request.selection == "auto" else request.selection
+    selection = "error" if request.selection == "auto" else request.selection
     moderate = K == 2 and n_rows <= MODERATE_ROWS if request.moderate == "auto" else request.moderate
     if learns(request):
         request = replace(request, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))

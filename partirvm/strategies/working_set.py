@@ -90,13 +90,14 @@ class WorkingSetRounds(Rounds):
         problem, likelihood = state.problem, state.problem.likelihood
         first_or_check = (state.round == 1 and not state.seen) or state.flat == FLAT_ROUNDS - 1
         selection = "random" if first_or_check else state.options.selection
+        selection = "error" if selection == "gain" and not likelihood.dense else selection
         by_gain = selection == "gain"
         state = replace(state, selection=selection, kept=state.fit.n_vectors)
         count = room * POOL if by_gain else room
-        if selection in ("error", "largest-error") or (by_gain and not likelihood.dense):
+        if selection in ("error", "largest-error"):
             some = problem.shuffled and selection != "largest-error"
             rows = _random(state, NONE, SPREAD * room) if some else None
-            drawn = by_gain or (likelihood.dense and problem.n_classes > 0 and selection == "error")
+            drawn = problem.n_classes and selection == "error"
             draw = draw_key(state.options.seed, Purpose.POOL, state.round) if drawn else None
             request = likelihood.errors(state.design, state.fit, count, state.used, rows, draw=draw)
             (found,) = yield (request,)

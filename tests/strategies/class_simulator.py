@@ -13,9 +13,9 @@ from simulator import Simulator, wave
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.classes import Newton
-from partirvm.likelihoods.passes import ErrorPass, GainPass, LogisticPass
+from partirvm.likelihoods.passes import ErrorPass, LogisticPass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.problem import Gather, Options, Problem
+from partirvm.strategies.problem import Options, Problem
 from partirvm.types import BIAS
 
 
@@ -65,18 +65,10 @@ class ClassSimulator(Simulator):
 
     # What a run asked for, in the words of the tests.
 
-    def proposed(self) -> list[int]:
-        """Row numbers that were made candidates, in order: gathered for it, or found by surprise or by gain."""
-        rows: list[int] = []
-        for turn, answer, following in zip(self.turns, self.answers, self.turns[1:], strict=False):
-            if isinstance(turn[0], Gather):
-                rows += turn[0].rows.tolist()
-            elif isinstance(turn[0], ErrorPass) and turn[0].draw is None:
-                rows += answer[0].rows.tolist()
-            elif isinstance(turn[0], GainPass) and isinstance(following[0], Newton):
-                pool = set(turn[0].pool.labels.tolist()) - set(turn[0].design.labels.tolist())
-                rows += [row for row in following[0].design.labels.tolist() if row in pool]
-        return rows
+    def found(self) -> list[int]:
+        """Row numbers that error passes found, in order."""
+        pairs = zip(self.turns, self.answers, strict=False)
+        return [row for turn, answer in pairs if isinstance(turn[0], ErrorPass) for row in answer[0].rows.tolist()]
 
     def candidates(self) -> list[int]:
         """Row numbers of the columns that fits began with, those of a round together."""

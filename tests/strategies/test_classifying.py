@@ -12,7 +12,7 @@ from class_simulator import NAMES, ClassSimulator, groups, usable
 from partirvm.core.termination import Termination
 from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.classes import Newton
-from partirvm.likelihoods.passes import ErrorPass, GainPass
+from partirvm.likelihoods.passes import ErrorPass
 from partirvm.strategies.fit_rows import LEAST
 from partirvm.strategies.problem import Gather, Options
 
@@ -82,25 +82,26 @@ def test_first_candidates_without_weight(name, bias, max_rounds):
         assert last.record.log_evidence == pytest.approx(-20 * np.log(2), abs=2.0)
 
 
-@pytest.mark.parametrize(("K", "likelihood"), KINDS[:2])
-def test_candidates_by_surprise_and_by_gain(K, likelihood):
-    """Rows of least probable class that were no candidates; by gain four times as many are drawn, and ranked."""
-    for selection in ("error", "gain"):
+@pytest.mark.parametrize(("K", "likelihood"), KINDS)
+def test_candidates_by_surprise(K, likelihood):
+    """Rows that were no candidates, drawn anew in each round; by ``largest-error`` those of least probable class."""
+    for selection in ("error", "largest-error", "gain"):
         simulator = ClassSimulator(*groups(100, K), n_classes=K, likelihood=likelihood)
         simulator.run("working-set", Options(10, selection, max_rounds=3, max_passes=15))
         looks = simulator.passes(ErrorPass)
-        assert [look.select for look in looks] == [10 if selection == "error" else 40] * 2
-        assert len({look.draw for look in looks}) == (1 if selection == "error" else 2)
-        assert (looks[0].draw is None) == (selection == "error")
-        rows = simulator.proposed()
-        for number, look in enumerate(looks, start=1):
-            assert look.exclude.tolist() == sorted(rows[: 10 * number])
-            f = simulator.phi(look.design) @ look.mean
-            missed = 1 - simulator.probabilities(f)[np.arange(100), simulator.y.astype(int)]
-            missed[look.exclude] = -1
-            if selection == "error":
+        if selection == "gain" and likelihood == "pooled":
+            assert not looks
+            continue
+        assert [look.select for look in looks] == [10] * 2
+        assert len({look.draw for look in looks}) == (1 if selection == "largest-error" else 2)
+        rows = simulator.found()
+        for number, look in enumerate(looks):
+            assert not np.isin(rows[10 * number : 10 * number + 10], look.exclude).any()
+            if selection == "largest-error" and likelihood != "pooled":
+                missed = 1 - simulator.probabilities(simulator.phi(look.design) @ look.mean)
+                missed = missed[np.arange(100), simulator.y.astype(int)]
+                missed[look.exclude] = -1
                 assert set(rows[10 * number : 10 * number + 10]) == set(np.argsort(-missed)[:10].tolist())
-        assert len(simulator.passes(GainPass)) == (0 if selection == "error" else 2)
 
 
 def test_a_fit_begins_where_the_last_one_stood():
