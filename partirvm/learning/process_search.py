@@ -181,7 +181,7 @@ def left_out(
         fits = [widths, turned]
         if len(parts) > 1:
             own = climb(rows, widths, STEPS // 2)
-            fits = [own, None if turned is None else directions(rows, own, TURNS - 1)]
+            fits = [own, None if turned is None else directions(rows, own, 1)]
         predicted = [rows.predicted(fit, new) for fit in fits if fit is not None]
         found.append([[density, (errors**2).mean(axis=1) / new.inverse] for errors, density in predicted])
     return np.concatenate(found, axis=-1)

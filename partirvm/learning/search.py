@@ -209,16 +209,14 @@ def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions
     return KernelSearch(sample, kernel, pool, count, score, kernel.logs, logs, most=learning.evaluations)
 
 
-def first_stage(
-    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, revive: bool = True
-) -> KernelSearch:
+def first_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
     """Run the first stage: several starts if there is a single width, or the revival of switched-off features."""
     stage, features = begin_stage(sample, problem, learning, seed), groups(problem.empty.kernel.parameters)
     if len(stage.logs) == 1 and learning.warm is None:
         for move in np.log([1.0, 8.0, 1 / 8]):
             stage.evaluate(stage.middle + move)
     stage.climb()
-    if revive and len(off(stage.logs, features)):
+    if len(off(stage.logs, features)):
         stage.climb(raised(stage.logs, stage.middle, np.concatenate(features), 1 / 3))
     return stage
 

@@ -49,7 +49,7 @@ def design(labels, bias=False):
 KEPT, NEW = design([5, 900, 17000], bias=True), design([1, 2, 3, 4000, 12000])
 OFFSET = np.array([[0.5], [-1.0], [0.2], [0.0]])
 MEAN = np.array([0.3, 1.0, -0.5, 0.1])
-ROOT = np.tril(np.ones((4, 4))) * 0.1
+ROOT = np.triu(np.ones((4, 4))) * 0.1
 BETA = 0.7
 EXCLUDED = np.arange(0, N, 3)
 NOISE = 0.05 * float(KEPT.scaling.t_scale[0] ** 2)

@@ -87,7 +87,7 @@ def test_little_memory_holds_the_centres(data):
     shape = DataShape(source.n_rows, source.n_features, 1, source.tile_rows, 1)
     machine = Machine(1, 0, 34 << 20)
     spec = resolve(source, replace(ASKED, gamma="scale"), executor)
-    learned = SmallFits(source, shape, machine, ASKED, executor, lambda: None)
+    learned = SmallFits(source, shape, machine, ASKED, executor, lambda: None, spec.problem.empty)
     learned.learn(spec.problem)
     executor.close()
     assert learned.centres < 240
