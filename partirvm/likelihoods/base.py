@@ -251,9 +251,9 @@ class Likelihood(Protocol):
         With a ``draw`` (a seed) rows of classes are drawn at random, those of large error more likely.
         """
 
-    def gain_pass(self, design: Design, fit: Any, pool: Design, rows: Int | None) -> Pass:
+    def gain_pass(self, design: Design, fit: Any, pool: Design, rows: Int | None) -> tuple[Pass, ...]:
         """Return the pass whose statistic ``Fit.gains`` of a dense fit needs."""
-        raise NotImplementedError
+        return ()
 
     def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:
         """Return fields of a line of history (``strategies.problem.Record``): evidence, noise, errors."""

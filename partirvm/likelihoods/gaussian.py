@@ -142,9 +142,9 @@ class GaussianLikelihood(Likelihood):
         """Return the pass that finds the rows of largest absolute residual."""
         return ErrorPass(design, fit.posterior.means, count, used, draw=draw, n_classes=fit.n_classes, rows=rows)
 
-    def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> Pass:
+    def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> tuple[Pass, ...]:
         """Return a pass for products of the pool's columns with the fit's columns, and of each with itself."""
-        return GramPass(design, pool, fit.statistics.offset, True, fit.n_classes, rows=rows)
+        return (GramPass(design, pool, fit.statistics.offset, True, fit.n_classes, rows=rows),)
 
     def record(self, problem: Any, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
         """Return fields of the history in the units of the target."""

@@ -110,7 +110,7 @@ class WorkingSetRounds(Rounds):
             state = _marked(state, np.setdiff1d(rows, chosen.rows))
         if by_gain and len(chosen.labels):
             posterior = posterior_rows(problem, state.options, state.seen)
-            (statistic,) = yield (likelihood.gain_pass(state.design, state.fit, chosen, posterior),)
+            (statistic,) = yield likelihood.gain_pass(state.design, state.fit, chosen, posterior)
             gains = state.fit.gains(statistic)
             chosen = chosen.take(np.argsort(-gains, kind="stable")[: room * problem.n_kernels])
         return _marked(state, chosen.rows), chosen
