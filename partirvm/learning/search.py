@@ -184,7 +184,7 @@ class KernelSearch:
         facts: dict[str, Any] = {"number": self.number, "candidates": self.count, "iterations": self.evaluations}
         facts |= {"gain": best.value - self.first, "fit_rows": "full" if self.sample.whole else "sample"}
         facts |= {"choice": self.choice, "termination": self.reason or Termination.CONVERGED}
-        variance = 1 / best.tied.beta if problem.likelihood.has_noise else None
+        variance = None if problem.n_classes else 1 / best.tied.beta
         return kernel_record(problem, self.kernel, variance, best.rows, best.value, facts)
 
 
@@ -209,16 +209,14 @@ def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions
     return KernelSearch(sample, kernel, pool, count, score, kernel.logs, logs, most=learning.evaluations)
 
 
-def first_stage(
-    sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, revive: bool = True
-) -> KernelSearch:
+def first_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
     """Run the first stage: several starts if there is a single width, or the revival of switched-off features."""
     stage, features = begin_stage(sample, problem, learning, seed), groups(problem.empty.kernel.parameters)
     if len(stage.logs) == 1 and learning.warm is None:
         for move in np.log([1.0, 8.0, 1 / 8]):
             stage.evaluate(stage.middle + move)
     stage.climb()
-    if revive and len(off(stage.logs, features)):
+    if len(off(stage.logs, features)):
         stage.climb(raised(stage.logs, stage.middle, np.concatenate(features), 1 / 3))
     return stage
 

@@ -105,12 +105,12 @@ def gram_cost(
 ) -> RoundCost:
     """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel.
 
-    A fit of classes takes several passes. Columns are pruned: an average pass is assumed to have 3/4 of them.
+    A fit by Newton steps takes several passes. Columns are pruned: an average pass is assumed to have 3/4 of them.
     """
     shape, total = work.shape, kept + new
     columns, readings, count = float(total), 1, fits
     products, solve = 2.0 * kept * new + new**2, float(iterations * (total**3 + SQUARES * total**2))
-    if shape.classes:
+    if shape.newton:
         columns, readings, count, threads = 0.75 * total, NEWTON_PASSES, NEWTON_PASSES * fits, 1
         products, solve = shape.n_outputs * columns**2, 2 * NEWTON_PASSES * shape.n_outputs * columns**3
     seconds = work.pass_seconds(readings * rows, count * rows * columns, count * rows * products)
@@ -128,8 +128,7 @@ def search_cost(work: Work, kept: int) -> tuple[float, int]:
     """Estimate the selection of candidates with ``kept`` columns: seconds, and number of passes over all rows."""
     pool, n_rows = work.read.pool, work.shape.n_rows
     rows = n_rows if pool else work.read.searched
-    outputs = work.shape.n_outputs if work.shape.classes else 1
-    return work.pass_seconds(rows, rows * (kept + pool), rows * 2.0 * kept * pool * outputs), int(rows >= n_rows)
+    return work.pass_seconds(rows, rows * (kept + pool), rows * 2.0 * kept * pool), int(rows >= n_rows)
 
 
 def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> list[RoundCost]:
@@ -169,7 +168,7 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
     Both share one reading of the rows, and each evaluates a block of the ``kept`` columns of ``LEFT_OUT_ROWS`` rows.
     With local noise, the log variance is fitted, and the kept columns are fitted again.
     """
-    if work.shape.classes:
+    if work.shape.n_classes:
         return last
     n_rows, noise_rows = work.shape.n_rows, work.shape.local_noise_rows
     left_out = min(n_rows, LEFT_OUT_ROWS)

@@ -139,7 +139,10 @@ def extended(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
-    """Request a fit; if its statistics lost digits, it goes on with those of the residual target."""
+    """Request a fit; if its statistics lost digits, it goes on with those of the residual target.
+
+    Rows left out of a dense fit of classes then choose its ramp.
+    """
     problem, options = state.problem, state.options
     rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
     for rebases in count():
@@ -151,6 +154,9 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
             break
         fit = likelihood.settle(state.fit, *(yield from residuals(state, last=False)), last=False)
         state = replace(state, fit=fit)
+    if problem.n_classes and likelihood.dense:
+        passes = likelihood.settling(problem, state.design, state.fit, rows, last=False, left_out=True)
+        state = replace(state, fit=likelihood.settle(state.fit, *(yield passes), last=False))
     return state
 
 
@@ -184,7 +190,7 @@ def corrected(state: RoundsState) -> Steps[float]:
     problem, options = state.problem, state.options
     room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < RESIDUAL_ROWS
     tried = tries_residuals(options.residual, problem.n_rows, problem.n_targets)
-    estimated = problem.likelihood.has_noise and problem.noise_variance is None
+    estimated = not problem.n_classes and problem.noise_variance is None
     if not tried or few or not room or not estimated:
         return 0.0
     rows = posterior_rows(problem, options, state.seen)
@@ -273,7 +279,7 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     more vectors than they would keep, hence 2.4: at 2.0, kin40k of 10,000 rows learned for 25 s more and lowered its
     error by 5 %.
     """
-    if not options.centres or not problem.likelihood.has_noise or problem.likelihood.small_fits:
+    if not options.centres or problem.n_classes:
         return False
     rows = min(problem.n_rows, learning_rows(problem.empty.scaling.n_inputs))
     maximum = min(int(SHARE * rows), options.learning_columns - 1)
