@@ -7,7 +7,7 @@ sinc           100 equidistant points of [−10, 10], linear spline kernel. With
                the paper has one draw, and ``share`` is the share of draws whose error is at most the paper's.
 ripley         100 random rows of Ripley's 250, a Gaussian kernel of radius 0.5 (γ = 4), errors on 1,000 test rows
 first draw     the first noisy sinc by MacKay's updates alone
-softmax        an α for each vector, and one against the rest, beside the default; log loss and error on held-out rows
+softmax        an α for each vector, beside the default; log loss and error on held-out rows
                of iris, digits and 1,500 rows of pendigits
 
 DIR contains ripley_synth.npz and pendigits.npz; without them their rows are left out.
@@ -43,7 +43,6 @@ SOFTMAX_COLUMNS = {
 
 SHARED = {
     "multinomial": "α of each vector",
-    "ovr": "one against the rest",
     "auto": "default",
 }
 """Values of ``multi_class`` and their names."""

@@ -138,22 +138,21 @@ def calibration_error(codes, probabilities, bins=15):
 
 
 def log_probability(likelihood, f, codes):
-    """log p of each row's code at predictors f (N, C), a term per output for ``ovr`` (Tipping 2001, eqs. 23, 28)."""
-    if likelihood.startswith("multinomial"):
+    """log p (N, 1) of each row's code at predictors f (N, C) (Tipping 2001, eqs. 23 and 28)."""
+    if likelihood == "multinomial":
         return (f[np.arange(len(f)), codes.astype(int)] - logsumexp(f, axis=1))[:, None]
-    t = codes[:, None] == (np.ones(1) if f.shape[1] == 1 else np.arange(f.shape[1]))
-    return t * f - np.logaddexp(0, f)
+    return codes[:, None] * f - np.logaddexp(0, f)
 
 
 def logistic(likelihood, Phi, codes, mean, w=None):
     """Log likelihood, gradient (M, C) and the whole negative Hessian (M, C, M, C) of class codes at weights (M, C)."""
     f, w = Phi @ mean, ones(Phi, w)
-    if likelihood.startswith("multinomial"):
+    if likelihood == "multinomial":
         y = np.exp(f - logsumexp(f, axis=1, keepdims=True))
         B = np.einsum("nk,kl->nkl", y, np.eye(f.shape[1])) - np.einsum("nk,nl->nkl", y, y)
     else:
         y = expit(f)
-        B = np.einsum("nk,kl->nkl", y * (1 - y), np.eye(f.shape[1]))
+        B = (y * (1 - y))[:, :, None]
     t = codes[:, None] == (np.ones(1) if f.shape[1] == 1 else np.arange(f.shape[1]))
     value = w @ log_probability(likelihood, f, codes)
     return value, Phi.T @ (w[:, None] * (t - y)), np.einsum("n,ni,nkl,nj->ikjl", w, Phi, B, Phi)
@@ -195,11 +194,9 @@ def laplace(likelihood, Phi, codes, alpha, mean, w=None):
 
 
 def laplace_mackay(likelihood, alpha, mean, Sigma):
-    """α = γ/μ² (Tipping 2001, eq. 16); shared by the outputs of ``multinomial``, Σ_k γ_ik / Σ_k μ_ik²."""
+    """α = Σ_k γ_ik / Σ_k μ_ik² (Tipping 2001, eq. 16), shared by the outputs."""
     gamma = 1 - alpha * np.array([np.diagonal(each) for each in Sigma]).T
-    if likelihood == "multinomial":
-        return np.repeat((gamma.sum(axis=1) / (mean**2).sum(axis=1))[:, None], alpha.shape[1], axis=1)
-    return gamma / mean**2
+    return np.repeat((gamma.sum(axis=1) / (mean**2).sum(axis=1))[:, None], alpha.shape[1], axis=1)
 
 
 def contribution(alpha, s, q):

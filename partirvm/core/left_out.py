@@ -239,14 +239,14 @@ def _pooled(z: Float, centres: Bool) -> Float:
     return found
 
 
-def sampled_rows(n_rows: int, *, shuffled: bool) -> Int | None:
-    """Rows to leave out, increasing; None for all. Shuffled: the last ones, to read few tiles; else one of each
-    stratum.
+def sampled_rows(n_rows: int, most: int = LEFT_OUT_ROWS, *, shuffled: bool) -> Int | None:
+    """At most so many rows to leave out, increasing; None for all. Shuffled: the last ones, to read few tiles; else one
+    of each stratum.
     """
-    if n_rows <= LEFT_OUT_ROWS:
+    if n_rows <= most:
         return None
     if shuffled:
-        return np.arange(n_rows - LEFT_OUT_ROWS, n_rows, dtype=np.int64)
-    edges = np.arange(LEFT_OUT_ROWS + 1, dtype=np.int64) * n_rows // LEFT_OUT_ROWS
+        return np.arange(n_rows - most, n_rows, dtype=np.int64)
+    edges = np.arange(most + 1, dtype=np.int64) * n_rows // most
     width = np.diff(edges)
     return edges[:-1] + np.floor(uniform(edges[:-1], draw_key(0, Purpose.LEFT_OUT_ROWS)) * width).astype(np.int64)

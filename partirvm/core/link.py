@@ -4,7 +4,6 @@ K classes have C linear predictors f = Φw_k:
 
     ``bernoulli``    two classes, C = 1: log p = t f − log(1 + eᶠ)            (Tipping 2001, eq. 23)
     ``multinomial``  K classes, C = K: log p = f_t − log Σ_k exp f_k          (Tipping 2001, eq. 28)
-    ``ovr``          K classes, C = K: each against the rest, as above
 
 To add a link, register a ``Link`` in ``LINKS`` and a likelihood with the same name in ``likelihoods.LIKELIHOODS``.
 
@@ -19,24 +18,19 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from scipy.special import expit, log_expit, log_softmax, softmax
+from scipy.special import expit, log_softmax, softmax
 
 from partirvm.core.statistics import FieldSums
 from partirvm.types import Bool, Float, Int
 
 
 class Link(Protocol):
-    """Functions of a classification likelihood with C linear predictors f (n, C) and targets (n, C) of 0 and 1.
-
-    Outputs that are ``coupled`` share one likelihood, and the weights of a column in all outputs share one α;
-    otherwise each output is a separate fit.
-    """
+    """Functions of a classification likelihood with C linear predictors f (n, C) and targets (n, C) of 0 and 1."""
 
     name: str
-    coupled: bool = False
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
-        """Return the log likelihood (n, C), or (n, 1) if coupled, its derivative and its curvature ≥ 0 in f (n, C)."""
+        """Return the log likelihood (n, 1), its derivative and its curvature ≥ 0 in f, (n, C) each."""
 
     def log_probability(self, f: Float, codes: Float) -> Float:
         """Return log p (n,) of the classes ``codes`` (n,)."""
@@ -60,26 +54,10 @@ class Logistic(Link):
         return np.concatenate([expit(-f), expit(f)], axis=1)
 
 
-class OneVsRest(Logistic):
-    """Link of K classes, C = K: the logistic link of each class against the rest.
-
-    Probabilities are the sigmoids divided by their sum, computed by logarithms, because all sigmoids may underflow.
-    """
-
-    name = "ovr"
-
-    def log_probability(self, f: Float, codes: Float) -> Float:
-        return np.asarray(log_softmax(log_expit(f), axis=1)[np.arange(len(codes)), codes.astype(np.int64)])
-
-    def probabilities(self, f: Float) -> Float:
-        return np.asarray(softmax(log_expit(f), axis=1), dtype=np.float64)
-
-
 class Softmax(Link):
     """Softmax link of K classes, C = K; the curvature is the diagonal y_k(1 − y_k) of diag(y) − yyᵀ."""
 
     name = "multinomial"
-    coupled = True
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
         logs = log_softmax(f, axis=1)
@@ -90,7 +68,7 @@ class Softmax(Link):
         return np.asarray(softmax(f, axis=1), dtype=np.float64)
 
 
-LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax(), OneVsRest())}
+LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax())}
 """Dictionary of all links by the name of the likelihood."""
 
 
@@ -104,21 +82,21 @@ def moderated(f: Float, variance: Float) -> Float:
     return np.asarray(f / np.sqrt(1.0 + variance * (np.pi / 8.0)))
 
 
-def probability_band(likelihood: str, f: Float, half: Float) -> tuple[Float, Float]:
-    """Return lower and upper probabilities (n, K) at the ends of the bands f ± ``half`` (n, C) of linear predictors.
+def probability_band(likelihood: str, f: Float, low: Float, high: Float) -> tuple[Float, Float]:
+    """Return lower and upper probabilities (n, K) at the ends ``low`` and ``high`` of the bands of f, (n, C) each.
 
-    With more than two classes only f_k is at the end of its band for class k. For f = 0 ± log 3 they are 1/4 and 3/4.
+    With several predictors only f_k is at the end of its band for class k. For f = 0 ± log 3 they are 1/4 and 3/4.
     """
     C, probabilities = f.shape[1], LINKS[likelihood].probabilities
     if C == 1:
-        low, high = probabilities(f - half), probabilities(f + half)
-        return np.minimum(low, high), np.maximum(low, high)
+        ends = probabilities(low), probabilities(high)
+        return np.minimum(*ends), np.maximum(*ends)
 
-    def end(sign: int) -> Float:
-        ends = (probabilities(f + sign * half * own)[:, k] for k, own in enumerate(np.eye(C)))
-        return np.column_stack(list(ends))
+    def at(end: Float) -> Float:
+        found = (probabilities(np.where(own, end, f))[:, k] for k, own in enumerate(np.eye(C, dtype=bool)))
+        return np.column_stack(list(found))
 
-    return end(-1), end(1)
+    return at(low), at(high)
 
 
 def targets(codes: Float, outputs: int) -> Float:
@@ -141,12 +119,11 @@ def _weighted(
 class LogisticBlock(FieldSums):
     """Statistic of M columns and C outputs over some rows, at given weights.
 
-    ``log_likelihood`` (L,), nats, has L = C for ``ovr`` and 1 otherwise; ``gradient`` is (M, C), ``curvature`` (C, M,
-    M). ``n`` counts rows of positive weight, ``wrong`` the misclassified ones; ``nll`` is their unweighted −Σ log p,
-    nats.
+    ``log_likelihood`` is in nats, ``gradient`` is (M, C), ``curvature`` (C, M, M). ``n`` counts rows of positive
+    weight, ``wrong`` the misclassified ones; ``nll`` is their unweighted −Σ log p, nats.
     """
 
-    log_likelihood: Float
+    log_likelihood: float
     gradient: Float
     curvature: Float
     wrong: int
@@ -170,7 +147,7 @@ class LogisticBlock(FieldSums):
             np.multiply(block, root[:, k : k + 1], out=scaled)
             np.matmul(scaled.T, scaled, out=curvature[k])
         gradient = block.T @ slope
-        return cls(log_likelihood.sum(axis=0), gradient, curvature, int(wrong.sum()), int(present.sum()), float(nll))
+        return cls(float(log_likelihood.sum()), gradient, curvature, int(wrong.sum()), int(present.sum()), float(nll))
 
     def take(self, columns: Int) -> LogisticBlock:
         """Return the statistic of the columns at these positions; all other columns must have had weight zero."""
@@ -178,25 +155,3 @@ class LogisticBlock(FieldSums):
             return self
         curvature = self.curvature[:, columns[:, None], columns[None, :]]
         return replace(self, gradient=self.gradient[columns], curvature=curvature)
-
-
-@dataclass(frozen=True)
-class LogisticCross(FieldSums):
-    """Statistic from which s and q of Q candidate columns follow, given M columns of the model, at given weights.
-
-    ``cross`` (C, M, Q) is ΦᵀB_kΦ_new, ``diagonal`` (C, Q) that of Φ_newᵀB_kΦ_new, ``gradient`` (Q, C) Φ_newᵀv(t − y).
-    """
-
-    cross: Float
-    diagonal: Float
-    gradient: Float
-    n: int
-
-    @classmethod
-    def of(
-        cls, likelihood: str, kept: Float, new: Float, codes: Float, mean: Float, weights: Float | None = None
-    ) -> LogisticCross:
-        """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, Q), at weights ``mean`` (M, C)."""
-        _, slope, bend, present = _weighted(likelihood, kept @ mean, codes, weights)
-        cross = np.stack([(kept * bend[:, k : k + 1]).T @ new for k in range(mean.shape[1])])
-        return cls(cross, np.einsum("nq,nq,nk->kq", new, new, bend), new.T @ slope, int(present.sum()))

@@ -38,7 +38,7 @@ passes that are done in any case, and the maximum number of updates."""
 
 TRUST, FINE = 0.1, 0.1
 """Updates end when they have moved the mode by the distance ½δᵀGδ = `TRUST` nats, or when one changes the evidence by
-less than `FINE` × tol nats per row. C outputs with their own α end separately, each at 1/C of this change."""
+less than `FINE` × tol nats per row."""
 
 SLACK = 2.0
 """Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood: the prior costs half a
@@ -68,8 +68,8 @@ class NewtonSearch:
 
     ``trial`` has new α, columns and weights, but the quadratic of ``current``. ``step`` is the fraction of a Newton
     step at old α, or 0 with new α. ``since`` is the pass at which the schedule of updates began. If ``settling``, α is
-    final. ``origin`` (M, C) are the weights of the quadratic. ``drift`` (M, C) is the last proposed change of log α,
-    ``share`` (M, C) the fraction of it that was applied.
+    final. ``origin`` (M, C) are the weights of the quadratic. ``drift`` (M,) is the last proposed change of log α,
+    ``share`` (M,) the fraction of it that was applied.
     """
 
     current: LaplaceState
@@ -100,7 +100,7 @@ def receive(
     if fall > 1e-10 * (abs(now.penalised()) + now.n):  # more than rounding
         return _back(search, rule, fall)
     pairs, step = search.pairs, trial.weights - search.origin
-    if now.iteration - since > TIMID and now.link.coupled and step.any():
+    if now.iteration - since > TIMID and step.shape[1] > 1 and step.any():
         pairs = (*pairs, (step, trial.block.gradient - block.gradient))[-MEMORY:]
     if rule.vectors is not None and now.n_vectors <= rule.vectors:
         return replace(search, current=now), Termination.HALVED
@@ -140,38 +140,28 @@ def begin(
     reversal of its sign, and otherwise more than the last.
     """
     fewest, most = (1, 1) if age < TIMID else (min(1 + age // 4, MOST_UPDATES), TRUSTED_UPDATES)
-    moved, going = state, np.ones(state.alpha.shape[1], dtype=bool)
+    moved = state
     for count in range(1, most + 1):
         poll()
-        before, moved = moved, update(moved, going)
+        before, moved = moved, update(moved)
         if rule.vectors is not None and moved.n_vectors <= rule.vectors:
             break
         if count < fewest:
             continue
-        change = np.abs(_grouped(moved, moved.evidences) - _grouped(moved, before.evidences))
-        same = moved.present.sum(axis=0) == before.present.sum(axis=0)
-        level = (change < FINE * rule.tol * state.n / len(change)) & same
-        pull = moved.block.gradient - moved.precision * moved.mean  # Gδ at the mode, δ = μ − w
-        distance = _grouped(moved, 0.5 * ((moved.mean - moved.weights) * pull).sum(axis=0))
-        going = going & ~(level | (distance > TRUST))
-        if not going.any():
+        level = abs(moved.log_evidence - before.log_evidence) < FINE * rule.tol * state.n
+        pull = moved.block.gradient - moved.alpha[:, None] * moved.mean  # Gδ at the mode, δ = μ − w
+        distance = 0.5 * np.sum((moved.mean - moved.weights) * pull)
+        if (level and len(moved.labels) == len(before.labels)) or distance > TRUST:
             break
     kept = np.isin(state.labels, moved.labels)
-    old, drift = state.alpha[kept], np.zeros(moved.alpha.shape)
-    drift[moved.present] = np.log(moved.alpha[moved.present]) - np.log(old[moved.present])
-    share = np.ones(drift.shape)
+    old = state.alpha[kept]
+    drift, share = np.log(moved.alpha) - np.log(old), np.ones(len(old))
     if age > TIMID and last is not None and last.drift is not None and last.share is not None:
         factor = np.where(drift * last.drift[kept] < 0, 0.5, REGAIN)
         share = np.clip(factor * last.share[kept], LEAST_SHARE, 1.0)
     if (share < 1.0).any():
-        alpha = np.where(moved.present, old * np.exp(share * drift), np.inf)
-        moved = settled(moved, alpha, moved.weights, moved.block)
+        moved = settled(moved, old * np.exp(share * drift), moved.weights, moved.block)
     return replace(_at_new_alpha(state, moved, state.iteration - age, pairs), drift=drift, share=share)
-
-
-def _grouped(state: LaplaceState, values: Float) -> Float:
-    """Return values of outputs (C,), or their sum (1,) if the outputs share α."""
-    return values.sum(keepdims=True) if state.link.coupled else values
 
 
 def _at_new_alpha(state: LaplaceState, moved: LaplaceState, since: int, pairs: Pairs) -> NewtonSearch:
@@ -203,7 +193,7 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSear
         rise = search.step * state.decrement
         step = search.step * min(max(rise / (2 * rise + fall), SHORTER), 0.5)
     else:
-        entering = (state.weights == 0).all(axis=1, keepdims=True)
+        entering = (state.weights == 0).all(axis=1)
         if entering.any():
             alpha = np.where(entering, state.alpha / JOINING, state.alpha)
             state = settled(state, alpha, state.weights, state.block)
@@ -217,8 +207,8 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSear
 
 
 def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
-    """Return the state with the weights after ``part`` of a Newton step; those of coupled outputs sum to zero."""
-    if state.link.coupled:
+    """Return the state with the weights after ``part`` of a Newton step; those of several outputs sum to zero."""
+    if state.weights.shape[1] > 1:
         return replace(state, weights=centred(state.weights + part * _newton_step(state, pairs)))
     return replace(state, weights=state.weights + part * (state.mean - state.weights))
 
@@ -229,10 +219,11 @@ def centred(weights: Float) -> Float:
 
 
 def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:
-    """Return a step (M, C) of coupled outputs, which all have all columns, towards the mode."""
-    q, used = state.block.gradient - state.alpha * state.weights, []
+    """Return a step (M, C) of several outputs towards the mode."""
+    alpha = state.alpha[:, None]
+    q, used = state.block.gradient - alpha * state.weights, []
     for step, fall in pairs:
-        change = fall + state.alpha * step
+        change = fall + alpha * step
         product = float(np.sum(step * change))
         if product > STRAIGHT * np.sqrt(np.sum(step**2) * np.sum(change**2)):
             used.append((step, change, product))
@@ -270,16 +261,14 @@ def enter(
 ) -> LaplaceState:
     """Return the first state of a fit of the columns ``labels``, at the weights (M, C) at which ``block`` was measured.
 
-    α (M, C) is NaN for new columns: it starts at the optimum of Tipping & Faul (2003), shared α at that of means.
+    α (M,) is NaN for new columns: it starts at the optimum of Tipping & Faul (2003) of means over outputs.
     """
-    new = np.isnan(alpha).all(axis=1)
+    new = np.isnan(alpha)
     together = block.take(np.concatenate([np.flatnonzero(~new), np.flatnonzero(new)]))
     begun = together.take(np.arange(len(labels) - new.sum()))
     old = init(likelihood, labels[~new], alpha[~new], weights[~new], begun, prior)
     s, q, precision = entry_factors(old, together)
-    if old.link.coupled:
-        s, q, precision = (value.mean(axis=1, keepdims=True) for value in (s, q**2, precision))
-        q = np.sqrt(q)
+    s, square, precision = (value.mean(axis=1) for value in (s, q**2, precision))
     entered = alpha.copy()
-    entered[new] = entry_precision(s, q, precision)
+    entered[new] = entry_precision(s, np.sqrt(square), precision)
     return init(likelihood, labels, entered, weights, block, prior)

@@ -50,12 +50,13 @@ _pool: ContextVar[ThreadPoolExecutor | None] = ContextVar("_pool", default=None)
 
 @dataclass(frozen=True)
 class Posterior:
-    """Posterior of M weights at fixed α and β, of one target or of T ``targets`` that share columns and α.
+    """Posterior of M weights at fixed α and β, of one target or of T targets that share columns and α.
 
     ``mean`` (M,) is μ, ``variance`` (M,) the diagonal of Σ, ``determinedness`` (M,) γ = 1 − αΣ_ii. ``residual`` is ‖t −
     Φμ‖² (weighted), at least ``rounding``, a bound of its rounding error. ``log_evidence`` is in nats. ``factor`` (M,
-    M) is the lower Cholesky factor L of the scaled H, ``scale`` (M,) is S: Σ = S(LLᵀ)⁻¹S. For several targets vectors
-    are (M, T) and numbers (T,), the log evidence is the sum, and only ``targets``, the posterior of each, have factors.
+    M) is the lower Cholesky factor L of the scaled H, ``scale`` (M,) is S: Σ = S(LLᵀ)⁻¹S. Targets with a β each have
+    vectors (M, T), numbers (T,) and the sum of log evidences; only ``targets``, the posterior of each, have factors.
+    Targets with one β, the indicators of classes, share Σ: μ is (M, T), and numbers are sums.
     """
 
     mean: Float
@@ -76,7 +77,7 @@ class Posterior:
     @property
     def means(self) -> Float:
         """μ as (M, T), also for one target."""
-        return self.mean if self.targets else self.mean[:, None]
+        return self.mean if self.mean.ndim == 2 else self.mean[:, None]
 
     @property
     def covariances(self) -> Float:
@@ -207,9 +208,9 @@ def root_of(factor: Float, scale: Float) -> Float:
 
 
 def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> Posterior:
-    """Return posterior and evidence of the columns of ``statistics`` at given α (M,) and β, (T,) for T targets.
+    """Return posterior and evidence of the columns of ``statistics`` at α (M,) and β, (T,) or shared by T targets.
 
-    This takes ⅔ M³ flops for each target. Raises ``NumericalError`` as ``factorise`` does.
+    This takes ⅔ M³ flops for each β. Raises ``NumericalError`` as ``factorise`` does.
     """
     if isinstance(beta, np.ndarray):
         parts = (statistics.of_targets(slice(k, k + 1)) for k in range(len(beta)))
@@ -218,32 +219,32 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> 
         joined = {name: np.stack([getattr(one, name) for one in each], axis=-1) for name in names}
         log_evidence = float(sum(one.log_evidence for one in each))
         return Posterior(**joined, log_evidence=log_evidence, factor=none, scale=none, targets=each)
-    m, projection = statistics.offset[:, 0], statistics.projection[:, 0]
+    T = len(statistics.sum_squares)
+    m, projection = (each if T > 1 else each[:, 0] for each in (statistics.offset, statistics.projection))
     H = beta * statistics.gram
     H.flat[:: len(H) + 1] += alpha
     factor, scale = factorise(H)
-    delta, variance = solve(factor, scale, beta * projection - alpha * m)
+    delta, variance = solve(factor, scale, beta * projection - (alpha * m.T).T)
     mean = m + delta
 
     residual, rounding = statistics.residual(delta)
     diagonal = np.diagonal(factor)
-    log_evidence = 0.5 * (
+    of_each = (
         np.log(alpha).sum()
         - 2 * (np.log(diagonal).sum() - np.log(scale).sum())
         + statistics.n * (np.log(beta) - np.log(2 * np.pi))
         + statistics.log_weight
-        - beta * residual
-        - alpha @ mean**2
     )
+    log_evidence = 0.5 * (T * of_each - beta * residual - np.sum(alpha @ mean**2))
     determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
     return Posterior(mean, variance, determinedness, residual, float(log_evidence), factor, scale, rounding)
 
 
 def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
-    """Return H⁻¹·right and the diagonal of H⁻¹, from the scaled factor."""
+    """Return H⁻¹·right, (M,) or (M, T), and the diagonal of H⁻¹, from the scaled factor."""
     if not len(right):
-        return right, right
-    solution = scale * lapack.dpotrs(factor, scale * right, lower=1)[0]
+        return right, scale
+    solution = (scale * lapack.dpotrs(factor, (scale * right.T).T, lower=1)[0].T).T
     lengths = np.empty(len(scale))  # the squared lengths of the columns of L⁻¹ are the diagonal
 
     def measure(columns: slice, block: Float) -> None:
@@ -254,9 +255,17 @@ def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
 
 
 def own_factors(fit: Any, alpha: Float) -> tuple[Float, Float]:
-    """Return s_i = 1/Σ_ii − α_i and q_i = μ_i/Σ_ii (Tipping & Faul) of a fit's own columns, (M,) or (M, T)."""
-    precision = 1.0 / fit.variance
-    return np.maximum(precision - (alpha if fit.mean.ndim == 1 else alpha[:, None]), 0.0), fit.mean * precision
+    """Return s_i = 1/Σ_ii − α_i and q_i = μ_i/Σ_ii (Tipping & Faul) of a fit's own columns, (M,) or (M, T).
+
+    Of targets that share Σ, q_i is the root mean square: each has the mean of their terms in the evidence.
+    """
+    precision, mean = 1.0 / fit.variance, shared(fit.mean, fit.variance)
+    return np.maximum(precision - (alpha if mean.ndim == 1 else alpha[:, None]), 0.0), mean * precision
+
+
+def shared(values: Float, variance: Float) -> Float:
+    """Return values (P,) or (P, T), but of targets that share the ``variance`` (P,) the root mean square, (P,)."""
+    return values if values.ndim == variance.ndim else np.sqrt(np.mean(values**2, axis=1))
 
 
 def sparsity_quality(

@@ -47,12 +47,12 @@ Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
 
 def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
     """The better of the fixed point, revived and improved, and of what grows from nothing; or the fit that goes on."""
-    if isinstance(state.beta, np.ndarray) or state.prior != FLAT:
+    fresh = state.entered is not None and bool(state.entered.all())
+    joint = isinstance(state.beta, np.ndarray) or state.n_classes or state.prior != FLAT
+    if joint or (fresh and rule.vectors is not None):
         return maximise(state, rule, on_step)
-    if state.entered is None or not state.entered.all():
+    if not fresh:
         return _continued(state, rule, on_step)
-    if rule.vectors is not None:
-        return maximise(state, rule, on_step)
     cost = len(state.labels) ** 3
 
     def counted(info: StepInfo) -> None:

@@ -174,11 +174,11 @@ class GramStatistics:
         return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def residual(self, delta: Float) -> tuple[float, float]:
-        """Return ‖t − Φμ‖² (weighted) of μ = offset + δ (M,), one target, and a bound of its error, its minimum."""
-        projection, sum_squares, sizes = self.projection[:, 0], float(self.sum_squares[0]), np.abs(delta)
-        explained = float(delta @ (2 * projection - self.gram @ delta))
-        rounding = float(EPS * (sum_squares + sizes @ (2 * np.abs(projection) + np.abs(self.gram) @ sizes)))
-        return max(sum_squares - explained, rounding), rounding
+        """Return ‖t − Φμ‖² (weighted) of μ = offset + δ, (M,) or (M, T), and a bound of its error, its minimum."""
+        projection, sum_squares, sizes = self.projection.reshape(delta.shape), self.sum_squares.sum(), np.abs(delta)
+        explained = float(np.vdot(delta, 2 * projection - self.gram @ delta))
+        rounding = float(EPS * (sum_squares + np.vdot(sizes, 2 * np.abs(projection) + np.abs(self.gram) @ sizes)))
+        return max(float(sum_squares) - explained, rounding), rounding
 
     def take(self, columns: Int) -> GramStatistics:
         """Keep the columns at these positions, in order. The target then includes the offset of dropped columns."""

@@ -25,7 +25,7 @@ KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). Wid
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -87,19 +87,6 @@ def reduction(statistics: GramStatistics) -> Callable[[float, float, float, slic
     return sums
 
 
-def indicator_posterior(statistics: GramStatistics, alpha: Float, beta: float) -> Posterior:
-    """Return the posterior of T targets that share Σ, at this α (M,) and β: its mean is (M, T), numbers are sums."""
-    first = posterior(statistics.of_targets(slice(1)), alpha, beta)
-    mean = beta * first.covariances[0] @ statistics.projection
-    squares = float(statistics.sum_squares.sum())
-    explained = float(np.sum(mean * (2 * statistics.projection - statistics.gram @ mean)))
-    residual = max(squares - explained, NOISE_FLOOR * squares)
-    constant = first.log_evidence + 0.5 * (beta * first.residual + alpha @ first.mean**2)
-    errors = beta * residual + alpha @ np.square(mean).sum(axis=1)
-    log_evidence = len(statistics.sum_squares) * constant - 0.5 * errors
-    return replace(first, mean=mean, residual=residual, log_evidence=float(log_evidence))
-
-
 def updates(
     statistics: GramStatistics,
     tied: Tied,
@@ -134,10 +121,7 @@ def updates(
         ratio = np.clip(np.where(np.isnan(ratio), np.inf, ratio), ALPHA_FLOOR * bound, ALPHA_CEILING * bound)
         alpha, leading = np.where(bound > 0, ratio, [tied.alpha, tied.leading]).tolist()
         tied = Tied(alpha, leading, beta)
-    alphas = tied.alphas(statistics.labels)
-    if shared:
-        return tied, indicator_posterior(statistics, alphas, float(tied.beta))
-    return tied, posterior(statistics, alphas, tied.beta)
+    return tied, posterior(statistics, tied.alphas(statistics.labels), tied.beta)
 
 
 def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: float, weights: Float | None) -> Float:

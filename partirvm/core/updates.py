@@ -2,7 +2,10 @@
 
 One step is MacKay's fixed point (Tipping 2001, eqs. 16–18), γ_i = 1 − α_iΣ_ii, α_i ← γ_i/μ_i², β ← (N − Σγ)/‖t − Φμ‖²,
 then pruning and a new factorisation, so that α, β, posterior and evidence of a state are always consistent. Several
-targets share α, α_i ← Σ_τγ_iτ / Σ_τμ_iτ²; then β and ``target_variance`` are (T,), μ and γ (M, T).
+targets share α, α_i ← Σ_τγ_iτ / Σ_τμ_iτ²; then β and ``target_variance`` are (T,), μ and γ (M, T). The indicators of K
+classes also share β, and so Σ and γ (M,) (Thayananthan, Navaratnam, Stenger, Torr & Cipolla 2006, "Multivariate
+relevance vector machines for tracking"): α_i ← γ_i / mean_k μ_ik², β ← (N − Σγ) / mean_k ‖t_k − Φμ_k‖². One dense fit
+of all classes costs that of one number.
 
 **Pruning.** The evidence as a function of α_i alone peaks at infinity if q_i² ≤ s_i (Tipping & Faul 2003, eq. 20).
 Near-duplicates all satisfy this while the others are present; so a column is deleted only if, in addition, γ_i <
@@ -19,8 +22,9 @@ import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration
-from partirvm.core.posterior import Posterior, own_factors, posterior, sparsity_quality, weakly_correlated
+from partirvm.core.posterior import Posterior, own_factors, posterior, shared, sparsity_quality, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, fails, optimum
+from partirvm.core.ramp import Ramp
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.types import Bool, Float, Int
@@ -46,7 +50,7 @@ class HyperState:
     ``found`` stores the posterior, or None. ``target_variance``, the target's mean square, defines the noise floor; σ²
     is at least ``least_noise``, too. ``fixed_noise`` keeps β unchanged. ``entered`` (M,) marks columns that have joined
     since the last step. ``calibration`` is the uncertainty of predictions by rows left out, ``left_out`` their
-    diagnostics.
+    diagnostics. The indicators of ``n_classes`` classes become probabilities by a ``ramp``.
     """
 
     statistics: GramStatistics
@@ -61,6 +65,8 @@ class HyperState:
     calibration: Calibration | None = None
     left_out: NumberDiagnostics | None = field(default=None, repr=False)
     least_noise: float = 0.0
+    n_classes: int = 0
+    ramp: Ramp = field(default_factory=Ramp)
     found: Posterior | None = field(default=None, repr=False)
 
     @property
@@ -87,7 +93,12 @@ class HyperState:
     def log_evidence(self) -> float:
         """In nats, of the target in the model's units, including the priors of α and β."""
         beta = None if self.fixed_noise else self.beta
-        return self.posterior.log_evidence + self.prior.log_density(self.labels, self.alpha, beta)
+        return self.posterior.log_evidence + self.sharing * self.prior.log_density(self.labels, self.alpha, beta)
+
+    @property
+    def sharing(self) -> int:
+        """Number of targets that share Σ."""
+        return self.n_classes or 1
 
     @property
     def noise_variance(self) -> float | Float:
@@ -102,21 +113,25 @@ class HyperState:
 
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""
-        return optimum(*own_factors(self.posterior, self.alpha), joint=True)[1]
+        return self.sharing * optimum(*own_factors(self.posterior, self.alpha), joint=True)[1]
 
     def gains(self, statistic: GramBlock) -> Float:
         """Gain of evidence (Q,) of adding each column of a pool alone, nats; those of a sample are scaled up."""
         scale = self.n / statistic.n if self.n else 1.0
         sums = (scale * each for each in (statistic.cross, statistic.gram, statistic.projection))
-        return optimum(*self.factors(*sums), joint=True)[1]
+        return self.sharing * optimum(*self.factors(*sums), joint=True)[1]
 
     def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:
         """s and q (Tipping & Faul 2003, eqs. 19 and 22) of P other columns, (P,) or (P, T), from their statistics."""
-        fits, betas = self.posterior.targets or (self.posterior,), np.atleast_1d(self.beta).tolist()
-        targets = zip(fits, betas, self.statistics.offset.T, projection.T, strict=True)
+        found, offset = self.posterior, self.statistics.offset
+        if not found.targets:
+            m, p = (each.reshape(-1, *found.mean.shape[1:]) for each in (offset, projection))
+            s, q = sparsity_quality(found, float(self.beta), m, cross, diagonal, p)
+            return s, shared(q, s)
+        targets = zip(found.targets, np.atleast_1d(self.beta).tolist(), offset.T, projection.T, strict=True)
         pairs = [sparsity_quality(one, beta, m, cross, diagonal, p) for one, beta, m, p in targets]
         s, q = (np.column_stack(each) for each in zip(*pairs, strict=True))
-        return (s, q) if self.posterior.targets else (s[:, 0], q[:, 0])
+        return s, q
 
 
 @dataclass(frozen=True)
@@ -134,7 +149,8 @@ class StepInfo:
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """One update of α and β, pruning, one factorisation."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
-    determined, square = (np.atleast_2d(each.T).T for each in (old.determinedness, old.mean**2))
+    means = shared(old.mean, old.variance)
+    determined, square = (np.atleast_2d(each.T).T for each in (old.determinedness, means**2))
     gamma = determined.max(axis=1, initial=0.0)  # what is said of γ must hold for all targets
     alpha = prior.alpha_update(determined.sum(axis=1), square.sum(axis=1))
     beta, floored = (state.beta, state.floored) if state.fixed_noise else noise_precision(state)
@@ -163,7 +179,7 @@ def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tu
     determined, residual = now or (state.posterior.determinedness.sum(axis=0), state.posterior.residual)
     prior = state.prior.noise
     freedom = np.maximum(state.n - np.atleast_1d(determined), 1.0) + 2.0 * prior.shape
-    residual = np.atleast_1d(residual) + 2.0 * prior.rate
+    residual = np.atleast_1d(residual) / state.sharing + 2.0 * prior.rate
     floor = NOISE_FLOOR * np.atleast_1d(state.target_variance)
     ceiling = 1.0 / np.maximum(floor, state.least_noise)
     held = residual * ceiling <= freedom

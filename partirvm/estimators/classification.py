@@ -27,14 +27,15 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     """Relevance Vector Machine for classification (Tipping 2001, §3), trained out of core.
 
     Linear predictors Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows, one for two
-    classes and one per class for more, go through the logistic sigmoid or the softmax. Weights have a Gaussian prior
-    each, whose precisions maximise the evidence of a Laplace approximation; every Newton step is a pass over the rows.
+    classes and one per class for more, become probabilities by a logistic sigmoid or a softmax. Weights have Gaussian
+    priors, whose precisions maximise the evidence: for two classes that of a Laplace approximation, whose Newton steps
+    are passes over the rows, for more that of least squares on the classes' indicators.
 
     Parameters
     ----------
     (The parameters of both estimators.)
-    multi_class : {"auto", "pooled", "multinomial", "ovr"}
-        The α of "pooled" maximises the evidence of the softmax. With "ovr" probabilities are divided by their sum.
+    multi_class : {"auto", "pooled", "multinomial"}
+        "pooled" (for three classes or more the default) are least squares on indicators, calibrated by rows left out.
     moderate : {"auto", True, False}
         A linear predictor f of variance σ² counts as f/√(1 + πσ²/8) (MacKay 1992, "The evidence framework applied to
         classification networks"). "auto" is True for two classes and at most 10,000 rows.
@@ -46,7 +47,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     ----------
     classes_ : ndarray of shape (K,), of y's own dtype, in the order of the columns of probabilities
     weights_ : ndarray of shape (M,) for two classes, otherwise (K, M)
-    alpha_ : ndarray of the same shape; infinite, with a weight of zero, for a vector that a class does not use
+    alpha_ : ndarray of shape (M,), shared by the classes
     intercept_ : float for two classes, otherwise ndarray of shape (K,)
     log_evidence_ : float, nats; a prior adds its log density in log α, less the largest value of that
     (The attributes of both estimators.)
@@ -83,8 +84,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     def _take(self, model: ClassModel, variance: Float) -> None:
         super()._take(model, variance)
         outputs = 0 if model.mean.shape[1] == 1 else slice(None)
-        self.weights_, self.alpha_ = self.weights_.T[outputs], self.alpha_.T[outputs]
-        self.basis_weights_, self.basis_alpha_ = self.basis_weights_[outputs], self.basis_alpha_[outputs]
+        self.weights_, self.basis_weights_ = self.weights_.T[outputs], self.basis_weights_[outputs]
         self.intercept_ = model.mean[: int(model.design.bias)].sum(axis=0)[outputs]
 
     def _predictors(self, X: Any) -> Float:

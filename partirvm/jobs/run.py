@@ -185,7 +185,7 @@ def _is_compared(spec: FitSpec, entry: Entry) -> bool:
         entry["kind"] == "final"
         and spec.request.reference != "none"
         and any(each["kind"] == "kernel" for each in spec.entries)
-        and problem.likelihood.has_noise
+        and not problem.n_classes
         and problem.n_targets == 1
         and problem.n_rows >= LEAST_ROWS
         and spec.plan.machine.limit >= LEAST_MEMORY

@@ -262,7 +262,7 @@ def _choose(
 def process_record(rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) -> Record:
     """Make the history record of a kernel that a process learned."""
     first = rows.evaluate(replace(best, kernel=rows.problem.empty.kernel))
-    n, variance = len(rows.X), rows.noise_of(best) if rows.problem.likelihood.has_noise else None
+    n, variance = len(rows.X), None if rows.problem.n_classes else rows.noise_of(best)
     facts = {"number": 1, "candidates": n, "iterations": best.evaluations, "fit_rows": "sample", "choice": choice}
     facts |= {"gain": 0.0 if first is None else best.value - first[0], "termination": Termination.CONVERGED}
     return kernel_record(rows.problem, best.kernel, variance, n, best.value, facts)

@@ -172,12 +172,10 @@ def evaluate(
 
     Centres that are new since ``last`` stand at the end of the design.
     """
-    n_classes = 0 if problem.likelihood.has_noise else problem.n_classes
     statistics, tied, found = fitted(sample, problem, design, None if last is None else last.tied, 10 if fresh else 5)
-    mean = found.mean if n_classes else found.means
-    (slope,) = sample.run(SlopePass(design, mean, found.covariances, tied.beta, n_classes=n_classes))
+    (slope,) = sample.run(SlopePass(design, found.means, found.covariances, tied.beta, n_classes=problem.n_classes))
     determined = float(found.determinedness[statistics.labels >= 0].mean())
-    return EvidencePoint(found.log_evidence, slope, statistics.n, tied, mean, determined)
+    return EvidencePoint(found.log_evidence, slope, statistics.n, tied, found.means, determined)
 
 
 def fitted(
@@ -186,25 +184,24 @@ def fitted(
     """Fit α and β of a design by ``count`` updates; return the statistics, α and β, and the posterior."""
     sample.drop_blocks()
     variances = problem.target_variance if problem.target_variances is None else problem.target_variances
-    n_classes = 0 if problem.likelihood.has_noise else problem.n_classes  # of classes: their indicators
-    statistics = _statistics(sample, design, n_classes or problem.n_targets, n_classes)
+    statistics = _statistics(sample, design, problem.n_classes or problem.n_targets, problem.n_classes)
     fixed = None if problem.noise_variance is None else 1 / problem.noise_variance
     tied = _first_tied(problem, variances) if tied is None else tied
-    return (statistics, *updates(statistics, tied, count, *(() if n_classes else (variances, fixed))))
+    return (statistics, *updates(statistics, tied, count, *(() if problem.n_classes else (variances, fixed))))
 
 
 def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design) -> EvidencePoint:
     """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``."""
     sample.drop_blocks()
-    statistics = _statistics(sample, design, len(design.scaling.t_shift))
+    statistics = _statistics(sample, design, fit.n_classes or len(design.scaling.t_shift), fit.n_classes)
     found = posterior(statistics, fit.alpha, fit.beta)
-    (slope,) = sample.run(SlopePass(design, found.means, found.covariances, fit.beta))
+    (slope,) = sample.run(SlopePass(design, found.means, found.covariances, fit.beta, fit.n_classes))
     return EvidencePoint(found.log_evidence, slope, statistics.n)
 
 
 def _first_tied(problem: Problem, variances: float | Float) -> Tied:
     """Return the initial α and β: the target variance (indicators: .1) as prior variance, the usual first noise."""
-    if not problem.likelihood.has_noise:
+    if problem.n_classes:
         return Tied(1.0, 1.0, 1.0 / (FIRST_NOISE * 0.1))
     variance = FIRST_NOISE * variances if problem.noise_variance is None else problem.noise_variance
     return Tied(1 / problem.target_variance, 1 / problem.target_variance, 1 / variance)

@@ -184,7 +184,7 @@ class KernelSearch:
         facts: dict[str, Any] = {"number": self.number, "candidates": self.count, "iterations": self.evaluations}
         facts |= {"gain": best.value - self.first, "fit_rows": "full" if self.sample.whole else "sample"}
         facts |= {"choice": self.choice, "termination": self.reason or Termination.CONVERGED}
-        variance = 1 / best.tied.beta if problem.likelihood.has_noise else None
+        variance = None if problem.n_classes else 1 / best.tied.beta
         return kernel_record(problem, self.kernel, variance, best.rows, best.value, facts)
 
 

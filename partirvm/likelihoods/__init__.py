@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from partirvm.likelihoods.base import Likelihood
-from partirvm.likelihoods.classes import BERNOULLI, ONE_VS_REST, POOLED, SOFTMAX
+from partirvm.likelihoods.classes import BERNOULLI, SOFTMAX
 from partirvm.likelihoods.gaussian import GaussianLikelihood
+from partirvm.likelihoods.indicators import IndicatorLikelihood
 
-GAUSSIAN = GaussianLikelihood()
+GAUSSIAN, POOLED = GaussianLikelihood(), IndicatorLikelihood()
 
-LIKELIHOODS: dict[str, Likelihood] = {each.name: each for each in (GAUSSIAN, BERNOULLI, POOLED, SOFTMAX, ONE_VS_REST)}
+LIKELIHOODS: dict[str, Likelihood] = {each.name: each for each in (GAUSSIAN, BERNOULLI, POOLED, SOFTMAX)}
 """Likelihoods by name. An entry in this dictionary makes a likelihood available under its ``words``."""
 
 

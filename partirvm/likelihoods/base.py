@@ -134,7 +134,7 @@ Fit: TypeAlias = Any
 
 It has ``n_columns``, ``n_vectors``, ``iteration`` and ``log_evidence`` (nats). ``losses()`` returns for each column the
 decrease of the evidence if it is deleted (M,), and ``gains(statistic)`` the gain of adding each column of
-``Likelihood.gain_pass`` alone (Q,), nats.
+``Likelihood.gain_pass`` alone (Q,), nats, if it is dense.
 """
 
 
@@ -193,14 +193,10 @@ class Likelihood(Protocol):
     classifies: bool = False
     binary: bool = False
     """True for two classes with one linear predictor; otherwise a classification has one per class."""
-    has_noise: bool = True
-    """True if the target has a noise variance; the evidence of a dense fit then has a closed form."""
-    selection: str = "error"
-    """Meaning of ``selection="auto"`` (``benchmarks.working_set --selections``, ``benchmarks.classification``)."""
+    dense: bool = True
+    """True if sums over rows are sufficient, so that fits are dense; the evidence then has a closed form."""
     at_once: int = 200**2
     """Maximum number C·N² for which ``strategy="auto"`` makes each of N rows a candidate of a single fit."""
-    small_fits: Likelihood | None = None
-    """The likelihood of the small fits that learn a kernel and estimate ρ for the partition size; None for this one."""
 
     def model(self, design: Design, fit: Any, columns: Columns, moderate: bool) -> AnyModel:
         """Return the model for prediction; ``moderate`` selects moderated class probabilities."""
@@ -241,7 +237,7 @@ class Likelihood(Protocol):
 
         With ``last`` it gives the final noise variance; otherwise it replaces statistics that lost digits by
         cancellation. With ``left_out`` the first ones are, if its noise variance is estimated, for the errors of rows
-        left out, one for each target.
+        left out, one for each target; those of a dense fit of classes, which is no last one, choose its ramp.
         """
         return ()
 
@@ -252,11 +248,12 @@ class Likelihood(Protocol):
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the ``count`` rows of largest error among ``rows``, without rows in ``used``.
 
-        With a ``draw`` (a seed), likelihoods without noise draw rows at random, those of large error more likely.
+        With a ``draw`` (a seed) rows of classes are drawn at random, those of large error more likely.
         """
 
-    def gain_pass(self, design: Design, fit: Any, pool: Design, rows: Int | None) -> Pass:
-        """Return the pass whose statistic ``Fit.gains`` needs."""
+    def gain_pass(self, design: Design, fit: Any, pool: Design, rows: Int | None) -> tuple[Pass, ...]:
+        """Return the pass whose statistic ``Fit.gains`` of a dense fit needs."""
+        return ()
 
     def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:
         """Return fields of a line of history (``strategies.problem.Record``): evidence, noise, errors."""

@@ -24,7 +24,7 @@ from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR, HyperState, noise_pr
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Draw, Likelihood, OnStep, Pass, Rows, Start, positions
 from partirvm.likelihoods.passes import ErrorPass, GramPass, LeaveOneOutPass, ResidualPass
-from partirvm.model import Model
+from partirvm.model import AnyModel, Model
 from partirvm.types import LEFT_OUT_ROWS, Columns, Float, Int
 
 PRECISE = 1e-6
@@ -55,7 +55,7 @@ class GaussianLikelihood(Likelihood):
     name: str = "gaussian"
     words: tuple[str, ...] = ("estimate",)
 
-    def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> Model:
+    def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> AnyModel:
         return Model.from_fit(design, fit, columns)
 
     def start(self, problem: Any) -> HyperState:
@@ -77,7 +77,7 @@ class GaussianLikelihood(Likelihood):
         return Start(fit.labels, fit.alpha, fit.beta)
 
     def measure(self, fit: HyperState, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
-        return (GramPass(kept, new, fit.statistics.offset, rows=rows),)
+        return (GramPass(kept, new, fit.statistics.offset, n_classes=fit.n_classes, rows=rows),)
 
     def join(
         self, problem: Any, fit: HyperState, kept: Design, new: Design, *statistics: Any, warm: Start | None = None
@@ -140,11 +140,11 @@ class GaussianLikelihood(Likelihood):
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the rows of largest absolute residual."""
-        return ErrorPass(design, fit.posterior.means, count, used, rows=rows)
+        return ErrorPass(design, fit.posterior.means, count, used, draw=draw, n_classes=fit.n_classes, rows=rows)
 
-    def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> Pass:
+    def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> tuple[Pass, ...]:
         """Return a pass for products of the pool's columns with the fit's columns, and of each with itself."""
-        return GramPass(design, pool, fit.statistics.offset, diagonal=True, rows=rows)
+        return (GramPass(design, pool, fit.statistics.offset, True, fit.n_classes, rows=rows),)
 
     def record(self, problem: Any, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
         """Return fields of the history in the units of the target."""

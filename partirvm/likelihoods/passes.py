@@ -15,7 +15,8 @@ import numpy as np
 from partirvm.core import tied
 from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.left_out import LeftOut
-from partirvm.core.link import LINKS, LogisticBlock, LogisticCross, targets
+from partirvm.core.link import LINKS, LogisticBlock, targets
+from partirvm.core.ramp import LeftOutClasses
 from partirvm.core.sampling import LargestErrors, drawn
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.statistics import GramBlock, ResidualStatistics
@@ -25,9 +26,8 @@ from partirvm.model import AnyModel, ClassModel, Model
 from partirvm.types import PANEL_ROWS, Float, Int
 
 FLOOR = 0.3
-"""Classification pools are drawn at random: the chance of a row is proportional to 1 − p of its class + this constant.
-At 0, mislabelled rows fill the pool; at large values, the pool is a uniform sample. In experiments, values between
-gave the highest evidence, and a log loss close to the lowest."""
+"""Candidates of classes are drawn at random, by Newton steps with chances proportional to 1 − p of a row's class + this
+constant. At 0 mislabelled rows are drawn, at large values any rows; values between gave the highest evidence."""
 
 
 def _targets(design: Design, panel: Panel, n_classes: int) -> Float:
@@ -77,9 +77,9 @@ class ResidualPass(Pass, name="residual"):
 class ErrorPass(Pass, name="error"):
     """Pass for the ``select`` rows of largest error outside ``exclude`` (sorted row numbers): a ``LargestErrors``.
 
-    The error of numbers is |t − Φμ|, μ = ``mean`` (M, T). With the ``likelihood`` of a link it is 1 − p_t, p_t the
-    probability of the row's class. With a ``draw`` (a seed) rows are drawn at random, with probabilities proportional
-    to their error + ``FLOOR``.
+    The error of numbers, and of indicators of ``n_classes`` classes, is |t − Φμ|, μ = ``mean`` (M, T). With the
+    ``likelihood`` of a link it is 1 − p_t, p_t the probability of the row's class. With a ``draw`` (a seed) rows are
+    drawn at random, with probabilities proportional to 1 − p_t + ``FLOOR``, or of indicators to the squared error.
     """
 
     design: Design
@@ -88,16 +88,17 @@ class ErrorPass(Pass, name="error"):
     exclude: Int = field(default_factory=lambda: np.zeros(0, np.int64))
     likelihood: str = ""
     draw: Draw = None
+    n_classes: int = 0
 
     def of_panel(self, panel: Panel, block: Float) -> LargestErrors:
         f = block @ self.mean
         if self.likelihood:
             errors = -np.expm1(LINKS[self.likelihood].log_probability(f, panel.t[:, 0]))
         else:
-            r = self.design.scaling.targets(panel.t) - f
+            r = _targets(self.design, panel, self.n_classes) - f
             errors = np.abs(r[:, 0]) if r.shape[1] == 1 else np.sqrt(np.einsum("nt,nt->n", r, r))
         if self.draw is not None:
-            errors = drawn(errors + FLOOR, panel.rows, self.draw)
+            errors = drawn(errors + FLOOR if self.likelihood else errors**2, panel.rows, self.draw)
         there = eligible(panel, self.exclude)
         return LargestErrors.of(errors[there], panel.rows[there], panel.X[there], self.select)
 
@@ -125,6 +126,19 @@ class LeaveOneOutPass(Pass, name="residual"):
         factor = None if design.noise is None else design.noise_factor(panel.X) ** (TEMPER - 1.0)
         found = LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor)
         return replace(found, least_square=self.least_square)
+
+
+@dataclass(frozen=True)
+class LeftOutClassesPass(Pass, name="left-out"):
+    """Pass for the predictors of rows left out of a fit to indicators: a ``core.ramp.LeftOutClasses``."""
+
+    design: Design
+    mean: Float
+    root: Float
+    beta: float
+
+    def of_panel(self, panel: Panel, block: Float) -> LeftOutClasses:
+        return LeftOutClasses.of(block, panel.t[:, 0], self.mean, self.root, self.beta, panel.weights)
 
 
 @dataclass(frozen=True)
@@ -157,7 +171,7 @@ class ScorePass(Pass, name="held-out", held_out=True):
     def of_panel(self, panel: Panel) -> ClassScores:
         assert isinstance(self.stated, ClassModel)
         f, _ = self.stated.predictors(panel.X)
-        ranked = f[:, 0] if f.shape[1] == 1 else None
+        ranked = f[:, -1] - f[:, 0] if f.shape[1] == 2 else f[:, 0] if f.shape[1] == 1 else None
         return ClassScores.of(panel.t[:, 0], LINKS[self.stated.likelihood].probabilities(f), ranked, int(panel.rows[0]))
 
 
@@ -209,18 +223,3 @@ class LogisticPass(Pass, name="newton"):
 
     def of_panel(self, panel: Panel, block: Float) -> LogisticBlock:
         return LogisticBlock.of(self.likelihood, block, panel.t[:, 0], self.mean, panel.weights)
-
-
-@dataclass(frozen=True)
-class GainPass(Pass, name="gain"):
-    """Pass for sparsity and quality of the columns of ``pool``, given ``design`` at weights (M, C): a
-    ``LogisticCross``.
-    """
-
-    design: Design
-    mean: Float
-    likelihood: str
-    pool: Design
-
-    def of_panel(self, panel: Panel, kept: Float, pool: Float) -> LogisticCross:
-        return LogisticCross.of(self.likelihood, kept, pool, panel.t[:, 0], self.mean, panel.weights)

@@ -39,8 +39,8 @@ FAR = 1e-4
 class FittedModel:
     """A model of M columns; ``log_evidence`` is in nats, ``n_rows`` the number of training rows.
 
-    ``mean`` and ``alpha`` are (M,) or, with C linear predictors, (M, C), and ``root`` is R with Σ = RRᵀ, (M, M) or
-    (C, M, M). For T targets that share vectors the mean is (M, T), α is (M,) and the root is (T, M, M).
+    ``mean`` is (M,) or, with C linear predictors or targets, (M, C), ``alpha`` is (M,), and ``root`` is R with Σ = RRᵀ,
+    (M, M) or (C, M, M); (1, M, M) if all predictors share it.
     """
 
     far_values: ClassVar[str]
@@ -130,6 +130,8 @@ def linear_values(design: Design, weights: Float, X: Float, root: Float | None =
             if not equal:
                 kernels /= heights
             near[rows] = kernels.max(axis=1) / (heights[0] if equal else 1.0)
+    if variances is not None and len(roots) < values.reshape(len(X), -1).shape[1]:
+        variances = np.repeat(variances[:, :1], weights.shape[1], axis=1)
     return values, variances, near
 
 

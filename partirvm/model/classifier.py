@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from partirvm.core.link import LINKS, moderated, probability_band
 from partirvm.core.predictive import quantile
+from partirvm.core.ramp import Ramp
 from partirvm.data.convert import checked_rows
 from partirvm.data.labels import label_array
 from partirvm.errors import UsageError
@@ -29,8 +30,8 @@ from partirvm.types import Float
 class ClassModel(FittedModel):
     """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2, otherwise C = K.
 
-    ``mean`` is (M, C), ``alpha`` is (M, C), and ``root`` (C, M, M) holds R_k with Σ_k = R_k R_kᵀ. If predictor k lacks
-    a column, α is infinite, and mean and root are zero. ``likelihood`` is one of ``core.link.LINKS``.
+    ``mean`` is (M, C), ``alpha`` (M,), and ``root`` (C, M, M) holds R_k with Σ_k = R_k R_kᵀ; (1, M, M) if predictors
+    share Σ. ``likelihood`` is one of ``core.link.LINKS``; a ``ramp`` first turns predictors of indicators into logits.
     ``columns.classes`` are the labels of the codes 0 … K−1.
     """
 
@@ -38,6 +39,7 @@ class ClassModel(FittedModel):
 
     likelihood: str
     moderate: bool
+    ramp: Ramp | None = None
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -80,7 +82,8 @@ class ClassModel(FittedModel):
     def _ends(self, multiple: float, kind: str, X: Float) -> tuple[Float, Float]:
         f, variance, near = self.moments(X)
         half = multiple * np.sqrt(variance)
-        ends = (f - half, f + half) if kind == "decision" else probability_band(self.likelihood, f, half)
+        f, low, high = (each if self.ramp is None else self.ramp.logits(each) for each in (f, f - half, f + half))
+        ends = (low, high) if kind == "decision" else probability_band(self.likelihood, f, low, high)
         return np.concatenate(ends, axis=1), near
 
     def multiples(self, levels: Sequence[float]) -> Float:
@@ -107,7 +110,8 @@ class ClassModel(FittedModel):
     def predictors(self, X: Float) -> tuple[Float, Float]:
         """Return linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X (n, d), float64."""
         f, variance, near = self.moments(X, variance=self.moderate)
-        return f if variance is None else moderated(f, variance), near
+        f = f if variance is None else moderated(f, variance)
+        return f if self.ramp is None else self.ramp.logits(f), near
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")

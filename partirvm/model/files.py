@@ -115,6 +115,8 @@ def _require_shapes(model: AnyModel) -> None:
     design, scaling = model.design, model.design.scaling
     (m, d), M, T = design.centres.shape, design.n_columns, scaling.t_scale.shape
     square, inputs = (*model.mean.shape[:0:-1], M, M), d
+    if isinstance(model, ClassModel) and model.ramp is not None:
+        square = 1, M, M
     if scaling.features is not None:
         inputs = len(scaling.features.sources)
     found = {
@@ -124,7 +126,7 @@ def _require_shapes(model: AnyModel) -> None:
         "t_shift": (scaling.t_shift.shape, T),
         "mean": (model.mean.shape[:1], (M,)),
         "root": (model.root.shape, square),
-        "alpha": (model.alpha.shape[:1], (M,)),
+        "alpha": (model.alpha.shape, (M,)),
     }
     if scaling.features is not None:
         found["warps"] = (scaling.features.centres.shape + scaling.features.spreads.shape, (d, d))

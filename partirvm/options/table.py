@@ -19,7 +19,7 @@ Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain
 FitRows: TypeAlias = Literal["auto", "full", "growing", "sample"]
 SolverName: TypeAlias = Literal["auto", "fixed-point", "fast"]
 Gamma: TypeAlias = Literal["auto", "scale", "learn", "learn-per-feature"] | float | Sequence[float]
-MultiClass: TypeAlias = Literal["auto", "pooled", "multinomial", "ovr"]
+MultiClass: TypeAlias = Literal["auto", "pooled", "multinomial"]
 Metric: TypeAlias = Literal["auto", "widths", "directions"]
 InputWarp: TypeAlias = Literal["auto", "none"]
 TargetWarp: TypeAlias = Literal["none", "log", "asinh", "auto"]
@@ -157,7 +157,7 @@ class Request:
         "auto",
         'How the working set selects its next candidates: "error" (largest error among many random rows), '
         '"largest-error" (among all rows), "random", "gain" (largest gain of evidence in a random pool), or '
-        '"auto" ("error" for a regression, "gain" for a classification).',
+        '"auto" ("error"). Of classes rows of large error are drawn.',
         one_of(Selection),
     )
     fit_rows: str = of_strategy(
@@ -255,9 +255,8 @@ class Request:
     )
     multi_class: str = of_noise(
         "auto",
-        'Model of three or more classes: "pooled" (vectors chosen one class against the rest; then one softmax '
-        'of all vectors with one α), "multinomial" (one softmax; all classes share vectors and α), '
-        '"ovr" (one against the rest), or "auto" ("pooled").',
+        'Model of classes: "pooled" (least squares on indicators of the classes, calibrated by rows left out), '
+        '"multinomial" (logistic link or softmax), or "auto" ("pooled" of three or more classes).',
     )
     moderate: bool | str = of_noise(
         "auto",

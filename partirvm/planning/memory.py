@@ -5,7 +5,7 @@ targets; panels of B = min(PANEL_ROWS, R) rows. ``threads`` is at most the numbe
 memory of the process, a fit takes:
 
     tile      = 3 f R (d + T + 1)                      read, decoded, scaled
-    panel     = 2 f B (M + Q + d + 2)                  design blocks, and their weighted or widened copies
+    panel     = 2 f B (M + Q + d + K + 2)              design blocks, their weighted copies; indicators of K classes
     node      = f max((M + P) P, M Q)                  statistic of a Gram pass, or of the pool's pass
     block     = 2 node                                 sum so far, and the panel's product, added in place
     waiting   = (log₂ tiles + threads + 1) node        nodes of the sum that wait for their sibling
@@ -18,8 +18,9 @@ memory of the process, a fit takes:
     kept      = limit − all above − f B C threads      maximum for kept kernel blocks of C columns, with P = C and
                                                        M = 0, or with Q columns on trial if these take more
 
-A classification fit has C linear predictors: node is multiplied by C, and best has C in place of T. A pass then takes
-3 C f (M + P)², and the solve 12 C f (M + P)².
+Indicators of classes share a posterior, T = 1, and take 8 f K (M + P) more. A fit by Newton steps (``newton``)
+has C linear predictors: node is multiplied by C, and best has C in place of T. A pass then takes 3 C f (M + P)², and
+the solve 12 C f (M + P)².
 
 If a pass computes all columns at once (``whole``), as in classification, in split-and-merge and in a last fit over
 other rows than before, M is 0 in these formulas, and P is the number of all columns. Panels of the pool's pass then
@@ -52,7 +53,7 @@ BATCH = 64
 class DataShape:
     """The sizes of data and model that the formulas use.
 
-    ``n_outputs`` is the number of linear predictors: one per class with ``classes``, otherwise one per target.
+    ``n_outputs`` is the number of posteriors: one per linear predictor with ``newton``, otherwise one per target.
     ``n_leading`` counts the columns besides the candidates: the bias (reserved even without one) and basis functions.
     ``local_noise_rows`` is the number of rows to which a local noise variance is fitted, and 0 if it is constant.
     """
@@ -64,7 +65,8 @@ class DataShape:
     n_outputs: int = 1
     n_kernels: int = 1
     n_leading: int = 1
-    classes: bool = False
+    newton: bool = False
+    n_classes: int = 0
     local_noise_rows: int = 0
 
     @property
@@ -121,9 +123,12 @@ def step_bytes(
     columns, C, busy = kept + candidates, shape.n_outputs, min(threads, shape.n_tiles)
     square, held, dense = FLOAT * columns**2, C + 3, 4 * C + 6
     node = FLOAT * max(columns * candidates, kept * pool)
-    if shape.classes:
+    if shape.newton:
         node, held, dense = C * node, 3 * C, 12 * C
-    rows, width = min(shape.tile_rows, shape.n_rows), kept + max(candidates, pool) + shape.n_features + 2
+    rows, width = (
+        min(shape.tile_rows, shape.n_rows),
+        kept + max(candidates, pool) + shape.n_features + shape.n_classes + 2,
+    )
     tile = 3 * FLOAT * rows * (shape.n_features + shape.n_targets + 1)
     passing = busy * (tile + 2 * FLOAT * min(PANEL_ROWS, rows) * width + 2 * node)
     passing += (ceil(log2(shape.n_tiles)) + busy + 1) * node + held * square
@@ -131,6 +136,7 @@ def step_bytes(
     if S := shape.local_noise_rows:
         solving = max(solving, FLOAT * S * (shape.n_features + 4 * NOISE_CENTRES) + (C + 3) * square)
     beside = (2 * C * square if held_out else 0) + elements * _batch_element(shape, threads)
+    beside += 0 if shape.newton else 8 * FLOAT * shape.n_classes * columns
     return StepBytes(passing + beside, solving + beside)
 
 

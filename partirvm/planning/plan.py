@@ -125,7 +125,7 @@ class Plan:
             "rho": None if self.rho is None else round(self.rho, 4),
             "rounds": len(self.rounds),
             "workers": self.machine.workers,
-            **({"outputs": shape.n_outputs} if shape.classes else {}),
+            **({"classes": shape.n_classes} if shape.n_classes else {}),
             "seconds": round(self.seconds, 2),
             "memory_limit": self.machine.limit,
             "memory_peak": self.peak,
@@ -145,7 +145,7 @@ class Plan:
     def _lines(self) -> list[tuple[str, str]]:
         """Return the names and texts of the plan's lines."""
         shape, machine, plan = self.shape, self.machine, self.to_json()
-        classes = f"{max(shape.n_outputs, 2):,} classes, " if shape.classes else ""
+        classes = f"{shape.n_classes:,} classes, " if shape.n_classes else ""
         rows = f" of {plan['sample_rows']:,} rows" if self.read.sampled else ""
         selection = f", selection {plan['selection']}" if self.schedule.selects else ""
         workers = f"{machine.workers} workers × " if machine.workers > 1 else ""
@@ -191,7 +191,7 @@ def make_plan(
     ``shrink_partition`` permits fewer candidates if memory is short. ``notes`` precede those of the plan, and ``facts``
     are further fields of it. Raises ``MemoryLimitError`` if one round needs more than the limit.
     """
-    whole = not schedule.has_rounds or read.sampled or shape.classes
+    whole = not schedule.has_rounds or read.sampled or shape.newton
     how: dict[str, Any] = {"pool": read.pool, "held_out": held_out, "whole": whole}
     asked = int(request.partition_size)
     candidates = schedule.candidates(asked, request.max_vectors, shape.n_candidates)
@@ -261,7 +261,7 @@ def residuals_text(request: Request, work: Work, machine: Machine, columns: int)
     """Describe bytes and seconds of local residuals; None for a fit that has none. A fit has at most ``columns``."""
     shape = work.shape
     tried = tries_residuals(request.residual, shape.n_rows, shape.n_targets)
-    if not tried or shape.classes or request.noise_variance != "estimate":
+    if not tried or shape.n_classes or request.noise_variance != "estimate":
         return None
     n, k = shape.n_rows, request.neighbours
     (size, whole), (_, least) = (residual_bytes(shape, rows, k) for rows in (n, min(n, LEFT_OUT_ROWS)))
@@ -292,8 +292,8 @@ def _fitting(shape: DataShape, machine: Machine, candidates: int, least: int, ho
 def kernel_store(request: Request, shape: DataShape, machine: Machine, columns: int, spare: int) -> KernelStore:
     """Choose whether blocks of all rows × ``columns`` elements are kept in the ``spare`` bytes of each process."""
     where, wanted = request.kernel_store, FLOAT * shape.n_rows * columns // machine.workers
-    if where == "auto":  # each pass of a regression has new columns
-        where = "memory" if shape.classes else "none"
+    if where == "auto":  # Newton steps alone read the same columns again and again
+        where = "memory" if shape.newton else "none"
         if request.memory_limit == "auto":
             spare = min(spare, int(STORE_FRACTION * machine.limit))
     if not shape.n_kernels:

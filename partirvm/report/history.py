@@ -170,7 +170,7 @@ def kind_of(entry: Entry, plan: Entry | None = None) -> Kind:
     for kind in (CLASSIFICATION, REGRESSION):
         if kind.shown([entry]):
             return kind
-    return CLASSIFICATION if (plan or {}).get("outputs") else REGRESSION
+    return CLASSIFICATION if (plan or {}).get("classes") else REGRESSION
 
 
 class Column(NamedTuple):

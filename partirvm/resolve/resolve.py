@@ -208,7 +208,7 @@ def machine_for(request: Request, executor: Executor, source: Source) -> Machine
 
 
 def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
-    local_noise = problem.likelihood.has_noise and problem.n_targets == 1
+    local_noise = not problem.n_classes and problem.n_targets == 1
     local_noise = local_noise and problem.noise_variance is None and request.noise != CONSTANT
     return DataShape(
         source.n_rows,
@@ -218,7 +218,8 @@ def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
         problem.n_outputs * problem.n_targets,
         problem.n_kernels,
         max(len(problem.leading), 1),
-        problem.n_classes > 0,
+        not problem.likelihood.dense,
+        problem.n_classes,
         rows_of_fit(source.n_rows, source.n_features) if local_noise else 0,
     )
 
@@ -238,7 +239,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
     """Resolve every "auto" that affects the model; the plan may still lower the partition size."""
     n_rows, K = problem.n_rows, problem.n_classes
     fit_rows, sample = resolve_fit_rows(request, schedule, n_rows, size, problem.n_kernels, shuffled=problem.shuffled)
-    selection = problem.likelihood.selection if request.selection == "auto" else request.selection
+    selection = "error" if request.selection == "auto" else request.selection
     moderate = K == 2 and n_rows <= MODERATE_ROWS if request.moderate == "auto" else request.moderate
     if learns(request):
         request = replace(request, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))
@@ -257,7 +258,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
 def schedule_for(request: Request, n_rows: int, likelihood: Likelihood, outputs: int = 1) -> Schedule:
     """Return the schedule of the strategy: ``"auto"`` is ``basic`` for few rows and ``working-set`` for more rows.
 
-    ``outputs`` is the number C of linear predictors. Without a kernel the strategy is always ``basic``.
+    ``outputs`` is the number of posteriors. Without a kernel the strategy is always ``basic``.
     """
     few, name = outputs * n_rows**2 <= likelihood.at_once and request.partition_size == "auto", request.strategy
     if request.kernel == NoKernel.name:

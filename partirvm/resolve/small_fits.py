@@ -113,10 +113,9 @@ class SmallFits:
     def learn(self, problem: Problem) -> Problem:
         """Return the problem with a learned kernel; after the time limit, with the best so far."""
         learning, columns, room = self._learning(problem)
-        small = replace(problem, likelihood=problem.likelihood.small_fits or problem.likelihood)
         self.best, self.learned = problem.empty, "not finished because of time_limit"
-        with suppress(OutOfTime), self._sample(small, learning.rows, room) as sample:
-            small = self._searched(sample, small, learning, columns)
+        with suppress(OutOfTime), self._sample(problem, learning.rows, room) as sample:
+            small = self._searched(sample, problem, learning, columns)
             last = self.entries[-1]
             self.learned, self.centres = last["text"], min(last["candidates"], learning.max_centres)
             square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
@@ -163,11 +162,10 @@ class SmallFits:
         """
         n_rows, d, K = self.source.n_rows, self.source.n_features, problem.n_kernels
         most = min(math.ceil(math.sqrt(n_rows * d)), n_rows, HEURISTIC_ROWS)
-        small = replace(problem, likelihood=problem.likelihood.small_fits or problem.likelihood)
         if problem.target_variance:
             rows = max(self._affordable(most * K, most)[0] // K, 1)
-            with suppress(OutOfTime), self._sample(small, rows) as sample:
-                record = sparseness(sample, small, self.request.tol)
+            with suppress(OutOfTime), self._sample(problem, rows) as sample:
+                record = sparseness(sample, problem, self.request.tol)
                 self._log(record)
                 rho = record.vectors / record.rows
                 self.entries[-1]["heuristic_size"], size = partition_size(n_rows, d, rho, self.centres)
@@ -231,7 +229,8 @@ def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
             found = found.advance(block, sample.check_interrupted)
     else:
         (found,) = sample.executor.solve([found], lambda done, total: sample.check_interrupted())
-    passes = likelihood.settling(problem, survivors(design, found.fit), found.fit, None, last=False, left_out=False)
+    kept, small = survivors(design, found.fit), replace(problem, n_rows=sample.rows.n_rows)
+    passes = likelihood.settling(small, kept, found.fit, None, last=False, left_out=problem.n_classes > 0)
     fit = likelihood.settle(found.fit, *sample.run(*passes), last=True)
     facts: dict[str, Any] = {"number": 1, "candidates": len(design.labels), "selection": "random", "fit_rows": "sample"}
     return Record(**likelihood.record(problem, fit, None), kind="heuristic", termination=found.reason, **facts)

@@ -89,8 +89,8 @@ class Problem:
 
     @property
     def n_outputs(self) -> int:
-        """C, the number of linear predictors."""
-        return self.n_classes if self.n_classes and not self.likelihood.binary else 1
+        """C, the number of linear predictors with a posterior each; indicators of classes, as one target, have one."""
+        return 1 if self.likelihood.dense or self.likelihood.binary else self.n_classes
 
     @property
     def leading(self) -> Int:

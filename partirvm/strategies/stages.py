@@ -4,7 +4,7 @@ A *round* is ``extended``, ``solved``, ``scored`` and ``saved``. The last fit co
 variance from a residual pass. Its noise may then depend on the inputs (``settled``). A run to which rows are appended
 keeps its noise factors, as it keeps its kernel.
 
-Between rounds the kernel is *learned again* whenever the number of vectors has doubled since the last learning.
+Between rounds the kernel is *learned again* whenever the vectors are 2.4 times as many as at the last learning.
 ``LearnKernel`` searches for a better kernel at these vectors, on a sample of rows. One pass gives the statistics of the
 same columns under the new kernel, over the rows of the fit. It is taken if the evidence at the current α and β is
 higher; the next round updates α and β. The evidence over these rows therefore never falls.
@@ -139,7 +139,10 @@ def extended(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
-    """Request a fit; if its statistics lost digits, it goes on with those of the residual target."""
+    """Request a fit; if its statistics lost digits, it goes on with those of the residual target.
+
+    Rows left out of a dense fit of classes then choose its ramp.
+    """
     problem, options = state.problem, state.options
     rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
     for rebases in count():
@@ -151,6 +154,9 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
             break
         fit = likelihood.settle(state.fit, *(yield from residuals(state, last=False)), last=False)
         state = replace(state, fit=fit)
+    if problem.n_classes and likelihood.dense:
+        passes = likelihood.settling(problem, state.design, state.fit, rows, last=False, left_out=True)
+        state = replace(state, fit=likelihood.settle(state.fit, *(yield passes), last=False))
     return state
 
 
@@ -184,7 +190,7 @@ def corrected(state: RoundsState) -> Steps[float]:
     problem, options = state.problem, state.options
     room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < RESIDUAL_ROWS
     tried = tries_residuals(options.residual, problem.n_rows, problem.n_targets)
-    estimated = problem.likelihood.has_noise and problem.noise_variance is None
+    estimated = not problem.n_classes and problem.noise_variance is None
     if not tried or few or not room or not estimated:
         return 0.0
     rows = posterior_rows(problem, options, state.seen)
@@ -269,13 +275,15 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     """Return whether a kernel that was learned from ``centres`` centres should be learned again at this fit's vectors.
 
-    Only for fits from sums over rows: otherwise a comparison would take a whole fit.
+    Only for fits from sums over rows: otherwise a comparison would take a whole fit. Fits of rounds have up to a fifth
+    more vectors than they would keep, hence 2.4: at 2.0, kin40k of 10,000 rows learned for 25 s more and lowered its
+    error by 5 %.
     """
-    if not options.centres or not problem.likelihood.has_noise or problem.likelihood.small_fits:
+    if not options.centres or problem.n_classes:
         return False
     rows = min(problem.n_rows, learning_rows(problem.empty.scaling.n_inputs))
     maximum = min(int(SHARE * rows), options.learning_columns - 1)
-    return bool(2 * max(centres, options.centres) <= fit.n_vectors <= maximum)
+    return bool(2.4 * max(centres, options.centres) <= fit.n_vectors <= maximum)
 
 
 def learning_rows(n_features: int) -> int:

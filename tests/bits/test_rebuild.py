@@ -52,10 +52,10 @@ FITS = {
     "basis functions": ("few", "--kernel linear-spline --basis linear --solver fast --no-standardize"),
     "several targets": ("targets", "--gamma 0.5 --partition-size 40 --max-rounds 2 --selection random"),
     "two classes": ("two", "--gamma learn --partition-size 30 --max-rounds 2 --class-weight balanced"),
-    "three classes, one softmax": ("three", "--gamma 0.5 --strategy incremental --partition-size 80 --max-rounds 3"),
-    "three classes, each from the rest": (
+    "three classes": ("three", "--gamma 0.5 --strategy incremental --partition-size 80 --max-rounds 3"),
+    "three classes, one softmax": (
         "three",
-        "--gamma 0.5 --strategy split-merge --multi-class ovr --partition-size 150",
+        "--gamma 0.5 --strategy split-merge --multi-class multinomial --partition-size 150",
     ),
 }
 """Which DATA each fit is of, and its options."""

@@ -111,7 +111,7 @@ def test_every_verb_speaks_of_classes(made, cli, cli_json, tmp_path):
     status, plan, _ = cli("plan", made.at("train.zarr"), *CHOICES, "--class-weight", "balanced")
     assert status == 0
     assert f"{len(made.names)} classes" in plan
-    assert cli_json("plan", made.at("train.zarr"), *CHOICES, "--json")["outputs"] == {2: 1, 3: 3}[len(made.names)]
+    assert cli_json("plan", made.at("train.zarr"), *CHOICES, "--json")["classes"] == len(made.names)
     _, ingested, _ = cli("ingest", made.at("test.csv"), str(tmp_path / "d.zarr"), "--like", made.at("train.zarr"))
     assert f"({len(made.names)} classes: {', '.join(made.names)})" in ingested
     assert "partirvm evaluate JOB" in ingested

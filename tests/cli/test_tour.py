@@ -171,8 +171,8 @@ def test_the_first_help_tells_the_three_steps(cli):
     [
         ("raise memory_limit or lower partition_size.", "raise --memory-limit or lower --partition-size."),
         (
-            "with multi_class='ovr'; use fit_rows=\"sample\"",
-            "with --multi-class ovr; use --likelihood sample",
+            "with multi_class='pooled'; use fit_rows=\"sample\"",
+            "with --multi-class pooled; use --likelihood sample",
         ),
         ("leave fit_intercept=False out, say allow_code=True", "leave --no-intercept out, say --allow-code"),
         ("no kernel is learned", "no kernel is learned"),

@@ -13,14 +13,14 @@ seeds = st.integers(0, 2**32 - 1)
 
 @st.composite
 def problems(draw, least=1):
-    """Columns of noise of which some carry the class; any α, shared by the outputs of ``multinomial``."""
+    """Columns of noise of which some carry the class; any α, which outputs share."""
     likelihood, rng = draw(st.sampled_from(list(LINKS))), np.random.default_rng(draw(seeds))
     K = 2 if likelihood == "bernoulli" else draw(st.integers(2, 4))
     C, M = (1 if likelihood == "bernoulli" else K), draw(st.integers(least, 6))
     Phi = rng.normal(size=(draw(st.integers(4 * M, 60)), M))
     truth = rng.normal(size=(M, K)) * (rng.random((M, 1)) < 0.6)
     codes = (Phi @ truth + rng.gumbel(size=(len(Phi), K))).argmax(axis=1).astype(float)
-    alpha = 10.0 ** rng.uniform(-1, 3, size=(M, 1 if likelihood == "multinomial" else C))
+    alpha = 10.0 ** rng.uniform(-1, 3, size=(M, 1))
     w = draw(st.sampled_from([None, rng.choice([0.0, 1.0, 2.0], len(Phi))]))
     assume(w is None or w.any())
     return likelihood, Phi, codes, np.broadcast_to(alpha, (M, C)).copy(), w

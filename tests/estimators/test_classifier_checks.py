@@ -40,9 +40,6 @@ def test_scikit_learns_checks_of_others(estimator, check):
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 @pytest.mark.parametrize("options", [{}, {**ROUNDS, "multi_class": "multinomial"}], ids=["basic", "rounds"])
 def test_a_row_of_weight_two_is_two_rows(options):
-    """scikit-learn's check of it, which no fit that stops early can pass, passes for one that goes on.
-
-    Rounds of ``ovr`` end in optima that depend on the order of the candidates, which repeated rows change.
-    """
+    """scikit-learn's check of it, which no fit that stops early can pass, passes for one that goes on."""
     estimator = RVMClassifier(gamma="scale", tol=1e-13, random_state=0, **options)
     check_sample_weight_equivalence_on_dense_data("RVMClassifier", estimator)

@@ -63,18 +63,19 @@ def test_two_classes_by_the_formulas():
     assert {each["train_rmse"] for each in model.history_} == {None}
 
 
-@pytest.mark.parametrize("multi_class", ["multinomial", "ovr"])
+@pytest.mark.parametrize("multi_class", ["multinomial", "pooled"])
 def test_three_classes_by_the_formulas(multi_class):
-    """One predictor for each class; softmax, or sigmoids divided by their sum."""
+    """One predictor for each class; softmax, of indicators after the ramp."""
     X, codes = blobs()
     model = RVMClassifier(**OPTIONS, standardize=False, moderate=False, multi_class=multi_class).fit(X, codes)
     Z = model.relevance_vectors_
-    assert model.weights_.shape == model.alpha_.shape == (3, len(Z))
+    assert (model.weights_.shape, model.alpha_.shape) == ((3, len(Z)), (len(Z),))
     assert model.intercept_.shape == (3,)
     f = np.exp(-0.8 * ((X[:, None] - Z) ** 2).sum(axis=2)) @ model.weights_.T + model.intercept_
-    np.testing.assert_allclose(model.decision_function(X), f, atol=1e-10)
-    each = softmax(f, axis=1) if multi_class == "multinomial" else expit(f) / expit(f).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(model.predict_proba(X), each, atol=1e-10)
+    ramp = model.model_.ramp
+    f = f if ramp is None else ramp.power * np.log(np.logaddexp(0.0, f / ramp.width))
+    np.testing.assert_allclose(model.decision_function(X), f, atol=1e-9)
+    np.testing.assert_allclose(model.predict_proba(X), softmax(f, axis=1), atol=1e-9)
     np.testing.assert_array_equal(model.predict(X), f.argmax(axis=1))
     assert model.score(X, codes) > 0.9
 

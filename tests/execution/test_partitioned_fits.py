@@ -62,7 +62,8 @@ def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy
 
 
 @pytest.mark.parametrize(
-    ("strategy", "multi_class"), [pytest.param("working-set", "auto", marks=pytest.mark.slow), ("incremental", "ovr")]
+    ("strategy", "multi_class"),
+    [pytest.param("working-set", "multinomial", marks=pytest.mark.slow), ("incremental", "auto")],
 )
 def test_classes_have_the_same_bits_everywhere(classes, three_workers, tmp_path, strategy, multi_class):
     """Model and history of three classes: inline, and on three workers that keep kernel blocks."""

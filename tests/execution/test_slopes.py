@@ -125,7 +125,7 @@ def test_slopes_of_several_targets(rng):
 
 
 @pytest.mark.parametrize("case", SOME, ids=lambda case: case.name)
-@pytest.mark.parametrize(("likelihood", "K"), [("bernoulli", 2), ("ovr", 3)])
+@pytest.mark.parametrize(("likelihood", "K"), [("bernoulli", 2), ("pooled", 3)])
 def test_slopes_of_class_indicators(rng, case, likelihood, K):
     """The sum of the evidences of the classes' indicators, at the α and the β that they share."""
     X, codes, w = rows(rng, K)

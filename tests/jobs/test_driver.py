@@ -33,7 +33,7 @@ RUNS = [
     ("working-set", "full", False, {"classes": 2}),
     ("incremental", "full", True, {"classes": 2}),
     ("working-set", "full", True, {"classes": 3, "multi_class": "multinomial"}),
-    ("split-merge", "full", False, {"classes": 3, "multi_class": "ovr", "solver": "fixed-point"}),
+    ("split-merge", "full", False, {"classes": 3}),
 ]
 """Strategy, rows of the likelihood, whether rows are left out, and other options."""
 

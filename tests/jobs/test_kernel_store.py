@@ -49,7 +49,7 @@ def data(tmp_path_factory):
 )
 def test_the_choice_is_arithmetic(asked, spare, classes, where):
     """Kept where passes repeat their columns. Passes that bring new columns keep none unless asked."""
-    shape, machine = DataShape(10_000, 2, 1, 1000, classes=classes), Machine(1, 100 << 20, 4 << 30)
+    shape, machine = DataShape(10_000, 2, 1, 1000, newton=classes), Machine(1, 100 << 20, 4 << 30)
     found = kernel_store(Request(kernel_store=asked), shape, machine, 100, spare)
     assert found.where == where
     assert found.bytes <= 8 * 10_000 * 100

@@ -63,16 +63,21 @@ def test_a_dense_fit_of_all_rows_takes_what_the_formula_says(solver):
     [
         (160, {"targets": 8}),
         pytest.param(320, {"classes": 2}, marks=pytest.mark.slow),
-        (130, {"classes": 4, "gamma": 20.0, "tol": 1e-4}),
+        (130, {"classes": 4, "gamma": 20.0, "tol": 1e-4, "multi_class": "multinomial"}),
+        (200, {"classes": 4, "gamma": 20.0}),
     ],
-    ids=["8 targets", "2 classes", "4 classes"],
+    ids=["8 targets", "2 classes", "4 classes", "indicators of 4 classes"],
 )
 def test_several_outputs_take_what_the_formula_says(n, several):
-    """(4 T + 6) f (M + P)² of T targets that share vectors, 12 C f (M + P)² of C linear predictors; at least half."""
+    """(4 T + 6) f (M + P)² of T targets that share vectors, 12 C f (M + P)² of C linear predictors; at least half.
+
+    Indicators of K classes are as one target, and 8 f K (M + P) more.
+    """
     plan, peak, _ = traced(n, **several)
-    outputs = plan.shape.n_outputs
-    matrices = 12 * outputs if "classes" in several else 4 * outputs + 6
-    assert plan.bytes.solving == matrices * 8 * (n + 1) ** 2
+    outputs, newton = plan.shape.n_outputs, plan.shape.newton
+    matrices = 12 * outputs if newton else 4 * outputs + 6
+    vectors = 0 if newton else 8 * plan.shape.n_classes
+    assert plan.bytes.solving == 8 * (matrices * (n + 1) ** 2 + vectors * (n + 1))
     assert 0.5 * plan.bytes.peak <= peak <= plan.bytes.peak
 
 

@@ -25,7 +25,7 @@ def problem_of(X, y, kernel=None, K=0, bias=True, shuffled=True):
     kernel = kernel or Gaussian((1 / d,) * d)
     empty = Design(kernel, scaling, np.zeros((0, d)), np.zeros(0, np.int64), bias=False, origin=np.zeros(d))
     classes = (
-        {"likelihood": LIKELIHOODS["bernoulli" if K == 2 else "ovr"], "n_classes": K, "codes": y.astype(np.int8)}
+        {"likelihood": LIKELIHOODS["bernoulli" if K == 2 else "pooled"], "n_classes": K, "codes": y.astype(np.int8)}
         if K
         else {}
     )

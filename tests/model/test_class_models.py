@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from partirvm import load_model
+from partirvm.core.ramp import Ramp
 from partirvm.errors import DataError, FormatError
 from partirvm.kernels import Gaussian
 from partirvm.kernels.design import Design
@@ -24,21 +25,20 @@ LABELS = {
 """Three labels of each type; the truth values are only two."""
 
 KINDS = [("bernoulli", (False, True)), ("bernoulli", ("a", "b")), *(("multinomial", LABELS[k]) for k in LABELS)]
-KINDS += [("ovr", LABELS["text"])]
+KINDS += [("pooled", LABELS["text"])]
 
 
 def classifier(likelihood="multinomial", classes=LABELS["text"], *, m=5, bias=True, moderate=True, seed=0):
-    """A model of any numbers, of two features; in every predictor but the first a column is missing."""
+    """A model of any numbers, of two features; predictors of ``pooled`` share Σ, and have a ramp."""
     rng = np.random.default_rng(seed)
     M, outputs = m + bias, 1 if likelihood == "bernoulli" else len(classes)
     scaling = Scaling(rng.normal(size=2), rng.uniform(0.5, 2, 2), np.zeros(1), np.ones(1))
     design = Design(Gaussian((0.4, 0.7)), scaling, rng.normal(size=(m, 2)), rng.permutation(100)[:m], bias)
-    mean, alpha = 2 * rng.normal(size=(M, outputs)), rng.uniform(0.1, 1e9, (M, outputs))
-    root = np.triu(rng.normal(size=(outputs, M, M)))
-    for k in range(1, outputs if M else 0):
-        mean[k % M, k], alpha[k % M, k], root[k, k % M] = 0.0, np.inf, 0.0
+    mean, alpha, pooled = 2 * rng.normal(size=(M, outputs)), rng.uniform(0.1, 1e9, M), likelihood == "pooled"
+    root = np.triu(rng.normal(size=(1 if pooled else outputs, M, M)))
     columns = Columns(("x0", "x1"), "kind", {}, tuple(classes))
-    return ClassModel(design, mean, root, alpha, -12.345678901234567, 10**6, columns, likelihood, moderate)
+    facts = design, mean, root, alpha, -12.345678901234567, 10**6, columns
+    return ClassModel(*facts, "multinomial" if pooled else likelihood, moderate, Ramp(0.3, 2.0) if pooled else None)
 
 
 def dense(model, X):
@@ -47,12 +47,12 @@ def dense(model, X):
     K = naive.gaussian((X - s.x_shift) / s.x_scale, (model.design.centres - s.x_shift) / s.x_scale, (0.4, 0.7))
     Phi = np.hstack([np.ones((len(X), int(model.design.bias))), K])
     variance = [np.einsum("nm,mk,nk->n", Phi, R @ R.T, Phi) for R in model.root]
-    return Phi @ model.mean, np.array(variance).T, K
+    return Phi @ model.mean, np.array(variance).T * np.ones(model.mean.shape[1]), K
 
 
 @pytest.mark.parametrize("moderate", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "ovr"])
+@pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "pooled"])
 def test_probabilities_are_those_of_the_formula(likelihood, bias, moderate):
     classes = ("no", "yes") if likelihood == "bernoulli" else LABELS["text"]
     model = classifier(likelihood, classes, bias=bias, moderate=moderate)
@@ -64,12 +64,13 @@ def test_probabilities_are_those_of_the_formula(likelihood, bias, moderate):
     np.testing.assert_allclose(found[2], K.max(axis=1), rtol=1e-9)
     assert model.moments(X, variance=False)[1] is None
     linked = f / np.sqrt(1 + np.pi * variance / 8) if moderate else f
+    linked = 2.0 * np.log(np.logaddexp(0, linked / 0.3)) if likelihood == "pooled" else linked
     np.testing.assert_allclose(model.predictors(X)[0], linked, rtol=1e-9, atol=1e-12)
     if likelihood == "bernoulli":
         p = 1 / (1 + np.exp(-linked))
         p = np.hstack([1 - p, p])
     else:
-        p = np.exp(linked) if likelihood.startswith("multinomial") else 1 / (1 + np.exp(-linked))
+        p = np.exp(linked)
         p /= p.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(model.predict_proba(X), p, rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(model.predict(X), np.array(classes)[p.argmax(axis=1)])
@@ -86,8 +87,8 @@ def test_a_model_without_vectors_says_the_same_everywhere(bias):
 
 @pytest.mark.parametrize(("likelihood", "classes"), KINDS)
 def test_a_model_comes_back_bit_for_bit(tmp_path, likelihood, classes):
-    """Labels with their types, infinite α, likelihood and moderation; predictions too."""
-    model = classifier(likelihood, classes, moderate=likelihood != "ovr")
+    """Labels with their types, likelihood, ramp and moderation; predictions too."""
+    model = classifier(likelihood, classes, moderate=likelihood != "pooled")
     save_model(model, tmp_path / "model")
     found = load_model(tmp_path / "model")
     assert isinstance(found, ClassModel)
@@ -105,10 +106,10 @@ def test_a_model_comes_back_bit_for_bit(tmp_path, likelihood, classes):
 
 def test_the_digest_tells_models_apart():
     """Everything that predictions depend on, and nothing else."""
-    model = classifier("ovr")
+    model = classifier("pooled")
     other = replace(model.columns, classes=("blue", "n/a", "red"))
     changed = [
-        replace(model, likelihood="multinomial"),
+        replace(model, ramp=Ramp(0.3, 2.5)),
         replace(model, moderate=False),
         replace(model, columns=other),
         replace(model, mean=model.mean + 1e-12),

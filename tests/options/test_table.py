@@ -40,7 +40,7 @@ GIVEN = {
     "alpha_prior": ("1,2", (1.0, 2.0)),
     "fixed_alpha": ("bias=1e-6", {"bias": 1e-6}),
     "noise_variance": ("0.5", 0.5),
-    "multi_class": ("ovr", "ovr"),
+    "multi_class": ("pooled", "pooled"),
     "stop_fraction": ("0.25", 0.25),
     "tol": ("1e-3", 1e-3),
 }

@@ -15,7 +15,8 @@ shapes = st.builds(
     n_targets=st.integers(1, 3),
     tile_rows=st.sampled_from([1, 100, 2048, 16384]),
     n_outputs=st.integers(1, 30),
-    classes=st.booleans(),
+    newton=st.booleans(),
+    n_classes=st.sampled_from([0, 2, 1000]),
     local_noise_rows=st.sampled_from([0, 50, 16384]),
 )
 
@@ -43,17 +44,18 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out, pool
     levels = (tiles - 1).bit_length()
     threads = min(threads, tiles)
     batch = f * C * elements * (4 * threads + max(levels, 1) + 9)
-    node = f * max((M + P) * P, M * pool) * (C if shape.classes else 1)
-    tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + Q + d + 2), 2 * node
-    held, solved = (3 * C, 12 * C) if shape.classes else (C + 3, 4 * C + 6)
+    node = f * max((M + P) * P, M * pool) * (C if shape.newton else 1)
+    tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + Q + d + shape.n_classes + 2), 2 * node
+    held, solved = (3 * C, 12 * C) if shape.newton else (C + 3, 4 * C + 6)
     passing = threads * (tile + panel + block) + (levels + threads + 1) * node + held * f * (M + P) ** 2
     S = shape.local_noise_rows
     noise = f * S * (d + 256) + (C + 3) * f * (M + P) ** 2 if S else 0
     solving = max(solved * f * (M + P) ** 2, noise)
     best = 2 * C * f * (M + P) ** 2 if held_out else 0
     found = step_bytes(shape, kept, candidates, threads, **how)
-    assert (found.passing, found.solving) == (passing + best + batch, solving + best + batch)
-    assert found.peak == max(passing, solving) + best + batch
+    beside = best + batch + (0 if shape.newton else 8 * f * shape.n_classes * (M + P))
+    assert (found.passing, found.solving) == (passing + beside, solving + beside)
+    assert found.peak == max(passing, solving) + beside
 
 
 @given(

@@ -149,7 +149,7 @@ def test_what_can_be_measured_on(candidates, threads, limit, shrink):
 def test_kept_blocks_leave_room_for_every_pass(candidates, pools, threads, newton, held_out):
     """What memory is left for kernel blocks is left beside the pool's pass too: the peak stays under the limit."""
     plan = plan_of(
-        shape=DataShape(10**6, 8, 1, 8192, 3 if newton else 1, classes=newton),
+        shape=DataShape(10**6, 8, 1, 8192, 3 if newton else 1, newton=newton),
         machine=Machine(threads=threads, base=150 << 20, limit=2 << 30),
         partition_size=candidates,
         pool=pools * candidates,

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from scipy.special import expit, log_expit, softmax
+from scipy.special import expit, softmax
 from simulator import Simulator, wave
 
 from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.base import Solved
 from partirvm.likelihoods.classes import Newton
-from partirvm.likelihoods.passes import ErrorPass, GainPass, LogisticPass
+from partirvm.likelihoods.passes import ErrorPass, LogisticPass
 from partirvm.strategies import STRATEGIES
-from partirvm.strategies.problem import Gather, Options, Problem
+from partirvm.strategies.problem import Options, Problem
 from partirvm.types import BIAS
 
 
@@ -53,11 +53,10 @@ class ClassSimulator(Simulator):
         return Solved(course.fit, course.reason)
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
-        """(N, K) of predictors (N, C): sigmoid, softmax, or sigmoids divided by their sum."""
+        """(N, K) of predictors (N, C): sigmoid or softmax."""
         if self.likelihood == "bernoulli":
             return np.hstack([1 - expit(f), expit(f)])
-        # logarithms: all sigmoids of a row may underflow
-        return np.asarray(softmax(f if self.likelihood.startswith("multinomial") else log_expit(f), axis=1))
+        return np.asarray(softmax(f, axis=1))
 
     def weight(self, rows: np.ndarray | None) -> np.ndarray:
         """Weights of the rows of a pass."""
@@ -66,18 +65,10 @@ class ClassSimulator(Simulator):
 
     # What a run asked for, in the words of the tests.
 
-    def proposed(self) -> list[int]:
-        """Row numbers that were made candidates, in order: gathered for it, or found by surprise or by gain."""
-        rows: list[int] = []
-        for turn, answer, following in zip(self.turns, self.answers, self.turns[1:], strict=False):
-            if isinstance(turn[0], Gather):
-                rows += turn[0].rows.tolist()
-            elif isinstance(turn[0], ErrorPass) and turn[0].draw is None:
-                rows += answer[0].rows.tolist()
-            elif isinstance(turn[0], GainPass) and isinstance(following[0], Newton):
-                pool = set(turn[0].pool.labels.tolist()) - set(turn[0].design.labels.tolist())
-                rows += [row for row in following[0].design.labels.tolist() if row in pool]
-        return rows
+    def found(self) -> list[int]:
+        """Row numbers that error passes found, in order."""
+        pairs = zip(self.turns, self.answers, strict=False)
+        return [row for turn, answer in pairs if isinstance(turn[0], ErrorPass) for row in answer[0].rows.tolist()]
 
     def candidates(self) -> list[int]:
         """Row numbers of the columns that fits began with, those of a round together."""
@@ -96,20 +87,23 @@ def usable(save, simulator):
     """A model that predicts: all finite, its vectors distinct rows of weight, each output's covariance there."""
     fit, labels = save.fit, save.fit.labels
     C = simulator.problem.n_outputs
+    mean, roots = (
+        (fit.posterior.mean, fit.posterior.root()) if simulator.likelihood == "pooled" else (fit.mean, fit.roots())
+    )
     np.testing.assert_array_equal(labels[labels != BIAS], save.design.labels)
     assert ((labels == BIAS).any()) == save.design.bias
     np.testing.assert_array_equal(save.design.centres, simulator.X[save.design.labels])
     assert len(np.unique(save.design.centres, axis=0)) == save.record.vectors
     assert (simulator.weight(save.design.labels) > 0).all()
-    assert fit.mean.shape == fit.alpha.shape == (len(labels), C)
-    assert fit.roots().shape == (C, len(labels), len(labels))
-    for value in (fit.mean, fit.roots(), fit.log_evidence, save.record.train_log_loss):
+    assert mean.shape == (len(labels), simulator.n_classes if simulator.likelihood == "pooled" else C)
+    assert roots.shape[-2:] == (len(labels), len(labels))
+    for value in (mean, roots, fit.alpha, fit.log_evidence, save.record.train_log_loss):
         assert np.isfinite(value).all()
 
 
 NAMES = tuple(sorted(STRATEGIES))
 SELECTIONS = ("error", "random", "gain")
-KINDS = ((0, "gaussian"), (2, "bernoulli"), (3, "multinomial"), (3, "ovr"))
+KINDS = ((0, "gaussian"), (2, "bernoulli"), (3, "multinomial"), (3, "pooled"))
 """Numbers of classes, 0 for numbers, and likelihoods."""
 
 

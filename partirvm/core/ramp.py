@@ -1,0 +1,97 @@
+"""Class probabilities from least squares: the ramp, and the errors of rows left out that choose it.
+
+Least squares on indicators estimate f_k ≈ p_k, but neither within 0 and 1 nor with the right sharpness. The ramp
+
+    p_k ∝ log(1 + exp(f_k/τ))^ρ,      ρ ≥ 0,
+
+is the softmax of f for wide τ, and max(f_k, 0)^ρ for τ → 0: the first suits classes that hardly overlap, the second
+those that do. Width τ and power ρ minimise the log loss of rows left out (Platt 1999, "Probabilistic outputs for
+support vector machines", whose smoothed targets are used here, too). At fixed α and β, without row n
+
+    f = t − (t − φᵀμ)/(1 − h_n),       h_n = βw_nφᵀΣφ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import log_softmax
+
+from partirvm.core.link import targets
+from partirvm.types import Float
+
+LEAST = 1e-10
+"""Minimum of 1 − h: smaller values are rounding errors."""
+
+BOUNDS = np.log([[0.01, 3.0], [0.1, 300.0]])
+"""Bounds of log τ and log ρ."""
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """The ramp of ``width`` τ and ``power`` ρ, and log loss (nats) and error rate of rows left out."""
+
+    width: float = 0.2
+    power: float = 1.0
+    loss: float = np.nan
+    wrong: float = np.nan
+
+    def logits(self, f: Float) -> Float:
+        """Return the logits (n, K) of predictors ``f`` (n, K): log p_k up to a constant."""
+        return self.power * _log_softplus(f / self.width)
+
+
+@dataclass(frozen=True)
+class LeftOutClasses:
+    """Rows that were left out: predictors ``f`` (n, K), class ``codes`` (n,), ``weights`` (n,) above 0."""
+
+    f: Float
+    codes: Float
+    weights: Float
+
+    @classmethod
+    def of(
+        cls, block: Float, codes: Float, mean: Float, root: Float, beta: float, weights: Float | None = None
+    ) -> LeftOutClasses:
+        """From design rows ``block`` (n, M) with class ``codes`` (n,), and a fit's μ (M, K), R with Σ = RRᵀ, and β."""
+        w = np.ones(len(block)) if weights is None else weights
+        t, white = targets(codes, mean.shape[1]), block @ root
+        rest = np.maximum(1.0 - beta * w * np.einsum("nm,nm->n", white, white), LEAST)
+        f = t - (t - block @ mean) / rest[:, None]
+        return cls(f[w > 0], codes[w > 0], w[w > 0])
+
+    def __add__(self, other: LeftOutClasses) -> LeftOutClasses:
+        pairs = ((getattr(self, name), getattr(other, name)) for name in ("f", "codes", "weights"))
+        return LeftOutClasses(*map(np.concatenate, pairs))
+
+    def ramp(self, start: Ramp) -> Ramp:
+        """Return the ramp of least log loss; the search begins at ``start``."""
+        from scipy.optimize import minimize  # its import takes megabytes
+
+        f, K, shares = self.f, self.f.shape[1], self.weights / max(self.weights.sum(), 1.0)
+        exact = targets(self.codes, K)
+        smooth = exact + (1.0 / K - exact) * K / (len(f) + 2.0 * K)
+
+        def smoothed_loss(logs: Float) -> tuple[float, Float]:
+            width, power = np.exp(logs)
+            z = f / width
+            values = _log_softplus(z)
+            log_p = log_softmax(power * values, axis=1)
+            pull = shares[:, None] * (smooth - np.exp(log_p))
+            slope = np.exp(-np.logaddexp(0.0, -z) - values)  # the slope of log softplus
+            loss = -float((shares[:, None] * smooth * log_p).sum())
+            return loss, power * np.array([(pull * slope * z).sum(), -(pull * values).sum()])
+
+        begin = np.log([start.width, start.power])
+        best = minimize(smoothed_loss, begin, jac=True, method="L-BFGS-B", bounds=BOUNDS).x
+        found = Ramp(*np.exp(best).tolist())
+        logits = found.logits(f)
+        own = log_softmax(logits, axis=1)[np.arange(len(f)), self.codes.astype(np.int64)]
+        wrong = float(shares @ (logits.argmax(axis=1) != self.codes))
+        return replace(found, loss=-float(shares @ own), wrong=wrong)
+
+
+def _log_softplus(z: Float) -> Float:
+    """Return log(log(1 + eᶻ)), which is z for very negative z."""
+    return np.where(z < -30.0, z, np.log(np.logaddexp(0.0, np.maximum(z, -30.0))))

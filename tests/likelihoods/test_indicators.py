@@ -1,0 +1,160 @@
+"""Classes by least squares on indicators: dense formulas of shared α and β, rows left out, the ramp, whole fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import naive
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import log_softmax
+
+from partirvm import RVMClassifier
+from partirvm.core.ramp import LeftOutClasses, Ramp
+from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.core.updates import HyperState, step
+from partirvm.model import load_model, save_model
+
+MIDDLES = np.array([[-2.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, -2.0], [0.0, 0.0]])
+CLASSES = np.array([0, 1, 0, 1, 2])
+K, M, N = 3, 5, 40
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Three classes, two of them with two parts each, hardly mixed."""
+    rng = np.random.default_rng(3)
+    part = rng.integers(0, 5, 300)
+    return MIDDLES[part] + 0.6 * rng.normal(size=(300, 2)), CLASSES[part]
+
+
+@pytest.fixture
+def dense(rng):
+    """Columns, codes, indicators, weights of rows, α, and the state of a fit at β = 3."""
+    Phi, codes = rng.normal(size=(N, M)), rng.integers(K, size=N)
+    w, alpha, T = rng.choice([0.5, 1.0, 2.0], N), rng.uniform(0.5, 2.0, M), np.eye(K)[codes]
+    statistics = GramStatistics.of(np.arange(M), GramBlock.of(np.zeros((N, 0)), Phi, T, w))
+    return Phi, codes, T, w, alpha, HyperState(statistics, alpha, 3.0, target_variance=0.2, n_classes=K)
+
+
+def test_the_evidence_is_that_of_independent_targets(dense):
+    """Means are those of each indicator alone at these α and β, and the evidence is the sum."""
+    Phi, _, T, w, alpha, state = dense
+    for k in range(K):
+        mean, Sigma = naive.posterior(Phi, T[:, k], alpha, 3.0, w)
+        assert_allclose(state.posterior.mean[:, k], mean, rtol=1e-9)
+        assert_allclose(state.posterior.variance, np.diagonal(Sigma), rtol=1e-9)
+    expected = sum(naive.log_evidence(Phi, T[:, k], alpha, 3.0, w) for k in range(K))
+    assert_allclose(state.log_evidence, expected, rtol=1e-9)
+
+
+def test_an_update_takes_means_over_the_indicators(dense):
+    """α_i = K γ_i / Σ_k μ_ik², β = K (N − Σγ) / Σ_k w(t_k − Φμ_k)² (Thayananthan et al. 2006)."""
+    Phi, _, T, w, alpha, state = dense
+    mean = np.column_stack([naive.posterior(Phi, T[:, k], alpha, 3.0, w)[0] for k in range(K)])
+    gamma = naive.determinedness(Phi, T[:, 0], alpha, 3.0, w)
+    after, _ = step(state)
+    assert_array_equal(after.labels, np.arange(M))
+    assert_allclose(after.alpha, K * gamma / (mean**2).sum(axis=1), rtol=1e-8)
+    assert_allclose(after.beta, K * (N - gamma.sum()) / (w[:, None] * (T - Phi @ mean) ** 2).sum(), rtol=1e-8)
+
+
+def test_the_gain_of_a_column_is_the_rise_of_the_evidence(dense, rng):
+    """At its optimal α one more column raises the sum of the evidences by its gain."""
+    Phi, _, T, w, alpha, state = dense
+    new = T[:, :1] + 0.2 * rng.normal(size=(N, 1))
+    (gain,) = state.gains(GramBlock.of(Phi, new, T, w, diagonal=True))
+    both = np.hstack([Phi, new])
+    own = [naive.sparsity_quality(new[:, 0], Phi, T[:, k], alpha, 3.0, w) for k in range(K)]
+    s, square = own[0][0], np.mean([q**2 for _, q in own])
+    best = np.append(alpha, s**2 / (square - s))
+    before, after = (
+        sum(naive.log_evidence(columns, T[:, k], a, 3.0, w) for k in range(K))
+        for columns, a in ((Phi, alpha), (both, best))
+    )
+    assert gain > 1.0
+    assert_allclose(gain, after - before, rtol=1e-6)
+
+
+def test_rows_left_out_are_predicted_without_them(dense):
+    """Refits without a row, at the same α and β; a row of no weight is not counted."""
+    Phi, codes, T, w, alpha, state = dense
+    found = LeftOutClasses.of(Phi, codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w)
+    for row in (0, 7):
+        rest = np.arange(N) != row
+        for k in range(K):
+            mean, _ = naive.posterior(Phi[rest], T[rest, k], alpha, 3.0, w[rest])
+            assert_allclose(found.f[row, k], Phi[row] @ mean, rtol=1e-7)
+    w[3] = 0.0
+    one = LeftOutClasses.of(Phi, codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w)
+    assert len(one.codes) == N - 1
+
+
+def test_the_ramp_has_the_least_smoothed_log_loss(rng):
+    """No other width or power near it is better, and true probabilities p ∝ log(1 + exp(f/τ))^ρ are recovered."""
+    f = rng.dirichlet([0.5, 0.5, 0.5], 4000)
+    truth = np.log1p(np.exp(f / 0.2)) ** 2
+    truth /= truth.sum(axis=1, keepdims=True)
+    codes = (truth.cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1).astype(float)
+    left_out = LeftOutClasses(f, codes, np.ones(4000))
+    ramp = left_out.ramp(Ramp())
+
+    def loss(width, power):
+        raised = np.log1p(np.exp(f / width)) ** power
+        log_p = np.log(raised / raised.sum(axis=1, keepdims=True))
+        exact = np.eye(3)[codes.astype(int)]
+        smooth = exact + (1 / 3 - exact) * 3 / (4000 + 6)
+        return -(smooth * log_p).sum() / 4000
+
+    best = loss(ramp.width, ramp.power)
+    for factor in (0.8, 1.25):
+        assert loss(factor * ramp.width, ramp.power) >= best - 1e-7
+        assert loss(ramp.width, factor * ramp.power) >= best - 1e-7
+    p = np.exp(log_softmax(ramp.logits(f), axis=1))
+    assert np.abs(p - truth).mean() < 0.02
+    assert_allclose(ramp.loss, -np.log(p[np.arange(4000), codes.astype(int)]).mean(), rtol=1e-9)
+    assert ramp.wrong == pytest.approx((p.argmax(axis=1) != codes).mean())
+
+
+def test_predictors_of_any_size_have_logits():
+    """log log(1 + eᶻ) is log z for large z, and z for very negative ones."""
+    f = np.array([[1e6, -1e6, 0.0]])
+    assert_allclose(Ramp(0.5, 2.0).logits(f), 2 * np.array([[np.log(2e6), -2e6, np.log(np.log(2))]]), rtol=1e-12)
+
+
+def test_the_sharper_ramp_for_classes_that_part(rng):
+    """All rows right: the smoothed targets keep the power finite."""
+    codes = np.arange(60) % 3
+    left_out = LeftOutClasses(np.eye(3)[codes] + 0.05 * rng.normal(size=(60, 3)), codes.astype(float), np.ones(60))
+    ramp = left_out.ramp(Ramp())
+    assert 0 < ramp.loss < 0.1
+    assert ramp.wrong == 0.0
+    assert left_out.ramp(replace(ramp, power=1.0)).loss == pytest.approx(ramp.loss, abs=1e-3)
+
+
+@pytest.mark.parametrize("strategy", ["basic", "working-set", "split-merge"])
+def test_models_predict_the_classes(rows, strategy, tmp_path):
+    """Near the error of the nearest middle; one α for all classes; saved and loaded alike; logits are log p."""
+    X, y = rows
+    fit = RVMClassifier(gamma=0.5, strategy=strategy, partition_size=60, random_state=0).fit(X[:200], y[:200])
+    nearest = CLASSES[np.linalg.norm(X[200:, None] - MIDDLES, axis=2).argmin(axis=1)]
+    p = fit.predict_proba(X[200:])
+    assert (p.argmax(axis=1) == y[200:]).mean() > np.mean(nearest == y[200:]) - 0.05
+    assert fit.alpha_.shape == fit.relevance_vectors_.shape[:1]
+    assert_allclose(np.exp(log_softmax(fit.decision_function(X[200:]), axis=1)), p, rtol=1e-12)
+    lower, upper = fit.predict_interval(X[200:], 0.9)
+    middle = fit.decision_function(X[200:])
+    assert ((lower <= middle) & (middle <= upper)).all()
+    save_model(fit.model_, tmp_path / "model")
+    assert_array_equal(load_model(tmp_path / "model").predict_proba(X), fit.predict_proba(X))
+
+
+def test_two_classes_may_have_indicators_too(rows):
+    """``pooled`` of two classes: probabilities near those of the logistic link, in one dense fit a round."""
+    X, y = rows
+    one = RVMClassifier(gamma=0.5, multi_class="pooled", random_state=0).fit(X, y > 0)
+    other = RVMClassifier(gamma=0.5, random_state=0).fit(X, y > 0)
+    assert one.model_.likelihood == "multinomial"
+    assert other.model_.likelihood == "bernoulli"
+    assert np.abs(one.predict_proba(X) - other.predict_proba(X)).mean() < 0.05
