@@ -149,8 +149,8 @@ class Request:
     kernel_store: str = of_resources(
         "auto",
         'Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" '
-        '(on disk beside the job), "none" (evaluated in every pass), or "auto" ("none" for a regression, "memory" for '
-        "a classification, whose passes repeat their columns). The result does not depend on it.",
+        '(on disk beside the job), "none" (evaluated in every pass), or "auto" ("memory" for two classes and '
+        '"multinomial", whose passes repeat their columns, otherwise "none"). The result does not depend on it.',
         one_of(KernelStore),
     )
     selection: str = of_strategy(
@@ -189,7 +189,7 @@ class Request:
     )
     max_iterations: int | None = of_strategy(
         None,
-        "Maximum number of iterations of one fit of a regression, or of passes of one fit of a classification.  "
+        "Maximum number of iterations of one fit, or of its passes for two classes and multinomial.  "
         "[default: 500 iterations, 200 passes]",
         COUNT,
     )
