@@ -8,7 +8,9 @@ is the softmax of f for wide τ, and max(f_k, 0)^ρ for τ → 0: the first suit
 those that do. Width τ and power ρ minimise the log loss of rows left out (Platt 1999, "Probabilistic outputs for
 support vector machines", whose smoothed targets are used here, too). At fixed α and β, without row n
 
-    f = t − (t − φᵀμ)/(1 − h_n),       h_n = βw_nφᵀΣφ.
+    f = t − (t − φᵀμ)/(1 − h_n),       h_n = β min(w_n, 1) φᵀΣφ:
+
+of the w rows for which a row of weight w stands, one is left out.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class LeftOutClasses:
         """From design rows ``block`` (n, M) with class ``codes`` (n,), and a fit's μ (M, K), R with Σ = RRᵀ, and β."""
         w = np.ones(len(block)) if weights is None else weights
         t, white = targets(codes, mean.shape[1]), block @ root
-        rest = np.maximum(1.0 - beta * w * np.einsum("nm,nm->n", white, white), LEAST)
+        rest = np.maximum(1.0 - beta * np.minimum(w, 1.0) * np.einsum("nm,nm->n", white, white), LEAST)
         f = t - (t - block @ mean) / rest[:, None]
         return cls(f[w > 0], codes[w > 0], w[w > 0])
 
@@ -71,7 +73,7 @@ class LeftOutClasses:
 
         f, K, shares = self.f, self.f.shape[1], self.weights / max(self.weights.sum(), 1.0)
         exact = targets(self.codes, K)
-        smooth = exact + (1.0 / K - exact) * K / (len(f) + 2.0 * K)
+        smooth = exact + (1.0 / K - exact) * K / (self.weights.sum() + 2.0 * K)
 
         def smoothed_loss(logs: Float) -> tuple[float, Float]:
             width, power = np.exp(logs)
