@@ -239,10 +239,11 @@ def _pooled(z: Float, centres: Bool) -> Float:
     return found
 
 
-def sampled_rows(n_rows: int, most: int = LEFT_OUT_ROWS, *, shuffled: bool) -> Int | None:
+def sampled_rows(n_rows: int, most: int | None = None, *, shuffled: bool) -> Int | None:
     """At most so many rows to leave out, increasing; None for all. Shuffled: the last ones, to read few tiles; else one
     of each stratum.
     """
+    most = most or LEFT_OUT_ROWS
     if n_rows <= most:
         return None
     if shuffled:

@@ -1,7 +1,7 @@
 """The Newton steps of a classification fit: pure functions from the statistic of a pass to the next trial point.
 
-``begin`` and ``settle`` (with fixed α) return the first ``NewtonSearch``: the current state, and a ``trial`` state at
-whose weights the next pass measures. ``receive(search, block, rule)`` processes this statistic.
+``begin`` returns the first ``NewtonSearch``: the current state, and a ``trial`` state at whose weights the next pass
+measures. ``receive(search, block, rule)`` processes this statistic.
 
 **Step control.** If a step lowers the penalised likelihood, it is undone, with its pruning. A Newton step at the old α
 is then shortened until the penalised likelihood rises; others follow until the weights are near the mode.
@@ -82,12 +82,6 @@ class NewtonSearch:
     pairs: Pairs
     drift: Float | None = None
     share: Float | None = None
-
-
-def settle(state: LaplaceState, last: NewtonSearch | None = None) -> NewtonSearch:
-    """Return the first search for the mode at fixed α; the pairs of ``last``, with the same columns, stay valid."""
-    since, pairs = (state.iteration, ()) if last is None else (last.since, last.pairs)
-    return _at_fixed_alpha(state, 1.0, since, pairs, settling=True)
 
 
 def receive(

@@ -71,9 +71,9 @@ class LeftOutClasses:
         """Return the ramp of least log loss; the search begins at ``start``."""
         from scipy.optimize import minimize  # its import takes megabytes
 
-        f, K, shares = self.f, self.f.shape[1], self.weights / max(self.weights.sum(), 1.0)
+        f, K, shares = self.f, self.f.shape[1], self.weights / self.weights.sum()
         exact = targets(self.codes, K)
-        smooth = exact + (1.0 / K - exact) * K / (self.weights.sum() + 2.0 * K)
+        smooth = exact + (1.0 / K - exact) * 2.0 / (len(f) + 2.0)  # the mass does not grow with K
 
         def smoothed_loss(logs: Float) -> tuple[float, Float]:
             width, power = np.exp(logs)

@@ -16,6 +16,7 @@ from partirvm.data.labels import coded, find_classes, text_of_label
 from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import Labels
 from partirvm.model import ClassModel
+from partirvm.model.classifier import margin
 from partirvm.options import Request
 from partirvm.options.table import Auto, MultiClass
 from partirvm.types import Float
@@ -93,12 +94,13 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         return self._values(self.model_.predictors, X)
 
     def decision_function(self, X: Any) -> Float:
-        """Linear predictors at X (n, d), as passed to the link; they are moderated if the model moderates.
+        """Linear predictors at X (n, d), as passed to the link: moderated, or after the ramp, if the model has these.
 
         Shape (n,) for two classes, where a positive value predicts ``classes_[1]``; otherwise (n, K). X is of any
         kind that ``fit`` takes. Raises ``DataError`` or ``ValueError`` if it has other features.
         """
         f = self._predictors(X)
+        f = margin(f, f) if f.shape[1] == 2 else f
         return f[:, 0] if f.shape[1] == 1 else f
 
     def predict_proba(self, X: Any) -> Float:
@@ -109,8 +111,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     def predict_interval(self, X: Any, level: float = 0.95, kind: str = "decision") -> tuple[Float, Float]:
         """Central credible intervals at X (n, d) of any kind that ``fit`` takes: lower and upper ends.
 
-        ``kind="decision"``: of the linear predictors, φᵀμ ± the normal quantile × (φᵀΣφ)^½ of the Laplace
-        approximation before moderation, of the shape of ``decision_function``. ``kind="probability"``: of the classes,
+        ``kind="decision"``: of the linear predictors, φᵀμ ± the normal quantile × (φᵀΣφ)^½, before moderation or
+        passed through the ramp, of the shape of ``decision_function``. ``kind="probability"``: of the classes,
         (n, K). For two classes these are the link of the former; for more, class k has its own predictor at the end of
         its interval and the others at their means. Raises ``UsageError`` for another level or kind.
         """

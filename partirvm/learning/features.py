@@ -96,7 +96,7 @@ def warps(x: Float) -> Iterator[Warp]:
     end = float(x.min() if ((x - x.mean()) ** 3).sum() > 0 else x.max())
     for centre, factors in ((middle, (1.0,)), (end, (1.0, 1 / 16, 1 / 256))):
         distances = np.abs(x - centre)
-        for factor in factors:
+        for factor in factors if distances.any() else ():
             yield centre, factor * float(np.median(distances[distances > 0]))
 
 

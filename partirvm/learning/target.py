@@ -17,6 +17,7 @@ from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.features import warps
 from partirvm.learning.process_search import searchable
 from partirvm.learning.sample import SampledRows
+from partirvm.learning.search import LEAST
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int, TargetMap
 
@@ -24,34 +25,42 @@ ROWS, STEPS = 500, 30
 """Maximum numbers of rows and of steps of the processes whose evidence decides about the warp."""
 
 
-def with_target(sample: SampledRows, problem: Problem, warp: str) -> Problem:
+def require_positive(least: float) -> None:
+    """Raise ``DataError`` for the logarithm of targets of which this is the ``least``, unless it is positive."""
+    if not least > 0:
+        raise DataError(f"the target has values as low as {least:.4g}, which have no logarithm: warp it by 'asinh'")
+
+
+def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) -> Problem:
     """Return the problem with the target warped by ``"log"``, ``"asinh"``, or by what of all has the largest evidence.
 
-    Centre and spread of "asinh" are those of largest evidence among the warps of features. Raises ``DataError`` for the
-    logarithm of targets that are not positive.
+    Centre and spread of "asinh" are those of largest evidence among the warps of features; of few rows, the mildest.
+    ``least`` is the least target of all rows: raises ``DataError`` for the logarithm unless it is positive.
     """
+    if warp == "log":
+        require_positive(least)
     rows = sample.rows.gather(sample.rows.rows)
     t, weights = rows.t[rows.present], None if rows.weights is None else rows.weights[rows.present]
-    positive = bool((t > 0).all())
-    if warp == "log" and not positive:
-        raise DataError(f"the target has values as low as {t.min():.4g}, which have no logarithm: warp it by 'asinh'")
     maps = {
-        "log": [TargetMap("log")] if positive else [],
+        "log": [TargetMap("log")] if least > 0 else [],
         "asinh": [TargetMap("asinh", *each) for each in warps(t[:, 0])],
     }
     found = [warped(problem, each, t, weights) for each in maps.get(warp, [*maps["log"], *maps["asinh"]])]
-    if warp == "auto":
+    if warp == "auto" or not found:
         found.insert(0, problem)
     numbers = sample.rows.rows[rows.present]
     few = numbers[:: -(-len(numbers) // ROWS)]
-    return max(found, key=lambda each: evidence(sample, each, few)) if searchable(problem) else found[0]
+    if len(numbers) < LEAST or not searchable(problem):
+        return found[0]
+    return max(found, key=lambda each: evidence(sample, each, few))
 
 
 def warped(problem: Problem, target: TargetMap, t: Float, weights: Float | None) -> Problem:
     """Return the problem of the map of the target, standardised by targets t (n, 1) of some rows with ``weights``."""
     moments = ColumnMoments.of(target(t), weights)
-    own = replace(problem.empty.scaling, target=target, t_shift=moments.mean, t_scale=moments.deviation)
-    return replace(problem.with_scaling(own), target_variance=1.0, target_scale=float(moments.deviation[0]))
+    scale = np.where(moments.deviation > 0, moments.deviation, 1.0)
+    own = replace(problem.empty.scaling, target=target, t_shift=moments.mean, t_scale=scale)
+    return replace(problem.with_scaling(own), target_variance=1.0, target_scale=float(scale[0]))
 
 
 def evidence(sample: SampledRows, problem: Problem, numbers: Int) -> float:

@@ -28,7 +28,7 @@ from partirvm.likelihoods.passes import LeftOutClassesPass, ResidualPass
 from partirvm.model import ClassModel
 from partirvm.types import Columns, Int
 
-ROWS, VALUES = 5000, 2_000_000
+ROWS, VALUES = 5000, 500_000
 """Maximum number of rows left out to choose a ramp, and of their predictors."""
 
 
@@ -90,4 +90,4 @@ class IndicatorLikelihood(GaussianLikelihood):
 
     def record(self, problem: Any, fit: HyperState, scores: Any) -> dict[str, Any]:
         """Return evidence, and log loss and the fraction of wrongly classified rows of rows left out."""
-        return class_record(fit, fit.ramp.loss, fit.ramp.wrong, scores)
+        return {**class_record(fit, fit.ramp.loss, fit.ramp.wrong, scores), "floored": fit.floored}

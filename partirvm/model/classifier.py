@@ -26,9 +26,15 @@ from partirvm.process import one_blas_thread
 from partirvm.types import Float
 
 
+def margin(second: Float, first: Float) -> Float:
+    """Return the logits (n, 1) of two classes: those (n, 2) of the second less those of the first."""
+    return second[:, 1:] - first[:, :1]
+
+
 @dataclass(frozen=True, repr=False)
 class ClassModel(FittedModel):
     """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2, otherwise C = K.
+    Two classes with a ``ramp`` have C = 2.
 
     ``mean`` is (M, C), ``alpha`` (M,), and ``root`` (C, M, M) holds R_k with Σ_k = R_k R_kᵀ; (1, M, M) if predictors
     share Σ. ``likelihood`` is one of ``core.link.LINKS``; a ``ramp`` first turns predictors of indicators into logits.
@@ -83,7 +89,10 @@ class ClassModel(FittedModel):
         f, variance, near = self.moments(X)
         half = multiple * np.sqrt(variance)
         f, low, high = (each if self.ramp is None else self.ramp.logits(each) for each in (f, f - half, f + half))
-        ends = (low, high) if kind == "decision" else probability_band(self.likelihood, f, low, high)
+        if kind == "probability":
+            ends = probability_band(self.likelihood, f, low, high)
+        else:
+            ends = (low, high) if len(self.classes) > 2 or self.ramp is None else (margin(low, high), margin(high, low))
         return np.concatenate(ends, axis=1), near
 
     def multiples(self, levels: Sequence[float]) -> Float:

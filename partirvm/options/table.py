@@ -260,8 +260,8 @@ class Request:
     )
     moderate: bool | str = of_noise(
         "auto",
-        "Class probabilities include the uncertainty of the weights.  [default: with two classes and at most "
-        "10,000 rows]",
+        "Class probabilities include the uncertainty of the weights; not those of pooled, which are calibrated by rows "
+        "left out.  [default: with two classes and at most 10,000 rows]",
         Check("switch", words=("auto",)),
     )
     class_weight: Any = of_noise(

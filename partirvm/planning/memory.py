@@ -125,6 +125,8 @@ def step_bytes(
     node = FLOAT * max(columns * candidates, kept * pool)
     if shape.newton:
         node, held, dense = C * node, 3 * C, 12 * C
+    else:
+        node += FLOAT * shape.n_classes * candidates
     rows, width = (
         min(shape.tile_rows, shape.n_rows),
         kept + max(candidates, pool) + shape.n_features + shape.n_classes + 2,

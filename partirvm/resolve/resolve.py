@@ -240,7 +240,12 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
     n_rows, K = problem.n_rows, problem.n_classes
     fit_rows, sample = resolve_fit_rows(request, schedule, n_rows, size, problem.n_kernels, shuffled=problem.shuffled)
     selection = "error" if request.selection == "auto" else request.selection
-    moderate = K == 2 and n_rows <= MODERATE_ROWS if request.moderate == "auto" else request.moderate
+    dense = problem.likelihood.dense
+    moderate = K == 2 and n_rows <= MODERATE_ROWS and not dense if request.moderate == "auto" else request.moderate
+    if K and dense and moderate:
+        raise UsageError(
+            "moderate is for two classes and multi_class='multinomial': rows left out calibrate those of 'pooled'"
+        )
     if learns(request):
         request = replace(request, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))
     return replace(

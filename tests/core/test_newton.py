@@ -12,7 +12,7 @@ from hypothesis import given
 
 from partirvm.core.laplace import init, update
 from partirvm.core.link import LINKS, LogisticBlock
-from partirvm.core.newton import begin, entry_factors, receive, settle
+from partirvm.core.newton import _at_fixed_alpha, begin, entry_factors, receive
 from partirvm.core.priors import JOINING, entry_precision
 from partirvm.core.termination import StopRule, Termination
 from partirvm.types import BIAS
@@ -89,7 +89,7 @@ def test_the_mode_at_fixed_alpha_is_that_of_the_whole_hessian(problem):
     zero = np.zeros(alpha.shape)
     block = LogisticBlock.of(likelihood, Phi, codes, zero, w)
     state = init(likelihood, np.arange(len(alpha)) + BIAS, alpha[:, 0], zero, block)
-    state, reason = drive(settle(state), Phi, codes, StopRule(1e-17, 400), w)
+    state, reason = drive(_at_fixed_alpha(state, 1.0, 0, (), settling=True), Phi, codes, StopRule(1e-17, 400), w)
     assert reason is Termination.CONVERGED
     mode = naive.mode(likelihood, Phi, codes, alpha, w)
     Sigma, evidence = naive.laplace(likelihood, Phi, codes, alpha, mode, w)
