@@ -35,8 +35,7 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise
 
 LOOSE = 1e-5
-"""Tolerance of turns and of fits that go on, where that of the rule is not larger. What begins anew then converges to
-the rule's."""
+"""Tolerance of turns, where that of the rule is not larger; their end converges to the rule's."""
 
 SCREENING, JOINT = 30, 6
 """Maximum number of iterations of new columns beside the others, and then of all columns of an intermediate fit."""
@@ -80,7 +79,6 @@ SOLVERS: dict[str, Solver] = {"auto": auto, "fixed-point": maximise, "fast": gro
 
 def _continued(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
     """The fixed point of a fit that goes on, after the columns that have just entered, if any, are screened."""
-    rule = replace(rule, tol=max(rule.tol, LOOSE))
     if state.entered is not None and state.entered.any():
         state = screened(state, rule, on_step)
         if rule.vectors is not None:
