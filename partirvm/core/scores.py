@@ -93,11 +93,9 @@ class Scores(FieldSums):
 
 def _mean_pinball(t: Float, mean: Float, sd: Float, target: TargetMap) -> Float:
     """Twice the mean of the quantile losses, which is the CRPS (Gneiting & Raftery 2007, §4.2), by 100 quantiles."""
-    total = np.zeros(t.shape)
-    for level in (np.arange(100) + 0.5) / 100:
-        left = t - target.back(mean + ndtri(level) * sd)
-        total += np.maximum(level * left, (level - 1.0) * left)
-    return total / 50
+    levels = (np.arange(100) + 0.5) / 100
+    left = t[..., None] - target.back(mean[..., None] + ndtri(levels) * sd[..., None])
+    return np.asarray(2 * np.maximum(levels * left, (levels - 1.0) * left).mean(axis=-1))
 
 
 def ranking(scores: Float, positive: Bool) -> Int:

@@ -16,7 +16,6 @@ from partirvm.data.labels import coded, find_classes, text_of_label
 from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import Labels
 from partirvm.model import ClassModel
-from partirvm.model.classifier import margin
 from partirvm.options import Request
 from partirvm.options.table import Auto, MultiClass
 from partirvm.types import Float
@@ -47,7 +46,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     Attributes
     ----------
     classes_ : ndarray of shape (K,), of y's own dtype, in the order of the columns of probabilities
-    weights_ : ndarray of shape (M,) for two classes, otherwise (K, M)
+    weights_ : ndarray of shape (M,) for two classes, otherwise (K, M); of two classes "pooled", too
     alpha_ : ndarray of shape (M,), shared by the classes
     intercept_ : float for two classes, otherwise ndarray of shape (K,)
     log_evidence_ : float, nats; a prior adds its log density in log α, less the largest value of that
@@ -100,7 +99,6 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
         kind that ``fit`` takes. Raises ``DataError`` or ``ValueError`` if it has other features.
         """
         f = self._predictors(X)
-        f = margin(f, f) if f.shape[1] == 2 else f
         return f[:, 0] if f.shape[1] == 1 else f
 
     def predict_proba(self, X: Any) -> Float:

@@ -134,15 +134,9 @@ def left_out_records(
         X = sample.rows.gather(rows).X
     factor = np.ones(len(u)) * asked.design.noise_factor(X)
     errors = [each.expected()[0] / np.sqrt(u) for each in asked.left_out]
-    points = metric(asked.design.scaling.inputs(X))
-    return np.column_stack([points, *errors, np.log(factor), 1.0 / (u * factor), numbers_of(source, rows)])
-
-
-def numbers_of(source: Source, rows: Int) -> Int:
-    """Return the numbers before shuffling of some rows (n,), increasing."""
-    tiles = rows // source.tile_rows
+    points, tiles = metric(asked.design.scaling.inputs(X)), rows // source.tile_rows
     parts = [source.original_rows(tile)[rows[tiles == tile] - tile * source.tile_rows] for tile in np.unique(tiles)]
-    return np.concatenate(parts)
+    return np.column_stack([points, *errors, np.log(factor), 1.0 / (u * factor), np.concatenate(parts)])
 
 
 def _near(cells: Cells, own: Float, k: int) -> Float:
@@ -230,11 +224,6 @@ def _gain(before: Sequence[float], after: Sequence[float]) -> float:
     return 1.0 - root_mean(np.array(after)) / root_mean(np.array(before))
 
 
-def _starts(kernel: LocalKernel) -> tuple[LocalKernel, LocalKernel]:
-    """Return two starts of a search, with much noise and with little, since interpolation may be another maximum."""
-    return kernel, replace(kernel, noise=QUIET * kernel.noise, variance=kernel.variance / QUIET)
-
-
 def _searched(
     cells: Cells, records: Float, k: int, families: Sequence[str], apply: Callable[..., Iterable[Any]]
 ) -> tuple[list[LocalKernel], Float]:
@@ -264,7 +253,9 @@ def _searched(
 
 def _start(families: Sequence[str], few: Panels, many: Panels, apply: Callable[..., Iterable[Any]]) -> LocalKernel:
     """Return the kernel of the family that corrects many rows best, taught by few."""
-    starts = [replace(each, family=family) for family in families for each in _starts(start_of(*few))]
+    noisy = start_of(*few)
+    quiet = replace(noisy, noise=QUIET * noisy.noise, variance=noisy.variance / QUIET)  # maybe another maximum
+    starts = [replace(each, family=family) for family in families for each in (noisy, quiet)]
     tried = [learned(*few, each, apply)[0] for each in starts]
     return min(tried, key=lambda each: _corrected(each, many)[1])
 

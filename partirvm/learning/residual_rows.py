@@ -22,6 +22,7 @@ from partirvm.data.writer import ExternalSorter, runs_of
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Spent
+from partirvm.learning.target import require_positive
 from partirvm.local.cells import COLUMNS, NUMBER, Cells, leaf_order, rows_of_cell
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
@@ -138,6 +139,7 @@ def records_of(design: Design, mean: Float, metric: Metric, tile: Tile, numbers:
     weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
     there = np.flatnonzero(weights > 0)
     found = np.empty((len(there), metric.width + len(scaling.t_scale) + COLUMNS))
+    require_positive(scaling.target, float(tile.t[there].min(initial=1.0)))
     for start in range(0, len(there), PANEL_ROWS):
         some = there[start : start + PANEL_ROWS]
         X, fitted = tile.X[some], design.block(tile.X[some]) @ mean

@@ -25,9 +25,9 @@ ROWS, STEPS = 500, 30
 """Maximum numbers of rows and of steps of the processes whose evidence decides about the warp."""
 
 
-def require_positive(least: float) -> None:
-    """Raise ``DataError`` for the logarithm of targets of which this is the ``least``, unless it is positive."""
-    if not least > 0:
+def require_positive(target: TargetMap, least: float) -> None:
+    """Raise ``DataError`` if the map is a logarithm, but the ``least`` target is not positive."""
+    if target.kind == "log" and not least > 0:
         raise DataError(f"the target has values as low as {least:.4g}, which have no logarithm: warp it by 'asinh'")
 
 
@@ -37,8 +37,7 @@ def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) 
     Centre and spread of "asinh" are those of largest evidence among the warps of features; of few rows, the mildest.
     ``least`` is the least target of all rows: raises ``DataError`` for the logarithm unless it is positive.
     """
-    if warp == "log":
-        require_positive(least)
+    require_positive(TargetMap(warp), least)
     rows = sample.rows.gather(sample.rows.rows)
     t, weights = rows.t[rows.present], None if rows.weights is None else rows.weights[rows.present]
     maps = {

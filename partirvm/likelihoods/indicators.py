@@ -49,7 +49,8 @@ class IndicatorLikelihood(GaussianLikelihood):
     def model(self, design: Design, fit: HyperState, columns: Columns, moderate: bool) -> ClassModel:
         found, evidence = fit.posterior, float(fit.log_evidence)
         facts = design, found.mean, found.root()[None], fit.alpha, evidence, fit.n, columns
-        return ClassModel(*facts, likelihood="multinomial", moderate=False, ramp=fit.ramp)
+        link = "multinomial" if fit.n_classes > 2 else "bernoulli"
+        return ClassModel(*facts, likelihood=link, moderate=False, ramp=fit.ramp)
 
     def start(self, problem: Any) -> HyperState:
         """Return the fit without columns."""

@@ -34,7 +34,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
 from partirvm.model import Model
 from partirvm.process import one_blas_thread
-from partirvm.types import Bool, Float
+from partirvm.types import AS_IT_IS, Bool, Float
 
 STEP = 1e-3
 """Step of log γ in differences; their relative error is about its square."""
@@ -146,9 +146,8 @@ def joint_laplace(model: Model, source: Source) -> JointLaplace:
     ``source`` has the rows of the fit, which are read once and held in memory. The columns stay as they are. Given
     noise and given α stay fixed. Raises ``UsageError`` for a model without vectors or with several targets.
     """
-    if model.n_targets > 1 or not model.n_vectors:
-        raise UsageError("joint_laplace needs a model of one target with at least one relevance vector")
-    model.require_unwarped("joint_laplace")
+    if model.n_targets > 1 or not model.n_vectors or model.design.scaling.target != AS_IT_IS:
+        raise UsageError("joint_laplace needs a model of one target, not warped, with at least one relevance vector")
     if not len(model.design.kernel.logs):
         raise UsageError(f"joint_laplace needs a kernel with parameters, but {model.design.kernel!r} has none")
     rows, M, square = _JointRows(model, source), len(model.mean), float(model.design.scaling.t_scale[0] ** 2)

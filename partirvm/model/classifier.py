@@ -26,11 +26,6 @@ from partirvm.process import one_blas_thread
 from partirvm.types import Float
 
 
-def margin(second: Float, first: Float) -> Float:
-    """Return the logits (n, 1) of two classes: those (n, 2) of the second less those of the first."""
-    return second[:, 1:] - first[:, :1]
-
-
 @dataclass(frozen=True, repr=False)
 class ClassModel(FittedModel):
     """A classification RVM of M columns and C linear predictors for K classes: C = 1 if K = 2, otherwise C = K.
@@ -88,11 +83,8 @@ class ClassModel(FittedModel):
     def _ends(self, multiple: float, kind: str, X: Float) -> tuple[Float, Float]:
         f, variance, near = self.moments(X)
         half = multiple * np.sqrt(variance)
-        f, low, high = (each if self.ramp is None else self.ramp.logits(each) for each in (f, f - half, f + half))
-        if kind == "probability":
-            ends = probability_band(self.likelihood, f, low, high)
-        else:
-            ends = (low, high) if len(self.classes) > 2 or self.ramp is None else (margin(low, high), margin(high, low))
+        f, low, high = self._logits(f, f), self._logits(f + half, f - half), self._logits(f - half, f + half)
+        ends = (low, high) if kind == "decision" else probability_band(self.likelihood, f, low, high)
         return np.concatenate(ends, axis=1), near
 
     def multiples(self, levels: Sequence[float]) -> Float:
@@ -120,7 +112,14 @@ class ClassModel(FittedModel):
         """Return linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X (n, d), float64."""
         f, variance, near = self.moments(X, variance=self.moderate)
         f = f if variance is None else moderated(f, variance)
-        return f if self.ramp is None else self.ramp.logits(f), near
+        return self._logits(f, f), near
+
+    def _logits(self, first: Float, second: Float) -> Float:
+        """Return the logits of predictors ``second``; with a ramp and two classes, less that of the ``first`` class."""
+        if self.ramp is None:
+            return second
+        found = self.ramp.logits(second)
+        return found if len(self.classes) > 2 else found[:, 1:] - self.ramp.logits(first)[:, :1]
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")

@@ -340,11 +340,6 @@ class Model(FittedModel):
             found[rows] = np.var([linear_values(self.design, self.mean, each)[0] for each in filled], axis=0)
         return found
 
-    def require_unwarped(self, what: str) -> None:
-        """Raise ``UsageError`` for a warped target."""
-        if self.design.scaling.target != AS_IT_IS:
-            raise UsageError(f"{what} need a target that is fitted as it is: fit with warp_target='none'")
-
     def require_one_target(self, what: str) -> None:
         """Raise ``UsageError`` for several targets."""
         if self.n_targets > 1:

@@ -143,7 +143,7 @@ class Request:
         "none",
         'Fit the target as it is ("none"), its logarithm ("log"), or the inverse hyperbolic sine of its distance from '
         'a centre ("asinh"), or what of these has the largest evidence on some rows ("auto"). Means, deviations and '
-        "intervals are those of the target; errors in the history those of what is fitted.",
+        "intervals are those of the target; training errors and noise those of what is fitted.",
         one_of(TargetWarp),
     )
     kernel_store: str = of_resources(

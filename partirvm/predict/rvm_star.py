@@ -32,7 +32,7 @@ from partirvm.likelihoods.passes import GramPass
 from partirvm.model import FAR, AnyModel, Model
 from partirvm.process import one_blas_thread
 from partirvm.resolve.new_problem import checked_moments
-from partirvm.types import EXTRA_COLUMNS, Float, Int
+from partirvm.types import AS_IT_IS, EXTRA_COLUMNS, Float, Int
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,8 @@ class Augmenting:
     def of(cls, model: Model, training: Source, executor: Executor) -> Augmenting:
         """Check the training rows. Raises ``UsageError`` for a model with several targets or without a kernel."""
         model.require_one_target("predictions with augment")
-        model.require_unwarped("predictions with augment")
-        if isinstance(model.design.kernel, NoKernel):
-            raise UsageError("augment adds a kernel column at each row, but the model has no kernel: omit augment")
+        if isinstance(model.design.kernel, NoKernel) or model.design.scaling.target != AS_IT_IS:
+            raise UsageError("augment needs a kernel, and a target without a warp (warp_target='none'): omit augment")
         model = model.sparse()
         require_like(training, model.columns, model.n_targets)
         moments = checked_moments(training, executor, lambda: None)

@@ -18,6 +18,7 @@ from partirvm.errors import UsageError
 from partirvm.execution import Executor
 from partirvm.kernels import NoKernel
 from partirvm.learning.search import LEAST
+from partirvm.learning.target import require_positive
 from partirvm.likelihoods import words_of
 from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
@@ -116,7 +117,7 @@ def resolve(
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     small_fits = SmallFits(source, shape, machine, request, executor, interrupted, problem.empty)
     counted = moments.targets.n
-    problem = small_fits.warp_target(problem)
+    problem = small_fits.warp_target(problem, float(moments.targets.minimum.min()))
     notes: tuple[str, ...] = ()
     if learns(request) and not problem.target_variance:
         notes = ("no kernel was learned: the target is constant",)
@@ -158,6 +159,7 @@ def continued(
     """
     source, moments, codes, weights = checked_data(source, asked, executor, held_out, interrupted)
     before, old, new = spec.problem, spec.plan, source.n_rows - spec.problem.n_rows
+    require_positive(before.empty.scaling.target, float(moments.targets.minimum.min()))
     problem = replace(before, n_rows=source.n_rows, shuffled=source.shuffled, codes=codes)
     request = replace(spec.request, **{name: getattr(asked, name) for name in LIMITS})
     if new:
@@ -240,12 +242,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
     n_rows, K = problem.n_rows, problem.n_classes
     fit_rows, sample = resolve_fit_rows(request, schedule, n_rows, size, problem.n_kernels, shuffled=problem.shuffled)
     selection = "error" if request.selection == "auto" else request.selection
-    dense = problem.likelihood.dense
-    moderate = K == 2 and n_rows <= MODERATE_ROWS and not dense if request.moderate == "auto" else request.moderate
-    if K and dense and moderate:
-        raise UsageError(
-            "moderate is for two classes and multi_class='multinomial': rows left out calibrate those of 'pooled'"
-        )
+    moderate = K == 2 and n_rows <= MODERATE_ROWS if request.moderate == "auto" else request.moderate
     if learns(request):
         request = replace(request, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))
     return replace(
@@ -255,7 +252,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
         fit_rows=fit_rows,
         sample_rows=sample,
         selection=selection if schedule.selects else "all" if schedule.one_fit else "order",
-        moderate=problem.n_classes > 0 and bool(moderate),
+        moderate=bool(moderate) and not problem.likelihood.dense,
         multi_class=problem.likelihood.name if K > 2 else request.multi_class,
     )
 

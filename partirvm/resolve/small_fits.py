@@ -32,7 +32,7 @@ from partirvm.resolve.new_problem import Interrupted
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import Options, Problem, Record, Stopped
 from partirvm.strategies.stages import INTERMEDIATE, final_rule
-from partirvm.types import AS_IT_IS, LEARNING_ROWS
+from partirvm.types import LEARNING_ROWS
 
 AUTO_PARTITION = (32, 1000)
 """Minimum and maximum of the partition size that ``partition_size="auto"`` chooses."""
@@ -98,16 +98,16 @@ class SmallFits:
             return problem.with_kernel(resolve_kernel(request, moments, columns, scaling))
         return problem
 
-    def warp_target(self, problem: Problem) -> Problem:
-        """Return the problem of the target as the request warps it."""
+    def warp_target(self, problem: Problem, least: float) -> Problem:
+        """Return the problem of the target as the request warps it, in any case; ``least`` is the least target."""
         if self.request.warp_target == "none" or not problem.target_variance:
             return problem
-        with suppress(OutOfTime), self._sample(problem, min(LEARNING_ROWS, self.source.n_rows)) as sample:
-            problem = with_target(sample, problem, self.request.warp_target)
-        target = problem.empty.scaling.target
-        if target != AS_IT_IS:
-            name = target.name(self.source.columns.target)
-            self.notes += (f"the target is fitted as {name}: errors and noise of the history are those of this number",)
+        untimed = replace(self, interrupted=lambda: None)  # a limit must not change what the errors are of
+        with untimed._sample(problem, min(LEARNING_ROWS, self.source.n_rows)) as sample:
+            problem = with_target(sample, problem, self.request.warp_target, least)
+        column = self.source.columns.target
+        if (name := problem.empty.scaling.target.name(column)) != column:
+            self.notes += (f"the target is fitted as {name}: training errors and noise are those of this number",)
         return problem
 
     def learn(self, problem: Problem) -> Problem:

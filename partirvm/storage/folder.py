@@ -57,6 +57,8 @@ class Folder:
     def __init__(self, location: str, root: str | Path, filesystem: Any = None) -> None:
         from fsspec.implementations.local import LocalFileSystem
 
+        if filesystem is None and str(root).startswith("~"):  # fsspec takes it for the home folder
+            root = Path(root).absolute()
         self._fs, self._root = filesystem or LocalFileSystem(), str(root).rstrip("/")
         self.path = Path(root) if type(self._fs) is LocalFileSystem else None
         self.location = location if self.path is not None else location.rstrip("/")

@@ -174,8 +174,7 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
         if not state.problem.likelihood.dense:
             least *= loss
         elif state.problem.n_classes:
-            least *= min(LEAST_FALL * loss, 1.0)
-            doublings = max(log2(max(fit.n_vectors, 1) / max(state.kept, 1)), 0.0)
+            least, doublings = min(LEAST_FALL * loss, 1.0) * least, log2(max(fit.n_vectors / max(state.kept, 1), 1.0))
         slow = slow + 1 if least > 0 and gain <= least * doublings else 0
     evidence = max(now, before)
     state = replace(state, evidence=evidence, flat=flat, patient=level, work=work, slow=slow)
