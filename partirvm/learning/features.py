@@ -53,7 +53,7 @@ def warped(
 
     def evidence(scaling: Scaling, kernel: Kernel) -> float:
         tried = problem.with_scaling(scaling).with_kernel(kernel)
-        return float(fitted(sample, tried, sample.candidates(tried, centres))[2].log_evidence)
+        return float(fitted(sample, tried, sample.candidates(tried, centres), count=5)[2].log_evidence)
 
     def best_of(j: int, warps: Iterable[Warp], scaling: Scaling, kernel: Kernel) -> Found:
         tried, d = [(warp, warped_by(scaling, j, warp, raw)) for warp in warps], scaling.n_inputs

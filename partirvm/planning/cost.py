@@ -23,8 +23,8 @@ from partirvm.types import LEFT_OUT_ROWS, RESIDUAL_ROWS, RESIDUAL_TARGETS
 NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
 
-ITERATIONS = 25
-"""Cost of a fit in dense iterations of all columns; it has more iterations, the later of them with fewer columns."""
+ITERATIONS, IN_ROUNDS = 25, 6
+"""Cost of a fit in dense iterations of all columns, alone and in a round; it has more iterations, of fewer columns."""
 
 SQUARES = 1500
 """Factor of M² in the cost of a dense iteration: for a few hundred columns, memory access and calls dominate."""
@@ -100,14 +100,16 @@ class Work:
         return (rows * rates.read + elements * rates.element + flops / rates.product) / self.threads
 
 
-def gram_cost(work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1) -> RoundCost:
+def gram_cost(
+    work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1, iterations: int = ITERATIONS
+) -> RoundCost:
     """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel.
 
     A fit by Newton steps takes several passes. Columns are pruned: an average pass is assumed to have 3/4 of them.
     """
     shape, total = work.shape, kept + new
     columns, readings, count = float(total), 1, fits
-    products, solve = 2.0 * kept * new + new**2, float(ITERATIONS * (total**3 + SQUARES * total**2))
+    products, solve = 2.0 * kept * new + new**2, float(iterations * (total**3 + SQUARES * total**2))
     if shape.newton:
         columns, readings, count, threads = 0.75 * total, NEWTON_PASSES, NEWTON_PASSES * fits, 1
         products, solve = shape.n_outputs * columns**2, 2 * NEWTON_PASSES * shape.n_outputs * columns**3
@@ -134,7 +136,7 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
     costs, lead = [], work.shape.n_leading
     kept = lead
     for number in range(rounds):
-        cost = fit_cost(work, kept, partition_size)
+        cost = fit_cost(work, kept, partition_size, iterations=IN_ROUNDS)
         if number:
             seconds, passes = search_cost(work, kept)
             cost = replace(cost, pass_seconds=cost.pass_seconds + seconds, passes=cost.passes + passes)

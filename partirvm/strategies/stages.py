@@ -4,7 +4,7 @@ A *round* is ``extended``, ``solved``, ``scored`` and ``saved``. The last fit co
 variance from a residual pass. Its noise may then depend on the inputs (``settled``). A run to which rows are appended
 keeps its noise factors, as it keeps its kernel.
 
-Between rounds the kernel is *learned again* whenever the number of vectors has doubled since the last learning.
+Between rounds the kernel is *learned again* whenever the vectors are 2.4 times as many as at the last learning.
 ``LearnKernel`` searches for a better kernel at these vectors, on a sample of rows. One pass gives the statistics of the
 same columns under the new kernel, over the rows of the fit. It is taken if the evidence at the current α and β is
 higher; the next round updates α and β. The evidence over these rows therefore never falls.
@@ -275,13 +275,15 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     """Return whether a kernel that was learned from ``centres`` centres should be learned again at this fit's vectors.
 
-    Only for fits from sums over rows: otherwise a comparison would take a whole fit.
+    Only for fits from sums over rows: otherwise a comparison would take a whole fit. Fits of rounds have up to a fifth
+    more vectors than they would keep, hence 2.4: at 2.0, kin40k of 10,000 rows learned for 25 s more and lowered its
+    error by 5 %.
     """
     if not options.centres or problem.n_classes:
         return False
     rows = min(problem.n_rows, learning_rows(problem.empty.scaling.n_inputs))
     maximum = min(int(SHARE * rows), options.learning_columns - 1)
-    return bool(2 * max(centres, options.centres) <= fit.n_vectors <= maximum)
+    return bool(2.4 * max(centres, options.centres) <= fit.n_vectors <= maximum)
 
 
 def learning_rows(n_features: int) -> int:

@@ -50,7 +50,8 @@ LEAST_TESTED, GROWTH, POWER = 50, 1.4, 2.5
 time. The work of a round is about proportional to this power of the number of vectors."""
 
 EVALUATIONS, ITERATIONS = 100, 16
-"""Typical numbers of evaluations of the evidence in kernel learning, and of dense iterations in a round."""
+"""Typical number of evaluations of the evidence in kernel learning, and iterations of all columns as which the dense
+fit of a round counts. It takes about 4; by these, kin40k has seven rounds more for 1 % less error."""
 
 
 class WorkingSetRounds(Rounds):
