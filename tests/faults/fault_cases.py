@@ -22,7 +22,9 @@ CASES = {
     "working-set": Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=6),
     "incremental": Request(gamma=2.0, strategy="incremental", partition_size=250),
     "split-merge": Request(gamma=2.0, strategy="split-merge", partition_size=250),
-    "classes": Request(gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4),
+    "classes": Request(
+        gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4, multi_class="multinomial"
+    ),
 }
 """Each a second or two of work, with five to eight places to go on from; three classes have tens of passes a round."""
 
