@@ -73,7 +73,7 @@ class LeftOutClasses:
 
         f, K, shares = self.f, self.f.shape[1], self.weights / self.weights.sum()
         exact = targets(self.codes, K)
-        smooth = exact + (1.0 / K - exact) * 2.0 / (len(f) + 2.0)  # the mass does not grow with K
+        smooth = exact + (1.0 / K - exact) * K / ((K - 1.0) * (self.weights.sum() + 4.0))  # a mass of 1/(n + 4)
 
         def smoothed_loss(logs: Float) -> tuple[float, Float]:
             width, power = np.exp(logs)

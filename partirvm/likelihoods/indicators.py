@@ -91,4 +91,4 @@ class IndicatorLikelihood(GaussianLikelihood):
 
     def record(self, problem: Any, fit: HyperState, scores: Any) -> dict[str, Any]:
         """Return evidence, and log loss and the fraction of wrongly classified rows of rows left out."""
-        return {**class_record(fit, fit.ramp.loss, fit.ramp.wrong, scores), "floored": fit.floored}
+        return class_record(fit, fit.ramp.loss, fit.ramp.wrong, scores)

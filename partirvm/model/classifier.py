@@ -119,7 +119,7 @@ class ClassModel(FittedModel):
         if self.ramp is None:
             return second
         found = self.ramp.logits(second)
-        return found if len(self.classes) > 2 else found[:, 1:] - self.ramp.logits(first)[:, :1]
+        return found if found.shape[1] > 2 else found[:, 1:] - self.ramp.logits(first)[:, :1]
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")

@@ -6,7 +6,7 @@ memory of the process, a fit takes:
 
     tile      = 3 f R (d + T + 1)                      read, decoded, scaled
     panel     = 2 f B (M + Q + d + K + 2)              design blocks, their weighted copies; indicators of K classes
-    node      = f max((M + P) P, M Q)                  statistic of a Gram pass, or of the pool's pass
+    node      = f (max((M + P) P, M Q) + K P)          statistic of a Gram pass, or of the pool's pass; K classes
     block     = 2 node                                 sum so far, and the panel's product, added in place
     waiting   = (log₂ tiles + threads + 1) node        nodes of the sum that wait for their sibling
     pass      = threads (tile + panel + block) + waiting + (T + 3) f (M + P)²

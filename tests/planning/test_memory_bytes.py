@@ -44,7 +44,8 @@ def test_bytes_are_the_formulas(shape, kept, candidates, threads, held_out, pool
     levels = (tiles - 1).bit_length()
     threads = min(threads, tiles)
     batch = f * C * elements * (4 * threads + max(levels, 1) + 9)
-    node = f * max((M + P) * P, M * pool) * (C if shape.newton else 1)
+    node = f * max((M + P) * P, M * pool)
+    node = C * node if shape.newton else node + f * shape.n_classes * P
     tile, panel, block = 3 * f * R * (d + T + 1), 2 * f * B * (M + Q + d + shape.n_classes + 2), 2 * node
     held, solved = (3 * C, 12 * C) if shape.newton else (C + 3, 4 * C + 6)
     passing = threads * (tile + panel + block) + (levels + threads + 1) * node + held * f * (M + P) ** 2
