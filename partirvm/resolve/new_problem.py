@@ -194,7 +194,7 @@ def new_problem(source: Source, moments: Moments, codes: Codes | None, request: 
         target_scale=root_mean(scales),
         shuffled=source.shuffled,
         held_out=held_out,
-        likelihood=likelihood_for(K, request.multi_class if K else request.noise_variance),
+        likelihood=likelihood_for(K, request.multi_class if K else request.noise_variance, source.n_rows),
         n_classes=K,
         codes=codes,
         prior=_prior(request, float(scales[0]), labels_by_name(empty.functions, source.columns.features)),

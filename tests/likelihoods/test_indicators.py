@@ -14,6 +14,7 @@ from partirvm import RVMClassifier
 from partirvm.core.ramp import LeftOutClasses, Ramp
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.updates import HyperState, step
+from partirvm.likelihoods import likelihood_for
 from partirvm.model import load_model, save_model
 
 MIDDLES = np.array([[-2.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, -2.0], [0.0, 0.0]])
@@ -162,3 +163,10 @@ def test_two_classes_may_have_indicators_too(rows):
     assert (one.model_.ramp is None, other.model_.ramp is None) == (False, True)
     assert one.decision_function(X).shape == (len(X),)
     assert np.abs(one.predict_proba(X) - other.predict_proba(X)).mean() < 0.05
+
+
+def test_two_classes_of_many_rows_are_pooled():
+    """By default alone, and not at the limit."""
+    assert likelihood_for(2, "auto", 50_000).name == "bernoulli"
+    assert likelihood_for(2, "auto", 50_001).name == "pooled"
+    assert likelihood_for(2, "multinomial", 50_001).name == "bernoulli"
