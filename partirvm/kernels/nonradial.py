@@ -102,11 +102,7 @@ class Linear(Kernel, name="linear"):
     """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has a scale."""
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedFunction(_product, centres)
-
-
-def _product(points: Float, centres: Float) -> Float:
-    return points @ centres.T
+        return PreparedFunction(lambda points, centres: points @ centres.T, centres)
 
 
 class PreparedInner(PreparedKernel):

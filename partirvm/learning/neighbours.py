@@ -25,7 +25,7 @@ from partirvm.execution import Executor
 from partirvm.learning.residual_rows import Keep, cells_of
 from partirvm.learning.sample import Spent, gathered
 from partirvm.likelihoods.gaussian import root_mean
-from partirvm.likelihoods.noise_fit import LOCAL
+from partirvm.likelihoods.noise_fit import LOCAL, evenly
 from partirvm.local.cells import COLUMNS, LOG_FACTOR, NOISE, NUMBER, Cells, panel_rows
 from partirvm.local.kriging import (
     CORRELATIONS,
@@ -325,9 +325,3 @@ def _calibrated(
     before = [max(float(np.sqrt(np.mean(each**2))), LEAST_SQUARE) for each in errors]
     found, shown = replace(found, calibrations=tuple(calibrations)), shown[:MOST_TARGETS]
     return ResidualsFitted(found, _gain(before, after), rmse=tuple(after), diagnostics=tuple(shown))
-
-
-def evenly(n: int, count: int) -> Int:
-    """Return at most ``count`` numbers below n, evenly spaced."""
-    count = min(n, count)
-    return np.arange(count, dtype=np.int64) * n // max(count, 1)

@@ -83,7 +83,7 @@ class NoiseFit(DenseFit):
         hopeless = not squares.any() or not kernels
         if hopeless or not (self.always or _depends(kernels, points, squares, variances)):
             return None, Termination.CONVERGED
-        centres = points[_evenly(len(points), min(NOISE_CENTRES, len(points) // 4))]
+        centres = points[evenly(len(points), min(NOISE_CENTRES, len(points) // 4))]
         fits = []
         for number, kernel in enumerate(kernels):
             found = fit(kernel.values(points, centres), squares, variances)
@@ -107,7 +107,7 @@ class NoiseFit(DenseFit):
 def noise_sample(left_out: LeftOut, n_features: int) -> LeftOut | None:
     """Return the rows for the fit of a log variance, a part of the rows left out; None if there are too few."""
     n = len(left_out.rows)
-    return None if n < FEWEST else left_out.take(_evenly(n, rows_of_fit(n, n_features)))
+    return None if n < FEWEST else left_out.take(evenly(n, rows_of_fit(n, n_features)))
 
 
 def rows_of_fit(n: int, n_features: int) -> int:
@@ -127,13 +127,14 @@ def kernels_for(design: Design, points: Float) -> list[Kernel]:
 
 def _depends(kernels: list[Kernel], points: Float, squares: Float, variances: Float) -> bool:
     """Return whether the errors are unlikely for constant noise."""
-    centres = points[_evenly(len(points), min(TESTED, len(points) // 8))]
+    centres = points[evenly(len(points), min(TESTED, len(points) // 8))]
     columns = [kernels[number].values(points, centres) for number in sorted({1, len(kernels) - 2})]
     return any(dependence(block, squares, variances) < DEPENDENT / len(columns) for block in columns)
 
 
-def _evenly(n: int, count: int) -> Int:
-    """Return ``count`` numbers below n, evenly spaced."""
+def evenly(n: int, count: int) -> Int:
+    """Return at most ``count`` numbers below n, evenly spaced."""
+    count = min(n, count)
     return np.arange(count, dtype=np.int64) * n // max(count, 1)
 
 

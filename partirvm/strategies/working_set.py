@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import log2
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -157,14 +157,11 @@ def corrected_enough(state: RoundsState) -> Steps[tuple[RoundsState, bool]]:
     return state, bool(before and error > (1.0 - least * POWER * log2(vectors / tested)) * before)
 
 
-def merit(fit: Any) -> float:
-    """Return what rounds should raise, in nats: the evidence, or for dense classes the log density of rows left out."""
-    return -fit.ramp.loss * fit.n if isinstance(fit, HyperState) and fit.n_classes else float(fit.log_evidence)
-
-
 def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     """Count flat and slow rounds; return the reason to end the run, if any (``VALIDATION``: restore the best round)."""
-    fit, before, now = state.fit, state.evidence, merit(state.fit)
+    fit, before = state.fit, state.evidence
+    # rounds of indicators should raise the log density of rows left out, others the evidence
+    now = -fit.ramp.loss * fit.n if isinstance(fit, HyperState) and fit.n_classes else float(fit.log_evidence)
     gain, level = (now - before) / fit.n, now - before < FLAT * state.options.tol * fit.n
     flat = state.flat + 1 if level and state.reason is Termination.CONVERGED else 0
     columns, new, slow = state.candidates, state.candidates - state.kept, state.slow
