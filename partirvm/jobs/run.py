@@ -129,8 +129,7 @@ def _faults_of_data(spec: FitSpec, columns: Columns) -> Faults:
         yield errors.DataWarning, f"the target {quoted(columns.target)} is constant: the model is its mean"
     constant = np.flatnonzero(spec.input_variance[: len(columns.features)] == 0)
     if len(constant):
-        names = listed(columns.features[column] for column in constant)
-        yield errors.DataWarning, f"constant features are ignored: {names}"
+        yield errors.DataWarning, f"constant features are ignored: {listed(columns.features[j] for j in constant)}"
 
 
 def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Faults:
@@ -173,9 +172,10 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
             f"no relevance vector is left, so that the model predicts the {predicted}: the kernel does not fit these "
             "data; try another gamma",
         )
-    in_order = schedule.has_rounds and not schedule.selects
-    grave = {Termination.MEMORY, Termination.ITERATIONS, *([Termination.VECTORS] if in_order else [])}
-    yield from ((errors.LimitWarning, reason.advice) for reason in {outcome.reason, last.termination} & grave)
+    ends = {outcome.reason, *[last.termination] * (last.kind == "final")}  # rounds need not converge
+    in_order = [Termination.VECTORS] * (schedule.has_rounds and not schedule.selects)
+    grave = {Termination.MEMORY, Termination.ITERATIONS, *in_order}
+    yield from ((errors.LimitWarning, reason.advice) for reason in ends & grave)
 
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:

@@ -64,7 +64,7 @@ def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch
     source, executor = ArraySource(X, (y > 0).astype(float), columns=classes), LocalExecutor(1)
     limit = resident_memory() + (400 << 20)
     monkeypatch.setattr("partirvm.execution.local.available_memory", lambda: limit / 0.7)
-    asked = replace(ASKED, fit_rows="full", partition_size=100)
+    asked = replace(ASKED, fit_rows="full", partition_size=100, multi_class="multinomial")
     auto = resolve(source, asked, executor).plan
     given = resolve(source, replace(asked, memory_limit=limit), executor).plan
     executor.close()
