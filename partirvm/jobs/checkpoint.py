@@ -34,7 +34,7 @@ class Checkpoint:
     history: int
 
 
-KIND, FORMAT = "partirvm-checkpoint", 17
+KIND, FORMAT = "partirvm-checkpoint", 18
 
 FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock)
 """Fits of a state, and their statistics, which annotations call ``Any``."""

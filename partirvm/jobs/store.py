@@ -37,7 +37,7 @@ from partirvm.storage.codec import HEAD
 from partirvm.storage.lease import Lease
 from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
 
-FORMAT = 11
+FORMAT = 12
 READS = 5  # maximum number of reads of a model
 KEPT = {"model": 2, "checkpoint": 3, "cell": 2}  # numbers kept: an earlier checkpoint than a final one must be there
 REQUESTS = ("cancel", "abort")  # what any process may request of a running job, the strongest first

@@ -28,7 +28,7 @@ from partirvm.storage.address import absolute, store_of
 from partirvm.storage.codec import ADVICE, Codec
 
 KIND = "partirvm-model"
-FORMAT = 15
+FORMAT = 16
 CELLS = "cells"
 """Name of the folder of copied rows of local residuals."""
 
