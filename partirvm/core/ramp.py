@@ -71,7 +71,7 @@ class LeftOutClasses:
         """Return the ramp of least log loss; the search begins at ``start``."""
         from scipy.optimize import minimize  # its import takes megabytes
 
-        f, K, shares = self.f, self.f.shape[1], self.weights / self.weights.sum()
+        f, K, shares = self.f, self.f.shape[1], self.weights / max(self.weights.sum(), np.finfo(float).tiny)
         exact = targets(self.codes, K)
         smooth = exact + (1.0 / K - exact) * K / ((K - 1.0) * (self.weights.sum() + 4.0))  # a mass of 1/(n + 4)
 

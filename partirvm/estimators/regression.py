@@ -71,8 +71,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     noise_variance_ : float, in the target's unit squared. The estimate from the errors of rows left out
         (``core.left_out``), or the value of maximum evidence if no rows were left out. ``model_.evidence_noise`` is
         always the latter. Of T targets ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,).
-    log_evidence_ : float, nats, of the target in its own units, of T targets of all together; a prior adds its log
-        density in log α and log σ², less the largest value of that
+    log_evidence_ : float, nats, of the target in its own units, of a warped target of its map, of T targets of all
+        together; a prior adds its log density in log α and log σ², less the largest value of that
     (The attributes of both estimators.)
 
     Examples
@@ -205,7 +205,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
 
         ``rows``, ``distances``, ``weights`` and ``errors`` have shape (n, k), the nearest row first. Numbers of rows
         count from 0 in the order that ``fit`` or ``ingest`` was given; rows in memory of weight 0 do not count.
-        Distances are in the metric of the kernel, and errors in the target's units. The prediction is that of
+        Distances are in the metric of the kernel, and errors in the target's units, of a warped target in those of its
+        map, whose prediction they correct. The prediction is that of
         ``model_.sparse()`` plus the sum of weights times errors; of T targets both are (n, k, T). Raises ``UsageError``
         for a model without local residuals, and ``DataError`` for other features.
         """
@@ -218,16 +219,16 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     ) -> tuple[Float, Float]:
         """Central intervals at X (n, d): their lower and upper ends, (n,) each, in the target's units.
 
-        ``kind="prediction"``: where a new noisy target lies with this probability; ``"credible"``: where its mean does.
-        With ``hyperparameters`` the weights' covariance includes the uncertainty of α and of the noise
-        (``core.predictive``), and the quantiles and the noise variance are those of the errors of training rows that
-        are left out, each without the basis function centred at it (``core.left_out``). Credible intervals, and those
-        of a fit whose noise was given or that has fewer than 20 rows, use quantiles of Student's t. False gives the
-        interval of the posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22). With local
-        residuals the variance is that of the local kernel, without the weights' covariance, and the quantiles are those
-        of corrected rows left out; False leaves the local residuals out, too. The uncertainty
-        of a learned kernel is included in neither, but in ``joint_laplace``. Several targets, which share their
-        vectors, have prediction intervals, (n, T) each, with local residuals alone: otherwise fit each target with
+        ``kind="prediction"``: where a new noisy target lies with this probability; ``"credible"``: where its mean does,
+        of a warped target its median. With ``hyperparameters`` the weights' covariance includes the uncertainty of α
+        and of the noise (``core.predictive``), and the quantiles and the noise variance are those of the errors of
+        training rows that are left out, each without the basis function centred at it (``core.left_out``). Credible
+        intervals, and those of a fit whose noise was given or that has fewer than 20 rows, use quantiles of Student's
+        t. False gives the interval of the posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to
+        22). With local residuals the variance is that of the local kernel, without the weights' covariance, and the
+        quantiles are those of corrected rows left out; False leaves the local residuals out, too. The uncertainty of a
+        learned kernel is included in neither, but in ``joint_laplace``. Several targets, which share their vectors,
+        have prediction intervals, (n, T) each, with local residuals alone: otherwise fit each target with
         ``MultiOutputRegressor`` of scikit-learn.
 
         Raises ``UsageError`` for another level or kind, ``DataError`` for other features; both are ``ValueError``.
@@ -240,8 +241,9 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         Each column is one function: weights drawn from N(μ, Σ), with the covariance Σ of the stated uncertainty. With
         local residuals it is the mean plus one random multiple, the same at all X, of the mean's standard deviation.
         ``noise`` adds that of a new target to each value, so that the standard deviation of the values is that of
-        ``predict``. ``random_state`` is an int, a RandomState or None. Raises
-        ``DataError`` or ``ValueError`` if X has other features, ``UsageError`` for several targets.
+        ``predict``; without, functions of a warped target are those of its median. ``random_state`` is an int, a
+        RandomState or None. Raises ``DataError`` or ``ValueError`` if X has other features, ``UsageError`` for several
+        targets.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)
