@@ -114,7 +114,7 @@ def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
         read = READ.get(option.name) or READ.get(option.check.kind, number)
         checked = Text("TEXT", lambda text: option.check(option.flag, read(text)))
         kind = {"default": default, "type": checked, "metavar": metavar}
-    text = help_of(option.help).partition("  [default")[0] if "default" in other else help_of(option.help)
+    text = help_of(option.meaning if "default" in other else option.help)
     return click.option(spelling, option.name, **{"help": text, **kind, **other})
 
 

@@ -157,11 +157,11 @@ class Option:
 
     default: Any
     check: Check
-    help: str
     group: Group
     metavar: str | None = None
     flag_name: str | None = None
     name: str = ""
+    help: str = ""
 
     @property
     def flag(self) -> str:
@@ -174,6 +174,6 @@ class Option:
         return re.sub(r"\s*\[default: [^]]*\]$", "", self.help)
 
 
-def option(group: Group, default: Any, help: str, check: Check = ANY, **more: Any) -> Any:
+def option(group: Group, default: Any, check: Check = ANY, **more: Any) -> Any:
     """Return the field of a dataclass for this option; see ``Option``."""
-    return field(default=default, metadata={"option": Option(default, check, help, group, **more)})
+    return field(default=default, metadata={"option": Option(default, check, group, **more)})

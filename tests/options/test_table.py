@@ -103,6 +103,7 @@ def test_one_text_for_each_option():
     """In the help of the command line, and in the docstrings of estimators and values."""
     out = " ".join(CliRunner().invoke(group, ["fit", "--help-all"], terminal_width=4000).output.split())
     for name, row in TABLE.items():
+        assert row.help
         assert " ".join(help_of(row.help).split()) in out, name
     for kind in (RVMRegressor, RVMClassifier, *VALUES, *WITH_GAMMA.values()):
         assert not re.search(r"\w  +\w", inspect.getdoc(kind))
