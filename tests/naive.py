@@ -6,8 +6,6 @@ precision, w (N,) precision weights of the rows (a row's noise variance is 1/(β
 singular.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Messages are short and cannot move the cursor, whatever the data hold."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

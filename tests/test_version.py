@@ -1,7 +1,5 @@
 """One version in all files that state it, and classifiers that follow the lower bound of Python."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

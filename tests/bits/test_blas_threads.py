@@ -1,7 +1,5 @@
 """Predictions have the same bits however many threads BLAS has."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits

@@ -4,8 +4,6 @@
 are marked ``bits``. By default those of test_tails.py but for two strategies, with ``-m slow`` all of them.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

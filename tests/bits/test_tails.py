@@ -4,8 +4,6 @@ OpenBLAS's kernels for AVX-512 round the rows left over from pieces of 8 and 24 
 these tests say something only with tails; ``test_core_types`` runs them with each kind of kernel that the machine has.
 """
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The demo: small here, whole where there is time."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """The verbs of jobs: what they print, how they exit, what they refuse, and Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

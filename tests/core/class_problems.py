@@ -1,7 +1,5 @@
 """Problems of several classes, drawn by hypothesis, for the tests of single updates and of whole fits."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The ascent by L-BFGS: it climbs, keeps bounds and what is fixed, ends; and features off and on again."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

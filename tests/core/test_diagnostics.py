@@ -1,7 +1,5 @@
 """Diagnostics: counts by their formulas, curves, sums over tiles, the sample of rows, and the way through JSON."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Posterior, evidence, updates and factors of the Laplace approximation against dense formulas."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Rows left out, against fits without them."""
 
-from __future__ import annotations
-
 from dataclasses import astuple, replace
 
 import naive

@@ -1,7 +1,5 @@
 """Moments against NumPy: raw units, weights, any split of the rows, and where the first bad value stands."""
 
-from __future__ import annotations
-
 import itertools
 from functools import reduce
 from operator import add

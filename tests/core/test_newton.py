@@ -1,7 +1,5 @@
 """Whole classification fits between passes: the mode at fixed α, step control, hard data, and passes needed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import naive

@@ -1,7 +1,5 @@
 """Posterior and evidence against Tipping's equations, where the numbers are kind and where they are not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

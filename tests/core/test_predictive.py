@@ -1,7 +1,5 @@
 """Wider predictions: information, movement of the mean, degrees of freedom; RVM* where nothing can be added."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pytest

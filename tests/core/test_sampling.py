@@ -1,7 +1,5 @@
 """Draws follow their chances in any tiles; a random order in parts; rows of largest error in any sums."""
 
-from __future__ import annotations
-
 import itertools
 from functools import reduce
 from operator import add

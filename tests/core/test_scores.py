@@ -1,7 +1,5 @@
 """Scores of numbers and classes: against scipy, scikit-learn, a naive loop and the definition, in any tree."""
 
-from __future__ import annotations
-
 from functools import reduce
 from operator import add
 

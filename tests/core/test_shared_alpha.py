@@ -1,7 +1,5 @@
 """Several targets that share vectors and α: evidence, its slopes in α, updates, gains, against dense formulas."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pytest

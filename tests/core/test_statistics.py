@@ -1,7 +1,5 @@
 """Gram statistics against the whole design: splits, extension, take, shift, weights."""
 
-from __future__ import annotations
-
 import itertools
 from functools import reduce
 from operator import add

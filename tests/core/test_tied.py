@@ -1,7 +1,5 @@
 """The tied RVM against dense formulas: sums, an update, and the slopes of its evidence by differences."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

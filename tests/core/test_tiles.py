@@ -1,7 +1,5 @@
 """Factors and inverses in tiles: correct, with the same bits for any number of threads."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

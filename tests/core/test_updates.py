@@ -1,7 +1,5 @@
 """One step of the fit against MacKay's update; pruning, noise, candidates: every formula against its dense twin."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import naive

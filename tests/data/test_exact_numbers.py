@@ -1,7 +1,5 @@
 """Labels beyond 2⁵³ stay different wherever they come from, and masked values do not count."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import dask.dataframe as dd

@@ -1,7 +1,5 @@
 """Rows gathered in memory: passes over them have the bits of passes over some rows of their source."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Labels of every type become codes and come back, wherever they lie; class weights are what scikit-learn's are."""
 
-from __future__ import annotations
-
 import dask.array as da
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Relative noise of rows from a column: weights of 1/noise²."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Rows without a target: ingested like the data of a training, for prediction only."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Nothing in deploy/README.md goes without a test: each section has one that takes all its commands."""
 
-from __future__ import annotations
-
 import tomllib
 
 from deployment import DEPLOY, ROOT

@@ -1,7 +1,5 @@
 """A TLS cluster of the README's commands: who has its certificates may work there, nobody else."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import ssl

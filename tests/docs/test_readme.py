@@ -1,7 +1,5 @@
 """The README: its links lead somewhere, and its Python runs as pasted and prints what the text states."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The page for newcomers: its blocks of Python and its commands run in their order, and end well."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page on troubleshooting holds every advice, warning and note of the sources, so that it stays complete."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

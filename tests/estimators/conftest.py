@@ -1,7 +1,5 @@
 """Kernels learned in little time."""
 
-from __future__ import annotations
-
 import pytest
 
 from partirvm.core import ascent

@@ -1,7 +1,5 @@
 """Small regression problems."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 from scipy.stats import norm

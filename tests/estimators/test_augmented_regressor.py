@@ -1,7 +1,5 @@
 """``predict(X, augment=…)``: RVM* against a dense one, in the target's units; its deviation away from the data."""
 
-from __future__ import annotations
-
 import re
 
 import naive

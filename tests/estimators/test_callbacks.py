@@ -1,7 +1,5 @@
 """Callbacks hear each pass and round, may end a fit, and may raise; ``verbose`` shows progress."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """RVMClassifier keeps scikit-learn's rules: its checks, clones, pickles, searches, calibration, cross-validation."""
 
-from __future__ import annotations
-
 import pytest
 from checks import run_check
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data, parametrize_with_checks

@@ -1,7 +1,5 @@
 """Data that are hard on a classifier: what comes out is defined, finite, and warns of nothing but what it should."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from itertools import product

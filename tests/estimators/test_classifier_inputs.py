@@ -1,7 +1,5 @@
 """Labels of every type, every kind of input, class weights, and what is refused."""
 
-from __future__ import annotations
-
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np

@@ -1,7 +1,5 @@
 """Basis functions through the estimators, beside kernels and alone, against the dense formulas of their designs."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Every kernel through the estimators: by name, by value, by function; in models on disk."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from kernel_cases import CASES, D

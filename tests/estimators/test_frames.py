@@ -1,7 +1,5 @@
 """Data frames of pandas, Arrow, polars and Dask: names and categories are kept, and what cannot be used is named."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa

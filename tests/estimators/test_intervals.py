@@ -1,7 +1,5 @@
 """Intervals and samples of the estimators, against dense formulas; fits that would state far too little noise."""
 
-from __future__ import annotations
-
 import dask.array as da
 import naive
 import numpy as np

@@ -1,7 +1,5 @@
 """Noise that depends on the inputs: stated where it is, refused where there is none, kept by files."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 

@@ -1,7 +1,5 @@
 """Several targets in one estimator: shapes, scores, noises, and what shared vectors mean."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Data that are hard on arithmetic: finite answers with warnings that are known, or an error with a name."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

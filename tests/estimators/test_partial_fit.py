@@ -1,7 +1,5 @@
 """Rows that come in chunks: a stream is fitted as its rows are, and what cannot be is refused."""
 
-from __future__ import annotations
-
 import pickle
 
 import naive

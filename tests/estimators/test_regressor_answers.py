@@ -1,7 +1,5 @@
 """RVMRegressor's known answers, units, weights and attributes."""
 
-from __future__ import annotations
-
 import warnings
 
 import naive

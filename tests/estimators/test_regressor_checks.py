@@ -1,7 +1,5 @@
 """RVMRegressor keeps scikit-learn's rules: its checks, clones, pickles, pipelines, seeds, scores."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 import weakref

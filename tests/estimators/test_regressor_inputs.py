@@ -1,7 +1,5 @@
 """Every kind of input, names of features, validation data, and plans."""
 
-from __future__ import annotations
-
 import warnings
 
 import dask.array as da

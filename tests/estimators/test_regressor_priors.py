@@ -1,7 +1,5 @@
 """Priors, EM, fixed precisions and known noise through the estimators: units, refusals, jobs."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """What RVMRegressor refuses, and what it says then."""
 
-from __future__ import annotations
-
 import dask.array as da
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Every strategy with every likelihood, partition sizes left to the heuristic, and limits, through RVMRegressor."""
 
-from __future__ import annotations
-
 import warnings
 from math import ceil, sqrt
 

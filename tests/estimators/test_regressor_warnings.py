@@ -1,7 +1,5 @@
 """Odd data and limits: a warning, and a correct fit."""
 
-from __future__ import annotations
-
 import dask.array as da
 import naive
 import numpy as np

@@ -1,7 +1,5 @@
 """Which features count: of an estimator, through scikit-learn's selectors, and of a job; gamma_j·var_j by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """``save_model`` takes a fitted estimator, and ``load_model`` gives it back: nothing is pickled, nothing is lost."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Targets and inputs of other scales; weights that arithmetic cannot hold; rounded features."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Rows, passes and fits that the executors are tried with, what the formulas say of them, and a real cluster."""
 
-from __future__ import annotations
-
 import time
 
 import naive

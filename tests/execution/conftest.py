@@ -1,7 +1,5 @@
 """Rows on disk and in memory, and executors, for all tests of executors."""
 
-from __future__ import annotations
-
 import pytest
 from backend_cases import PASSES, TILE, rows
 from by_default import some

@@ -1,7 +1,5 @@
 """A cluster that falls apart: workers that die or never come, a scheduler that dies, packages that differ."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

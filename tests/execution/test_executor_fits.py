@@ -1,7 +1,5 @@
 """Whole fits on every executor: the same bits, whatever the workers, the threads or the setting of BLAS."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

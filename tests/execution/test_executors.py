@@ -3,8 +3,6 @@
 The cluster is a real one: processes over TCP, with one worker of one thread and with three.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -3,8 +3,6 @@
 Expected blocks are those of ``Design.block``, whose columns are compared with themselves among other columns first.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Split-and-merge, incremental and working set under every likelihood, of numbers and of classes: the same bits on a
 cluster, in parallel, and wherever kernel values are kept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

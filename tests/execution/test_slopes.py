@@ -1,7 +1,5 @@
 """Evidence and slopes of every kernel, pass by pass over tiles, against central differences of dense formulas."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import naive

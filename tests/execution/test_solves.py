@@ -1,7 +1,5 @@
 """Dense fits side by side: the bits of fits one by one, at the same time where workers allow, and free to be left."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Data, jobs that nobody disturbed, and a process that forks others."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

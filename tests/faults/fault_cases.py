@@ -1,7 +1,5 @@
 """Small jobs, and what it means that two of them came to the same end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

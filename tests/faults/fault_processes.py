@@ -1,7 +1,5 @@
 """What tests call in processes of their own, and the process that forks these."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

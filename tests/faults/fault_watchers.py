@@ -1,7 +1,5 @@
 """What halts or holds a process at a chosen place: watchers of a fit, and hooks of its reads and writes."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

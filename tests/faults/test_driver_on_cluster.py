@@ -1,7 +1,5 @@
 """A driver on a cluster of three worker processes: kill −9 of one, of its own, of all, of the scheduler; aborts."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Several drivers of one job: SIGSTOP beyond a lease, whose owner cannot publish when it wakes, and many at once."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

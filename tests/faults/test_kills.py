@@ -1,7 +1,5 @@
 """kill −9 of the process that carries a job out, at random moments, and aborts in the middle of its work."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from dataclasses import replace

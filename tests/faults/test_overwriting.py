@@ -1,7 +1,5 @@
 """kill −9 of a process that overwrites a job, before each thing that it does to the folder."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

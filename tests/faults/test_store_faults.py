@@ -1,7 +1,5 @@
 """Full disks and lost files while a job runs: a clear error, nothing lost, a way on."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

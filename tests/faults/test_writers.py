@@ -3,8 +3,6 @@
 ``pytest -m slow tests/faults/test_writers.py`` kills and freezes an append at each of its changes to files.
 """
 
-from __future__ import annotations
-
 import signal
 
 import numpy as np

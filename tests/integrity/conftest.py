@@ -1,7 +1,5 @@
 """DATA of the tests of integrity."""
 
-from __future__ import annotations
-
 import pytest
 from written import rows
 

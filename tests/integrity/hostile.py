@@ -1,7 +1,5 @@
 """Make hostile files, and run a verb on them in a process that notices code, programs, connections and memory."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -7,8 +7,6 @@ the rest is
     python -m pytest -m slow tests/integrity/test_addresses.py
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 

@@ -1,7 +1,5 @@
 """Files run no code unless their reader says so: models, jobs and checkpoints whose kernel or basis is a function."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 

@@ -5,8 +5,6 @@
 DATA have grown twice, and the job was resumed. No case may take more than ``LIMIT`` seconds.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import threading

@@ -7,8 +7,6 @@ quick; 150 cases are
     python -m pytest -m slow tests/integrity/test_hostile_files.py
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random

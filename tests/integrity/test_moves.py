@@ -5,8 +5,6 @@ One case of each mechanism runs by default, the whole matrix by
     python -m pytest -m "slow or not slow" tests/integrity/test_moves.py
 """
 
-from __future__ import annotations
-
 import shutil
 import struct
 import tracemalloc

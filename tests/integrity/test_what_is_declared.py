@@ -1,7 +1,5 @@
 """What files declare of themselves is checked before it is used: shapes, moments, numbers of events, pointers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tracemalloc

@@ -1,7 +1,5 @@
 """Rows that these tests write, and changes to what was written."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

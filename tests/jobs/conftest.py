@@ -1,7 +1,5 @@
 """Places for jobs, and the way to the simulator of strategies."""
 
-from __future__ import annotations
-
 import sys
 import uuid
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Real processes that write to a job until they are told, or killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Small models to put into job stores, and quick leases."""
 
-from __future__ import annotations
-
 import numpy as np
 from journals import REQUEST
 

@@ -1,7 +1,5 @@
 """Whether two values are the same to the bit: types, bits, order of memory, sharing of arrays."""
 
-from __future__ import annotations
-
 import struct
 import tempfile
 from dataclasses import fields, is_dataclass

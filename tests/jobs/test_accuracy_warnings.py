@@ -1,7 +1,5 @@
 """Warnings of a finished fit beside boosting: where they come, where not, and where they are told."""
 
-from __future__ import annotations
-
 import json
 import warnings
 

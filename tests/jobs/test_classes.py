@@ -1,7 +1,5 @@
 """Predictions of models of classes: every type of label, in every kind of output."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow.csv
 import pyarrow.parquet

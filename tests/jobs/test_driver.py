@@ -1,7 +1,5 @@
 """The driver goes on from any of its checkpoints, with the bits of a run that was never away."""
 
-from __future__ import annotations
-
 import pickle
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Fit, predict and evaluate on DATA and JOB: what is written, in which order, and what is refused."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Rows appended to DATA, and a job that goes on with them."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

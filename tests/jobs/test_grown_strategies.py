@@ -1,7 +1,5 @@
 """Jobs of every strategy, of numbers and of classes, that go on with rows which were appended to their DATA."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

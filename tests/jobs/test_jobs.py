@@ -1,7 +1,5 @@
 """A job's whole life by its handle: every state, who may end or resume it, and that a resume changes no bit."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``kernel_store``: the plan's choice, the same model with it, and the memory limit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Learned kernels, and several widths at once: what plans and histories tell, what P counts, evidence."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """One driver at a time: real processes that fight, die, freeze and wake up."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import asdict, replace
 

@@ -1,7 +1,5 @@
 """What a fit allocates against what its plan says: traced allocations, no process of its own."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

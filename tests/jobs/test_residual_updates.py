@@ -1,7 +1,5 @@
 """Updates of the local residuals alone: appended rows join a finished job without a fit."""
 
-from __future__ import annotations
-
 import pickle
 import shutil
 import signal

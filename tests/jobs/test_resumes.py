@@ -1,7 +1,5 @@
 """run(2n) is run(n) and resume(n): jobs that reached a limit go on as the fit that had more from the beginning."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Several targets from DATA: ingested by name, fitted with vectors in common, predicted and scored each by itself."""
 
-from __future__ import annotations
-
 import json
 
 import naive

@@ -1,7 +1,5 @@
 """The spec of a fit: what it says comes back from a file, and a resume decides nothing again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

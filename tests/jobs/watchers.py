@@ -1,7 +1,5 @@
 """Watchers that end a run: in order after so many lines of history, or at once in the dense fit that follows them."""
 
-from __future__ import annotations
-
 import pytest
 
 from partirvm import jobs, open_job

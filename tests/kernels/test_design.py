@@ -1,7 +1,5 @@
 """The design: leading columns and kernels, labels, names, its identity, specs of basis functions, what is refused."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Maps of features: warps, gaps and levels as coordinates, by their formulas, and designs behind them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from partirvm.kernels import Gaussian

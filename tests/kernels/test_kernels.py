@@ -1,7 +1,5 @@
 """All kernels, fed from one list: values, gradients, blocks, views, far inputs, specs."""
 
-from __future__ import annotations
-
 import json
 import pickle
 

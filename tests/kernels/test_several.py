@@ -1,7 +1,5 @@
 """Several kernels for the same centres: columns, labels, bits, gradients, what counts as the same function."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 from hypothesis import given

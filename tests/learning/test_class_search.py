@@ -1,7 +1,5 @@
 """The search for the kernel of classes: indicators, one width or one per feature, features in their own units."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

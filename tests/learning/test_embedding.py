@@ -1,7 +1,5 @@
 """Features of many levels: planted effects are found as coordinates, rare levels stay near the common point."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The exact process of some rows: its covariance, the slopes of its evidence, its gradient, and the ascent."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

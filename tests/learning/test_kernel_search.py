@@ -1,7 +1,5 @@
 """Learning a kernel: which features it finds, what it asks for, that evidence never falls, and classes."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 
 import naive

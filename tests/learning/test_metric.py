@@ -1,7 +1,5 @@
 """Directions: gradients of the mean, the search's start, what is taken and what is left."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sampling import Passes, problem_of, sample_of

@@ -1,7 +1,5 @@
 """The fit that measures how sparse a problem is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

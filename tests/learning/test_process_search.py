@@ -1,7 +1,5 @@
 """The search with an exact process: starts, families, directions, what rows left out decide, and many rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

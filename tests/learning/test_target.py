@@ -1,7 +1,5 @@
 """Warped targets: maps and moments by their formulas, scores of log-normal predictions, and fits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

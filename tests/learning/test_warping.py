@@ -1,7 +1,5 @@
 """Warps of skewed features, where the evidence rises, and their continuation beyond the rows of the training."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Classes by least squares on indicators: dense formulas of shared α and β, rows left out, the ramp, whole fits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import naive

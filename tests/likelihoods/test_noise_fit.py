@@ -1,7 +1,5 @@
 """A variance that depends on the inputs, against the functions it is drawn from and formulas in a few lines."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, minimize

@@ -1,7 +1,5 @@
 """Which rows of a panel are eligible, and starts of two fits together."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

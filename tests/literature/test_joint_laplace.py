@@ -1,7 +1,5 @@
 """Uncertainty of the kernel's width: slopes, the joint maximum, and a grid over the width as brute force."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The literal scheme: every fit sees only the rows of its own candidates."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Cells of near rows: exact neighbours, in memory and in Zarr, and damaged files."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The local process against dense formulas of Shah et al. (2014), and its derivatives."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist

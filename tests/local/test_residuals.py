@@ -1,7 +1,5 @@
 """Models with local residuals: exact neighbours, what they bring, and what stays equal bit by bit."""
 
-from __future__ import annotations
-
 import shutil
 from copy import copy
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Local residuals of several targets: neighbours in common, errors and a kernel of each."""
 
-from __future__ import annotations
-
 from copy import copy
 from dataclasses import replace
 from functools import partial

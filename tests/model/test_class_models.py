@@ -1,7 +1,5 @@
 """Models of classes: against the formulas at every row, and back from disk bit for bit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import naive

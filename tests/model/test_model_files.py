@@ -1,7 +1,5 @@
 """A model on disk: the same bits back, no code inside, and every kind of damage said."""
 
-from __future__ import annotations
-
 import errno
 from dataclasses import replace
 

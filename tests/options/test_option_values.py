@@ -1,7 +1,5 @@
 """Options as values: the request they make, scikit-learn's conventions, what is refused."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

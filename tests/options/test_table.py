@@ -1,7 +1,5 @@
 """The table of options: defaults, refusals, flags, constructors and words all follow from it."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from dataclasses import fields, replace

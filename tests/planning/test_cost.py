@@ -1,7 +1,5 @@
 """Floating-point work and seconds by the formulas of planning/cost.py, written down again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

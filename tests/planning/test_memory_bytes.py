@@ -1,7 +1,5 @@
 """Bytes of each step by the table at the head of planning/memory.py, and what fits."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Plans: what is decided from memory, refusals with numbers, and a text that says it all."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What ``predict`` writes: a whole output or none, by one process at a time, and labels as they are."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import os

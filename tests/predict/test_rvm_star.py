@@ -1,7 +1,5 @@
 """Augmented predictions of a job on DATA: what is written."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Plans and histories of fits: rounds of a regression, and whole classification fits as drivers record them."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict

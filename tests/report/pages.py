@@ -1,7 +1,5 @@
 """What is asked of every page: that it is whole and fetches nothing."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64decode
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """What a real browser makes of the page of a job: everything is drawn, nothing is run, and it fits a phone."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Which lines of a history are printed, and the stages that charts show."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

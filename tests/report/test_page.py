@@ -1,7 +1,5 @@
 """The page of a job: complete in itself, true to its numbers, safe to open."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Pictures of predictions: panels that state their counts, drawn by matplotlib and on a page."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Texts of plans, fits and jobs, and tables of jobs: plain strings of plain values."""
 
-from __future__ import annotations
-
 import json
 import re
 from types import SimpleNamespace

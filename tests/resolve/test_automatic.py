@@ -1,7 +1,5 @@
 """From options to numbers: likelihoods and partition sizes that were left open."""
 
-from __future__ import annotations
-
 import pytest
 
 from partirvm.likelihoods import GAUSSIAN

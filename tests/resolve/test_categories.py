@@ -1,7 +1,5 @@
 """Categorical columns: the kernel that numbers and categories share, frames, jobs, what is told of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Strategies for classes as lists of instructions: candidates, rounds, limits, ends. No data on disk, no cluster."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which rows a fit sees and searches, of which classes, and columns that join it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Samples that grow: which rows each fit uses, that their statistics are sums, and when a sample is enlarged."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import naive

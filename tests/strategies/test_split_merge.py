@@ -1,7 +1,5 @@
 """Split-and-merge and incremental as lists of instructions: levels, pairs, limits, what each fit sees."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

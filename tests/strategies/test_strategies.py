@@ -1,7 +1,5 @@
 """Strategies as lists of instructions: what they ask, in which order, and how they end. No data on disk, no cluster."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from math import log2
 
