@@ -35,22 +35,13 @@ def format_evidence(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
 
 
-class Table(NamedTuple):
-    """A table of texts. ``header`` is empty for pairs of a name and a value."""
-
-    title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def text(self) -> str:
-        """Return the table as aligned lines; columns of numbers are aligned on the right."""
-        rows = [*([self.header] if self.header else []), *self.rows]
-        columns = []
-        for cells in zip(*rows, strict=True):
-            numeric = all(cell[:1].isdigit() or cell[:1] in "-–" for cell in cells[bool(self.header) :])
-            width = max(map(len, cells))
-            columns.append([f"{cell:{'>' if numeric else '<'}{width}}" for cell in cells])
-        return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of texts as aligned lines; columns of numbers are aligned on the right."""
+    columns = []
+    for cells in zip(header, *rows, strict=True):
+        numeric = all(cell[:1].isdigit() or cell[:1] in "-–" for cell in cells[1:])
+        columns.append([f"{cell:{'>' if numeric else '<'}{max(map(len, cells))}}" for cell in cells])
+    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
 
 
 Rows = Literal["training", "held-out"]

@@ -18,7 +18,7 @@ import numpy as np
 from partirvm.errors import ExistsError, PartirvmError
 from partirvm.options import Request
 from partirvm.quoting import counted, printable
-from partirvm.report.history import MEASURED, SIDES, Kind, Table, columns, figures_of, format_share, kind_of, last_model
+from partirvm.report.history import MEASURED, SIDES, Kind, columns, figures_of, format_share, kind_of, last_model
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
 from partirvm.report.text import figure_rows, is_corrected, parameter_text
 from partirvm.storage import open_folder, storing
@@ -128,79 +128,38 @@ def _page(job: Any) -> str:
         finalize=lambda value: printable(value, keep="\n\t\u00a0") if type(value) is str else value,
     )
     kind = kind_of(job.history[-1] if job.history else {}, job.plan)
-    shown = columns(kind, kind.shown(job.history))
-    fits = Table(
-        f"{counted(len(job.history), 'fit')}, every column",
-        [column.title for column in shown],
-        [[column.cell(entry) for column in shown] for entry in job.history],
-    )
     facts, last = {**figures_of(job.history, job.plan or {}), "seconds": job.seconds}, last_model(job.history)
-    plan = job.plan["text"].splitlines() if job.plan else ["Plan        none yet: the fit has not begun"]
+    diagnostics = last.get("diagnostics") or ()
     return environment.get_template("page.html.jinja").render(
         job=job,
         name=job.location.rstrip("/").rpartition("/")[2] or job.location,
         moment=lambda at: time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at)),
+        counted=counted,
+        share=format_share,
         figures=figure_rows(facts),
         corrected=is_corrected(facts),
         curves=history_charts(job.history, kind),
-        targets=target_charts(from_json(last.get("diagnostics") or ()), job.outputs),
-        neighbours=[_neighbours(each) for each in last.get("diagnostics") or ()],
-        model_tables=_model_tables(job),
-        fits=fits,
-        plan=Table("Plan", (), [(line[:12].strip(), line[12:]) for line in plan]),
+        targets=target_charts(from_json(diagnostics), job.outputs),
+        diagnostics=diagnostics,
+        features=_features(job.relevance or {}),
+        off=OFF,
+        main_features=lambda loadings: sorted(loadings.items(), key=lambda pair: -abs(pair[1]))[:FEATURES],
+        functions=sorted(job.bases, key=lambda each: (not any(each["weights"]), -each["relevance"])),
+        columns=columns(kind, kind.shown(job.history)),
         parameters=_parameters(job.parameters),
         encode=b64encode if find_spec("matplotlib") else None,
     )
 
 
-def _neighbours(diagnostics: Mapping[str, Any]) -> Table:
-    """Return the nearest training rows of the rows of largest error, of a model with local residuals."""
-    found = diagnostics.get("neighbours") or ()
-    rows = [
-        [
-            f"{row:,}",
-            *(f"{near:,}: {distance:.3g}, {weight:+.2f}, {error:+.3g}" for near, distance, weight, error in nearest),
-        ]
-        for (row, *_), nearest in zip(diagnostics["largest"], found, strict=False)
-    ]
-    ranks = ("nearest row: distance, weight, error", "second", "third")
-    return Table("Their nearest training rows; weights × errors are added to a prediction", ("row", *ranks), rows)
-
-
-def _model_tables(job: Any) -> list[Table]:
-    """Return the features by relevance if they differ, the directions by share, and the basis functions by relevance.
-
-    A direction is the sum of its main features; pruned basis functions are the last ones.
-    """
-    found = sorted((job.relevance or {}).items(), key=lambda pair: -pair[1])
+def _features(relevance: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return the features by relevance; none if all that are not switched off are alike."""
+    found = sorted(relevance.items(), key=lambda pair: -pair[1])
     values = [value for _, value in found if value]
-    differ = bool(values) and values[-1] < values[0] * (1 - 1e-6)
-    features = [(name, "switched off" if value < OFF else f"{value:.2g}") for name, value in found if differ]
-    directions = []
-    for each in sorted(job.directions, key=lambda each: -each["share"]):
-        loadings = sorted(each["loadings"].items(), key=lambda pair: -abs(pair[1]))
-        terms = " ".join(f"{value:+.2f} {name}" for name, value in loadings[:FEATURES])
-        directions.append((format_share(each["share"]), terms))
-    missing = [(name, format_share(share)) for name, share in job.missing.items()]
-    functions = [
-        (
-            each["name"],
-            ", ".join(f"{weight:.3g}" for weight in each["weights"]),
-            f"{each['relevance']:.3g}" if any(each["weights"]) else "pruned",
-        )
-        for each in sorted(job.bases, key=lambda each: (not any(each["weights"]), -each["relevance"]))
-    ]
-    return [
-        Table("Features", ("feature", "gamma × variance, the largest = 1"), features),
-        Table("Missing values", ("feature", "training rows without a value"), missing),
-        Table("Directions", ("share of the squared distances", "combination of the standardised features"), directions),
-        Table("Basis functions", ("function", "weights", "relevance, nats of evidence"), functions),
-    ]
+    return found if values and values[-1] < values[0] * (1 - 1e-6) else []
 
 
-def _parameters(parameters: Mapping[str, Any]) -> Table:
-    """Return all parameters, first those that differ from the defaults."""
+def _parameters(parameters: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return names, values and defaults of all parameters, first those that differ from the defaults."""
     usual = json.loads(json.dumps(asdict(Request())))
     rows = [(name, parameter_text(value), parameter_text(usual.get(name))) for name, value in parameters.items()]
-    rows.sort(key=lambda row: row[1] == row[2])
-    return Table("All parameters", ("parameter", "value", "default"), rows)
+    return sorted(rows, key=lambda row: row[1] == row[2])

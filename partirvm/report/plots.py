@@ -19,7 +19,6 @@ from partirvm.core import diagnostics
 from partirvm.core.diagnostics import PIT_BINS, STATED_LEVELS, ClassDiagnostics, NumberDiagnostics
 from partirvm.errors import UsageError
 from partirvm.quoting import counted, printable
-from partirvm.report.history import Table, format_share
 from partirvm.storage import reading
 from partirvm.types import Float
 
@@ -228,40 +227,28 @@ def _confusion(found: ClassDiagnostics, names: Sequence[str], axis: Any) -> None
 
 
 class TargetCharts(NamedTuple):
-    """The charts of one target by its ``number``, and its rows of largest error; one target has no ``name``.
+    """The charts of one target by its ``number``, and what they show; one target has no ``name``.
 
-    ``left_out`` is true for training rows that were left out one by one, and false for new rows.
+    A classification has the names of its ``classes``.
     """
 
     name: str
     charts: Sequence[Chart]
-    largest: Table
-    left_out: bool = False
+    found: Diagnostics
     number: int = 0
+    classes: Sequence[str] = ()
 
 
 def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[TargetCharts]:
     """Return the charts of each target. ``names`` are those of the targets, or of the classes of a classification."""
     drawn = []
     for number, each in enumerate(found):
-        errors = [(f"{row:,}", *values) for row, values in zip(each.largest.rows, each.largest.values, strict=True)]
         if isinstance(each, ClassDiagnostics):
-            labels = list(map(str, names)) or [f"class {code}" for code in range(len(each.rows))]
-            rows = [
-                [row, labels[int(own)], labels[int(likeliest)], format_share(p), format_share(largest)]
-                for row, own, likeliest, p, largest in errors
-            ]
-            header = ("row", "true class", "predicted class", "probability of the true class", "of the predicted class")
-            drawn.append(TargetCharts("", class_charts(each, names), Table("Largest errors", header, rows)))
-            continue
-        name = names[number] if number < len(names) else "target" if len(found) == 1 else f"target {number}"
-        own_name = name if len(found) > 1 else ""
-        rows = [
-            [row, f"{t:.5g}", f"{mean:.5g}", f"{std:.5g}", f"{(t - mean) / std:.2f}"] for row, t, mean, std in errors
-        ]
-        header = ("row", "actual", "predicted", "stated deviation", "error / deviation")
-        table = Table("Largest errors" + (f": {own_name}" if own_name else ""), header, rows)
-        drawn.append(TargetCharts(own_name, number_charts(each, name), table, not len(each.covered), number))
+            classes = list(map(str, names)) or [f"class {code}" for code in range(len(each.rows))]
+            drawn.append(TargetCharts("", class_charts(each, names), each, classes=classes))
+        else:
+            name = names[number] if number < len(names) else "target" if len(found) == 1 else f"target {number}"
+            drawn.append(TargetCharts(name if len(found) > 1 else "", number_charts(each, name), each, number))
     return [group for group in drawn if group.charts]
 
 

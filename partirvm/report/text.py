@@ -9,7 +9,7 @@ from typing import Any
 
 from partirvm.jobs.state import JobState, Status
 from partirvm.quoting import counted, format_bytes, named, printable
-from partirvm.report.history import MISSING, QUANTITIES, SIDES, Lines, Table, figures_of, formatted, kind_of
+from partirvm.report.history import MISSING, QUANTITIES, SIDES, Lines, aligned, figures_of, formatted, kind_of
 
 
 def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
@@ -98,7 +98,7 @@ def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
         measure = first.name if set(errors) != {MISSING} else MISSING
         fits, vectors, took = (formatted(job, key) for key in ("fits", "vectors", "seconds"))
         rows.append([name, job["status"], fits, vectors, measure, *errors, took, moment(job["since"]), job["reason"]])
-    return Table("", header, rows).text()
+    return aligned(header, rows)
 
 
 def followed(states: Iterable[JobState], as_json: bool = False) -> Iterator[str]:
@@ -156,7 +156,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
     ]
     header = ("", *(job["job"].rstrip("/").rpartition("/")[2] for job in jobs))
     shown = [row for row in rows if set(row[1:]) != {MISSING}]
-    return printable(Table("", header, shown).text(), keep="\n")
+    return printable(aligned(header, shown), keep="\n")
 
 
 def parameter_text(value: Any) -> str:

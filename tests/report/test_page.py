@@ -14,7 +14,7 @@ from markupsafe import escape
 from pages import check, lines_of
 
 from partirvm import ingest, jobs
-from partirvm.core.diagnostics import NumberDiagnostics, to_json
+from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics, to_json
 from partirvm.core.scores import ClassScores
 from partirvm.core.termination import Termination
 from partirvm.errors import PartirvmWarning
@@ -300,6 +300,18 @@ def test_the_page_can_be_read_without_seeing_it(kind):
     scopes = [attributes.get("scope") for tag, attributes in read.elements if tag == "th"]
     assert scopes.count("row") == tags.count("tr") - tags.count("thead")
     assert set(scopes) == {"col", "row"}
+
+
+def test_tables_of_largest_errors():
+    """Row, actual, predicted, deviation and their ratio; classes by name."""
+    line, p = histories.history("basic")[-1], np.array([[0.9, 0.1], [0.4, 0.6]])
+    t, mean, std = np.array([1.0, -2.0]), np.array([0.5, 1.0]), np.array([0.25, 2.0])
+    for found, outputs, said in (
+        (NumberDiagnostics.of(t, mean, std, np.array([1234, 7])), ("y",), "7 -2 1 2 -1.50 1,234 1 0.5 0.25 2.00"),
+        (ClassDiagnostics.of(np.array([1, 1]), p), ("no", "yes"), "0 yes no 10 % 90 % 1 yes yes 60 % 60 %"),
+    ):
+        job = job_of("basic", history=[{**line, "diagnostics": [to_json(found)]}], outputs=outputs)
+        assert said in check(job.html).text
 
 
 def test_features_are_ranked():

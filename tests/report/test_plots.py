@@ -12,7 +12,7 @@ from partirvm.core.diagnostics import ClassDiagnostics, NumberDiagnostics
 from partirvm.core.scores import ClassScores
 from partirvm.errors import DataError, UsageError
 from partirvm.options import Request
-from partirvm.report.plots import class_charts, from_json, number_charts, target_charts
+from partirvm.report.plots import class_charts, from_json, number_charts
 
 HOSTILE = '#2c66a8 id="x"<script>alert(1)</script>\'&$x_\\foo$\x1b'
 
@@ -67,16 +67,6 @@ def test_the_last_of_many_classes_have_one_name():
     found = ClassDiagnostics.of(*classes(20))
     confusion = drawn(by_title(class_charts(found, [f"c{k}" for k in range(20)]))["Confusion"])
     assert [text.get_text() for text in confusion.get_yticklabels()][-2:] == ["c10", "9 others"]
-
-
-def test_tables_of_largest_errors():
-    """Row, actual, predicted, deviation and their ratio; classes by name."""
-    t, mean, std = np.array([1.0, -2.0]), np.array([0.5, 1.0]), np.array([0.25, 2.0])
-    (found,) = target_charts([NumberDiagnostics.of(t, mean, std, np.array([1234, 7]))])
-    assert found.largest.rows == [["7", "-2", "1", "2", "-1.50"], ["1,234", "1", "0.5", "0.25", "2.00"]]
-    p = np.array([[0.9, 0.1], [0.4, 0.6]])
-    (found,) = target_charts([ClassDiagnostics.of(np.array([1, 1]), p)], ["no", "yes"])
-    assert found.largest.rows == [["0", "yes", "no", "10 %", "90 %"], ["1", "yes", "yes", "60 %", "60 %"]]
 
 
 @pytest.mark.parametrize("n", [1, 2, 50])
