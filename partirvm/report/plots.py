@@ -66,13 +66,9 @@ class Chart:
 
 def styled() -> AbstractContextManager[None]:
     """Return a context in which matplotlib draws in the style of this package."""
-    from matplotlib import rc_context
+    from matplotlib import style
 
-    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    style: Any = {**dict.fromkeys(inked, INK), "font.size": 9, "legend.frameon": False, "legend.fontsize": 8}
-    style |= {"axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left", "text.parse_math": False}
-    style |= {"svg.fonttype": "none", "svg.hashsalt": "partirvm", "font.sans-serif": ["DejaVu Sans"]}
-    return rc_context(style)
+    return style.context("partirvm.report.charts")
 
 
 def span(*values: Float) -> tuple[float, float]:
