@@ -1,7 +1,5 @@
 """Cases of a matrix that run by default; the others carry the marker ``slow``."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Clusters of worker processes over TCP."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

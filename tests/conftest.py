@@ -1,7 +1,5 @@
 """Settings of hypothesis and fixtures that several parts share."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Generator, Iterator

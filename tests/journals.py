@@ -1,7 +1,5 @@
 """Journals that keep checkpoints, what runs left, for comparisons to the bit, the request of a job, rows of DATA."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

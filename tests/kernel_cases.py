@@ -1,7 +1,5 @@
 """One list of all kernels for three features, each with its formula for every pair, for all tests of kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Waits with a limit, and a clock that moves only when somebody sleeps: no test depends on how busy the machine is."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -10,8 +10,6 @@ them anew, with each kind of kernel that OpenBLAS has for the processor (others 
     done
 """
 
-from __future__ import annotations
-
 import json
 import os
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Small tables, a finished fit, and the command line in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Fixtures of the command line's tests."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """From a table of text labels to probabilities by the command line: two classes and three, and what is refused."""
 
-from __future__ import annotations
-
 import csv
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Jobs that a cluster carries out by itself: one worker with one thread, started as the guide does, over TCP."""
 
-from __future__ import annotations
-
 import re
 import signal
 import socket

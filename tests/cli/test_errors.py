@@ -1,7 +1,5 @@
 """Each wrong use or input by the command line: exit status 2, one paragraph that helps, nothing left behind."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """No text of others reaches the terminal as a command to it, in results, warnings and errors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Signals that arrive while a process writes to stderr: handlers only count, polls print."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

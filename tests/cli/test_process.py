@@ -1,7 +1,5 @@
 """What shows only in a process of its own: start-up, streams, signals, terminals, memory, crashes."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

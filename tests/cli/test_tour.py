@@ -1,7 +1,5 @@
 """From a table to predictions by the command line, every number checked against its formula."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Single actions against Tipping & Faul's algorithm done densely, and what holds of any fit by actions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import naive

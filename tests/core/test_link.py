@@ -1,7 +1,5 @@
 """Class probabilities and the statistic of a pass: formulas, extended range, integration, any split of the rows."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import naive

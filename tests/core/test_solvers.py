@@ -1,7 +1,5 @@
 """The two ways of a dense fit, and that "auto" ends no lower than either."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import naive

@@ -1,7 +1,5 @@
 """What users pass to fit: every kind becomes the right source, and what cannot be used is refused in words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

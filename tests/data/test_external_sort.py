@@ -1,7 +1,5 @@
 """The external sort against ``numpy.argsort``, whatever the memory and the batches."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ingest: what goes in comes out, in an order that the seed alone decides, from every kind of source."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

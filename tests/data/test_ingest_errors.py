@@ -1,7 +1,5 @@
 """Every wrong input has its own message, and no ingest that fails leaves anything behind."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import os

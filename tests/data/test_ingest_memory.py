@@ -1,7 +1,5 @@
 """Ingest holds its memory limit: VmHWM of a process of its own, the arithmetic behind it, and what is refused."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

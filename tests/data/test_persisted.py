@@ -1,7 +1,5 @@
 """Dask collections that were persisted on a cluster: their rows are fetched through its client, or it says why not."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

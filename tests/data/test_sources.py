@@ -1,7 +1,5 @@
 """One suite for every source: tiles cut the rows exactly, gathering keeps order, parts and pickles read the same."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass

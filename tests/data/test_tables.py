@@ -1,7 +1,5 @@
 """Tables as they come: gaps, dates, booleans and text become features, and the same ones in later tables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

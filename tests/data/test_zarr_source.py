@@ -1,7 +1,5 @@
 """Chunks that are gone or damaged, data that changed, formats that are not ours: never read as numbers."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from pathlib import Path

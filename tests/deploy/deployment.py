@@ -1,7 +1,5 @@
 """The commands of deploy/README.md, and processes that run them here."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

@@ -1,7 +1,5 @@
 """The compose file, its commands as processes of this machine instead of containers, and the image by its text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

@@ -1,7 +1,5 @@
 """The Slurm launcher: its jobs as Slurm would read them, and a whole run where sbatch starts jobs on this machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

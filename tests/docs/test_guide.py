@@ -4,8 +4,6 @@ Blocks ``python`` of a chapter share one namespace. Of blocks ``sh`` the lines o
 with other commands, or one that needs a cluster or a network, has the comment ``<!-- not run: reason -->`` before it.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """How scikit-learn's checks are run: all have to pass but those that come with a reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Features without a value: in training an indicator beside the mean, at prediction the mean, in numbers and labels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

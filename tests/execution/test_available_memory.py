@@ -1,7 +1,5 @@
 """The memory that a process may use: the tightest limit of the control groups that it is in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

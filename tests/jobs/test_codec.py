@@ -1,7 +1,5 @@
 """Values as JSON and arrays, and checkpoints in files: the same bits back, and nothing that was not allowed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from enum import Enum

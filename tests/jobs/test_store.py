@@ -1,7 +1,5 @@
 """What every job store does: on a local disk, and in ``memory://``."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

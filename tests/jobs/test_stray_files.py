@@ -4,8 +4,6 @@ Every damage is tried with every reader of a finished job. A reader that does no
 time-out (30 s).
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

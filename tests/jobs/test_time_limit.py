@@ -1,7 +1,5 @@
 """A run whose time is up leaves a model, whenever that is: its last one, or a small fit of a few rows."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Samples of rows for tests of small fits: gathered, and passes over them written down."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any

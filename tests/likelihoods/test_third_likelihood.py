@@ -5,8 +5,6 @@ weight u = (ν + 1) / (ν + β r²) (Dempster, Laird & Rubin 1980). So a fit goe
 statistics of the rows as they are weighted at the last mean, and a mean that stays is the mode of the weights.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

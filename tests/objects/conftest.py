@@ -1,7 +1,5 @@
 """A server of the S3 protocol on this machine (``benchmarks.object_store``)."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

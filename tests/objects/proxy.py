@@ -1,7 +1,5 @@
 """A proxy on this machine between s3fs and a server of the S3 protocol, which loses, repeats or delays replies."""
 
-from __future__ import annotations
-
 import http.client
 import threading
 import time

@@ -3,8 +3,6 @@
 All kinds of faults: ``pytest tests/objects/test_lost_replies.py -m "slow or not slow"``.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Iterator

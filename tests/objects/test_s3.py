@@ -3,8 +3,6 @@
 The killed fit is a process of its own. The results are compared with those on a local disk.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Progress: what is said, where, and that nobody waits for it."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

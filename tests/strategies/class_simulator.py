@@ -1,7 +1,5 @@
 """The simulator for targets that are classes: whole Newton fits in one answer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 The statistics of passes are compared with dense formulas in ``execution/test_executors.py`` and ``core``.
 """
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any

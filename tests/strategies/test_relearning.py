@@ -1,7 +1,5 @@
 """A kernel learned again as the vectors grow: what comes back, what is refused, and the same bits from everywhere."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import SimpleNamespace
