@@ -72,9 +72,8 @@ def listed_values(values: Iterable[Any], most: int = 20) -> str:
 
 def html_table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
     """Return facts as an HTML table of names and values, for notebooks."""
-    cells = (
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(printable(str(value)))}</td></tr>' for name, value in rows
-    )
+    escaped = ((escape(name), escape(printable(str(value)))) for name, value in rows)
+    cells = (f'<tr><th scope="row">{name}</th><td>{value}</td></tr>' for name, value in escaped)
     return f"<table><caption>{escape(title)}</caption><tbody>{''.join(cells)}</tbody></table>"
 
 

@@ -137,9 +137,7 @@ class Signals:
         """Return whether the fit must stop."""
         if self._count and self._announce is not None:
             announce, self._announce = self._announce, None
-            announce(
-                "stopping after this step and keeping the last model, if there is one; Ctrl-C again to stop at once"
-            )
+            announce("stopping after this step and keeping the last model, if any; Ctrl-C again to stop at once")
         return self._count > 0
 
     def __enter__(self) -> Signals:
@@ -198,10 +196,8 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
         return show_status(opened, as_json)
     if fitted.model is None:
         raise JobFailedError(f"{job} ended before it had a model. Continue with: partirvm resume {job}")
-    facts = {
-        "target": fitted.model.design.scaling.target.name(fitted.model.columns.target),
-        **targets_json(fitted.model),
-    }
+    target = fitted.model.design.scaling.target.name(fitted.model.columns.target)
+    facts = {"target": target, **targets_json(fitted.model)}
     following = [f"partirvm evaluate {job} TEST.zarr", f"partirvm predict {job} NEW.zarr predictions.csv"]
     aborted = fitted.reason.value == "aborted"
     return show_status(opened, as_json, *following, *[f"partirvm resume {job}"] * aborted, **facts)

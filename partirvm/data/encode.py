@@ -104,9 +104,7 @@ def check_roles(roles: Roles, table: Reader, drop: Sequence[str] = ()) -> None:
             has, hint = "several columns" if found[name] else "no column", f" {UNLABELLED}" * (name in roles.targets)
             raise DataError(f"{where} has {has} {quoted(name)}. Its columns: {listed(table.columns)}.{hint}")
         if used[name] > 1:
-            raise UsageError(
-                f"{where}: the column {quoted(name)} can be only one of target, feature, weights and noise, once."
-            )
+            raise UsageError(f"{where}: column {quoted(name)} can be only one of target, feature, weights and noise.")
     if not roles.features:
         raise DataError(f"{where}: there is no feature column besides {listed(roles.wanted)}.")
     for name in set(roles.categorical) - set(roles.features):

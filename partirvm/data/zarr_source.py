@@ -187,9 +187,7 @@ class ZarrSource(Source):
         except MissingDataError as error:
             if open_data(self.url)[1].segments[-1][1] == self._group:
                 raise
-            raise ChangedDataError(
-                f"{self.url}: the data were replaced while they were in use. Start a new fit."
-            ) from error
+            raise ChangedDataError(f"{self.url}: the data were replaced while in use: start a new fit") from error
 
     def _chunk(self, name: str, number: int) -> np.ndarray[Any, Any]:
         start, stop = self._span(number)

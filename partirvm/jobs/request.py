@@ -121,9 +121,7 @@ def requeue(
     moved: dict[str, str] = {name: absolute(changed.pop(name)) for name in ("data", "validation") if name in changed}
     residual_only = changed.pop("residual_only", False)
     if other := sorted(changed.keys() - set(LIMITS)):
-        raise UsageError(
-            f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job with these options"
-        )
+        raise UsageError(f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job")
     store = JobStore(location)
     with store.acquire():
         state = store.folded()

@@ -53,9 +53,7 @@ def save_model(
     only in this process, or for a reference to another store.
     """
     if model.cells_place and not copy and store_of(model.cells_place) != store_of(os.fspath(location)):
-        raise UsageError(
-            f"{location}: the rows of local residuals lie in {model.cells_place}: copy them with copy=True"
-        )
+        raise UsageError(f"{location}: rows of local residuals lie in {model.cells_place}: copy them with copy=True")
     model = model.with_cells_at(absolute(model.cells_place))
     model.design.kernel.spec()  # raises UsageError for functions of this process
     if model.design.functions is not None:
@@ -145,9 +143,7 @@ def _require_shapes(model: AnyModel) -> None:
         levels = all(0 <= feature < inputs for feature, *_ in metric.levels)
         known = known and levels and cells.n_rows <= residuals.n_rows
         if not (placed and known and 0 < residuals.neighbours <= min(cells.n_rows - 1, MOST_NEIGHBOURS)):
-            raise ValueError(
-                "its local residuals have wrong numbers of rows or neighbours, an unknown feature or family"
-            )
+            raise ValueError("its local residuals have wrong rows or neighbours, or an unknown feature or family")
         count = -(-cells.n_rows // rows_of_cell(cells.width))
         found["axes"] = (metric.axes.shape[1:], (inputs,))
         found["boxes"] = (cells.boxes.shape, (count, 2, metric.width))

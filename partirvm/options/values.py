@@ -113,9 +113,7 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
         value, usual = parameters[name], TABLE[name].default
         if name in found and not (isinstance(value, type(usual)) and bool(value == usual)):
             owner = next(each for each in values.values() if name in options_of(each).values())
-            raise UsageError(
-                f"{name} is {value!r}, and the value {owner!r} has its own: give it there, and leave {name} out"
-            )
+            raise UsageError(f"{name} is {value!r}, and {owner!r} has its own: give it there, and leave {name} out")
         found.setdefault(name, value)
     return found
 

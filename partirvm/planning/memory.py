@@ -127,10 +127,8 @@ def step_bytes(
         node, held, dense = C * node, 3 * C, 12 * C
     else:
         node += FLOAT * shape.n_classes * candidates
-    rows, width = (
-        min(shape.tile_rows, shape.n_rows),
-        kept + max(candidates, pool) + shape.n_features + shape.n_classes + 2,
-    )
+    rows = min(shape.tile_rows, shape.n_rows)
+    width = kept + max(candidates, pool) + shape.n_features + shape.n_classes + 2
     tile = 3 * FLOAT * rows * (shape.n_features + shape.n_targets + 1)
     passing = busy * (tile + 2 * FLOAT * min(PANEL_ROWS, rows) * width + 2 * node)
     passing += (ceil(log2(shape.n_tiles)) + busy + 1) * node + held * square

@@ -64,9 +64,7 @@ def check_output(output: str, *, overwrite: bool = False) -> Folder:
         if place.suffix == ".zarr":
             replaceable = place.exists("zarr.json") and KIND.encode() in place.read("zarr.json", 1 << 20)
         if not replaceable:
-            raise ExistsError(
-                f"{output} exists and does not contain predictions: it is not overwritten; choose another path"
-            )
+            raise ExistsError(f"{output} exists and holds no predictions: it is not overwritten; choose another path")
     return place
 
 

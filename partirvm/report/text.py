@@ -142,18 +142,12 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
     titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time", **QUANTITIES}
     beside = {"job", "since", "attempt", "reason", "advice", "data", "parameters", "correction_rate"}
     beside |= {"kind", "number", "level", "candidates", "vectors", "model"}  # of the last fit
-    rows = [
-        [titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)]
-        for key in jobs[0]
-        if key not in beside
-    ]
+    keys = [key for key in jobs[0] if key not in beside]
+    rows = [[titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)] for key in keys]
     asked = {spell(name): [job["parameters"].get(name) for job in jobs] for name in jobs[0]["parameters"]}
     asked["data"] = [job["data"] for job in jobs]
-    rows += [
-        [name, *(named(parameter_text(value)) for value in own)]
-        for name, own in asked.items()
-        if any(value != own[0] for value in own)
-    ]
+    differ = {name: own for name, own in asked.items() if any(value != own[0] for value in own)}
+    rows += [[name, *(named(parameter_text(value)) for value in own)] for name, own in differ.items()]
     header = ("", *(job["job"].rstrip("/").rpartition("/")[2] for job in jobs))
     shown = [row for row in rows if set(row[1:]) != {MISSING}]
     return printable(aligned(header, shown), keep="\n")

@@ -84,9 +84,7 @@ def check_parameters(request: Request) -> Request:
     """
     p = check(replace(request, kernel=checked_kernel(request.kernel), basis=checked_basis(request.basis)))
     if p.kernel == NoKernel.name and p.basis is None:
-        raise UsageError(
-            "kernel and basis are both none: a model needs a kernel, or basis functions such as basis='linear'"
-        )
+        raise UsageError("kernel and basis are both none: give a kernel, or basis functions such as basis='linear'")
     Check("word", words_of(classes=True))("multi_class", p.multi_class)
     if isinstance(p.noise_variance, str):
         Check("word", ("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)

@@ -103,9 +103,7 @@ def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
 def listed_numbers(folder: Folder, series: str) -> list[int]:
     """Return the numbers of the listed objects of a series in increasing order, with gaps."""
     found = (re.fullmatch(r"(\d{6,})\.json", name) for name in folder.list(series))
-    return sorted(
-        int(match[1]) for match in found if match and match[0] == f"{int(match[1]):06d}.json" != "000000.json"
-    )
+    return sorted(int(each[1]) for each in found if each and each[0] == f"{int(each[1]):06d}.json" != "000000.json")
 
 
 def numbered(series: str, number: int, suffix: str = "") -> str:

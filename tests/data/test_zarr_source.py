@@ -92,7 +92,7 @@ def test_data_ingested_anew_are_other_data(folder: Path) -> None:
     number = np.arange(100.0)
     ingest((np.column_stack([number, number]), number), folder, tile_rows=16, overwrite=True)
     assert ZarrSource(folder).fingerprint() != known
-    with pytest.raises(ChangedDataError, match="replaced while they were in use"):
+    with pytest.raises(ChangedDataError, match="replaced while in use"):
         pickle.loads(sent).tile(0)
 
 

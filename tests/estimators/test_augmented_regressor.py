@@ -123,7 +123,7 @@ def test_other_rows_than_the_fits_are_refused(monkeypatch):
     X, y = plane(200, d=2)
     model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
     for again, error, message in [
-        ((X[:-1], y[:-1]), DataError, "fitted to 200 rows, but augment has 199 rows"),
+        ((X[:-1], y[:-1]), DataError, "had 200 rows, but augment has 199 rows"),
         ((X[:, :1], y), ValueError, "1 feature"),
         ((X,), UsageError, r"augment has 1 parts: it must be \(X, y\)"),
         (X, DataError, "the data have no target"),

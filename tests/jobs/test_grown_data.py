@@ -54,7 +54,7 @@ def test_readers_see_the_rows_that_were_there(tmp_path):
         np.testing.assert_array_equal(contents(reader), expected)
     ingest(rows(5, 2), place, append=True)
     for reader in [*readers, pickle.loads(pickle.dumps(readers[0]))]:
-        with pytest.raises(ChangedDataError, match="replaced while they were in use"):
+        with pytest.raises(ChangedDataError, match="replaced while in use"):
             reader.tile(0)
 
 

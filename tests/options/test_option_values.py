@@ -93,7 +93,7 @@ def test_nested_names():
         ({"strategy": WorkingSet}, "strategy is <class .*; known: auto, basic"),
         ({"strategy": Gaussian()}, r"strategy is Gaussian\(.*which is a value of kernel"),
         ({"kernel": Gaussian(0.5), "gamma": 2.0}, "gamma is 2.0, but the kernel has its own"),
-        ({"kernel": Gaussian(), "gamma": "learn"}, "gamma is 'learn', and the value Gaussian.*leave gamma out"),
+        ({"kernel": Gaussian(), "gamma": "learn"}, "gamma is 'learn', and Gaussian.*leave gamma out"),
         ({"kernel": Polynomial("learn", 2)}, r"Polynomial\(gamma='learn', degree=2\) needs numbers as gamma"),
         ({"kernel": ["linear", Gaussian()]}, "must be numbers in a list"),
         ({"kernel": ["linear", Gaussian(0.5, multiples=(1, 2))]}, "must have no multiples or metric here"),
