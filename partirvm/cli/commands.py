@@ -88,9 +88,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 )
 @click.option("--features", type=options.NAMES, help="Feature columns, in this order.  [default: all others]")
 @click.option("--drop", type=options.NAMES, default=(), help="Columns to leave out.")
-@click.option(
-    "--categorical", type=options.NAMES, default="auto", help="Features of labels; auto: all of text; or none."
-)
+@click.option("--categorical", type=options.NAMES, default="auto", help="Features of labels; auto: all text; or none.")
 @click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
 @click.option("--noise", metavar="COLUMN", help="Column of relative noise instead of weights (1/noise²).")
 @click.option("--classes", is_flag=True, help="The target is a class, not a number.")

@@ -23,9 +23,7 @@ def detached(opened: jobs.Job, as_json: bool) -> int:
 
 
 @click.command()
-@takes(
-    "job", click.option("--follow", is_flag=True, help="Print each round when it ends, until the job ends."), "--json"
-)
+@takes("job", click.option("--follow", is_flag=True, help="Print each round until the job ends."), "--json")
 def status(job: str, follow: bool, as_json: bool) -> int:
     """Show the status of a job, its reason and the last round.
 
@@ -74,9 +72,7 @@ def list_jobs(folder: str, as_json: bool) -> None:
 
 
 @click.command()
-@takes(
-    "job", click.option("--timeout", type=options.DURATION, help="Maximum time to wait, such as 90s or 8h."), "--json"
-)
+@takes("job", click.option("--timeout", type=options.DURATION, help="Longest wait, such as 90s or 8h."), "--json")
 def wait(job: str, timeout: float | None, as_json: bool) -> int:
     """Wait until a job ends.
 

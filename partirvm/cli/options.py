@@ -154,9 +154,7 @@ SHARED: dict[str, Callable[[Any], Any]] = {
     ),
     "--quiet": switch("--quiet", help="Print no progress, only errors and warnings."),
     "--json": switch("--json", "as_json", help="Print the result as one line of JSON."),
-    "--help-all": switch(
-        "--help-all", is_eager=True, expose_value=False, callback=_show_all, help="Show all options and exit."
-    ),
+    "--help-all": switch("--help-all", is_eager=True, expose_value=False, callback=_show_all, help="Show all options."),
     "--overwrite": switch("--overwrite", help="Replace an existing output."),
     "--augment": click.option(
         "--augment",

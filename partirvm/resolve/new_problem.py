@@ -92,36 +92,24 @@ def _classes_of_tile(n_classes: int, source: Source, number: int) -> tuple[NDArr
 def check_request(source: Source, request: Request, held_out: Source | None = None) -> None:
     """Check a request and held-out data against the columns of a source, without reading rows. Raises as a fit does."""
     require_target(source)
-    columns, labels = source.columns, source.columns.classes
-    several = source.n_targets > 1
+    columns, several, target = source.columns, source.n_targets > 1, f"the target {quoted(source.columns.target)}"
+    classes, fast = columns.classes is not None, request.solver == "fast"
     priors = any(request.alpha_prior) or any(request.noise_prior)
-    slow = labels is not None or several or priors or bool(request.fixed_alpha)
-    changed = several or labels is not None or priors or request.noise_variance != "estimate" or not request.standardize
+    slow = classes or several or priors or bool(request.fixed_alpha)
+    changed = several or classes or priors or request.noise_variance != "estimate" or not request.standardize
     for wrong, message in (
-        (
-            request.classify and labels is None,
-            f"the target {quoted(columns.target)} is a number: ingest the data with classes=True (`--classes`)",
-        ),
-        (
-            request.classify is False and labels is not None,
-            f"the target {quoted(columns.target)} is a class: use RVMClassifier, or ingest a number without --classes",
-        ),
-        (labels is None and request.class_weight is not None, "class_weight needs a target that is a class"),
+        (request.classify and not classes, f"{target} is a number: ingest the data with classes=True (`--classes`)"),
+        (request.classify is False and classes, f"{target} is a class: use RVMClassifier, or ingest a number"),
+        (not classes and request.class_weight is not None, "class_weight needs a target that is a class"),
         (several and request.noise == "local", "noise='local' needs one target: leave noise='auto'"),
-        (
-            request.residual == "local" and labels is not None,
-            "residual='local' needs numeric targets: leave residual='auto' (of classes it would bring nothing)",
-        ),
+        (classes and request.residual == "local", "residual='local' needs numeric targets: leave residual='auto'"),
         (
             changed and request.warp_target != "none",
             "a warped target must be one number, standardized, whose noise variance is estimated without a prior: "
             "leave warp_target='none'",
         ),
         (several and priors, "alpha_prior and noise_prior need one target: fit each target separately"),
-        (
-            slow and request.solver == "fast",
-            "solver 'fast' supports one numeric target without priors and fixed_alpha: use 'auto' or 'fixed-point'",
-        ),
+        (slow and fast, "solver 'fast' supports one numeric target without priors and fixed_alpha: use 'fixed-point'"),
     ):
         if wrong:
             raise UsageError(f"{source}: {message}")
