@@ -8,8 +8,6 @@ strategies, kernels, solvers and priors with options of their own are values, su
 loaded when they are first used, so that importing the package is quick.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -5,8 +5,6 @@ A pass uses one thread per tile, and a dense fit gains little from several BLAS 
 machine a factorisation with two threads can take ten times as long as with one.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

@@ -4,8 +4,6 @@ Foreign values may be very long, and contain control characters that a terminal 
 text through ``printable``; ``quoted``, ``named`` and ``listed`` insert values from data, and keep them short.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from html import escape
 from itertools import islice

@@ -3,8 +3,6 @@
 Exit status: 0 done, 2 wrong usage or input, 3 aborted with a usable model, 4 the job failed.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Modules that are slow to import are imported inside the commands.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from functools import partial

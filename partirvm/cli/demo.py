@@ -4,8 +4,6 @@ The data are the elevation model of the Jacksboro fault that matplotlib bundles:
 latitude with their height in metres. The cells are split at random: 80 % train, 10 % are validation rows, 10 % test.
 """
 
-from __future__ import annotations
-
 import shlex
 import time
 from pathlib import Path

@@ -1,6 +1,6 @@
 """The commands for jobs: show, list, wait, abort, cancel, resume, update, compare, report."""
 
-from __future__ import annotations
+from __future__ import annotations  # ``jobs.Job`` is not loaded for the help
 
 from functools import partial
 from typing import Any

@@ -5,8 +5,6 @@ Python API share them. ``as_flags`` writes the names as flags. Names in quotes, 
 user's data or to Python and are not changed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Conversion of the user's data: to a source for a fit, and to columns for ingest."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any

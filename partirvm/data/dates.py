@@ -1,7 +1,5 @@
 """Dates and times as numbers: elapsed days, and the position in the day, the week and the year."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Numeric values are unchanged; categories and classes become codes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -9,8 +9,6 @@ An append writes the last tile of the DATA, if it was not full, and the new rows
 other, so the DATA count as unshuffled after an append: a fit draws each candidate separately.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import Any

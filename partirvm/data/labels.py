@@ -1,7 +1,5 @@
 """Labels of any type as codes: of classes in memory, and of columns that are read in batches; weights of classes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables that ingest reads in batches: the interface, and readers of CSV and Parquet files."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence

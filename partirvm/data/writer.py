@@ -1,7 +1,5 @@
 """How DATA are written: a sort for more records than memory can hold, the tiles of a new group, and its publication."""
 
-from __future__ import annotations
-
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator

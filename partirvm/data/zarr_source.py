@@ -20,8 +20,6 @@ Chunks are compressed (Blosc) and end with a CRC-32C checksum, so that no damage
 Readers use the attributes, which contain a checksum of each chunk; Zarr's metadata of an array serve other programs.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import asdict, dataclass, field

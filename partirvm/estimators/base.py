@@ -1,7 +1,5 @@
 """Base class of the estimators: parameters and their documentation, the fit, and values of rows tile by tile."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 import time

@@ -1,7 +1,5 @@
 """Classification as a scikit-learn estimator."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Rows, targets, labels and weights that an estimator gets: converted, and checked as scikit-learn does."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

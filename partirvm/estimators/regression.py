@@ -1,7 +1,5 @@
 """Regression as a scikit-learn estimator."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace

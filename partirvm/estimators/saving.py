@@ -4,8 +4,6 @@ The file of an estimator is the file of its model, which also holds the paramete
 (``storage.codec``). Nothing is pickled.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Executors that run passes and dense fits in this process or on a Dask cluster."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from partirvm.execution.local import LocalExecutor

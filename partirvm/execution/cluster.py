@@ -3,8 +3,6 @@
 Also functions that run there without the submitting process: the driver of a job, and calls on a worker.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib.metadata
 import inspect

@@ -4,8 +4,6 @@ A task runs the local tile function over an aligned run of tiles and returns one
 workers add the nodes. Large arguments, and rows of this process, are sent once.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence

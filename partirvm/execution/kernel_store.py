@@ -7,8 +7,6 @@ A column has the same bits whether it is evaluated alone or among others (``Desi
 nothing is kept. A chunk on disk ends with a checksum; a damaged one, or a full disk, ends the fit with an error.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import threading

@@ -5,8 +5,6 @@ size, so that the design of a tile is never whole in memory. Tiles and panels do
 BLAS thread per task the bits do not either. The functions of tasks are pure: a scheduler may run a task twice.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections import deque

@@ -1,7 +1,5 @@
 """Jobs are fits that are stored in a folder and can be resumed. Names are imported when first used."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

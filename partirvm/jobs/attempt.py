@@ -5,8 +5,6 @@ records no end: the next one takes the expired lease and resumes the job. A clus
 is recorded as ``interrupted``, because the job itself has no error.
 """
 
-from __future__ import annotations
-
 import os
 import time
 import traceback

@@ -4,8 +4,6 @@ When it is used, what the spec determines is taken from the present spec (``atta
 their bits may depend on how they were computed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -4,8 +4,6 @@ The driver alone uses rows, clock, disk and cluster; the strategy alone makes de
 together, and several dense fits of one step in parallel. Models and history are written to the journal.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

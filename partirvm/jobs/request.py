@@ -3,8 +3,6 @@
 ``create`` and ``requeue`` run on any machine that can read the job's folder; then ``jobs.attempt.run_job`` runs it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias

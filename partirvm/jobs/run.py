@@ -3,8 +3,6 @@
 After a fit with a learned kernel the model is compared with boosted trees, on rows left out.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress

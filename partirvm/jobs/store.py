@@ -15,8 +15,6 @@ and the ``about`` of a group its name and this token. A job that overwrites anot
 claim makes void what the old driver writes. Others may still read the previous group, or the last one may be damaged.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

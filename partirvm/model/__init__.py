@@ -1,7 +1,5 @@
 """Fitted models for regression and classification, and model files."""
 
-from __future__ import annotations
-
 from partirvm.model.base import FAR, FittedModel, OfRows
 from partirvm.model.classifier import ClassModel
 from partirvm.model.files import AnyModel, load_model, save_model

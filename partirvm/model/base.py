@@ -4,8 +4,6 @@ Rows are processed in panels, and products are computed for pieces of panels (``
 a row does not depend on the other rows.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

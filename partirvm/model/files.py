@@ -4,8 +4,6 @@ A kernel or a basis may be a named function, "module:function". Reading imports 
 model import and run the function, so such a model is loaded only if the caller allows code.
 """
 
-from __future__ import annotations
-
 import os
 import posixpath
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """What a user asks of a fit: one table of options, the request that it describes, and options as values."""
 
-from __future__ import annotations
-
 from partirvm.options.table import TABLE, Request, check
 
 __all__ = ["TABLE", "Request", "check"]

@@ -4,8 +4,6 @@ A check is called with a name and a value, and returns what a request keeps. It 
 option, what was found and what it may be. The command line reads from the same values how the text of a flag is parsed.
 """
 
-from __future__ import annotations
-
 import math
 import numbers
 import re

@@ -4,8 +4,6 @@ The constructors of the estimators, the values that they take (``options.values`
 checks follow from this table.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Mapping, Sequence

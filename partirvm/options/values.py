@@ -6,8 +6,6 @@ text. Values have scikit-learn's ``get_params`` and ``set_params``, so that ``cl
 finds ``strategy__selection``. A fit does not change them. The families of ``partirvm.kernels`` are values, too.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace

@@ -10,8 +10,6 @@ analysis, the number of columns grows as P, 1.5P, 1.75P … 2P in rounds. Merged
 before their vectors have fallen to this fraction: ``stays``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

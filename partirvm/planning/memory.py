@@ -27,8 +27,6 @@ other rows than before, M is 0 in these formulas, and P is the number of all col
 hold Q columns and the kept columns.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from dataclasses import dataclass
 from math import ceil, log2

@@ -1,7 +1,5 @@
 """Make the plan of a fit: threads, columns and rounds from the memory limit, and the expected work, time and memory."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Predict DATA and score predictions with a job's model. Both can use Dask and RVM*."""
 
-from __future__ import annotations
-
 from partirvm.predict.prediction import evaluate, predict
 
 __all__ = ["evaluate", "predict"]

@@ -1,7 +1,5 @@
 """Write predictions to a table. The table appears under its name only when it is complete."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain

@@ -3,8 +3,6 @@
 The output has the order of the rows before shuffling.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager

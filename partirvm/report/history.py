@@ -4,8 +4,6 @@ A regression entry has RMSE and NLPD, a classification entry log loss and error;
 view depends on the kind of target. Keys are fields of ``strategies.problem.Record``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """The report of a job: one self-contained HTML page, and its values as JSON."""
 
-from __future__ import annotations
-
 import json
 import time
 from base64 import b64encode

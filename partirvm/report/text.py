@@ -1,7 +1,5 @@
 """Text about fits and jobs: the plan, the result of a fit, the status of a job, tables of jobs, and CSV."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

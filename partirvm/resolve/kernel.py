@@ -12,8 +12,6 @@ with L equally frequent levels is half the probability that two rows differ, v =
 variance of the codes 0 and 1, so such a column has the same weight as a number and as a category.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Check the data of a fit, and make its ``Problem``: scaling, kernel, prior, classes and noise."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -4,8 +4,6 @@
 user may change.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, fields, replace
 from timeit import repeat

@@ -1,7 +1,5 @@
 """Small fits to samples of the rows before a fit is planned: they learn the kernel, and measure the sparseness."""
 
-from __future__ import annotations
-
 import math
 import time
 from contextlib import AbstractContextManager, suppress

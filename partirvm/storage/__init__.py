@@ -4,8 +4,6 @@ time.
 This package imports no modules of fits, models or data, so that jobs, models, data and outputs can all import it.
 """
 
-from __future__ import annotations
-
 from partirvm.storage.address import open_filesystem, reading, storing
 from partirvm.storage.folder import Folder, open_folder
 

@@ -6,8 +6,6 @@ Other protocols than ``PROTOCOLS`` are opened only if the user names them, and c
 configuration has the options of a store, such as its endpoint and credentials.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -19,8 +19,6 @@ Classes and enums are looked up by name among those of a ``Codec``: decoding run
 and once more those of the largest array.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -8,8 +8,6 @@ Readers of DATA use only the bytes of chunks, never the metadata that Zarr keeps
 At most ``BLOSC_RATIO`` times the stored bytes of a chunk are allocated.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
