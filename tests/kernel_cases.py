@@ -110,12 +110,7 @@ CASES = [
         lambda X, Z: matern(1.5, 0.5)(X @ AXES.T, Z @ AXES.T),
         tuple(0.5 * (AXES**2).sum(axis=0)),
     ),
-    falling(
-        "on columns",
-        OnColumns(Gaussian((2.0, 0.1)), (2, 0)),
-        lambda X, Z: naive.gaussian(X, Z, ARD),
-        WIDTHS,
-    ),
+    falling("on columns", OnColumns(Gaussian((2.0, 0.1)), (2, 0)), lambda X, Z: naive.gaussian(X, Z, ARD), WIDTHS),
     falling(
         "product",
         Product((OnColumns(Laplacian((0.4, 0.3)), (0, 1)), OnColumns(Categorical(0.7), (2,)), Gaussian(0.2))),

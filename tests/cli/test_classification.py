@@ -128,15 +128,9 @@ def test_every_verb_speaks_of_classes(made, cli, cli_json, tmp_path):
 
 WRONG = {
     "classify a number": ("fit number.zarr new --classify", r"number\.zarr: the target 'score' is a number.*--classes"),
-    "evaluation of one": (
-        "evaluate {job} other.zarr",
-        r"other\.zarr: the classes of the data are .*'tin'.*`--like`",
-    ),
+    "evaluation of one": ("evaluate {job} other.zarr", r"other\.zarr: the classes of the data are .*'tin'.*`--like`"),
     "evaluation of a number": ("evaluate {job} number.zarr", r"number\.zarr: the classes of the data are None"),
-    "weight of an unknown label": (
-        "fit {train} new --class-weight tin=2",
-        r"names 'tin', but the classes are .*'",
-    ),
+    "weight of an unknown label": ("fit {train} new --class-weight tin=2", r"names 'tin', but the classes are .*'"),
 }
 
 

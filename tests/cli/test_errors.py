@@ -64,10 +64,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "output in the way": (("predict", "{job}", "{test}", "good.csv"), r"good\.csv exists already.*--overwrite"),
     "damaged chunk": (("fit", "{damaged}", "{new}"), r"damaged\.zarr: chunk 0 of the array 'X'.*cannot be read"),
     "missing chunk": (("fit", "{holed}", "{new}"), r"holed\.zarr: chunk 0 of the array 'X'.*is missing.*ingest"),
-    "changed data": (
-        ("fit", "{changed}", "{new}", "--verify"),
-        r"changed\.zarr: chunk 0 of .* has other values",
-    ),
+    "changed data": (("fit", "{changed}", "{new}", "--verify"), r"changed\.zarr: chunk 0 of .* has other values"),
     "newer data": (("fit", "{newer}", "{new}"), r"newer\.zarr.*: the data has format 99.*use the version"),
     "newer job": (("evaluate", "{newjob}", "{test}"), r"newjob: the job has format 99.*use the version"),
     "no scheduler": (("fit", "{train}", "{new}", "--scheduler", "tcp://127.0.0.1:9"), r"no Dask scheduler.*:9"),

@@ -168,10 +168,7 @@ def test_the_first_help_tells_the_three_steps(cli):
     ("message", "expected"),
     [
         ("raise memory_limit or lower partition_size.", "raise --memory-limit or lower --partition-size."),
-        (
-            "with multi_class='pooled'; use fit_rows=\"sample\"",
-            "with --multi-class pooled; use --likelihood sample",
-        ),
+        ("with multi_class='pooled'; use fit_rows=\"sample\"", "with --multi-class pooled; use --likelihood sample"),
         ("leave fit_intercept=False out, say allow_code=True", "leave --no-intercept out, say --allow-code"),
         ("no kernel is learned", "no kernel is learned"),
         ("the column 'memory_limit' of `max_rounds`", "the column 'memory_limit' of `max_rounds`"),

@@ -68,10 +68,7 @@ def digest(data: Path) -> Any:
 
 @pytest.mark.parametrize(
     ("write", "ending"),
-    some(
-        [(one_group, "parquet"), (many_groups, "parquet"), (csv, "csv")],
-        [(one_group, "parquet")],
-    ),
+    some([(one_group, "parquet"), (many_groups, "parquet"), (csv, "csv")], [(one_group, "parquet")]),
 )
 def test_the_limit_holds(write: Callable[[Path, int], None], ending: str, tmp_path: Path) -> None:
     """400,000 × 17 numbers, 52 MiB; the DATA are the same bytes whatever the limit (of a CSV without a second one)."""

@@ -24,11 +24,7 @@ def everywhere(labels, folder):
     if labels.dtype.kind == "O":
         return [labels, dask]
     array = zarr.create_array(
-        str(folder / "y.zarr"),
-        shape=labels.shape,
-        dtype=labels.dtype,
-        chunks=2,
-        config={"write_empty_chunks": True},
+        str(folder / "y.zarr"), shape=labels.shape, dtype=labels.dtype, chunks=2, config={"write_empty_chunks": True}
     )
     array[:] = labels
     return [labels, dask, array]

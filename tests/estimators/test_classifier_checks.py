@@ -10,7 +10,7 @@ MAY_FAIL = {
     "check_sample_weight_equivalence_on_dense_data": (
         "a row of weight 2 counts as two rows, but fits stop within tol·N nats of the end, where probabilities still "
         "move by 1e-6, and the check asks for 1e-7; see the next test"
-    ),
+    )
 }
 """Checks that an RVM need not pass, each with its reason."""
 

@@ -118,10 +118,7 @@ def test_class_weights_are_sample_weights(tmp_path):
     X, codes = X[keep], codes[keep]
     y = np.array(["no", "yes"])[codes]
     data = ingest((X, y), tmp_path / "d.zarr", classes=True, shuffle=None).url
-    for asked, each in (
-        ("balanced", len(y) / (2 * np.bincount(codes))),
-        ({"yes": 3.0}, np.array([1.0, 3.0])),
-    ):
+    for asked, each in (("balanced", len(y) / (2 * np.bincount(codes))), ({"yes": 3.0}, np.array([1.0, 3.0]))):
         expected = RVMClassifier(**OPTIONS).fit(X, y, sample_weight=each[codes])
         found = RVMClassifier(**OPTIONS, class_weight=asked).fit(X, y)
         np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-12)

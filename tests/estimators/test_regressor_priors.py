@@ -24,11 +24,7 @@ def test_the_evidence_has_the_priors_in_the_targets_units(options):
     X, y = plane(150)
     y = 40 * y
     model = RVMRegressor(
-        gamma=0.3,
-        alpha_prior=(1.0, 0.1),
-        noise_variance=Noise(prior=(20.0, 2e4)),
-        random_state=0,
-        **options,
+        gamma=0.3, alpha_prior=(1.0, 0.1), noise_variance=Noise(prior=(20.0, 2e4)), random_state=0, **options
     ).fit(X, y)
     scale = model.model_.design.scaling.t_scale[0]
     t, beta = (y - y.mean()) / scale, scale**2 / model.model_.evidence_noise

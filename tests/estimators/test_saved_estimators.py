@@ -67,12 +67,7 @@ def test_a_regressor_comes_back(name, tmp_path):
 
 @pytest.mark.parametrize(
     "labels",
-    [
-        np.array(["no", "yes"]),
-        np.array([3, 7], np.int32),
-        np.array([False, True]),
-        np.array(["a", "b"], object),
-    ],
+    [np.array(["no", "yes"]), np.array([3, 7], np.int32), np.array([False, True]), np.array(["a", "b"], object)],
     ids=["text", "integers", "booleans", "objects"],
 )
 def test_a_classifier_comes_back(labels, tmp_path):

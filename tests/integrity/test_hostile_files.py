@@ -65,12 +65,7 @@ def objects_of_a_job(case, rng, number):
 @kind(35)
 def models(case, rng, number):
     """The head or the value of a model, an estimator, or one of several targets."""
-    group = (
-        case / "model",
-        case / "classes",
-        case / "targets",
-        *(case / "job/models").glob("*-000001"),
-    )[number % 4]
+    group = (case / "model", case / "classes", case / "targets", *(case / "job/models").glob("*-000001"))[number % 4]
     if number % 3:
         h.repack(group, files.KIND, files.FORMAT, lambda *value: h.forged_value(*value, rng))
     else:

@@ -14,12 +14,7 @@ from partirvm.kernels.design import Design
 from partirvm.model import ClassModel, save_model
 from partirvm.types import Columns, Scaling
 
-LABELS = {
-    "text": ("blue", "n/a", "réd"),
-    "numbers": (-3, 0, 7),
-    "fractions": (0.1, 0.25, 2.5),
-    "mixed": (1, "a", "b"),
-}
+LABELS = {"text": ("blue", "n/a", "réd"), "numbers": (-3, 0, 7), "fractions": (0.1, 0.25, 2.5), "mixed": (1, "a", "b")}
 """Three labels of each type; the truth values are only two."""
 
 KINDS = [("bernoulli", (False, True)), ("bernoulli", ("a", "b")), *(("multinomial", LABELS[k]) for k in LABELS)]

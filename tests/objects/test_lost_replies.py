@@ -114,10 +114,7 @@ def test_the_first_reply_at_every_object_goes_wrong(between, local, kind) -> Non
     def fault(request: Request) -> str | None:
         return kind if request.first and wrong(kind, request) else None
 
-    for run in (
-        lambda: jobs.fit(local.data, job, OPTIONS),
-        lambda: jobs.fit(local.data, job, OPTIONS, overwrite=True),
-    ):
+    for run in (lambda: jobs.fit(local.data, job, OPTIONS), lambda: jobs.fit(local.data, job, OPTIONS, overwrite=True)):
         between.begin(fault)
         came = outcome(run, job, local.after[0])
         assert came == SAME

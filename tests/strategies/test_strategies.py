@@ -170,10 +170,7 @@ def test_a_pool_from_a_sample_of_rows_is_scaled_up(rng):
     Phi, new = simulator.phi(kept, X), simulator.phi(pool, X)
     G, b, sum_squares = naive.gram(Phi, t)
     fit = HyperState(
-        GramStatistics(np.arange(5), G, b, sum_squares, np.zeros((5, 1)), 120),
-        np.ones(5),
-        50.0,
-        target_variance=1.0,
+        GramStatistics(np.arange(5), G, b, sum_squares, np.zeros((5, 1)), 120), np.ones(5), 50.0, target_variance=1.0
     )
     whole = GramBlock.of(Phi, new, t, diagonal=True)
     half = GramBlock.of(Phi[:60], new[:60], t[:60], diagonal=True)
