@@ -37,11 +37,7 @@ GOOD = "a,b,y\n1,2,3\n4,5,6\n7,8,10\n"
 
 
 def csv(text: str, name: str = "t.csv") -> Callable[[Path], Any]:
-    def write(folder: Path) -> Path:
-        (folder / name).write_text(text)
-        return folder / name
-
-    return write
+    return raw(text.encode(), name)
 
 
 def raw(data: bytes, name: str = "t.csv") -> Callable[[Path], Any]:
