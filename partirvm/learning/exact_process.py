@@ -23,6 +23,7 @@ from scipy.linalg import blas, lapack, solve_triangular
 from partirvm.core.ascent import ascend
 from partirvm.core.updates import NOISE_FLOOR
 from partirvm.kernels import Directions, Kernel
+from partirvm.kernels.base import runs
 from partirvm.kernels.design import NONE
 from partirvm.kernels.radial import RadialKernel, RadialTriangle
 from partirvm.learning.sample import SampledRows
@@ -38,7 +39,10 @@ NOISE_SHARE, NOISE_SD = 0.1, 2.0
 LEADING = 100.0
 """Prior variance of a leading column of mean square 1, relative to the target variance."""
 
-TIED_SHARES = 10.0 ** np.arange(-6, 3)
+BLOCK = 1024
+"""Number of rows of a tied RVM that are computed together."""
+
+TIED_SHARES = 10.0 ** np.arange(-6, 2.25, 0.25)
 """Precisions of the weights of a tied RVM that are tried, relative to the mean eigenvalue of its Gram matrix."""
 
 
@@ -192,6 +196,24 @@ class ProcessRows:
         normal = np.log(2 * np.pi * variance)
         return errors, -0.5 * (errors.shape[1] * normal + (errors**2).sum(axis=1) / variance)
 
+    def without(self, fit: ProcessFit, folds: int) -> Float:
+        """Return log density and mean squared error times the row weight of each row without its fold, (2, n).
+
+        Of a fold F of the inverse P = K⁻¹ the errors are P_FF⁻¹ A_F and their covariance is P_FF⁻¹. The parameters of
+        the kernel are those of all rows. The order of the rows is not that of their positions.
+        """
+        n, found = len(self.X), []
+        covariance = self.covariance(triangle(fit.kernel, self.X).values, fit)
+        inverse = lapack.dpotri(np.linalg.cholesky(covariance), lower=1)[0]
+        inverse = inverse + np.tril(inverse, -1).T
+        for fold in np.array_split(np.random.default_rng(0).permutation(n), folds):
+            own = np.linalg.inv(inverse[np.ix_(fold, fold)])
+            errors, variance = own @ (inverse[fold] @ self.t), own.diagonal()
+            square = (errors**2).sum(axis=1)
+            density = -0.5 * (errors.shape[1] * np.log(2 * np.pi * variance) + square / variance)
+            found.append([density, square / errors.shape[1] / self.inverse[fold]])
+        return np.concatenate(found, axis=1)
+
 
 def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = False) -> ProcessFit:
     """Raise the log posterior by at most ``steps`` steps of L-BFGS from ``start``; parameters of 0 (log −∞) stay 0.
@@ -230,21 +252,27 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = 
     return replace(best, evaluations=start.evaluations + evaluations)
 
 
-def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:
+def tied_gain(rows: ProcessRows, kernel: Kernel, count: int = 60) -> float:
     """Return how much a kernel raises the evidence above that of the leading columns alone, per row, in nats.
 
-    The model is an RVM of few centres with one precision of all weights, at its best precision and noise variance, so
-    that thousands of rows can screen kernels. With the eigenvalues s of ΦᵀΦ, c the squared projections of t on the
-    eigenvectors, and λ = α σ², σ² is (tᵀt − Σ c/(s + λ))/N, and the evidence −½ [N log σ² + Σ log(1 + s/λ)].
+    The model is an RVM of about ``count`` centres (60 are enough for ten waves of one input) with one precision of all
+    weights, at its best precision and noise variance, so that thousands of rows can screen kernels. With the
+    eigenvalues s of ΦᵀΦ, c the squared projections of t on the eigenvectors, and λ = α σ², σ² is (tᵀt − Σ c/(s +
+    λ))/N, and the evidence −½ [N log σ² + Σ log(1 + s/λ)].
     """
-    root = 1 / np.sqrt(rows.inverse[:, None])
-    centres = rows.X[:: -(-len(rows.X) // 60)]  # enough for ten waves of one input
-    design = kernel.values(rows.X, centres, rows.problem.empty.origin)
+    (n, T), root = rows.t.shape, 1 / np.sqrt(rows.inverse[:, None])
     leading = np.linalg.qr(root * rows.columns)[0]
-    design, t = (root * each - leading @ (leading.T @ (root * each)) for each in (design, rows.t))
-    s, axes = np.linalg.eigh(design.T @ design)
-    s, square, (n, T) = np.maximum(s, 0.0), float((t**2).sum()), t.shape
-    c = ((axes.T @ (design.T @ t)) ** 2).sum(axis=1)
+    t = root * rows.t
+    t = t - leading @ (leading.T @ t)
+    centres = rows.X[:: -(-n // count)]
+    gram, right = np.zeros((len(centres), len(centres))), np.zeros((len(centres), T + leading.shape[1]))
+    for some in runs(n, BLOCK):
+        design = root[some] * kernel.values(rows.X[some], centres, rows.problem.empty.origin)
+        gram += design.T @ design
+        right += design.T @ np.column_stack([t[some], leading[some]])
+    s, axes = np.linalg.eigh(gram - right[:, T:] @ right[:, T:].T)
+    s, square = np.maximum(s, 0.0), float((t**2).sum())
+    c = ((axes.T @ right[:, :T]) ** 2).sum(axis=1)
     shares = TIED_SHARES[:, None] * max(float(s.mean()), np.finfo(float).tiny)
     left = np.maximum(square - (c / (s + shares)).sum(axis=1), NOISE_FLOOR * square)
     gains = -0.5 * T * (n * np.log(left / square) + np.log1p(s / shares).sum(axis=1))

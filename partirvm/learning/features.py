@@ -18,9 +18,9 @@ import numpy as np
 from partirvm.kernels import Kernel
 from partirvm.kernels.composed import inside
 from partirvm.kernels.radial import RadialKernel
-from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, tied_gain
 from partirvm.learning.forms import with_gammas
-from partirvm.learning.sample import SampledRows, fitted
+from partirvm.learning.sample import SampledRows
 from partirvm.strategies.problem import Problem
 from partirvm.types import FeatureMap, Float, Int, Scaling
 
@@ -49,11 +49,12 @@ def warped(
     Each warp must raise the tied evidence by log n nats, ½ log n for each of its two numbers (Schwarz 1978).
     """
     raw, least = sample.rows.gather(np.sort(order)).X, np.log(len(order))
-    centres = np.sort(order[: min(CENTRES, len(order) // 4)])
+    rows = ProcessRows.of(sample, problem, order)
 
     def evidence(scaling: Scaling, kernel: Kernel) -> float:
-        tried = problem.with_scaling(scaling).with_kernel(kernel)
-        return float(fitted(sample, tried, sample.candidates(tried, centres), count=5)[2].log_evidence)
+        sample.check_interrupted()
+        tried = replace(rows, problem=problem.with_scaling(scaling).with_kernel(kernel), X=scaling.inputs(raw))
+        return len(order) * tied_gain(tried, kernel, min(CENTRES, len(order) // 4))
 
     def best_of(j: int, warps: Iterable[Warp], scaling: Scaling, kernel: Kernel) -> Found:
         tried, d = [(warp, warped_by(scaling, j, warp, raw)) for warp in warps], scaling.n_inputs
