@@ -34,8 +34,9 @@ from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, StepInfo, maximise
 
-LOOSE = 1e-5
-"""Tolerance of turns, where that of the rule is not larger; their end converges to the rule's."""
+ROUGH, LOOSE = 1e-3, 1e-4
+"""Tolerances of the starts and of turns, where that of the rule is not larger; their end converges to the rule's. Over
+66 fits of 100 and 200 rows of eleven sets the evidence is as large on average as with 1e-5 for all of them."""
 
 SCREENING, JOINT = 30, 6
 """Maximum number of iterations of new columns beside the others, and then of all columns of an intermediate fit."""
@@ -52,12 +53,12 @@ def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) 
         return maximise(state, rule, on_step)
     if not fresh:
         return _continued(state, rule, on_step)
-    found, reason = maximise(state, replace(rule, tol=max(rule.tol, LOOSE)), on_step)
+    found, reason = maximise(state, replace(rule, tol=max(rule.tol, ROUGH)), on_step)
     cost = found.iteration * len(state.labels) ** 3  # three times as much as it took: most columns leave early
 
     def enough(spent: float, columns: int) -> bool:
         """True if growth takes more than 1 % of this cost, unless it is a second's for few columns."""
-        return spent > 0.01 * cost and (spent > 8e9 or columns > 100)
+        return spent > 0.01 * cost and (spent > 8e9 or columns > 32)
 
     begins = len(state.labels) <= 500  # then a fixed point takes less than a second
     if not (reason is Termination.CONVERGED or (begins and reason is Termination.CANCELLED)):
@@ -124,14 +125,13 @@ def beside(state: HyperState) -> HyperState:
 def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
     """Return ``best``, or the fixed point of ``whole`` from a common α of all columns if its evidence is larger.
 
-    α is 1/M² (Tipping's SparseBayes), 1e-6 and 1, in units of the largest mean square of a column over the target
-    variance.
+    α is 1/M² (Tipping's SparseBayes) and 1, in units of the largest mean square of a column over the target variance.
     """
     M, last = len(whole.labels), best.iteration
     unit = float(whole.statistics.gram.diagonal().max(initial=0.0)) / (whole.n * float(whole.target_variance))
-    for level in (1.0 / M**2, 1e-6, 1.0) if unit > 0 else ():
+    for level in (1.0 / M**2, 1.0) if unit > 0 else ():
         start = replace(whole, alpha=np.full(M, level * unit), found=None, iteration=last)
-        found = maximise(start, _loose(rule, last), on_step)[0]
+        found = maximise(start, replace(_loose(rule, last), tol=max(rule.tol, ROUGH)), on_step)[0]
         last = found.iteration
         best = max(best, found, key=lambda each: each.log_evidence)
         del found  # it may be worse
