@@ -144,7 +144,7 @@ def directions(rows: ProcessRows, widths: ProcessFit, turns: int = TURNS) -> Pro
     if not turnable(widths.kernel, d):
         return None
     best = current = climb(rows, _turned(rows, widths, widths), STEPS // 2)
-    for _ in range(turns - 1):
+    for _ in range(turns - 1 if promising(widths, best, d, 0.25) else 0):
         current = climb(rows, _turned(rows, widths, current), STEPS // 2)
         if current.value < best.value + 1.0:
             break
@@ -191,12 +191,12 @@ def left_out(
     return np.concatenate(found, axis=-1)
 
 
-def promising(widths: ProcessFit, turned: ProcessFit | None, n_features: int) -> bool:
-    """Return True if directions raise the evidence by one nat for each angle between them.
+def promising(widths: ProcessFit, turned: ProcessFit | None, d: int, share: float = 1.0) -> bool:
+    """Return True if directions raise the evidence by ``share`` nats for each angle between d of them.
 
     With less, rows left out preferred them in none of 27 fits of nine sets; it would take most of the search to ask.
     """
-    return turned is not None and turned.value - widths.value > n_features * (n_features - 1) / 2
+    return turned is not None and turned.value - widths.value > share * d * (d - 1) / 2
 
 
 def in_order(sample: SampledRows, seed: int) -> Int:
