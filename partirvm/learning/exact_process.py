@@ -161,6 +161,18 @@ class ProcessRows:
         last = [signal * (slopes @ kernel.values), of_noise]
         return value, np.concatenate([signal * kernel.gradient(slopes), last])
 
+    def profile(self, fit: ProcessFit) -> float:
+        """Return the evidence with all variances times one factor, at its best, without constants; −∞ if not definite.
+
+        With K = cK₁ it is −½ T [n log(Σ_t tᵀK₁⁻¹t) + log|K₁|].
+        """
+        factor, failed = lapack.dpotrf(self.covariance(triangle(fit.kernel, self.X).values, fit), lower=1)
+        if failed:
+            return -np.inf
+        square = np.vdot(self.t, lapack.dpotrs(factor, self.t, lower=1)[0])
+        n, T = self.t.shape
+        return -0.5 * T * float(n * np.log(square) + 2 * np.log(factor.diagonal()).sum())
+
     def log_prior(self, theta: Float) -> tuple[float, Float]:
         """Return the log prior of log parameters, log s² and log σ², (p + 2,), without constants, and its slopes."""
         logs = self.problem.empty.kernel.logs
