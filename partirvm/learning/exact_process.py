@@ -171,7 +171,7 @@ class ProcessRows:
             return -np.inf
         square = np.vdot(self.t, lapack.dpotrs(factor, self.t, lower=1)[0])
         n, T = self.t.shape
-        return -0.5 * T * float(n * np.log(square) + 2 * np.log(factor.diagonal()).sum())
+        return float(-0.5 * T * (n * np.log(square) + 2 * np.log(factor.diagonal()).sum()))
 
     def log_prior(self, theta: Float) -> tuple[float, Float]:
         """Return the log prior of log parameters, log s² and log σ², (p + 2,), without constants, and its slopes."""
@@ -207,24 +207,6 @@ class ProcessRows:
         variance = variance - (half**2).sum(axis=0)
         normal = np.log(2 * np.pi * variance)
         return errors, -0.5 * (errors.shape[1] * normal + (errors**2).sum(axis=1) / variance)
-
-    def without(self, fit: ProcessFit, folds: int) -> Float:
-        """Return log density and mean squared error times the row weight of each row without its fold, (2, n).
-
-        Of a fold F of the inverse P = K⁻¹ the errors are P_FF⁻¹ A_F and their covariance is P_FF⁻¹. The parameters of
-        the kernel are those of all rows. The order of the rows is not that of their positions.
-        """
-        n, found = len(self.X), []
-        covariance = self.covariance(triangle(fit.kernel, self.X).values, fit)
-        inverse = lapack.dpotri(np.linalg.cholesky(covariance), lower=1)[0]
-        inverse = inverse + np.tril(inverse, -1).T
-        for fold in np.array_split(np.random.default_rng(0).permutation(n), folds):
-            own = np.linalg.inv(inverse[np.ix_(fold, fold)])
-            errors, variance = own @ (inverse[fold] @ self.t), own.diagonal()
-            square = (errors**2).sum(axis=1)
-            density = -0.5 * (errors.shape[1] * np.log(2 * np.pi * variance) + square / variance)
-            found.append([density, square / errors.shape[1] / self.inverse[fold]])
-        return np.concatenate(found, axis=1)
 
 
 def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = False) -> ProcessFit:

@@ -85,9 +85,9 @@ def warped(
                 (value, *_, scaling, kernel), count = found, count + 1
     if not count:
         return problem, best
-    before, problem, begun = problem, problem.with_scaling(with_regressions(scaling, raw)), replace(best, kernel=kernel)
-    found = climb(ProcessRows.of(sample, problem, order[:most]), begun, 15)
-    return (before, best) if exact and found.value < best.value + count * nats else (problem, found)
+    changed, begun = problem.with_scaling(with_regressions(scaling, raw)), replace(best, kernel=kernel)
+    climbed = climb(ProcessRows.of(sample, changed, order[:most]), begun, 15)
+    return (problem, best) if exact and climbed.value < best.value + count * nats else (changed, climbed)
 
 
 def _skewed(raw: Float) -> list[int]:
