@@ -44,8 +44,8 @@ WORK = 1.25e7
 FEW = 2000
 """Up to this many rows the kernel of the process is the result; with more rows it starts the tied search."""
 
-STARTS = (0.25, 1.0, 4.0)
-"""First inverse widths, relative to that of gamma="scale"; those between them find nothing that these miss."""
+STARTS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""First inverse widths, relative to that of gamma="scale"."""
 
 FIRST_ROWS = 100
 """Minimum number of rows of the steps from each start: half of the rows of the search find the same optima."""
