@@ -46,11 +46,6 @@ class GammaDensity:
     shape: float = 0.0
     rate: float = 0.0
 
-    @property
-    def flat(self) -> bool:
-        """True if the log density is zero everywhere."""
-        return not (self.shape or self.rate)
-
     def log_density(self, precision: Float) -> Float:
         """Return the log density of the logarithm of each finite precision, minus the maximum, nats; 0 if flat."""
         found = -self.rate * precision
@@ -80,8 +75,7 @@ class Prior:
 
     def held(self, labels: Int) -> Bool:
         """Return an array (M,) that is True for columns with these labels whose α is fixed."""
-        held = np.isin(labels, [label for label, _ in self.fixed]) if self.fixed else np.zeros(len(labels), np.bool_)
-        return np.asarray(held)
+        return np.isin(labels, [label for label, _ in self.fixed]) if self.fixed else np.zeros(len(labels), np.bool_)
 
     def fix(self, labels: Int, alpha: Float) -> Float:
         """Return α (M,) or (M, C) with the fixed values inserted."""
@@ -98,7 +92,7 @@ class Prior:
 
     def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
         """Return the contribution of the priors to the log evidence, nats; infinite α and β = None contribute zero."""
-        if self.alpha.flat and self.noise.flat:
+        if self.alpha == self.noise == GammaDensity():
             return 0.0
         free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
         found = float(self.alpha.log_density(alpha[free]).sum())

@@ -45,10 +45,9 @@ class PreparedRadial(PreparedKernel):
 
     def slopes(self, points: Float, values: Float, weights: Float) -> Iterator[tuple[slice, Float]]:
         """Yield for each group of centres S = weights ∘ ∂k/∂r², (g, n)."""
-        gaussian = isinstance(self.kernel, Gaussian)
-        widened = points if gaussian else self._widened(points)
+        widened = points if isinstance(self.kernel, Gaussian) else self._widened(points)  # its slope is −k
         for some in runs(len(self.centres), self.products.size):
-            block = np.empty(values.T[some].shape) if gaussian else self.products.block(widened, some)
+            block = np.empty(values.T[some].shape) if widened is points else self.products.block(widened, some)
             self.kernel.slope(block, values.T[some])
             block *= weights.T[some]
             yield some, block
@@ -134,16 +133,12 @@ class Matern32(Family, name="matern32", form=PreparedRadial):
 
     def value(self, work: Float) -> None:
         """Replace −r² by k = (1 + s) e⁻ˢ."""
-        falling = _scaled(work, 3.0)
-        work += 1.0
-        work *= falling
+        s = _scaled(work, 3.0)
+        np.multiply(1.0 + s, np.exp(-s), out=work)
 
     def slope(self, work: Float, values: Float) -> None:
         """Replace −r² by ∂k/∂r² = −(3/2) e⁻ˢ, from k without another exponential."""
-        _scale(work, 3.0)
-        work += 1.0
-        np.divide(values, work, out=work)
-        work *= -1.5
+        np.divide(-1.5 * values, 1.0 + _scaled(work, 3.0), out=work)
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,32 +154,20 @@ class Matern52(Family, name="matern52", form=PreparedRadial):
 
     def value(self, work: Float) -> None:
         """Replace −r² by k = (1 + s + s²/3) e⁻ˢ."""
-        falling = _scaled(work, 5.0)
-        falling *= 1.0 + work * (1.0 + work / 3.0)
-        work[...] = falling
+        s = _scaled(work, 5.0)
+        np.multiply(1.0 + s * (1.0 + s / 3.0), np.exp(-s), out=work)
 
     def slope(self, work: Float, values: Float) -> None:
         """Replace −r² by ∂k/∂r² = −(5/6)(1 + s) e⁻ˢ, from k without another exponential."""
-        _scale(work, 5.0)
-        share = 1.0 + work * (1.0 + work / 3.0)
-        work += 1.0
-        work *= values
-        work /= share
-        work *= -5.0 / 6.0
-
-
-def _scale(work: Float, factor: float) -> None:
-    """Replace −r² by s = √(factor·r²)."""
-    np.minimum(work, 0.0, out=work)
-    work *= -factor
-    np.sqrt(work, out=work)
+        s = _scaled(work, 5.0)
+        np.divide(-5.0 / 6.0 * values * (1.0 + s), 1.0 + s * (1.0 + s / 3.0), out=work)
 
 
 def _scaled(work: Float, factor: float) -> Float:
-    """Replace −r² by s = √(factor·r²), and return e⁻ˢ."""
-    _scale(work, factor)
-    falling = np.negative(work)
-    return np.exp(falling, out=falling)
+    """Replace −r² by s = √(factor·r²), and return it."""
+    np.minimum(work, 0.0, out=work)
+    work *= -factor
+    return np.sqrt(work, out=work)
 
 
 RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52

@@ -23,7 +23,6 @@ from scipy.linalg import blas, lapack, solve_triangular
 from partirvm.core.ascent import ascend
 from partirvm.core.updates import NOISE_FLOOR
 from partirvm.kernels import Directions, Kernel
-from partirvm.kernels.base import runs
 from partirvm.kernels.design import NONE
 from partirvm.kernels.radial import RadialKernel, RadialTriangle
 from partirvm.learning.sample import SampledRows
@@ -39,10 +38,7 @@ NOISE_SHARE, NOISE_SD = 0.1, 2.0
 LEADING = 100.0
 """Prior variance of a leading column of mean square 1, relative to the target variance."""
 
-BLOCK = 1024
-"""Number of rows of a tied RVM that are computed together."""
-
-TIED_SHARES = 10.0 ** np.arange(-6, 2.25, 0.25)
+TIED_SHARES = 10.0 ** np.arange(-6, 3)
 """Precisions of the weights of a tied RVM that are tried, relative to the mean eigenvalue of its Gram matrix."""
 
 
@@ -69,9 +65,7 @@ class AnyTriangle:
     """Values of a kernel between n points (n, d), as of a ``RadialTriangle``."""
 
     def __init__(self, kernel: Kernel, points: Float) -> None:
-        self.prepared, self.points = kernel.prepare(points), points
-        self.whole = np.empty((len(points), len(points)), order="F")
-        self.prepared(points, self.whole)
+        self.prepared, self.points, self.whole = kernel.prepare(points), points, kernel.values(points, points)
         self.values: Float = lapack.dtrttp(self.whole, uplo="L")[0]
 
     def gradient(self, weights: Float) -> Float:
@@ -158,8 +152,7 @@ class ProcessRows:
         (value, slopes, _), signal, n = found, np.exp(fit.signal), len(self.X)
         diagonal = slopes[np.arange(n) * (2 * n + 1 - np.arange(n)) // 2]
         of_noise = 0.0 if self.problem.noise_variance is not None else np.exp(fit.noise) * (diagonal @ self.inverse)
-        last = [signal * (slopes @ kernel.values), of_noise]
-        return value, np.concatenate([signal * kernel.gradient(slopes), last])
+        return value, np.concatenate([signal * kernel.gradient(slopes), [signal * (slopes @ kernel.values), of_noise]])
 
     def profile(self, fit: ProcessFit) -> float:
         """Return the evidence with all variances times one factor, at its best, without constants; −∞ if not definite.
@@ -185,8 +178,7 @@ class ProcessRows:
     def outer_product(self, fit: ProcessFit) -> Float:
         """Return Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d) of the process' mean f, summed over the targets."""
         prepared, values = fit.kernel.prepare(self.X), fit.kernel.values(self.X, self.X)
-        covariance = self.covariance(lapack.dtrttp(values, uplo="L")[0], fit)
-        found, d = process_evidence(covariance, self.t), self.X.shape[1]
+        found, d = process_evidence(self.covariance(lapack.dtrttp(values, uplo="L")[0], fit), self.t), self.X.shape[1]
         total = np.zeros((d, d))
         for weights in () if found is None else found[2].T:
             slope = prepared.input_gradient(self.X, values, np.broadcast_to(weights, values.shape))
@@ -246,27 +238,21 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = 
     return replace(best, evaluations=start.evaluations + evaluations)
 
 
-def tied_gain(rows: ProcessRows, kernel: Kernel, count: int = 60) -> float:
+def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:
     """Return how much a kernel raises the evidence above that of the leading columns alone, per row, in nats.
 
-    The model is an RVM of about ``count`` centres (60 are enough for ten waves of one input) with one precision of all
-    weights, at its best precision and noise variance, so that thousands of rows can screen kernels. With the
-    eigenvalues s of ΦᵀΦ, c the squared projections of t on the eigenvectors, and λ = α σ², σ² is (tᵀt − Σ c/(s +
-    λ))/N, and the evidence −½ [N log σ² + Σ log(1 + s/λ)].
+    The model is an RVM of few centres with one precision of all weights, at its best precision and noise variance, so
+    that thousands of rows can screen kernels. With the eigenvalues s of ΦᵀΦ, c the squared projections of t on the
+    eigenvectors, and λ = α σ², σ² is (tᵀt − Σ c/(s + λ))/N, and the evidence −½ [N log σ² + Σ log(1 + s/λ)].
     """
-    (n, T), root = rows.t.shape, 1 / np.sqrt(rows.inverse[:, None])
+    root = 1 / np.sqrt(rows.inverse[:, None])
+    centres = rows.X[:: -(-len(rows.X) // 60)]  # enough for ten waves of one input
+    design = kernel.values(rows.X, centres, rows.problem.empty.origin)
     leading = np.linalg.qr(root * rows.columns)[0]
-    t = root * rows.t
-    t = t - leading @ (leading.T @ t)
-    centres = rows.X[:: -(-n // count)]
-    gram, right = np.zeros((len(centres), len(centres))), np.zeros((len(centres), T + leading.shape[1]))
-    for some in runs(n, BLOCK):
-        design = root[some] * kernel.values(rows.X[some], centres, rows.problem.empty.origin)
-        gram += design.T @ design
-        right += design.T @ np.column_stack([t[some], leading[some]])
-    s, axes = np.linalg.eigh(gram - right[:, T:] @ right[:, T:].T)
-    s, square = np.maximum(s, 0.0), float((t**2).sum())
-    c = ((axes.T @ right[:, :T]) ** 2).sum(axis=1)
+    design, t = (root * each - leading @ (leading.T @ (root * each)) for each in (design, rows.t))
+    s, axes = np.linalg.eigh(design.T @ design)
+    s, square, (n, T) = np.maximum(s, 0.0), float((t**2).sum()), t.shape
+    c = ((axes.T @ (design.T @ t)) ** 2).sum(axis=1)
     shares = TIED_SHARES[:, None] * max(float(s.mean()), np.finfo(float).tiny)
     left = np.maximum(square - (c / (s + shares)).sum(axis=1), NOISE_FLOOR * square)
     gains = -0.5 * T * (n * np.log(left / square) + np.log1p(s / shares).sum(axis=1))

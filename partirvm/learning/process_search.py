@@ -248,11 +248,8 @@ def learn_regression(
     def log(record: Record) -> None:
         sample.log(replace(record, choice=(facts if family else {}) | (record.choice or {})))
 
-    kernel = problem.empty.kernel
-    kernel = with_family(kernel, chosen, d) if chosen else kernel
-    warm = replace(learning, warm=widths.kernel.logs)
-    problem = problem.with_kernel(kernel)
-    directed = None if turned is None else turned.kernel
+    problem = problem.with_kernel(with_family(problem.empty.kernel, chosen, d)) if chosen else problem
+    warm, directed = replace(learning, warm=widths.kernel.logs), None if turned is None else turned.kernel
     return problem.with_kernel(learn(replace(sample, log=log), problem, warm, seed, directed))
 
 
