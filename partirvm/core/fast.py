@@ -177,7 +177,6 @@ class Greedy:
         self.active = ActiveColumns(state.statistics, begun, state.alpha[begun], float(state.beta))
         self.log_evidence = self.active.posterior.log_evidence
         self.since = 0
-        self.cost = 0.0
 
     @property
     def n_vectors(self) -> int:
@@ -214,9 +213,8 @@ class Greedy:
         return Action(int(columns[i]), float(alpha[i]), float(gain[i]))
 
     def do(self, action: Action) -> None:
-        """Apply an action. Its cost in multiplications of a factorisation is that of reading numbers."""
+        """Apply an action."""
         active = self.active
-        self.cost += 2_500_000 + 20 * active.M * (len(active.place) + 2 * active.M)
         if active.place[action.column] < 0:
             active.add(action.column, action.alpha)
         elif np.isinf(action.alpha):
@@ -238,8 +236,6 @@ class Greedy:
             beta = float(precision)
         active.refresh(beta)
         self.log_evidence = active.posterior.log_evidence
-        M = active.M
-        self.cost += 2 * M**3 + M**2 * len(active.place)
         self.iteration, self.since = self.iteration + 1, 0
         return StepInfo(self.iteration, self.n_vectors, 0, self.log_evidence, self.log_evidence - before, 1 / beta)
 
@@ -254,15 +250,12 @@ class Greedy:
 
 
 def grow(
-    state: HyperState,
-    rule: StopRule,
-    on_step: Callable[[StepInfo], None] = lambda info: None,
-    enough: Callable[[float, int], bool] = lambda cost, columns: False,
+    state: HyperState, rule: StopRule, on_step: Callable[[StepInfo], None] = lambda info: None
 ) -> tuple[HyperState, Termination]:
     """A dense fit by actions, until no gain exceeds ``tol``·N nats and σ² has converged, or the rule ends it.
 
     ``on_step`` is called at each refresh, which is an iteration of the rule, and may raise to stop.
-    ``vectors`` ends a fit that starts with more, ``enough(Greedy.cost, columns)`` as the maximum of iterations.
+    ``vectors`` ends a fit that starts with more.
     """
     greedy, least, reason = Greedy(state), rule.tol * state.n, None
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors
@@ -280,7 +273,7 @@ def grow(
             reason = Termination.HALVED
         elif greedy.is_settled(info, done, least) and not greedy.best(least, thin=rule.thin):
             reason = Termination.CONVERGED
-        elif greedy.iteration >= rule.max_iterations or enough(greedy.cost, greedy.active.M):
+        elif greedy.iteration >= rule.max_iterations:
             reason = Termination.ITERATIONS
     fit = greedy.fit()
     return fit, Termination.CANCELLED if rule.guard and fit.posterior.cancelled else reason

@@ -75,7 +75,7 @@ class Prior:
 
     def held(self, labels: Int) -> Bool:
         """Return an array (M,) that is True for columns with these labels whose α is fixed."""
-        return np.isin(labels, [label for label, _ in self.fixed])
+        return np.isin(labels, [label for label, _ in self.fixed]) if self.fixed else np.zeros(len(labels), np.bool_)
 
     def fix(self, labels: Int, alpha: Float) -> Float:
         """Return α (M,) or (M, C) with the fixed values inserted."""
@@ -92,6 +92,8 @@ class Prior:
 
     def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
         """Return the contribution of the priors to the log evidence, nats; infinite α and β = None contribute zero."""
+        if self.alpha == self.noise == GammaDensity():
+            return 0.0
         free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
         found = float(self.alpha.log_density(alpha[free]).sum())
         if beta is not None:

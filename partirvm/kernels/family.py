@@ -73,8 +73,8 @@ class Family(Kernel, Value):
         """Replace −r², or the inner product, (g, n) by k."""
         raise NotImplementedError
 
-    def slope(self, work: Float) -> None:
-        """Replace −r² (g, n) by ∂k/∂r²."""
+    def slope(self, work: Float, values: Float) -> None:
+        """Replace −r² (g, n) by ∂k/∂r², given the values k."""
         raise NotImplementedError
 
     def relevances(self, n_features: int) -> Float | None:

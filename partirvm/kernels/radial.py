@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
 import numpy as np
+from scipy.linalg import blas, lapack
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import GROUP, Kernel, PreparedKernel, Products, origin_of, part_of, runs
@@ -44,15 +45,12 @@ class PreparedRadial(PreparedKernel):
 
     def slopes(self, points: Float, values: Float, weights: Float) -> Iterator[tuple[slice, Float]]:
         """Yield for each group of centres S = weights ∘ ∂k/∂r², (g, n)."""
-        gaussian = isinstance(self.kernel, Gaussian)
-        widened = points if gaussian else self._widened(points)
+        widened = points if isinstance(self.kernel, Gaussian) else self._widened(points)  # its slope is −k
         for some in runs(len(self.centres), self.products.size):
-            if gaussian:
-                yield some, -(weights.T[some] * values.T[some])  # ∂k/∂r² = −k
-            else:
-                block = self.products.block(widened, some)
-                self.kernel.slope(block)
-                yield some, weights.T[some] * block
+            block = np.empty(values.T[some].shape) if widened is points else self.products.block(widened, some)
+            self.kernel.slope(block, values.T[some])
+            block *= weights.T[some]
+            yield some, block
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂ log gamma_j = (∂k/∂r²) (u_j − v_j)², by products with [u, u∘u, 1]."""
@@ -77,6 +75,30 @@ class PreparedRadial(PreparedKernel):
         return np.asarray(2 * self.root * (U * sums[:, d:] - sums[:, :d]))
 
 
+class RadialTriangle:
+    """Values of a radial kernel between n points (n, d): ``values`` has the columns of the lower triangle one by one.
+
+    Half of the exponentials of a matrix, and the slopes take none. Bits depend on n and on the other points.
+    """
+
+    def __init__(self, kernel: RadialKernel, points: Float) -> None:
+        self.kernel, root = kernel, np.sqrt(kernel.widths(points.shape[1]))
+        self.U: Float = (points - points.mean(axis=0)) * root
+        squares, one = np.einsum("nd,nd->n", self.U, self.U), np.ones(len(points))
+        product = np.column_stack([2 * self.U, -squares, -one]) @ np.column_stack([self.U, one, squares]).T
+        self.negative: Float = lapack.dtrttp(product.T, uplo="L")[0]
+        self.values = self.negative.copy()
+        kernel.value(self.values)
+
+    def gradient(self, weights: Float) -> Float:
+        """Return Σ weights ∂k/∂ log gamma_j of weights in the form of ``values``; it may be called once."""
+        self.kernel.slope(self.negative, self.values)
+        self.negative *= weights
+        (n, d), U = self.U.shape, self.U
+        sums = blas.dsymm(1.0, lapack.dtpttr(n, self.negative, uplo="L")[0], np.column_stack([U, np.ones(n)]), lower=1)
+        return self.kernel.shared((U**2).T @ sums[:, d] - np.einsum("nd,nd->d", U, sums[:, :d]))
+
+
 @dataclass(frozen=True, repr=False)
 class Gaussian(Family, name="gaussian", form=PreparedRadial):
     """Gaussian kernel ``k(x, z) = exp(−Σ_j gamma_j (x_j − z_j)²)``.
@@ -93,6 +115,10 @@ class Gaussian(Family, name="gaussian", form=PreparedRadial):
         np.minimum(work, 0.0, out=work)
         np.exp(work, out=work)
 
+    def slope(self, work: Float, values: Float) -> None:
+        """Replace anything by ∂k/∂r² = −k."""
+        np.negative(values, out=work)
+
 
 @dataclass(frozen=True, repr=False)
 class Matern32(Family, name="matern32", form=PreparedRadial):
@@ -107,13 +133,12 @@ class Matern32(Family, name="matern32", form=PreparedRadial):
 
     def value(self, work: Float) -> None:
         """Replace −r² by k = (1 + s) e⁻ˢ."""
-        falling = _scaled(work, 3.0)
-        work += 1.0
-        work *= falling
+        s = _scaled(work, 3.0)
+        np.multiply(1.0 + s, np.exp(-s), out=work)
 
-    def slope(self, work: Float) -> None:
-        """Replace −r² by ∂k/∂r² = −(3/2) e⁻ˢ."""
-        np.multiply(_scaled(work, 3.0), -1.5, out=work)
+    def slope(self, work: Float, values: Float) -> None:
+        """Replace −r² by ∂k/∂r² = −(3/2) e⁻ˢ, from k without another exponential."""
+        np.divide(-1.5 * values, 1.0 + _scaled(work, 3.0), out=work)
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,25 +154,20 @@ class Matern52(Family, name="matern52", form=PreparedRadial):
 
     def value(self, work: Float) -> None:
         """Replace −r² by k = (1 + s + s²/3) e⁻ˢ."""
-        falling = _scaled(work, 5.0)
-        falling *= 1.0 + work * (1.0 + work / 3.0)
-        work[...] = falling
+        s = _scaled(work, 5.0)
+        np.multiply(1.0 + s * (1.0 + s / 3.0), np.exp(-s), out=work)
 
-    def slope(self, work: Float) -> None:
-        """Replace −r² by ∂k/∂r² = −(5/6)(1 + s) e⁻ˢ."""
-        falling = _scaled(work, 5.0)
-        work += 1.0
-        work *= falling
-        work *= -5.0 / 6.0
+    def slope(self, work: Float, values: Float) -> None:
+        """Replace −r² by ∂k/∂r² = −(5/6)(1 + s) e⁻ˢ, from k without another exponential."""
+        s = _scaled(work, 5.0)
+        np.divide(-5.0 / 6.0 * values * (1.0 + s), 1.0 + s * (1.0 + s / 3.0), out=work)
 
 
 def _scaled(work: Float, factor: float) -> Float:
-    """Replace −r² by s = √(factor·r²), and return e⁻ˢ."""
+    """Replace −r² by s = √(factor·r²), and return it."""
     np.minimum(work, 0.0, out=work)
     work *= -factor
-    np.sqrt(work, out=work)
-    falling = np.negative(work)
-    return np.exp(falling, out=falling)
+    return np.sqrt(work, out=work)
 
 
 RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52

@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas, lapack, solve_triangular
 
 from partirvm.core.ascent import ascend
 from partirvm.core.updates import NOISE_FLOOR
-from partirvm.kernels import Kernel
-from partirvm.kernels.base import PreparedKernel
+from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.design import NONE
+from partirvm.kernels.radial import RadialKernel, RadialTriangle
 from partirvm.learning.sample import SampledRows
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
@@ -38,9 +38,6 @@ NOISE_SHARE, NOISE_SD = 0.1, 2.0
 LEADING = 100.0
 """Prior variance of a leading column of mean square 1, relative to the target variance."""
 
-INVERTED = 64
-"""Maximum number of rows of a triangle that is inverted as a whole."""
-
 TIED_SHARES = 10.0 ** np.arange(-6, 3)
 """Precisions of the weights of a tied RVM that are tried, relative to the mean eigenvalue of its Gram matrix."""
 
@@ -48,41 +45,40 @@ TIED_SHARES = 10.0 ** np.arange(-6, 3)
 def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, Float] | None:
     """Return the evidence of targets (n, T), its derivative in the covariance, and A; None if not definite.
 
-    Of the covariance, in Fortran order, the lower triangle is read. The derivative (n, n) is folded: elements below the
-    diagonal are doubled, and those above are 0.
+    Of the covariance, in Fortran order, the lower triangle is read, and the array is overwritten. The derivative holds
+    the columns of its lower triangle one by one, folded: elements below the diagonal are doubled.
     """
     n, T = targets.shape
-    try:
-        root = inverse_root(covariance)
-    except np.linalg.LinAlgError:
+    factor, failed = lapack.dpotrf(covariance, lower=1, overwrite_a=1)
+    if failed:
         return None
-    half = root @ targets
-    weights = root.T @ half
-    log_determinant = -2.0 * float(np.log(root.diagonal()).sum())
-    value = -0.5 * (float((half**2).sum()) + T * (log_determinant + n * np.log(2 * np.pi)))
-    inverse, _ = lapack.dlauum(root, lower=1, overwrite_c=1)
+    weights = lapack.dpotrs(factor, targets, lower=1)[0]
+    log_determinant = 2.0 * float(np.log(factor.diagonal()).sum())
+    value = -0.5 * (float(np.vdot(targets, weights)) + T * (log_determinant + n * np.log(2 * np.pi)))
+    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
     slopes = blas.dsyrk(1.0, weights, beta=-float(T), c=inverse, lower=1, overwrite_c=1)
     slopes.T.flat[:: n + 1] *= 0.5
-    return value, slopes, weights
+    return value, lapack.dtrttp(slopes, uplo="L")[0], weights
 
 
-def inverse_root(covariance: Float) -> Float:
-    """Return L⁻¹ of the Cholesky factor L of a covariance (n, n), of which the lower triangle is read.
+class AnyTriangle:
+    """Values of a kernel between n points (n, d), as of a ``RadialTriangle``."""
 
-    By halves nearly all of it are products: OpenBLAS inverts a triangle of hundreds of rows at a third of their speed.
-    Raises ``LinAlgError`` if the covariance is not positive definite.
-    """
-    n = len(covariance)
-    if n <= INVERTED:
-        return np.asarray(lapack.dtrtri(np.linalg.cholesky(covariance), lower=1)[0])
-    some, others = slice(n // 2), slice(n // 2, n)
-    first = inverse_root(covariance[some, some])
-    cross = blas.dtrmm(1.0, first, covariance[others, some], side=1, lower=1, trans_a=1)
-    last = inverse_root(blas.dsyrk(-1.0, cross, beta=1.0, c=covariance[others, others], lower=1))
-    root = np.zeros((n, n), order="F")
-    root[some, some], root[others, others] = first, last
-    root[others, some] = blas.dtrmm(1.0, first, blas.dtrmm(-1.0, last, cross, lower=1), side=1, lower=1)
-    return root
+    def __init__(self, kernel: Kernel, points: Float) -> None:
+        self.prepared, self.points, self.whole = kernel.prepare(points), points, kernel.values(points, points)
+        self.values: Float = lapack.dtrttp(self.whole, uplo="L")[0]
+
+    def gradient(self, weights: Float) -> Float:
+        """Return Σ weights ∂k/∂ log parameter of weights in the form of ``values``."""
+        slopes = lapack.dtpttr(len(self.points), weights, uplo="L")[0]
+        return self.prepared.gradient(self.points, self.whole, slopes)
+
+
+def triangle(kernel: Kernel, points: Float) -> AnyTriangle | RadialTriangle:
+    """Return the values of the kernel between all points."""
+    if isinstance(kernel, Directions) and not kernel.free:
+        return RadialTriangle(kernel.kernel, points @ kernel.matrix.T)
+    return RadialTriangle(kernel, points) if isinstance(kernel, RadialKernel) else AnyTriangle(kernel, points)
 
 
 def indicators(problem: Problem, codes: Float) -> Float:
@@ -133,13 +129,13 @@ class ProcessRows:
 
     @cached_property
     def _of_columns(self) -> Float:
-        return np.asarray((self.columns @ self.columns.T).T)  # symmetric, in the layout of the values
+        return np.asarray(lapack.dtrttp((self.columns @ self.columns.T).T, uplo="L")[0])
 
     def covariance(self, values: Float, fit: ProcessFit) -> Float:
-        """Return the covariance (n, n) for the kernel values (n, n) and the variances of ``fit``."""
-        covariance: Float = np.exp(fit.signal) * values
-        covariance += self._of_columns
-        covariance.T.flat[:: len(self.X) + 1] += self.noise_of(fit) * self.inverse
+        """Return the lower triangle of the covariance (n, n) for kernel values and the variances of ``fit``."""
+        n = len(self.X)
+        covariance: Float = lapack.dtpttr(n, np.exp(fit.signal) * values + self._of_columns, uplo="L")[0]
+        covariance.T.flat[:: n + 1] += self.noise_of(fit) * self.inverse
         return covariance
 
     def noise_of(self, fit: ProcessFit) -> float:
@@ -147,25 +143,28 @@ class ProcessRows:
         given = self.problem.noise_variance
         return float(np.exp(fit.noise) if given is None else np.mean(given))
 
-    def values(self, fit: ProcessFit) -> tuple[PreparedKernel, Float]:
-        """Return the prepared kernel and its values (n, n)."""
-        prepared = fit.kernel.prepare(self.X)
-        values = np.empty((len(self.X), len(self.X)), order="F")
-        prepared(self.X, values)
-        return prepared, values
-
     def evaluate(self, fit: ProcessFit) -> tuple[float, Float] | None:
         """Return evidence and slopes (p + 2,) in the log parameters, log s² and log σ²; None if not definite."""
-        prepared, values = self.values(fit)
-        found = process_evidence(self.covariance(values, fit), self.t)
+        kernel = triangle(fit.kernel, self.X)
+        found = process_evidence(self.covariance(kernel.values, fit), self.t)
         if found is None:
             return None
-        (value, slopes, _), signal = found, np.exp(fit.signal)
-        of_kernel = signal * prepared.gradient(self.X, values, slopes)
-        of_noise = (
-            0.0 if self.problem.noise_variance is not None else np.exp(fit.noise) * (slopes.diagonal() @ self.inverse)
-        )
-        return value, np.concatenate([of_kernel, [signal * np.vdot(slopes.T, values.T), of_noise]])
+        (value, slopes, _), signal, n = found, np.exp(fit.signal), len(self.X)
+        diagonal = slopes[np.arange(n) * (2 * n + 1 - np.arange(n)) // 2]
+        of_noise = 0.0 if self.problem.noise_variance is not None else np.exp(fit.noise) * (diagonal @ self.inverse)
+        return value, np.concatenate([signal * kernel.gradient(slopes), [signal * (slopes @ kernel.values), of_noise]])
+
+    def profile(self, fit: ProcessFit) -> float:
+        """Return the evidence with all variances times one factor, at its best, without constants; −∞ if not definite.
+
+        With K = cK₁ it is −½ T [n log(Σ_t tᵀK₁⁻¹t) + log|K₁|].
+        """
+        factor, failed = lapack.dpotrf(self.covariance(triangle(fit.kernel, self.X).values, fit), lower=1)
+        if failed:
+            return -np.inf
+        square = np.vdot(self.t, lapack.dpotrs(factor, self.t, lower=1)[0])
+        n, T = self.t.shape
+        return float(-0.5 * T * (n * np.log(square) + 2 * np.log(factor.diagonal()).sum()))
 
     def log_prior(self, theta: Float) -> tuple[float, Float]:
         """Return the log prior of log parameters, log s² and log σ², (p + 2,), without constants, and its slopes."""
@@ -178,8 +177,8 @@ class ProcessRows:
 
     def outer_product(self, fit: ProcessFit) -> Float:
         """Return Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d) of the process' mean f, summed over the targets."""
-        prepared, values = self.values(fit)
-        found, d = process_evidence(self.covariance(values, fit), self.t), self.X.shape[1]
+        prepared, values = fit.kernel.prepare(self.X), fit.kernel.values(self.X, self.X)
+        found, d = process_evidence(self.covariance(lapack.dtrttp(values, uplo="L")[0], fit), self.t), self.X.shape[1]
         total = np.zeros((d, d))
         for weights in () if found is None else found[2].T:
             slope = prepared.input_gradient(self.X, values, np.broadcast_to(weights, values.shape))
@@ -191,15 +190,12 @@ class ProcessRows:
 
         Raises ``LinAlgError`` if the covariance is not positive definite.
         """
-        prepared, values = self.values(fit)
-        cross = np.empty((len(new.X), len(self.X)), order="F")
-        prepared(new.X, cross)
-        cross = np.exp(fit.signal) * cross + new.columns @ self.columns.T
+        cross = np.exp(fit.signal) * fit.kernel.values(new.X, self.X) + new.columns @ self.columns.T
         variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X) + (new.columns**2).sum(axis=1)
         variance += self.noise_of(fit) * new.inverse
-        root = inverse_root(self.covariance(values, fit))
-        half = root @ cross.T
-        errors = new.t - half.T @ (root @ self.t)
+        factor = np.linalg.cholesky(self.covariance(triangle(fit.kernel, self.X).values, fit))
+        half = solve_triangular(factor, cross.T, lower=True, check_finite=False)
+        errors = new.t - half.T @ solve_triangular(factor, self.t, lower=True, check_finite=False)
         variance = variance - (half**2).sum(axis=0)
         normal = np.log(2 * np.pi * variance)
         return errors, -0.5 * (errors.shape[1] * normal + (errors**2).sum(axis=1) / variance)
