@@ -187,17 +187,28 @@ def _trials(
     for target, (each, judge) in enumerate(zip(panels, judges, strict=True)):
         kernel = learned(*each, start_of(*each), apply)[0]
         inflation, of_alone = _alone(asked, target, others, records[others])
-        density = sum(log_density(kernel, *pair)[0] for pair in zip(*judge, strict=True)) / len(others)
+        of_local = np.concatenate([log_density(kernel, *pair)[0] for pair in zip(*judge, strict=True)])
         kernels.append(replace(kernel, inflation=inflation))
-        gains.append(density - 0.5 * float(np.log(inflation)) - of_alone)
+        gains.append(mixture_gain(of_local - 0.5 * np.log(inflation), of_alone))
     before, after = zip(*map(_corrected, kernels, judges), strict=True)
     return kernels, ResidualsFitted(None, _gain(before, after), float(np.mean(gains)), after)
 
 
-def _alone(asked: FitResiduals, target: int, some: Int, records: Float) -> tuple[float, float]:
+def mixture_gain(of_local: Float, of_alone: Float) -> float:
+    """Return the rise of the mean log density of m rows by a mixture, from log densities (m,) of its components.
+
+    The fit alone has the weight 1/m in it. So one large error beside near copies, at which a kernel that few rows teach
+    states no variance, costs less than log(m)/m, and does not outweigh all others: later many rows teach the noise.
+    """
+    m, rise = len(of_local), of_local - of_alone
+    return float(np.mean(np.logaddexp(np.log1p(-1.0 / m) + rise, -np.log(m))))
+
+
+def _alone(asked: FitResiduals, target: int, some: Int, records: Float) -> tuple[float, Float]:
     """Return the ratio of stated variance to squared errors of rows left out of a fit, at least 1.
 
-    And the mean log density by the fit alone of the errors of ``some`` (m,) of them, with these ``records`` (m, width).
+    And the log densities (m,) by the fit alone of the errors of ``some`` (m,) of them, with these ``records`` (m,
+    width).
     """
     left_out, T = asked.left_out[target], len(asked.left_out)
     beta, variance = (float(np.broadcast_to(each, T)[target]) for each in (asked.fit.beta, asked.fit.target_variance))
@@ -209,7 +220,7 @@ def _alone(asked: FitResiduals, target: int, some: Int, records: Float) -> tuple
     stated = calibration.scale**2 * (variances[some] + calibration.noise_variance)
     stated *= np.exp(records[:, LOG_FACTOR]) * records[:, NOISE]
     errors = records[:, LOG_FACTOR - T + target]
-    return inflation, -0.5 * float(np.mean(np.log(2 * np.pi * stated) + inflation * errors**2 / stated))
+    return inflation, -0.5 * (np.log(2 * np.pi * stated) + inflation * errors**2 / stated)
 
 
 def _corrected(kernel: LocalKernel, panels: Panels) -> tuple[float, float]:
@@ -252,11 +263,11 @@ def _searched(
 
 
 def _start(families: Sequence[str], few: Panels, many: Panels, apply: Callable[..., Iterable[Any]]) -> LocalKernel:
-    """Return the kernel of the family that corrects many rows best, taught by few."""
-    noisy = start_of(*few)
+    """Return the kernel of the family that corrects many rows best, taught by few: each begins where another ended."""
+    noisy = start_of(*few, families[len(families) // 2])
     quiet = replace(noisy, noise=QUIET * noisy.noise, variance=noisy.variance / QUIET)  # maybe another maximum
-    starts = [replace(each, family=family) for family in families for each in (noisy, quiet)]
-    tried = [learned(*few, each, apply)[0] for each in starts]
+    best = max((learned(*few, each, apply) for each in (noisy, quiet)), key=lambda found: found[2])[0]
+    tried = [best, *(learned(*few, replace(best, family=each), apply)[0] for each in families if each != best.family)]
     return min(tried, key=lambda each: _corrected(each, many)[1])
 
 

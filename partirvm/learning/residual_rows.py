@@ -34,11 +34,9 @@ from partirvm.types import PANEL_ROWS, Float, Int
 Keep: TypeAlias = Callable[[Callable[[str], Cells]], Cells]
 """Calls a function with the path or URL of a new folder, which stays if it returns."""
 
-LEAVES = 16
-"""Number of leaves of a cell, about: cells are runs of leaves, which end anywhere."""
-
-SAMPLE = 64
-"""Leaves of rows that others join are those of one row of so many."""
+LEAVES, SAMPLE = 16, 64
+"""Number of leaves of a cell, about: cells are runs of leaves, which end anywhere. Leaves of rows that others join are
+those of one row of so many."""
 
 
 def cells_of(

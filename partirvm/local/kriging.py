@@ -21,48 +21,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from partirvm.types import Float
 
-LEAST_NUGGET = 1e-10
-"""Minimum of ω/(s²w): the correlations of equal rows are singular."""
+LEAST_NUGGET, LEAST_SQUARE = 1e-10, 1e-16
+"""Minimum of ω/(s²w), as the correlations of equal rows are singular, and of the mean square of the errors, in units of
+the scaled target."""
 
-LEAST_SQUARE = 1e-16
-"""Minimum of the mean square of the errors, in units of the scaled target."""
-
-STEPS = 25
-"""Maximum number of iterations of the search; each takes about 1 s per 10⁴ rows and 60 neighbours."""
+STEPS, ENOUGH = 25, 0.1
+"""Maximum number of iterations of a search. One of the kernel alone ends when an iteration raises the log density of
+all rows by less (nats); one of scales, along which it rises slowly, goes on."""
 
 CORRELATIONS = {"exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
 """The correlations of local residuals by name: Matérn's, with twice their smoothness."""
 
 RATIOS, LENGTHS, NUGGETS, FREEDOMS = (1e-6, 1e4), (0.05, 100.0), (1e-8, 4.0), (0.5, 1e4)
-"""Bounds of s²/ℓ^(2·smoothness), ℓ and ω in their units (``_units``), and of ν. The exponent b lies between 0 and
-``STEEPEST``."""
+"""Bounds of s²/ℓ^(2·smoothness), ℓ and ω in their units (``_units``), and of ν."""
 
-STEEPEST = 3.0
-
-SCALES = 0.05, 20.0
-"""Bounds of the scales of coordinates."""
+STEEPEST, SCALES = 3.0, (0.05, 20.0)
+"""Upper bound of the exponent b, and bounds of the scales of coordinates."""
 
 
-def correlation(family: str, squares: Float, length: float) -> tuple[Float, Float]:
-    """Return e⁻ˢ, (1 + s)e⁻ˢ or (1 + s + s²/3)e⁻ˢ of squared distances r², and the derivative in log ℓ.
+def correlation(family: str, distances: Float, length: float) -> tuple[Float, Float]:
+    """Return κ = e⁻ˢ, (1 + s)e⁻ˢ or (1 + s + s²/3)e⁻ˢ of distances r, s = √(2·smoothness) r/ℓ, and −κ′(r)/r.
 
-    s is √(2·smoothness) r/ℓ.
+    The latter times r² is the derivative in log ℓ. It is 0 where it would be infinite.
     """
-    s = np.sqrt(CORRELATIONS[family] * squares) / length
+    steepness = CORRELATIONS[family] / length**2
+    s = distances * np.sqrt(steepness)
     falling = np.exp(-s)
     if family == "exponential":
-        return falling, s * falling
+        return falling, np.divide(falling, s / steepness, out=np.zeros_like(s), where=s > 0)
+    found = s * falling + falling
     if family == "matern32":
-        return (1.0 + s) * falling, s * s * falling
-    square = s * s / 3.0
-    return (1.0 + s + square) * falling, square * (1.0 + s) * falling
+        return found, steepness * falling
+    return found + s * s * falling / 3.0, steepness / 3.0 * found
 
 
 @dataclass(frozen=True)
@@ -102,20 +99,19 @@ class Steps:
     coordinates: Float
 
     @cached_property
-    def squares(self) -> Float:
-        """Squared distances (n, k) from the row."""
-        return np.asarray(np.einsum("nkr,nkr->nk", self.coordinates, self.coordinates))
+    def distances(self) -> Float:
+        """Distances (n, k) from the row."""
+        return np.asarray(np.sqrt(np.einsum("nkr,nkr->nk", self.coordinates, self.coordinates)))
 
     @cached_property
-    def among(self) -> Float:
-        """Squared distances (n, k, k) among neighbours, by sums of squares: products would lose digits of near rows."""
+    def apart(self) -> Float:
+        """Distances (n, k, k) among neighbours, by sums of squares: products would lose digits of near rows."""
         n, k, _ = self.coordinates.shape
-        among = np.zeros((n, k, k))
-        for place in np.moveaxis(self.coordinates, 2, 0):
-            step = place[:, :, None] - place[:, None, :]
-            step *= step
-            among += step
-        return among
+        apart, step = np.zeros((n, k, k)), np.empty((n, k, k))
+        for place in np.ascontiguousarray(np.moveaxis(self.coordinates, 2, 0)):
+            np.subtract(place[:, :, None], place[:, None, :], out=step)
+            apart += np.square(step, out=step)
+        return np.sqrt(apart, out=apart)
 
 
 @dataclass(frozen=True)
@@ -159,9 +155,9 @@ class _Conditional:
         self.kernel, self.rows, k = kernel, rows, rows.errors.shape[1]
         nugget = kernel.noise / kernel.variance
         self.noises, self.own_noises = np.maximum(nugget * rows.noises, LEAST_NUGGET), nugget * rows.own_noises
-        whole, self.whole_slope = correlation(kernel.family, rows.steps.among, kernel.length)
-        whole[:, np.arange(k), np.arange(k)] += self.noises
-        self.cross, self.cross_slope = correlation(kernel.family, rows.steps.squares, kernel.length)
+        whole, self.whole_slope = correlation(kernel.family, rows.steps.apart, kernel.length)
+        np.einsum("nkk->nk", whole)[...] += self.noises
+        self.cross, self.cross_slope = correlation(kernel.family, rows.steps.distances, kernel.length)
         self.errors = rows.errors * np.exp(-0.5 * kernel.exponent * rows.log_factors)
         solved = np.linalg.solve(whole, np.stack([self.errors, self.cross], axis=-1))
         self.weighted, self.weights = solved[..., 0], solved[..., 1]
@@ -195,47 +191,46 @@ class _Conditional:
         of_cross = of_mean[:, None] * y + 2.0 * of_known[:, None] * x
         of_errors = of_mean[:, None] * x + 2.0 * v
         of_nugget = -np.sum(self.noises * (x * z + v * y))
-        turned = self.whole_slope @ np.stack([z, y], axis=-1)
+        among = np.stack([x, v], axis=-1) @ np.stack([z, y], axis=1)
+        among *= self.whole_slope
+        cross, steps = of_cross * self.cross_slope, rows.steps
         slopes = [
             -of_nugget - np.sum(of_known * (1.0 - self.known)) - np.sum(of_excess * self.excess),
-            np.sum(of_cross * self.cross_slope) - np.sum(x * turned[..., 0]) - np.sum(v * turned[..., 1]),
+            np.sum(cross * steps.distances**2) - np.vdot(among * steps.apart, steps.apart),
             of_nugget - np.sum(of_known * self.own_noises),
             np.sum(of_factor * rows.own_log_factors) - 0.5 * np.sum(of_errors * rows.log_factors * self.errors),
             kernel.freedom * np.sum(of_adapted * (1.0 - self.adapted)) / freedom,
         ]
         if not scales:
             return np.array(slopes)
-        among = _ratio(self.whole_slope, rows.steps.among)
-        among *= x[:, :, None] * z[:, None, :] + v[:, :, None] * y[:, None, :]
-        cross, steps = of_cross * _ratio(self.cross_slope, rows.steps.squares), rows.steps.coordinates
         # Σ_kl A_kl (d_k − d_l)² of each coordinate d of the steps
-        sums = (among.sum(axis=1) + among.sum(axis=2) - cross)[:, None] @ steps**2
-        of_scales = sums[:, 0].sum(axis=0) - 2.0 * np.einsum("nkr,nkr->r", steps, among @ steps)
-        return np.concatenate([slopes, of_scales])
-
-
-def _ratio(a: Float, b: Float) -> Float:
-    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
+        sums = (among.sum(axis=1) + among.sum(axis=2) - cross)[:, None] @ steps.coordinates**2
+        twice = 2.0 * np.einsum("nkr,nkr->r", steps.coordinates, among @ steps.coordinates)
+        return np.concatenate([slopes, sums[:, 0].sum(axis=0) - twice])
 
 
 def log_density(
     kernel: LocalKernel, rows: Neighbourhoods, errors: Float, *, scales: bool = False
-) -> tuple[float, Float]:
-    """Return the sum of the log densities (nats) of the ``errors`` (n,) of rows, and its slopes (5,) in the logs.
+) -> tuple[Float, Float]:
+    """Return the log densities (n,), in nats, of the ``errors`` (n,) of rows, and the slopes (5,) of their sum.
 
+    The slopes are those in the logs.
     With ``scales`` also those in the logarithms of scales of the coordinates, (5 + r,).
     """
     found = _Conditional(kernel, rows)
     mean, variance = found.moments
     rest = errors - mean
-    value = -0.5 * float(np.sum(np.log(2 * np.pi * variance) + rest**2 / variance))
+    value = -0.5 * (np.log(2 * np.pi * variance) + rest**2 / variance)
     return value, found.slopes(rest / variance, 0.5 * (rest**2 / variance - 1.0) / variance, scales=scales)
 
 
 def start_of(panels: Sequence[Neighbourhoods], errors: Sequence[Float], family: str = "matern32") -> LocalKernel:
-    """Return the start of a search: half of the mean square as signal, half as noise, twice the usual distance."""
+    """Return the start of a search: half of the mean square as signal, half as noise, twice the usual distance.
+
+    Most errors are far from normal: ν begins there, since it rises faster than it falls.
+    """
     square, usual, noise = _units(panels, errors)
-    return LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * noise, 1.0, 10.0)
+    return LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * noise, 1.0, 3.0)
 
 
 def _units(panels: Sequence[Neighbourhoods], errors: Sequence[Float]) -> tuple[float, float, float]:
@@ -244,7 +239,7 @@ def _units(panels: Sequence[Neighbourhoods], errors: Sequence[Float]) -> tuple[f
     These are the mean square of errors, the usual distance of the last neighbour, and the former at the mean of 1/w.
     """
     square = max(float(np.mean(np.concatenate(errors) ** 2)), LEAST_SQUARE)
-    usual = float(np.median(np.concatenate([np.sqrt(panel.steps.squares[:, -1]) for panel in panels])))
+    usual = float(np.median(np.concatenate([panel.steps.distances[:, -1] for panel in panels])))
     return square, max(usual, 1e-100), square / float(np.mean(np.concatenate([panel.own_noises for panel in panels])))
 
 
@@ -275,24 +270,27 @@ def learned(
         logs[0] += steepness * x[1]
         return LocalKernel.of(start.family, logs)
 
-    def density(kernel: LocalKernel, x: Float, panel: Neighbourhoods, some: Float) -> tuple[float, Float]:
+    def density(kernel: LocalKernel, x: Float, panel: Neighbourhoods, some: Float) -> tuple[Float, Float]:
         return log_density(kernel, panel.scaled(np.exp(x[5:])) if scales else panel, some, scales=scales)
 
-    def loss(x: Float) -> tuple[float, Float]:
+    @cache
+    def loss(point: bytes) -> tuple[float, Float]:
+        x = np.frombuffer(point)
         found = list(map_panels(partial(density, kernel_at(x), x), panels, errors))
         slope = -sum(slope for _, slope in found) / n
         slope[1] += steepness * slope[0]
-        return -sum(value for value, _ in found) / n, slope
+        return -float(sum(np.sum(values) for values, _ in found)) / n, slope
 
     first = np.zeros(len(bounds))
     first[:5] = start.logs - units
     first[0] -= steepness * first[1]
     first, noisier = np.clip(first, *np.transpose(bounds)), np.log(10.0) * (np.arange(len(bounds)) == 2)
     # of other rows, large errors beside near copies may leave the start without a direction but that of more noise
-    lowest = loss(first)[0]
-    while first[2] < 0 and (higher := loss(first + noisier)[0]) < lowest:
-        first, lowest = first + noisier, higher
+    while first[2] < 0 and loss((first + noisier).tobytes())[0] < loss(first.tobytes())[0]:
+        first = first + noisier
     if not form:
         bounds[:2] = [(log, log) for log in first[:2].tolist()]
-    found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+    limits = {"maxiter": STEPS, "ftol": 0.0 if scales else ENOUGH / n}
+    search: Any = partial(minimize, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
+    found = search(lambda x: loss(x.tobytes()), first)
     return kernel_at(found.x), np.exp(found.x[5:]), -float(found.fun)

@@ -54,7 +54,7 @@ class LocalResiduals:
         """
         order, found = list[Int](), list[tuple[NDArray[Any], ...]]()
         for some, near, hoods in self._neighbourhoods(points, factor, own):
-            numbers, distances = near[:, :, NUMBER].astype(np.int64), np.sqrt(hoods[0].steps.squares)
+            numbers, distances = near[:, :, NUMBER].astype(np.int64), hoods[0].steps.distances
             shares = _together(list(map(weights, self.kernels, hoods)))
             order.append(some)
             found.append((numbers, distances, shares, _together([each.errors for each in hoods])))

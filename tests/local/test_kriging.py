@@ -60,7 +60,7 @@ def test_derivatives_are_finite_differences(family):
     def density(logs):
         return log_density(LocalKernel.of(family, logs[:5]), found.scaled(np.exp(logs[5:])), errors, scales=True)
 
-    ends = [[density(logs + sign * step)[0] for sign in (1, -1)] for step in 1e-5 * np.eye(7)]
+    ends = [[density(logs + sign * step)[0].sum() for sign in (1, -1)] for step in 1e-5 * np.eye(7)]
     np.testing.assert_allclose(density(logs)[1], -np.diff(ends)[:, 0] / 2e-5, rtol=1e-6, atol=1e-9)
 
 

@@ -14,6 +14,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import ArraySource
 from partirvm.errors import FormatError, MissingDataError, UsageError
 from partirvm.jobs.driver import Watcher
+from partirvm.learning.neighbours import mixture_gain
 from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER, Cells
 from partirvm.local.kriging import CORRELATIONS, LocalKernel, learned
 from partirvm.model.files import CODEC, FORMAT, KIND
@@ -46,6 +47,26 @@ def fitted():
 
 def test_they_are_taken_unasked_where_rows_left_out_gain():
     assert RVMRegressor(**OPTIONS).fit(*rough(1000)).model_.residuals is not None
+
+
+def test_one_row_beside_copies_does_not_outweigh_the_others():
+    """The local kernel describes 999 errors by 1 nat more, and one not at all: of the latter log 1000 nats are lost."""
+    of_alone = np.random.default_rng(0).normal(size=1000)
+    of_local = of_alone + 1.0 - 1e6 * (np.arange(1000) == 500)
+    gain = (999 * np.log(0.999 * np.e + 0.001) - np.log(1000)) / 1000
+    assert mixture_gain(of_local, of_alone) == pytest.approx(gain, rel=1e-12)
+
+
+def test_they_are_taken_where_few_copies_differ_much():
+    """Pairs of equal rows teach that there is no noise; of one row in 300 the target is far from that of its copy."""
+    X, y = (np.repeat(each, 2, axis=0) for each in rough(1500))
+    y[np.random.default_rng(1).permutation(3000)[:10]] += 3.0
+    model = RVMRegressor(**OPTIONS).fit(X, y)
+    assert model.model_.residuals is not None
+    new, target = rough(1000, seed=1)
+    assert np.median(np.abs(target - model.predict(new))) < 0.5 * np.median(
+        np.abs(target - model.model_.sparse().predict(new))
+    )
 
 
 def test_what_new_rows_gain(fitted):
