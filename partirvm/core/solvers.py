@@ -11,7 +11,7 @@ the fixed point of the active columns alternate (``improve``), until none gains.
 
 **Starts.** The α at which a fixed point starts decides where it ends, so a fit of at most 500 new columns also starts
 at several common α. For sinc, 100 rows, one start ends 63 nats lower than another. To grow such a fit from nothing by
-actions alone, too, took a fifth of the time, and led higher in none of 66 fits of eleven sets.
+actions alone, too, took a fifth of the time, and led higher in none of the fits of at most 150 columns of eleven sets.
 
 **Auto, of a fit that goes on.** In a round most candidates leave again, so they are first ``screened`` beside the
 columns of the earlier fit. An intermediate fit then takes ``JOINT`` iterations of all columns. Rounds of 20,000 rows

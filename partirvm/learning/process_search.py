@@ -192,7 +192,8 @@ def left_out(
 def promising(widths: ProcessFit, turned: ProcessFit | None, d: int, share: float = 1.0) -> bool:
     """Return True if directions raise the evidence by ``share`` nats for each angle between d of them.
 
-    With less, rows left out preferred them in none of 27 fits of nine sets; it would take most of the search to ask.
+    With less, rows left out preferred them in one of 27 fits of nine sets, by a gain that new rows did not confirm; to
+    ask them would take most of the search.
     """
     return turned is not None and turned.value - widths.value > share * d * (d - 1) / 2
 
