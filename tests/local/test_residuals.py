@@ -198,7 +198,7 @@ def test_weights_may_have_any_unit():
     for unit in (1.0, 1e-3):
         model = RVMRegressor(**options).fit(X, unit * y, sample_weight=1 / (unit * r) ** 2)
         found.append(model.predict(rough(50, seed=3)[0]) / unit)
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-3, atol=1e-3)
     fits = [RVMRegressor(**options).fit(X[:n], y[:n], sample_weight=np.arange(n) < 990) for n in (990, 991)]
     errors = (np.sqrt(np.mean(each.model_.residuals.cells.records[:, 2] ** 2)) for each in fits)
     assert next(errors) == pytest.approx(next(errors), rel=0.02)
