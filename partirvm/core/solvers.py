@@ -37,7 +37,7 @@ from partirvm.core.updates import HyperState, StepInfo, maximise
 LOOSE = 1e-5
 """Tolerance of turns, where that of the rule is not larger; their end converges to the rule's."""
 
-SCREENING, JOINT = 30, 6
+SCREENING, JOINT = 12, 3
 """Maximum number of iterations of new columns beside the others, and then of all columns of an intermediate fit."""
 
 Watch = Callable[[StepInfo], None]

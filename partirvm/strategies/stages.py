@@ -72,7 +72,7 @@ class RoundsState:
     The working set alone uses the rest. ``used`` are the rows that have been candidates (increasing), ``evidence`` is
     the highest so far, ``flat`` and ``slow`` count consecutive rounds. ``patient`` makes the next fit converge, since
     flatness is judged by converged evidence. ``kept`` is the number of vectors before the last candidates joined,
-    ``work`` the number of multiplications of kernel learning and all rounds. ``corrected`` is the error of rows left
+    ``stayed`` of which remain; ``work`` the number of multiplications of kernel learning and all rounds. ``corrected`` is the error of rows left
     out after local residuals when there were ``tested`` vectors.
     """
 
@@ -97,6 +97,7 @@ class RoundsState:
     flat: int = 0
     patient: bool = False
     kept: int = 0
+    stayed: int | None = None
     work: float = LEAST_WORK
     slow: int = 0
     tested: int = 0

@@ -45,11 +45,15 @@ FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
 LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 """Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
 
+HOPEFUL, LEAST_SHARE = 3, 5
+"""The candidates of a round of a regression are at most this multiple of the last ones that stayed, but at least this
+part of the partition size: late rounds exchange a few columns. kin40k, 10,000 rows, gains as much in half the time."""
+
 LEAST_TESTED, GROWTH, POWER = 50, 1.4, 2.5
 """Minimum number of vectors at which the errors after local residuals are measured, and their growth until the next
 time. The work of a round is about proportional to this power of the number of vectors."""
 
-EVALUATIONS, ITERATIONS = 100, 16
+EVALUATIONS, ITERATIONS = 30, 16
 """Typical number of evaluations of the evidence in kernel learning, and iterations of all columns as which the dense
 fit of a round counts. It takes about 4; by these, kin40k has seven rounds more for 1 % less error."""
 
@@ -93,6 +97,9 @@ class WorkingSetRounds(Rounds):
         selection = "random" if first_or_check else state.options.selection
         selection = "error" if selection == "gain" and not likelihood.dense else selection
         by_gain = selection == "gain"
+        if state.stayed is not None and not problem.n_classes and not first_or_check:
+            least = problem.rows_of(state.options.partition_size) // LEAST_SHARE
+            room = min(room, max(HOPEFUL * state.stayed // problem.n_kernels, least, 1))
         state = replace(state, selection=selection, kept=state.fit.n_vectors)
         count = room * POOL if by_gain else room
         if selection in ("error", "largest-error"):
