@@ -37,8 +37,10 @@ from partirvm.core.updates import HyperState, StepInfo, maximise
 LOOSE = 1e-5
 """Tolerance of turns, where that of the rule is not larger; their end converges to the rule's."""
 
-SCREENING, JOINT = 12, 3
-"""Maximum number of iterations of new columns beside the others, and then of all columns of an intermediate fit."""
+SCREENING, JOINT, SCARCE = 12, 3, 2
+"""Maximum number of iterations of new columns beside the others, and then of all columns of an intermediate fit; and
+how many times as many leave fewer columns, where their number is limited, and in a last fit. With 30 and 6 iterations
+kin40k, 10,000 rows, is slower, and 3 % worse: columns that leave early do not come back."""
 
 Watch = Callable[[StepInfo], None]
 Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
@@ -80,9 +82,10 @@ SOLVERS: dict[str, Solver] = {"auto": auto, "fixed-point": maximise, "fast": gro
 def _continued(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
     """The fixed point of a fit that goes on, after the columns that have just entered, if any, are screened."""
     if state.entered is not None and state.entered.any():
-        state = screened(state, rule, on_step)
+        times = 1 if rule.vectors is not None and not rule.thin else SCARCE
+        state = screened(state, replace(rule, max_iterations=min(rule.max_iterations, times * SCREENING)), on_step)
         if rule.vectors is not None:
-            rule = replace(rule, max_iterations=min(rule.max_iterations, JOINT))
+            rule = replace(rule, max_iterations=min(rule.max_iterations, times * JOINT))
     return maximise(state, rule, on_step)
 
 
@@ -93,7 +96,7 @@ def screened(state: HyperState, rule: StopRule, on_step: Watch = lambda info: No
     them. β is estimated again.
     """
     begun = beside(state)
-    found, _ = maximise(begun, StopRule(rule.tol, min(rule.max_iterations, SCREENING), guard=False), on_step)
+    found, _ = maximise(begun, StopRule(rule.tol, rule.max_iterations, guard=False), on_step)
     kept = np.flatnonzero(~np.isin(state.labels, np.setdiff1d(begun.labels, found.labels)))
     return state.restarted(state.statistics.take(kept), state.alpha[kept], float(state.beta) * float(found.beta))
 
