@@ -119,8 +119,7 @@ def beside(state: HyperState) -> HyperState:
     quality = beta * (statistics.projection[new, 0] - cross.T @ (old.mean - statistics.offset[others, 0]))
     square = beta * old.residual + state.alpha[others] @ old.mean**2
     block = GramBlock(np.zeros((0, len(new))), gram, quality[:, None], np.array([square]), state.n, 0.0)
-    given = GramStatistics.of(state.labels[new], block)
-    begun = state.restarted(given, state.alpha[new], 1.0)
+    begun = state.restarted(GramStatistics.of(state.labels[new], block), state.alpha[new], 1.0)
     return replace(begun, target_variance=beta * state.target_variance, least_noise=beta * state.least_noise)
 
 
@@ -189,8 +188,7 @@ def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
     alpha = entry_precision(s, q, precision)
     rank = q**2 / np.maximum(s, np.maximum(DEPENDENT * precision, ABSENT))
     alpha[active.columns], rank[active.columns] = active.alpha, np.inf
-    count = active.M + max(10, active.M // 2)
-    kept = np.sort(np.argsort(-rank, kind="stable")[:count])
+    kept = np.sort(np.argsort(-rank, kind="stable")[: active.M + max(10, active.M // 2)])
     statistics = active.statistics.take(kept)
     return whole.restarted(statistics, alpha[kept], fit.beta, floored=fit.floored, iteration=fit.iteration)
 

@@ -80,8 +80,7 @@ class NoiseFit(DenseFit):
         squares, rows = errors**2, self.left_out.rows
         points = self.design.scaling.inputs(self.points)
         kernels = kernels_for(self.design, points)
-        hopeless = not squares.any() or not kernels
-        if hopeless or not (self.always or _depends(kernels, points, squares, variances)):
+        if not (squares.any() and kernels and (self.always or _depends(kernels, points, squares, variances))):
             return None, Termination.CONVERGED
         centres = points[evenly(len(points), min(NOISE_CENTRES, len(points) // 4))]
         fits = []

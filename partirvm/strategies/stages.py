@@ -110,7 +110,7 @@ def first_state(problem: Problem, options: Options, **facts: Any) -> RoundsState
 
 
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
-    """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates; it is thin near ``max_vectors``."""
+    """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates, thin near ``max_vectors``."""
     vectors = int(options.stop_fraction * candidates)
     scarce = options.max_vectors is not None and candidates + options.partition_size > options.max_vectors
     return StopRule(INTERMEDIATE * options.tol, options.max_iterations, vectors=vectors, thin=scarce)

@@ -119,8 +119,7 @@ class WorkingSetRounds(Rounds):
         if by_gain and len(chosen.labels):
             posterior = posterior_rows(problem, state.options, state.seen)
             (statistic,) = yield likelihood.gain_pass(state.design, state.fit, chosen, posterior)
-            gains = state.fit.gains(statistic)
-            chosen = chosen.take(np.argsort(-gains, kind="stable")[: room * problem.n_kernels])
+            chosen = chosen.take(np.argsort(-state.fit.gains(statistic), kind="stable")[: room * problem.n_kernels])
         return _marked(state, chosen.rows), chosen
 
     def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
@@ -180,8 +179,7 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
         elif state.problem.n_classes:
             least, doublings = min(LEAST_FALL * loss, 1.0) * least, log2(max(fit.n_vectors / max(state.kept, 1), 1.0))
         slow = slow + 1 if least > 0 and gain <= least * doublings else 0
-    evidence = max(now, before)
-    state = replace(state, evidence=evidence, flat=flat, patient=level, work=work, slow=slow)
+    state = replace(state, evidence=max(now, before), flat=flat, patient=level, work=work, slow=slow)
     if flat >= FLAT_ROUNDS:
         return state, Termination.CONVERGED
     if slow >= SLOW_ROUNDS:
