@@ -133,8 +133,7 @@ def search_cost(work: Work, kept: int) -> tuple[float, int]:
 
 def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> list[RoundCost]:
     """Estimate rounds of ``partition_size`` candidates; the last round uses all rows and converges."""
-    costs, lead = [], work.shape.n_leading
-    kept = lead
+    costs, lead, kept = [], work.shape.n_leading, work.shape.n_leading
     for number in range(rounds):
         cost = fit_cost(work, kept, partition_size, iterations=IN_ROUNDS)
         if number:
@@ -145,6 +144,8 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
     last = costs.pop()
     if work.read.rows < work.shape.n_rows:
         last = gram_cost(work, work.shape.n_rows, 0, last.columns)
+    elif not work.shape.newton:  # after its candidates it has as many iterations as a fit alone
+        last = replace(last, solve_seconds=last.solve_seconds + gram_cost(work, 0, 0, kept).solve_seconds)
     return [*costs, _settled(work, last, kept)]
 
 
