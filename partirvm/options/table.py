@@ -84,7 +84,7 @@ class Request:
     effort: str = everyday(
         "balanced",
         'When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % '
-        '("quick") or 6 % ("balanced"), or if the evidence no longer rises ("thorough"). "quick" also learns the '
+        '("quick") or 5 % ("balanced"), or if the evidence no longer rises ("thorough"). "quick" also learns the '
         "kernel from fewer rows.",
         one_of(Effort),
     )

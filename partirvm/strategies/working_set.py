@@ -42,10 +42,10 @@ multiple of it as a fraction."""
 FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
 """Numbers of consecutive rounds, flat, slow or without a better held-out error, that end the run."""
 
-LEAST_GAIN = {"quick": 0.2, "balanced": 0.06, "thorough": 0.0}
+LEAST_GAIN = {"quick": 0.2, "balanced": 0.05, "thorough": 0.0}
 """Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
 
-HOPEFUL, LEAST_SHARE = 2, 3
+HOPEFUL, LEAST_SHARE = 3, 3
 """The candidates of a round of a regression are at most this multiple of the last ones that stayed, but at least this
 part of the partition size: late rounds exchange a few columns. kin40k, 10,000 rows, gains as much in half the time."""
 
