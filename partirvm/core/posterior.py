@@ -86,9 +86,7 @@ class Posterior:
 
     def root(self) -> Float:
         """Return R (M, M) with Σ = R Rᵀ, so that a predictive variance φᵀΣφ = ‖Rᵀφ‖² is never negative; (T, M, M)."""
-        if self.targets:
-            return np.stack([one.root() for one in self.targets])
-        return root_of(self.factor, self.scale)
+        return np.stack([one.root() for one in self.targets]) if self.targets else root_of(self.factor, self.scale)
 
 
 @contextmanager
@@ -105,9 +103,7 @@ def on_threads(count: int) -> Iterator[None]:
 def in_threads(function: Callable[[Any], Any], things: Sequence[Any]) -> list[Any]:
     """Return ``function(thing)`` for each of ``things``, in order, computed by the threads of ``on_threads``."""
     pool = _pool.get()
-    if pool is None or len(things) < 2:
-        return [function(thing) for thing in things]
-    return list(pool.map(function, things))
+    return list(map(function, things) if pool is None or len(things) < 2 else pool.map(function, things))
 
 
 def blocks(n: int) -> list[slice]:

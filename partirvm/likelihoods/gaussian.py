@@ -101,9 +101,8 @@ class GaussianLikelihood(Likelihood):
         """Return passes for leave-one-out errors and a residual pass; of many rows, a precise residual needs none."""
         found = fit.posterior
         precise = np.all(np.asarray(found.rounding) <= PRECISE * np.asarray(found.residual))
-        residual: tuple[Pass, ...] = (ResidualPass(design, found.means, rows=rows),)
-        if last and problem.n_rows > LEFT_OUT_ROWS and precise:
-            residual = ()
+        known = last and problem.n_rows > LEFT_OUT_ROWS and precise
+        residual: tuple[Pass, ...] = () if known else (ResidualPass(design, found.means, rows=rows),)
         if not left_out or fit.fixed_noise:
             return residual
         sample = sampled_rows(problem.n_rows if rows is None else len(rows), shuffled=problem.shuffled)
@@ -126,8 +125,7 @@ class GaussianLikelihood(Likelihood):
         if last and len(left_out) == 1:
             calibration = left_out[0].calibration(float(fit.beta), float(fit.target_variance))
             diagnostics = None if calibration is None else left_out[0].diagnostics(calibration)
-        if last:
-            fit = replace(fit, calibration=calibration, left_out=diagnostics)
+        fit = replace(fit, calibration=calibration, left_out=diagnostics) if last else fit
         for found in statistics:
             if isinstance(found, ResidualStatistics):
                 moved, sums = fit.posterior.means, found.sum_squares

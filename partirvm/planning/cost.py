@@ -21,7 +21,7 @@ from partirvm.types import LEFT_OUT_ROWS, RESIDUAL_ROWS, RESIDUAL_TARGETS
 NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
 
-ITERATIONS, IN_ROUNDS = 25, 6
+ITERATIONS, IN_ROUNDS = 25, 3
 """Cost of a fit in dense iterations of all columns, alone and in a round; it has more iterations, of fewer columns."""
 
 SQUARES = 1500
@@ -131,8 +131,7 @@ def search_cost(work: Work, kept: int) -> tuple[float, int]:
 
 def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> list[RoundCost]:
     """Estimate rounds of ``partition_size`` candidates; the last round uses all rows and converges."""
-    costs, lead = [], work.shape.n_leading
-    kept = lead
+    costs, lead, kept = [], work.shape.n_leading, work.shape.n_leading
     for number in range(rounds):
         cost = fit_cost(work, kept, partition_size, iterations=IN_ROUNDS)
         if number:
@@ -143,6 +142,8 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
     last = costs.pop()
     if work.read.rows < work.shape.n_rows:
         last = gram_cost(work, work.shape.n_rows, 0, last.columns)
+    elif not work.shape.newton:  # after its candidates it has as many iterations as a fit alone
+        last = replace(last, solve_seconds=last.solve_seconds + gram_cost(work, 0, 0, kept).solve_seconds)
     return [*costs, _settled(work, last, kept)]
 
 
@@ -174,11 +175,10 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
     passes, dense = 2 if n_rows <= LEFT_OUT_ROWS else 1, last.solve_seconds
     if noise_rows:
         again = gram_cost(work, n_rows, 0, kept)
-        # 64² products per row in each of a few hundred Newton steps
-        dense += noise_rows * 1e7 / work.rates.product + again.solve_seconds
+        # 64² / 2 products per row in each of about 300 updates of the precisions, and as much for its Newton steps
+        dense += noise_rows * 4e6 / work.rates.product + again.solve_seconds
         seconds, passes = 2 * seconds + again.pass_seconds, 2 * passes + again.passes
-    seconds, passes = last.pass_seconds + seconds, last.passes + passes
-    return replace(last, passes=passes, pass_seconds=seconds, solve_seconds=dense)
+    return replace(last, passes=last.passes + passes, pass_seconds=last.pass_seconds + seconds, solve_seconds=dense)
 
 
 @dataclass(frozen=True)
@@ -202,12 +202,8 @@ class Schedule:
 
     def candidates(self, partition_size: int, max_vectors: int | None, n_candidates: int) -> int:
         """Return the number of candidates of a fit; whole partitions take at most half of ``max_vectors``."""
-        if self.one_fit:
-            return n_candidates
-        most = max_vectors or partition_size
-        if max_vectors and not self.selects:
-            most = max(max_vectors // 2, 1)
-        return min(n_candidates, partition_size, most)
+        most = max(max_vectors // (1 if self.selects else 2), 1) if max_vectors else partition_size
+        return n_candidates if self.one_fit else min(n_candidates, partition_size, most)
 
     def costs(
         self, work: Work, candidates: int, stop_fraction: float, max_rounds: int | None, joining: int
@@ -215,14 +211,14 @@ class Schedule:
         """Estimate each round or level for ``joining`` rows that have yet to join; the last element is the last fit.
 
         Fits may converge before their vectors have fallen to ``stop_fraction`` of the candidates: on kin40k and etopo20
-        they kept about the mean of this fraction and 1. Without ``max_rounds``, 12 working-set rounds are assumed.
+        they kept about the mean of this fraction and 1. Without ``max_rounds``, 8 working-set rounds are assumed.
         """
         stays = 0.5 * (1.0 + stop_fraction)
         if self.merges:
             return levels_cost(work, candidates, stays)
         rounds = n_partitions(joining, candidates, work.shape.n_kernels)
         if max_rounds is not None or self.selects:
-            rounds = min(rounds, 12 if max_rounds is None else max_rounds)
+            rounds = min(rounds, 8 if max_rounds is None else max_rounds)
         return rounds_cost(work, candidates, max(rounds, 1), stays)
 
     def text(self, plan: Mapping[str, Any]) -> str:

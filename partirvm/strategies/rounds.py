@@ -104,7 +104,7 @@ class Rounds:
             state = yield from stages.extended(state, new, state.options.last_rows)
             return (yield from self.last_fit(state, limit))
         state = yield from stages.extended(state, new, rows)
-        return (yield from _round(state))
+        return (yield from _round(state, new))
 
     def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
         """Run the last fit; if it uses other rows than the current fit, measure them first."""
@@ -171,12 +171,13 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
     return stages.first_state(replace(problem, held_out=False, batches=()), few, selection="random")
 
 
-def _round(state: RoundsState) -> Steps[RoundsState]:
+def _round(state: RoundsState, new: Design | None = None) -> Steps[RoundsState]:
     """Fit, score and save; after a flat round the fit converges."""
     patient, options = replace(stages.final_rule(state.options), thin=False), state.options
     rule = patient if state.patient else stages.intermediate_rule(options, state.candidates)
     state = yield from stages.solved(state, rule)
-    state = yield from stages.scored(state)
+    stayed = None if new is None else int(np.isin(new.labels, state.design.labels).sum())
+    state = yield from stages.scored(replace(state, stayed=stayed))
     return (yield from stages.saved(state, "round"))
 
 

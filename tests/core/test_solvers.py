@@ -138,7 +138,7 @@ def test_what_fails_beside_the_others_does_not_join():
 def test_an_intermediate_fit_that_goes_on_takes_few_iterations():
     """It may end anywhere; a last one converges."""
     Phi, t, state = half_entered(2)
-    some, reason = SOLVERS["auto"](state, replace(RULE, vectors=1))
+    some, reason = SOLVERS["auto"](state, replace(RULE, vectors=1, thin=False))
     assert (some.iteration, reason) == (JOINT, Termination.ITERATIONS)
     last, reason = SOLVERS["auto"](state, RULE)
     assert reason is Termination.CONVERGED

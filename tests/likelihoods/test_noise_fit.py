@@ -95,5 +95,5 @@ def test_the_mode_is_a_maximum(rng):
     def objective(w):
         return -log_likelihood(block @ w, squares, variances) + 0.5 * (alpha * w**2).sum()
 
-    found = _mode(block, squares, variances, np.zeros(9), alpha)[0]
+    found = _mode(block, squares, variances, np.zeros(9), alpha, block.T @ block)[0]
     assert objective(found) == pytest.approx(minimize(objective, np.zeros(9)).fun, abs=2e-3)

@@ -104,7 +104,7 @@ def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
     more = costs[-1].pass_seconds - plain[-1].pass_seconds
     assert more == pytest.approx(gram(n, 0, 88)[1] + settling(n, 88))
     more = costs[-1].solve_seconds - plain[-1].solve_seconds
-    assert more == pytest.approx(dense(88) + rows * 1e7 / PRODUCT)
+    assert more == pytest.approx(dense(88) + rows * 4e6 / PRODUCT)
 
 
 def test_levels_cost_what_their_fits_cost():

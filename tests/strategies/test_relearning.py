@@ -176,13 +176,13 @@ def test_the_best_round_comes_back_with_its_kernel():
 
 
 def test_when_it_is_due():
-    """From 2.4 times the centres up to a share of the rows and what memory allows; never where nothing was learned."""
+    """From 3.2 times the centres up to a share of the rows and what memory allows; never where nothing was learned."""
     problem = problem_of(*rows())
     fit = SimpleNamespace(n_vectors=100)
     assert due(problem, OPTIONS, fit, 0)
-    assert due(problem, OPTIONS, fit, 41)
-    assert not due(problem, OPTIONS, fit, 42)
-    assert not due(problem, replace(OPTIONS, centres=42), fit, 0)
+    assert due(problem, OPTIONS, fit, 31)
+    assert not due(problem, OPTIONS, fit, 32)
+    assert not due(problem, replace(OPTIONS, centres=32), fit, 0)
     assert not due(problem, replace(OPTIONS, centres=0), fit, 0)
     assert not due(problem, replace(OPTIONS, learning_columns=100), fit, 0)
     assert not due(replace(problem, n_rows=240), OPTIONS, fit, 0)
