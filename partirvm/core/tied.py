@@ -10,12 +10,8 @@ follow MacKay's fixed point (Tipping 2001, eqs. 16–18), α ← Σγ_i / Σμ_i
 μ maximises the last two terms, so only d log|H| = 2β tr(Σ ΦᵀW dΦ) remains: dL = Σ_nm D_nm dΦ_nm with D = β W [ (t −
 Φμ)μᵀ − ΦΣ ]. ∂L/∂ log θ = Σ_nm D_nm ∂Φ_nm/∂ log θ is a sum over rows, which a pass computes, and over targets.
 
-**Sums.** The updates need only tr Σ, ‖μ‖² and ‖t − Φμ‖². Let k be the K kernel columns and l the J leading columns,
-with α and b. One decomposition G_kk = VΛVᵀ serves all α and β: with B = VᵀG_kl, c = Vᵀp_k and the diagonal matrix R =
-βΛ + αI,
-
-    S = βG_ll + bI − β²BᵀR⁻¹B,             μ_l = βS⁻¹(p_l − βBᵀR⁻¹c),      Vᵀμ_k = βR⁻¹(c − Bμ_l),
-    tr Σ_kk = tr R⁻¹ + β² tr (R⁻¹BS⁻¹BᵀR⁻¹),   tr Σ_ll = tr S⁻¹.
+**Updates** take a posterior each, M³ products. One eigendecomposition of ΦᵀΦ would serve them all, but takes as long as
+five of them, and three suffice where a search changes the kernel a little.
 
 **Class indicators**: least squares in place of the softmax. The K targets of a row are 1 for its class and 0 otherwise.
 They share α and β, and so Σ. With T (N, K) and M = βΣΦᵀT the slopes are D = βW[(T − ΦM)Mᵀ − KΦΣ], and the updates α ←
@@ -24,14 +20,13 @@ KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). Wid
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
+from scipy.linalg import get_blas_funcs
 
-from partirvm.core.posterior import Posterior, factorise, posterior, require_positive, root_of
-from partirvm.core.statistics import EPS, GramStatistics
+from partirvm.core.posterior import Posterior, posterior
+from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
 from partirvm.types import Float, Int
 
@@ -52,41 +47,6 @@ class Tied:
         return np.where(labels < 0, self.leading, self.alpha)
 
 
-Sums: TypeAlias = tuple[Float, Float, float]
-"""Σγ (2,), Σμ² (2,) over the kernel columns and over the leading ones, ‖t − Φμ‖²; the last two over all targets."""
-
-
-def reduction(statistics: GramStatistics) -> Callable[[float, float, float, slice], Sums]:
-    """Rotate the kernel columns by V; return a function of α, b, β and a range of targets that computes their sums.
-
-    The statistics have the offset 0. Raises ``NumericalError`` if they are not finite, the function as ``factorise``.
-    """
-    kernels, gram = statistics.labels >= 0, statistics.gram
-    require_positive(1.0 + statistics.gram.diagonal())
-    eigenvalues, V = np.linalg.eigh(gram[np.ix_(kernels, kernels)])
-    eigenvalues = np.maximum(eigenvalues, 0.0)
-    B, rotated = V.T @ gram[np.ix_(kernels, ~kernels)], V.T @ statistics.projection[kernels]
-    corner, size = gram[np.ix_(~kernels, ~kernels)], np.array([kernels.sum(), (~kernels).sum()])
-
-    def sums(alpha: float, leading: float, beta: float, targets: slice) -> Sums:
-        c, p = rotated[:, targets], statistics.projection[~kernels][:, targets]
-        R = beta * eigenvalues + alpha
-        X = beta * B / R[:, None]
-        root = root_of(*factorise(beta * (corner - B.T @ X) + leading * np.eye(len(corner))))
-        covariance = root @ root.T
-        mean = beta * covariance @ (p - X.T @ c)
-        own = beta * (c - B @ mean) / R[:, None]
-        squares = float(statistics.sum_squares[targets].sum())
-        explained = float(np.sum(own * (2 * c - eigenvalues[:, None] * own - 2 * B @ mean)))
-        explained += float(np.sum(mean * (2 * p - corner @ mean)))
-        traces = np.array([np.sum(1.0 / R) + np.sum(covariance * (X.T @ X)), np.trace(covariance)])
-        square = np.array([np.sum(own**2), np.sum(mean**2)])
-        determined = np.clip(size - np.array([alpha, leading]) * traces, 0.0, size)
-        return determined, square, max(squares - explained, EPS * squares)
-
-    return sums
-
-
 def updates(
     statistics: GramStatistics,
     tied: Tied,
@@ -99,39 +59,39 @@ def updates(
     ``target_variance`` defines the noise floor, ``fixed`` is a given β; both (T,) for several targets. Without a
     ``target_variance`` the targets are class indicators, which share β. Raises ``NumericalError``.
     """
-    T, shared = len(statistics.sum_squares), target_variance is None
-    size = T if shared else 1
+    shared = target_variance is None
+    size = len(statistics.sum_squares) if shared else 1
     if target_variance is None:
         target_variance = float(statistics.sum_squares.mean()) / max(statistics.n, 1)
-    floor, sums = NOISE_FLOOR * np.atleast_1d(target_variance), reduction(statistics)
-    kernels = statistics.labels >= 0
-    largest = np.array([statistics.gram.diagonal()[group].max(initial=0.0) for group in (kernels, ~kernels)])
+    parts = statistics.labels >= 0, statistics.labels < 0
+    largest = np.array([statistics.gram.diagonal()[part].max(initial=0.0) for part in parts])
+    found = posterior(statistics, tied.alphas(statistics.labels), tied.beta)
     for _ in range(count):
-        betas = np.atleast_1d(tied.beta).tolist()
-        found = [sums(tied.alpha, tied.leading, beta, slice(k * size, (k + 1) * size)) for k, beta in enumerate(betas)]
-        beta = tied.beta
+        beta, gammas, squares = tied.beta, size * found.determinedness, found.mean**2
         if fixed is None:
-            freedom = size * np.maximum(statistics.n - np.array([each[0].sum() for each in found]), 1.0)
-            residual = np.array([each[2] for each in found])
-            limited = freedom / np.maximum(residual, floor * freedom)
-            beta = limited if isinstance(target_variance, np.ndarray) else float(limited[0])
+            freedom = np.maximum(size * statistics.n - gammas.sum(axis=0), size)
+            limited = freedom / np.maximum(found.residual, NOISE_FLOOR * target_variance * freedom)
+            beta = limited if isinstance(target_variance, np.ndarray) else float(limited)
         bound = np.max(beta) * largest
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = size * sum(each[0] for each in found) / sum(each[1] for each in found)
+            ratio = np.array([gammas[part].sum() / squares[part].sum() for part in parts])
         ratio = np.clip(np.where(np.isnan(ratio), np.inf, ratio), ALPHA_FLOOR * bound, ALPHA_CEILING * bound)
         alpha, leading = np.where(bound > 0, ratio, [tied.alpha, tied.leading]).tolist()
         tied = Tied(alpha, leading, beta)
-    return tied, posterior(statistics, tied.alphas(statistics.labels), tied.beta)
+        found = posterior(statistics, tied.alphas(statistics.labels), tied.beta)
+    return tied, found
 
 
 def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: float, weights: Float | None) -> Float:
     """Return D (n, M), nats, of a block Φ (n, M) of the design and K targets that share Σ (M, M) and β.
 
-    ``target`` is (n, K), ``mean`` (M, K), and ``weights`` (n,) are the row weights.
+    ``target`` is (n, K), ``mean`` (M, K), and ``weights`` (n,) are the row weights. D has the precision of Σ: in single
+    precision its product takes half the time.
     """
-    scaled = -beta * target.shape[1] * covariance
-    found: Float = (scaled @ block.T).T  # stored column by column, the fastest layout for kernels
-    found += (mean @ (beta * (target - block @ mean)).T).T
+    gemm = get_blas_funcs("gemm", (covariance,))
+    r, single = beta * (target - block @ mean), covariance.dtype
+    found: Float = gemm(-beta * target.shape[1], block.astype(single, copy=False), covariance)  # column by column, as Φ
+    found = gemm(1.0, r.astype(single), mean.astype(single), beta=1.0, c=found, trans_b=1, overwrite_c=1)
     if weights is not None:
         found *= weights[:, None]
     return found

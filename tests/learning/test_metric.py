@@ -94,7 +94,7 @@ def test_directions_that_gain_nothing_are_left():
 
 
 def test_free_directions_must_pay_for_each_entry(monkeypatch):
-    """Above ``FREE_ROWS`` entries move too, and are taken for a gain of half a log N each; else the fixed ones stay."""
+    """Above ``FREE_ROWS`` entries move too, and are taken for a gain of half a log N for each angle; else not."""
     X, y = ridge(500, 3, noise=0.02)
     before, still = learned(X, y, Gaussian((1 / 3,) * 3), "directions")
     monkeypatch.setattr(forms, "FREE_ROWS", 100)
@@ -104,5 +104,5 @@ def test_free_directions_must_pay_for_each_entry(monkeypatch):
     assert [len({one.axes for one in tried if one.free is free}) > 1 for free in (False, True)] == [False, True]
     gain = line.log_evidence - before.log_evidence
     assert not still.free
-    assert kernel.free == (gain > 0.5 * 9 * np.log(500))
+    assert kernel.free == (gain > 0.5 * 3 * np.log(500))  # the metric has three further parameters
     assert gain >= 0
