@@ -44,8 +44,8 @@ CENTRES, MOST_CENTRES = 300, 500
 """Maximum number of centres in the first stage, and after growth: more lower the error by 1 % at most, but cost more.
 
 Fewer in the first stage end in worse optima: with 200, and at most 20 evaluations of free directions, directions of
-kin40k (10,000 rows) were switched off, and its error was 1 to 10 % larger. So do fewer rows: searches from 4,000 or
-2,500 rows, with a last stage of 8,000, had errors of protein (41,157 rows) that were 4 % larger in the median.
+kin40k (10,000 rows) were switched off, and its error was 1 to 10 % larger. So do fewer rows: after a search
+from 4,000 or 2,500 rows, and a last stage of 8,000, errors of protein (41,157 rows) were some % larger.
 
 The centres of classes are at most a quarter of the rows: with fewer centres small data sets lack detail, with more the
 evidence overfits. More than two classes have at most 100, for time; the errors differ little.
