@@ -52,6 +52,9 @@ BETTER = 1e-3
 REBASES = 2
 """Maximum number of passes per fit against cancellation."""
 
+PRUNED, FEWEST_PRUNED = 0.3, 30
+"""Share of the vectors that are deleted at once from a last fit of classes, and the least number to begin with."""
+
 NO_RESIDUALS = ResidualsFitted()
 
 SHARE = 0.4
@@ -108,6 +111,19 @@ def first_state(problem: Problem, options: Options, **facts: Any) -> RoundsState
     return RoundsState(problem, options, problem.empty, problem.likelihood.start(problem), **facts)
 
 
+LEAST_FALL = 10.0
+"""Of dense classes twice the vectors must lower the log loss of rows left out by ``LEAST_GAIN`` nats, or by this
+multiple of it as a fraction."""
+
+LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
+"""Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
+
+
+def least_fall(loss: float, options: Options) -> float:
+    """Return by how much twice the vectors of dense classes must lower the log loss of rows left out, nats."""
+    return min(LEAST_FALL * loss, 1.0) * LEAST_GAIN[options.effort]
+
+
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
     """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates."""
     vectors = int(options.stop_fraction * candidates)
@@ -157,6 +173,24 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
     if problem.n_classes and likelihood.dense:
         passes = likelihood.settling(problem, state.design, state.fit, rows, last=False, left_out=True)
         state = replace(state, fit=likelihood.settle(state.fit, *(yield passes), last=False))
+    return state
+
+
+def pruned(state: RoundsState) -> Steps[RoundsState]:
+    """Delete part after part of the vectors of a last fit of dense classes while rows left out lose little log loss.
+
+    Their loss without own columns overstates the rise, because the vectors that stay have fewer substitutes: on digits
+    from 824 to 282 vectors it rises by a half, and that of new rows by a hundredth. So 1.5 × the loss counts.
+    """
+    if state.problem.n_classes and state.problem.likelihood.dense:
+        most = state.fit.ramp.loss + least_fall(1.5 * state.fit.ramp.loss, state.options)
+        while state.fit.n_vectors >= FEWEST_PRUNED:
+            fit = state.fit.reduced(PRUNED)
+            trial = replace(state, fit=fit, design=survivors(state.design, fit))
+            trial = yield from solved(trial, final_rule(state.options))
+            if not trial.fit.ramp.loss <= most:
+                break
+            state = trial
     return state
 
 

@@ -29,21 +29,14 @@ from partirvm.strategies import stages
 from partirvm.strategies.fit_rows import GROWING, POOL, SPREAD, drawn_rows, enlarged, intermediate_rows, posterior_rows
 from partirvm.strategies.problem import Options, Problem, Steps
 from partirvm.strategies.rounds import Rounds, enlarge
-from partirvm.strategies.stages import BETTER, LEAST_WORK, RoundsState
+from partirvm.strategies.stages import BETTER, LEAST_GAIN, LEAST_WORK, RoundsState, least_fall
 from partirvm.types import LEARNING_ROWS, Int
 
 FLAT = 1000.0
 """A round is flat if its evidence exceeds the highest so far by less than this × ``tol`` nats per row."""
 
-LEAST_FALL = 10.0
-"""Of dense classes twice the vectors must lower the log loss of rows left out by ``LEAST_GAIN`` nats, or by this
-multiple of it as a fraction."""
-
 FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
 """Numbers of consecutive rounds, flat, slow or without a better held-out error, that end the run."""
-
-LEAST_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
-"""Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
 
 LEAST_TESTED, GROWTH, POWER = 50, 1.4, 2.5
 """Minimum number of vectors at which the errors after local residuals are measured, and their growth until the next
@@ -171,7 +164,7 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
         if not state.problem.likelihood.dense:
             least *= loss
         elif state.problem.n_classes:
-            least, doublings = min(LEAST_FALL * loss, 1.0) * least, log2(max(fit.n_vectors / max(state.kept, 1), 1.0))
+            least, doublings = least_fall(loss, state.options), log2(max(fit.n_vectors / max(state.kept, 1), 1.0))
         slow = slow + 1 if least > 0 and gain <= least * doublings else 0
     evidence = max(now, before)
     state = replace(state, evidence=evidence, flat=flat, patient=level, work=work, slow=slow)
