@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -88,9 +88,6 @@ class Calibration:
         return float(np.interp(level * K / self.top, np.arange(K + 1), (0.0, *self.quantiles)))
 
 
-Own: TypeAlias = Iterable[tuple[int, Int]]
-"""Rows that are centres, by position, each with the positions of its columns."""
-
 OF_ROWS = ("errors", "variances", "owner", "rows", "targets")
 """Fields of ``LeftOut`` with one entry per row."""
 
@@ -123,7 +120,7 @@ class LeftOut:
         root: Float,
         beta: float,
         weights: Float | None = None,
-        own: Own = (),
+        own: Iterable[tuple[int, Int]] = (),
         peaks: Float | None = None,
         rows: Int | None = None,
         factor: Float | None = None,

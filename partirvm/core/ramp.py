@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax
 
-from partirvm.core.left_out import Own
 from partirvm.core.link import targets
 from partirvm.types import Float
 
@@ -58,7 +57,7 @@ class LeftOutClasses:
 
     @classmethod
     def of(
-        cls, block: Float, codes: Float, mean: Float, root: Float, beta: float, weights: Any = None, own: Own = ()
+        cls, block: Float, codes: Float, mean: Float, root: Float, beta: float, weights: Any = None, own: Any = ()
     ) -> LeftOutClasses:
         """From design rows ``block`` (n, M) with class ``codes`` (n,), and a fit's μ (M, K), R with Σ = RRᵀ, and β.
 

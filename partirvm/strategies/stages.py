@@ -52,8 +52,9 @@ BETTER = 1e-3
 REBASES = 2
 """Maximum number of passes per fit against cancellation."""
 
-PRUNED, FEWEST_PRUNED = 0.3, 30
-"""Share of the vectors that are deleted at once from a last fit of classes, and the least number to begin with."""
+PRUNED, FEWEST_PRUNED, RISE = 0.3, 30, 0.2
+"""Share of the vectors that are deleted at once from a last fit of classes, the least number to begin with, and the
+largest rise of the log loss ÷ ``LEAST_GAIN``."""
 
 NO_RESIDUALS = ResidualsFitted()
 
@@ -177,17 +178,19 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
 
 
 def pruned(state: RoundsState) -> Steps[RoundsState]:
-    """Delete part after part of the vectors of a last fit of dense classes while rows left out lose little log loss.
+    """Delete part after part of the vectors of a last fit of several dense classes; rows left out lose little by it.
 
     Their loss without own columns overstates the rise, because the vectors that stay have fewer substitutes: on digits
-    from 824 to 282 vectors it rises by a half, and that of new rows by a hundredth. So 1.5 × the loss counts.
+    from 824 to 282 vectors it rises by a half, and that of new rows by a hundredth. Where classes overlap it is right,
+    and a rise by ``least_fall`` would be a tenth of the loss (magic), so that ``RISE`` of it is the most.
     """
-    if state.problem.n_classes and state.problem.likelihood.dense:
-        most = state.fit.ramp.loss + least_fall(1.5 * state.fit.ramp.loss, state.options)
+    if state.problem.n_classes > 2 and state.problem.likelihood.dense:
+        loss, options = state.fit.ramp.loss, state.options
+        most = loss + min(least_fall(1.5 * loss, options), RISE * LEAST_GAIN[options.effort])
         while state.fit.n_vectors >= FEWEST_PRUNED:
             fit = state.fit.reduced(PRUNED)
             trial = replace(state, fit=fit, design=survivors(state.design, fit))
-            trial = yield from solved(trial, final_rule(state.options))
+            trial = yield from solved(trial, final_rule(options))
             if not trial.fit.ramp.loss <= most:
                 break
             state = trial
