@@ -1,7 +1,7 @@
 """The data sets of the classification benchmark, and their splits.
 
 ripley_100          100 random rows of Ripley's 250 training rows, ten draws; Ripley's 1,000 test rows
-ripley_250, pima    the authors' splits: 250/1000 and 200/332
+ripley_250, pima    the authors' splits: 250/1000 and 200/332; split 1 and later ones are random, of the same sizes
 banana, titanic,
 german              the first ten public splits of Rätsch's benchmark: 400/4900, 150/2051, 700/300
 pendigits           UCI's split: the first 7,494 rows are training rows (30 writers), the last 3,498 rows are test rows
@@ -10,6 +10,10 @@ skin_nonskin        all rows of a tenth of the *colours* are test rows; rows rep
                     test on colours of the training rows
 digits, cancer      scikit-learn's digits and breast cancer: ten random stratified splits, 70 % train
 moons               scikit-learn's moons with noise 0.3: 4,000 training rows and 4,000 test rows
+pendigits_2500, pendigits_9000, magic, spambase, protein_4, abalone_3
+                    random training rows, and all others as test rows, at most 8,000; protein in quarters of its target,
+                    abalone as up to 8, 9 or 10, and more rings
+letters             26 generated classes, each two rotated and skewed clusters in 16 features: 4,000 training rows
 
 Each file NAME.npz in a folder contains ``X`` (N, d), ``y`` (N,) and, for published splits, ``train_idx`` and
 ``test_idx`` (k, n). The sources are Rätsch's benchmark (``benchmarks.mat`` of mldata) for banana, titanic and german;
@@ -79,9 +83,13 @@ def read(folder: str | Path, name: str) -> dict[str, NDArray[np.generic]]:
 
 
 def public(name: str, folder: str | Path, number: int) -> Split:
-    """Return one of the splits in the file."""
+    """Return one of the splits in the file, or beyond these a random one of the same sizes."""
     file = read(folder, name)
-    return divided(file["X"], file["y"], file["train_idx"][number], file["test_idx"][number])
+    train, test = file["train_idx"], file["test_idx"]
+    if number < len(train):
+        return divided(file["X"], file["y"], train[number], test[number])
+    order = np.random.default_rng(number).permutation(np.concatenate([train[0], test[0]]))
+    return divided(file["X"], file["y"], order[: train.shape[1]], order[train.shape[1] :])
 
 
 def few_of_ripley(folder: str | Path, number: int, rows: int = 100) -> Split:
@@ -137,6 +145,25 @@ def moons(folder: str | Path, number: int, rows: int = 4000) -> Split:
     return Split(X, y, X_test, y_test, 2)
 
 
+def at_random(name: str, rows: int, limits: tuple[float, ...], folder: str | Path, number: int) -> Split:
+    """Return a split with ``rows`` random training rows; a numeric target is cut at these quantiles (or values > 1)."""
+    file = read(folder, name)
+    y, order = file["y"], np.random.default_rng([37, number]).permutation(len(file["y"]))
+    cuts = [limit if limit > 1 else np.quantile(y.astype(float), limit) for limit in limits]
+    return divided(file["X"], np.digitize(y, cuts) if limits else y, order[:rows], order[rows : rows + 8000])
+
+
+def letters(folder: str | Path, number: int, rows: int = 4000, classes: int = 26, features: int = 16) -> Split:
+    """Generate classes of two clusters each: log-normal along random directions, around normal centres."""
+    rng, own = np.random.default_rng(number), (classes, 2, features)
+    centres, turns = 0.7 * rng.normal(size=own), rng.normal(size=(*own, features)) / features**0.5
+    y, part = rng.integers(classes, size=2 * rows), rng.integers(2, size=2 * rows)
+    X = centres[y, part] + np.einsum(
+        "nd,nde->ne", np.exp(0.5 * rng.normal(size=(2 * rows, features))) - 1.133, turns[y, part]
+    )
+    return divided(X, y, np.arange(rows), np.arange(rows, 2 * rows))
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A data set: its name, its number of splits, the function that makes a split, and its file (None: no file)."""
@@ -159,8 +186,8 @@ DATASETS = {
     dataset.name: dataset
     for dataset in (
         Dataset("ripley_100", 10, few_of_ripley, "ripley_synth"),
-        Dataset("ripley_250", 1, partial(public, "ripley_synth"), "ripley_synth"),
-        Dataset("pima", 1, partial(public, "pima_ripley"), "pima_ripley"),
+        Dataset("ripley_250", 10, partial(public, "ripley_synth"), "ripley_synth"),
+        Dataset("pima", 10, partial(public, "pima_ripley"), "pima_ripley"),
         Dataset("banana", 10, partial(public, "banana"), "banana"),
         Dataset("titanic", 10, partial(public, "titanic"), "titanic"),
         Dataset("german", 10, partial(public, "german"), "german"),
@@ -168,6 +195,13 @@ DATASETS = {
         Dataset("digits", 10, partial(bundled, "digits")),
         Dataset("moons", 1, moons),
         Dataset("pendigits", 1, pendigits, "pendigits"),
-        Dataset("skin_nonskin", 1, unseen_colours, "skin_nonskin"),
+        Dataset("pendigits_2500", 10, partial(at_random, "pendigits", 2500, ()), "pendigits"),
+        Dataset("pendigits_9000", 10, partial(at_random, "pendigits", 9000, ()), "pendigits"),
+        Dataset("magic", 10, partial(at_random, "magic", 15000, ()), "magic"),
+        Dataset("spambase", 10, partial(at_random, "spambase", 3500, ()), "spambase"),
+        Dataset("protein_4", 10, partial(at_random, "protein", 10000, (0.25, 0.5, 0.75)), "protein"),
+        Dataset("abalone_3", 10, partial(at_random, "abalone", 3000, (9.0, 11.0)), "abalone"),
+        Dataset("letters", 10, letters),
+        Dataset("skin_nonskin", 10, unseen_colours, "skin_nonskin"),
     )
 }

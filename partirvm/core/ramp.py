@@ -10,12 +10,15 @@ support vector machines", whose smoothed targets are used here, too). At fixed �
 
     f = t − (t − φᵀμ)/(1 − h_n),       h_n = β min(w_n, 1) φᵀΣφ:
 
-of the w rows for which a row of weight w stands, one is left out.
+of the w rows for which a row of weight w stands, one is left out. A row that is a centre is also left without its own
+columns D, as a new row is (``core.left_out``): given w_D = 0, with c = (Σφ)_D and V = Σ_DD, φᵀμ is less by cᵀV⁻¹μ_D
+and φᵀΣφ by cᵀV⁻¹c. With its columns the log loss falls with each vector: on digits to a sixth of that of new rows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax
@@ -54,13 +57,23 @@ class LeftOutClasses:
 
     @classmethod
     def of(
-        cls, block: Float, codes: Float, mean: Float, root: Float, beta: float, weights: Float | None = None
+        cls, block: Float, codes: Float, mean: Float, root: Float, beta: float, weights: Any = None, own: Any = ()
     ) -> LeftOutClasses:
-        """From design rows ``block`` (n, M) with class ``codes`` (n,), and a fit's μ (M, K), R with Σ = RRᵀ, and β."""
+        """From design rows ``block`` (n, M) with class ``codes`` (n,), and a fit's μ (M, K), R with Σ = RRᵀ, and β.
+
+        ``own`` are the rows, by position, that are centres, with their columns, whose entries in ``block`` become zero.
+        """
         w = np.ones(len(block)) if weights is None else weights
-        t, white = targets(codes, mean.shape[1]), block @ root
-        rest = np.maximum(1.0 - beta * np.minimum(w, 1.0) * np.einsum("nm,nm->n", white, white), LEAST)
-        f = t - (t - block @ mean) / rest[:, None]
+        for row, columns in own:
+            block[row, columns] = 0.0
+        t, white, f = targets(codes, mean.shape[1]), block @ root, block @ mean
+        share = np.einsum("nm,nm->n", white, white)
+        for row, columns in own:
+            cross = root[columns] @ white[row]
+            solved = np.linalg.lstsq(root[columns] @ root[columns].T, cross, rcond=None)[0]
+            f[row] -= solved @ mean[columns]
+            share[row] -= solved @ cross
+        f = t - (t - f) / np.maximum(1.0 - beta * np.minimum(w, 1.0) * share, LEAST)[:, None]
         return cls(f[w > 0], codes[w > 0], w[w > 0])
 
     def __add__(self, other: LeftOutClasses) -> LeftOutClasses:

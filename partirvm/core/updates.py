@@ -111,6 +111,12 @@ class HyperState:
         others = {"iteration": 0, "floored": False, **unknown, **others}
         return replace(self, statistics=statistics, alpha=self.prior.fix(statistics.labels, alpha), beta=beta, **others)
 
+    def reduced(self, share: float) -> HyperState:
+        """The fit without this share of its kernel columns, those of least γ."""
+        kernels = np.flatnonzero((self.labels >= 0) & ~self.prior.held(self.labels))
+        least = np.argsort(self.posterior.determinedness[kernels], kind="stable")
+        return without(self, kernels[least[: int(share * len(kernels))]])
+
     def losses(self) -> Float:
         """Loss of evidence if each column is deleted (M,), nats."""
         return self.sharing * optimum(*own_factors(self.posterior, self.alpha), joint=True)[1]
@@ -214,7 +220,12 @@ def thin(state: HyperState) -> HyperState:
     if not len(failing):
         return state
     old = state.posterior
-    kept = np.setdiff1d(np.arange(len(state.labels)), weakly_correlated(old.targets or (old,), failing))
+    return without(state, weakly_correlated(old.targets or (old,), failing))
+
+
+def without(state: HyperState, gone: Int) -> HyperState:
+    """The fit at the same α and β without the columns at these positions."""
+    kept = np.setdiff1d(np.arange(len(state.labels)), gone)
     statistics, alpha = _columns(state, kept), state.alpha[kept]
     return replace(state, statistics=statistics, alpha=alpha, found=posterior(statistics, alpha, state.beta))
 

@@ -21,7 +21,7 @@ from partirvm.resolve.new_problem import check_request
 from partirvm.resolve.resolve import LIMITS, check_parameters
 from partirvm.storage.address import absolute, reading, require_address, store_of
 from partirvm.strategies.rounds import IncrementalRounds
-from partirvm.strategies.working_set import LEAST_GAIN
+from partirvm.strategies.stages import LEAST_GAIN
 
 Place: TypeAlias = str | os.PathLike[str] | None
 Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

@@ -103,6 +103,12 @@ class ErrorPass(Pass, name="error"):
         return LargestErrors.of(errors[there], panel.rows[there], panel.X[there], self.select)
 
 
+def _own(design: Design, panel: Panel) -> list[tuple[int, Int]]:
+    """Return the rows of the panel that are centres, by position, each with its columns."""
+    places = np.flatnonzero(np.isin(panel.rows, design.rows)).tolist()
+    return [(place, design.n_leading + np.flatnonzero(design.rows == panel.rows[place])) for place in places]
+
+
 @dataclass(frozen=True)
 class LeaveOneOutPass(Pass, name="residual"):
     """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``.
@@ -118,9 +124,7 @@ class LeaveOneOutPass(Pass, name="residual"):
     target: int = 0
 
     def of_panel(self, panel: Panel, block: Float) -> LeftOut:
-        design = self.design
-        places = np.flatnonzero(np.isin(panel.rows, design.rows)).tolist()
-        own = [(place, design.n_leading + np.flatnonzero(design.rows == panel.rows[place])) for place in places]
+        design, own = self.design, _own(self.design, panel)
         t = design.scaling.targets(panel.t)[:, self.target]
         peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
         factor = None if design.noise is None else design.noise_factor(panel.X) ** (TEMPER - 1.0)
@@ -138,7 +142,8 @@ class LeftOutClassesPass(Pass, name="left-out"):
     beta: float
 
     def of_panel(self, panel: Panel, block: Float) -> LeftOutClasses:
-        return LeftOutClasses.of(block, panel.t[:, 0], self.mean, self.root, self.beta, panel.weights)
+        own = _own(self.design, panel)
+        return LeftOutClasses.of(block, panel.t[:, 0], self.mean, self.root, self.beta, panel.weights, own)
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,8 @@ class SmallFits:
     def partition_size(self, problem: Problem) -> tuple[float | None, int]:
         """Measure the sparseness ρ of the problem, and return it and the partition size.
 
-        If the target is constant or the time limit is over, these are None and the minimum.
+        If the target is constant or the time limit is over, these are None and the minimum. Dense classes have the size
+        of a sparse problem: rows left out end their rounds, and small rounds need fewer vectors for the same log loss.
         """
         n_rows, d, K = self.source.n_rows, self.source.n_features, problem.n_kernels
         most = min(math.ceil(math.sqrt(n_rows * d)), n_rows, HEURISTIC_ROWS)
@@ -166,7 +167,8 @@ class SmallFits:
                 record = sparseness(sample, problem, self.request.tol)
                 self._log(record)
                 rho = record.vectors / record.rows
-                self.entries[-1]["heuristic_size"], size = partition_size(n_rows, d, rho, self.centres)
+                how = (0.0, 0) if problem.n_classes and problem.likelihood.dense else (rho, self.centres)
+                self.entries[-1]["heuristic_size"], size = partition_size(n_rows, d, *how)
                 if rho > DENSE:
                     self.notes += ("nearly every row became a vector: the kernel is probably too narrow (lower gamma)",)
                 return rho, size

@@ -120,7 +120,7 @@ class Rounds:
     def last_fit(self, state: RoundsState, reason: Termination, warm: Any = None) -> Steps[RoundsState]:
         """Fit until convergence, from ``warm`` if it is given; settle, score and save."""
         state = yield from stages.solved(state, stages.final_rule(state.options), warm=warm)
-        state = yield from stages.settled(state)
+        state = yield from stages.settled((yield from stages.pruned(state)))
         return (yield from self.ended(state, reason))
 
     def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:

@@ -29,21 +29,14 @@ from partirvm.strategies import stages
 from partirvm.strategies.fit_rows import GROWING, POOL, SPREAD, drawn_rows, enlarged, intermediate_rows, posterior_rows
 from partirvm.strategies.problem import Options, Problem, Steps
 from partirvm.strategies.rounds import Rounds, enlarge
-from partirvm.strategies.stages import BETTER, LEAST_WORK, RoundsState
+from partirvm.strategies.stages import BETTER, CLASS_GAIN, LEAST_GAIN, LEAST_WORK, RoundsState, least_fall
 from partirvm.types import LEARNING_ROWS, Int
 
 FLAT = 1000.0
 """A round is flat if its evidence exceeds the highest so far by less than this × ``tol`` nats per row."""
 
-LEAST_FALL = 10.0
-"""Of dense classes twice the vectors must lower the log loss of rows left out by ``LEAST_GAIN`` nats, or by this
-multiple of it as a fraction."""
-
 FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
 """Numbers of consecutive rounds, flat, slow or without a better held-out error, that end the run."""
-
-LEAST_GAIN = {"quick": 0.2, "balanced": 0.05, "thorough": 0.0}
-"""Values of ``effort``: the least gain for twice the work, in nats per row or as a fraction of the log loss."""
 
 HOPEFUL, LEAST_SHARE = 3, 3
 """The candidates of a round of a regression are at most this multiple of the last ones that stayed, but at least this
@@ -173,11 +166,12 @@ def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     columns, new, slow = state.candidates, state.candidates - state.kept, state.slow
     work = state.work + float(fit.n * new * (2 * columns - new) + ITERATIONS * columns**3)
     if np.isfinite(before):  # there is an evidence to compare
-        least, loss, doublings = LEAST_GAIN[state.options.effort], max(-before / fit.n, 0.0), log2(work / state.work)
+        gains = CLASS_GAIN if state.problem.n_classes else LEAST_GAIN
+        least, loss, doublings = gains[state.options.effort], max(-before / fit.n, 0.0), log2(work / state.work)
         if not state.problem.likelihood.dense:
             least *= loss
         elif state.problem.n_classes:
-            least, doublings = min(LEAST_FALL * loss, 1.0) * least, log2(max(fit.n_vectors / max(state.kept, 1), 1.0))
+            least, doublings = least_fall(loss, state.options), log2(max(fit.n_vectors / max(state.kept, 1), 1.0))
         slow = slow + 1 if least > 0 and gain <= least * doublings else 0
     state = replace(state, evidence=max(now, before), flat=flat, patient=level, work=work, slow=slow)
     if flat >= FLAT_ROUNDS:

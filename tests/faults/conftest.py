@@ -30,7 +30,7 @@ def data(tmp_path_factory):
 def data_of(data, tmp_path_factory):
     """A function of the name of a case: its DATA."""
     classes = cache(lambda: make_class_data(tmp_path_factory.mktemp("classes")))
-    return lambda case: classes() if case == "classes" else data
+    return lambda case: classes() if case in ("classes", "pooled") else data
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ CASES = {
     "classes": Request(
         gamma=2.0, strategy="working-set", partition_size=40, stop_fraction=0.9, max_rounds=4, multi_class="multinomial"
     ),
+    "pooled": Request(gamma=2.0, strategy="working-set", partition_size=40, max_rounds=4, multi_class="pooled"),
 }
 """Each a second or two of work, with five to eight places to go on from; three classes have tens of passes a round."""
 

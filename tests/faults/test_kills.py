@@ -27,12 +27,13 @@ from partirvm import jobs
 from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 
-KILLS = {"working-set": 4, "incremental": 3, "split-merge": 3, "classes": 2}
+KILLS = {"working-set": 4, "incremental": 3, "split-merge": 3, "classes": 2, "pooled": 2}
+BY_DEFAULT = {(case, 0) for case in ("working-set", "classes", "pooled")}
 """Spread over the run: each job is killed so often on its way."""
 
 
 @pytest.mark.bits
-@pytest.mark.parametrize(("case", "number"), some(list(product(CASES, range(2))), {("working-set", 0), ("classes", 0)}))
+@pytest.mark.parametrize(("case", "number"), some(list(product(CASES, range(2))), BY_DEFAULT))
 def test_kills_change_no_bits(breeder, data_of, undisturbed, tmp_path, case, number):
     """Killed again and again and resumed at once: model, evidence and history of the undisturbed job, to the bit; at
     most one round done again each time; nobody waits for a lease of the dead."""

@@ -89,9 +89,32 @@ def test_rows_left_out_are_predicted_without_them(dense):
         for k in range(K):
             mean, _ = naive.posterior(Phi, T[:, k], alpha, 3.0, rest)
             assert_allclose(found.f[row, k], Phi[row] @ mean, rtol=1e-7)
+    own = [(0, np.array([1])), (1, np.array([2, 3]))]  # centres are also without their columns
+    found = LeftOutClasses.of(
+        Phi.copy(), codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w, own
+    )
+    for row, columns in own:
+        rest, others = w.copy(), np.setdiff1d(np.arange(M), columns)
+        rest[row] -= 1.0
+        expected = [naive.posterior(Phi[:, others], T[:, k], alpha[others], 3.0, rest)[0] for k in range(K)]
+        assert_allclose(found.f[row], Phi[row, others] @ np.transpose(expected), rtol=1e-7)
     w[3] = 0.0
     one = LeftOutClasses.of(Phi, codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w)
     assert len(one.codes) == N - 1
+
+
+def test_the_least_determined_vectors_are_deleted(dense):
+    """Of four kernel columns and a bias (label −1), half of the kernels: those of least γ, at the same α."""
+    Phi, _, T, w, alpha, state = dense
+    labels = np.arange(M) - 1
+    fit = replace(state, statistics=replace(state.statistics, labels=labels))
+    gamma = naive.determinedness(Phi, T[:, 0], alpha, 3.0, w)
+    kept = np.sort([0, *(1 + np.argsort(gamma[1:])[2:])])
+    after = fit.reduced(0.5)
+    assert_array_equal(after.labels, labels[kept])
+    assert_array_equal(after.alpha, alpha[kept])
+    expected, _ = naive.posterior(Phi[:, kept], T[:, 0], alpha[kept], 3.0, w)
+    assert_allclose(after.posterior.mean[:, 0], expected, rtol=1e-8)
 
 
 def test_the_ramp_has_the_least_smoothed_log_loss(rng):
