@@ -75,8 +75,8 @@ class Request:
         Maximum number of rounds of "working-set" or "incremental".  [default: no limit]
     effort
         When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % ("quick")
-        or 5 % ("balanced"; the log loss of classes 3 %), or if the evidence no longer rises ("thorough"). "quick" also learns the kernel from fewer
-        rows.
+        or 5 % ("balanced"; the log loss of classes 3 %), or if the evidence no longer rises ("thorough"). "quick" also
+        learns the kernel from fewer rows.
     time_limit
         Time after which the fit ends and keeps its model, such as 90s, 15m or 8h; kernel learning and planning
         count.  [default: no limit]
