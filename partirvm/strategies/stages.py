@@ -115,7 +115,7 @@ def first_state(problem: Problem, options: Options, **facts: Any) -> RoundsState
 
 LEAST_GAIN = {"quick": 0.2, "balanced": 0.05, "thorough": 0.0}
 CLASS_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
-"""Values of ``effort``: the least gain for twice the work, in nats per row, of classes as a fraction of the log loss."""
+"""Values of ``effort``: the least gain for twice the work, in nats per row; of classes fractions of the log loss."""
 
 LEAST_FALL = 10.0
 """Of dense classes twice the vectors must lower the log loss of rows left out by ``CLASS_GAIN`` nats, or by this
