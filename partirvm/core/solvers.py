@@ -76,8 +76,9 @@ def _continued(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[Hyper
     if state.entered is not None and state.entered.any():
         times = 1 if rule.vectors is not None and not rule.thin else SCARCE
         state = screened(state, replace(rule, max_iterations=min(rule.max_iterations, times * SCREENING)), on_step)
-        if rule.vectors is not None:
-            rule = replace(rule, max_iterations=min(rule.max_iterations, times * JOINT))
+        if rule.vectors is not None and times * JOINT < rule.max_iterations:
+            found, reason = maximise(state, replace(rule, max_iterations=times * JOINT), on_step)
+            return found, Termination.HALVED if reason is Termination.ITERATIONS else reason
     return maximise(state, rule, on_step)
 
 

@@ -19,7 +19,7 @@ class Termination(Enum):
         return member
 
     CONVERGED = "converged", "No further candidate raises the evidence: nothing to do."
-    HALVED = "halved", "The vectors fell to the stop fraction of the candidates, as an intermediate fit should."
+    HALVED = "halved", "An intermediate fit ended early, as it should: few vectors were left, or after few steps."
     ITERATIONS = "iterations", "The fit had not converged at its last iteration: raise tol, or check the kernel width."
     CANCELLED = "cancelled", "The residual lost its digits to cancellation: a pass computes it again."
     EFFORT = "effort", "Twice the work would lower the error by little: for less error, raise effort."

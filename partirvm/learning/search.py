@@ -51,9 +51,9 @@ The centres of classes are at most a quarter of the rows: with fewer centres sma
 evidence overfits. More than two classes have at most 100, for time; the errors differ little.
 """
 
-LAST_EVALUATIONS, AGAIN_EVALUATIONS = 10, 8
+LAST_EVALUATIONS, AGAIN_EVALUATIONS = 20, 8
 """Maximum number of evaluations after growth, and of each search between rounds. After growth searches took about 20;
-with 10 the error of kin40k is up to 1 % larger. Between rounds 8 had 164 of the 168 nats of a search to its end."""
+with 10 the error of kin40k is up to 5 % larger. Between rounds 8 had 164 of the 168 nats of a search to its end."""
 
 AXES_SD = 0.3
 """Standard deviation of the normal prior of an entry of a direction around its start; .1 and no prior differ little."""

@@ -25,6 +25,9 @@ from partirvm.likelihoods.base import Draw, Panel, Pass, eligible
 from partirvm.model import AnyModel, ClassModel, Model
 from partirvm.types import PANEL_ROWS, Float, Int
 
+COPY = 1e-12
+"""Fraction below its peak at which a kernel value is that of a row and a copy of it."""
+
 FLOOR = 0.3
 """Candidates of classes are drawn at random, by Newton steps with chances proportional to 1 − p of a row's class + this
 constant. At 0 mislabelled rows are drawn, at large values any rows; values between gave the highest evidence."""
@@ -109,6 +112,12 @@ def _own(design: Design, panel: Panel) -> list[tuple[int, Int]]:
     return [(place, design.n_leading + np.flatnonzero(design.rows == panel.rows[place])) for place in places]
 
 
+def _copies(design: Design, block: Float) -> list[tuple[int, Int]]:
+    """Return the rows of Φ that equal centres, by position, with the columns: two such rows are one of weight two."""
+    rows, columns = np.nonzero(block[:, design.n_leading :] >= (1.0 - COPY) * design.peaks())
+    return [(row, design.n_leading + columns[rows == row]) for row in np.unique(rows).tolist()]
+
+
 @dataclass(frozen=True)
 class LeaveOneOutPass(Pass, name="residual"):
     """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``.
@@ -142,7 +151,7 @@ class LeftOutClassesPass(Pass, name="left-out"):
     beta: float
 
     def of_panel(self, panel: Panel, block: Float) -> LeftOutClasses:
-        own = _own(self.design, panel)
+        own = _copies(self.design, block) if self.design.kernel.local else _own(self.design, panel)
         return LeftOutClasses.of(block, panel.t[:, 0], self.mean, self.root, self.beta, panel.weights, own)
 
 

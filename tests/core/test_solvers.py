@@ -139,7 +139,7 @@ def test_an_intermediate_fit_that_goes_on_takes_few_iterations():
     """It may end anywhere; a last one converges."""
     Phi, t, state = half_entered(2)
     some, reason = SOLVERS["auto"](state, replace(RULE, vectors=1, thin=False))
-    assert (some.iteration, reason) == (JOINT, Termination.ITERATIONS)
+    assert (some.iteration, reason) == (JOINT, Termination.HALVED)
     last, reason = SOLVERS["auto"](state, RULE)
     assert reason is Termination.CONVERGED
     dense = naive.log_evidence(Phi[:, last.labels], t, last.alpha, last.beta)

@@ -141,7 +141,7 @@ def test_classes(asked, classes):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"kernel": None}, "a model needs a kernel, or basis functions"),
+        ({"kernel": None}, "kernel and basis are both none"),
         ({"kernel": ["gaussian", None]}, "None cannot be part of a list"),
         ({"kernel": None, "basis": "linear", "gamma": 0.5}, "its own parameters, or none: leave gamma out"),
         ({"basis": "quadratic"}, "basis is 'quadratic': it must be named .* or be 'linear'"),
