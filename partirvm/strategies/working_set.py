@@ -38,9 +38,10 @@ FLAT = 1000.0
 FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
 """Numbers of consecutive rounds, flat, slow or without a better held-out error, that end the run."""
 
-HOPEFUL, LEAST_SHARE = 3, 3
+HOPEFUL, LEAST_SHARE, CHEAP = 3, 3, 200
 """The candidates of a round of a regression are at most this multiple of the last ones that stayed, but at least this
-part of the partition size: late rounds exchange a few columns. kin40k, 10,000 rows, gains as much in half the time."""
+part of the partition size: late rounds exchange a few columns. kin40k, 10,000 rows, gains as much in half the time.
+Beside fewer vectors than the third number rounds cost little, and have all candidates."""
 
 LEAST_TESTED, GROWTH, POWER = 50, 1.4, 2.5
 """Minimum number of vectors at which the errors after local residuals are measured, and their growth until the next
@@ -90,7 +91,8 @@ class WorkingSetRounds(Rounds):
         selection = "random" if first_or_check else state.options.selection
         selection = "error" if selection == "gain" and not likelihood.dense else selection
         by_gain = selection == "gain"
-        if state.stayed is not None and not problem.n_classes and not first_or_check:
+        dear = state.fit.n_vectors >= CHEAP and not problem.n_classes
+        if state.stayed is not None and dear and not first_or_check:
             least = problem.rows_of(state.options.partition_size) // LEAST_SHARE
             room = min(room, max(HOPEFUL * state.stayed // problem.n_kernels, least, 1))
         state = replace(state, selection=selection, kept=state.fit.n_vectors)

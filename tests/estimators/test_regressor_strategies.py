@@ -43,7 +43,7 @@ def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
     """Ten partitions of 60 rows: error, noise and number of vectors as of basic; the last fit sees all rows."""
     options = {"partition_size": 60, "gamma": 0.1, "solver": "fixed-point", "random_state": 0}
     model = RVMRegressor(strategy=KINDS[strategy](fit_rows=likelihood, sample_rows=200), **options).fit(*plane(600))
-    assert max(error(model), error(basic)) < 0.5 * NOISE
+    assert error(model) < 1.5 * error(basic) < 0.5 * NOISE
     assert model.model_.evidence_noise == pytest.approx(basic.model_.evidence_noise, rel=0.1)
     assert model.n_relevance_vectors_ < 1.5 * basic.n_relevance_vectors_
     *before, last = model.history_
