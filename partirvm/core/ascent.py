@@ -3,8 +3,6 @@
 A search of a noisy optimum need not end exactly: it ends when its best value rises too little for the evaluations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -13,8 +13,6 @@ and q = Q, an active one s = 1/Σ_ii − α_i and q = μ_i/Σ_ii: eq. 23 is less
 rounding error. (Other programs bound the cosine by 0.999, which has excluded columns worth 3 nats.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -17,8 +17,6 @@ times that of the diagonal blocks: 2 if two classes move apart, about 1 if many 
 most one third. A constant added to all outputs changes only the prior, so the mode has Σ_k w_ik = 0.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 

@@ -23,8 +23,6 @@ input x* separately, with the prior precision α† = k(x*, x*)²/var(t), at the
     mean* = φ(x*)ᵀμ + e·q / (α† + s),    var* = σ² + φ(x*)ᵀΣφ(x*) + e² / (α† + s).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -12,8 +12,6 @@ feature must lower the squared error by more than one standard error. With more 
 thousands of rows then goes on (``learning.forms``); two classes of so many rows always have it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

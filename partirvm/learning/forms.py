@@ -7,8 +7,6 @@ widths. With more than ``FREE_ROWS`` rows it then moves the directions themselve
 exact process (``learning.process_search``) as a further candidate: it sees waves which the tied RVM takes for noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -7,8 +7,6 @@ from one pass (``residual_rows``), and the kernel is learned again. Several targ
 each; their gains are means.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -15,8 +15,6 @@ With more rows than ``FEW``, widths and directions are where searches with the t
 which decides between the forms (``learning.forms``).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -4,8 +4,6 @@ Appended rows join the records of a model (``with_rows``, ``with_rows_of``): the
 the local kernel and the calibration stay. A record of an old row is not changed.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -4,8 +4,6 @@ Gram statistics over the rows are sufficient, so that fits are dense: one pass g
 α and β are found without further passes. Several targets share columns and α; each target has a separate β.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

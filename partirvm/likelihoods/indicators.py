@@ -8,8 +8,6 @@ Unlike Newton steps on a softmax, least squares also fit rows that are already f
 pendigits they make a third fewer errors with the same kernel, and half the log loss (``benchmarks/classification``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -5,8 +5,6 @@ the number of columns. In classification, samples, partitions and candidates hav
 neighbouring rows (of a class) are a random sample, reading them takes few tiles, and a larger sample has the smaller.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -5,8 +5,6 @@ merged a level later. The merge of the last two fits is the last fit; until then
 highest evidence per row. Beyond ``max_vectors`` and the memory, the vectors with the smallest evidence are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
