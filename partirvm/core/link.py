@@ -12,10 +12,8 @@ diag(v y_k(1 − y_k)). The blocks between outputs of ``multinomial`` are omitte
 much.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from scipy.special import expit, log_softmax, softmax
@@ -131,9 +129,7 @@ class LogisticBlock(FieldSums):
     nll: float = 0.0
 
     @classmethod
-    def of(
-        cls, likelihood: str, block: Float, codes: Float, mean: Float, weights: Float | None = None
-    ) -> LogisticBlock:
+    def of(cls, likelihood: str, block: Float, codes: Float, mean: Float, weights: Float | None = None) -> Self:
         """Return the statistic of a design block (rows, M) with class codes (rows,) at weights ``mean`` (M, C)."""
         predictors = block @ mean
         log_likelihood, slope, bend, present = _weighted(likelihood, predictors, codes, weights)
@@ -149,7 +145,7 @@ class LogisticBlock(FieldSums):
         gradient = block.T @ slope
         return cls(float(log_likelihood.sum()), gradient, curvature, int(wrong.sum()), int(present.sum()), float(nll))
 
-    def take(self, columns: Int) -> LogisticBlock:
+    def take(self, columns: Int) -> Self:
         """Return the statistic of the columns at these positions; all other columns must have had weight zero."""
         if np.array_equal(columns, np.arange(len(self.gradient))):
             return self

@@ -15,8 +15,6 @@ solved. NumPy's products release the interpreter's lock; SciPy's wrappers hold i
 solutions. Matrices are float64 ones in Fortran order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -67,7 +65,7 @@ class Posterior:
     factor: Float
     scale: Float
     rounding: Any
-    targets: tuple[Posterior, ...] = ()
+    targets: tuple["Posterior", ...] = ()
 
     @property
     def cancelled(self) -> bool:

@@ -8,8 +8,6 @@ components of the effects over the rows. Half of the rows decides how many of th
 use, and whether the whole effect, as one more number, says more than they do.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -55,7 +53,7 @@ class LevelRows:
     levels: Int
     counts: tuple[int, ...]
 
-    def some(self, rows: Int) -> LevelRows:
+    def some(self, rows: Int) -> "LevelRows":
         """Return some of the rows."""
         return LevelRows(self.functions[rows], self.t[rows], self.levels[:, rows], self.counts)
 

@@ -16,12 +16,10 @@ while the kernel changes: tied or updated α gave no higher evidence. If feature
 their gamma raised.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -146,7 +144,7 @@ class KernelSearch:
         """Return the design of this stage's centres with another kernel."""
         return replace(self.pool.take(np.arange(self.count)), kernel=kernel)
 
-    def again(self, **fields: Any) -> KernelSearch:
+    def again(self, **fields: Any) -> Self:
         """Return a stage that begins at the best kernel or at another ``start``, with some fields replaced."""
         if "start" in fields:
             fields |= dict.fromkeys(("middle", "logs"), fields["start"].logs)
@@ -173,7 +171,7 @@ class KernelSearch:
         self.seen = logs, value, slope
         return value, slope
 
-    def climb(self, logs: Float | None = None) -> KernelSearch:
+    def climb(self, logs: Float | None = None) -> Self:
         """Raise the log posterior from ``logs``, or the best parameters, until it rises too little; the best stays."""
 
         def per_row(logs: Float) -> tuple[float, Float]:

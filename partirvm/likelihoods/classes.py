@@ -1,10 +1,8 @@
 """Likelihoods of classes, fitted by Laplace's approximation: a quadratic at the mode of the weights, pass by pass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -111,7 +109,7 @@ class Newton(PassFit):
         assert self.search is not None
         return self.search.current
 
-    def advance(self, block: LogisticBlock, poll: Callable[[], None] = lambda: None) -> Newton:
+    def advance(self, block: LogisticBlock, poll: Callable[[], None] = lambda: None) -> Self:
         if self.search is None:
             first = replace(enter(self.likelihood, *self._first(), block, self.prior), iteration=1)
             return replace(self, search=begin(first, self.rule, poll))
