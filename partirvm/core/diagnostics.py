@@ -103,14 +103,10 @@ class ClassDiagnostics(FieldSums):
         def counted(places: Int, weights: Float | None = None) -> Any:
             return np.bincount(places.ravel(), weights, 10 * K).reshape(K, 10)
 
-        return cls(
-            n=len(codes),
-            stated=counted(places, p.ravel()).astype(np.float64),
-            rows=counted(places),
-            hits=counted(places[each, own]),
-            confusion=np.bincount(own * K + found, minlength=K * K).reshape(K, K),
-            largest=LargestErrors.of(loss, start + each, shown),
-        )
+        stated, hits = counted(places, p.ravel()).astype(np.float64), counted(places[each, own])
+        confusion = np.bincount(own * K + found, minlength=K * K).reshape(K, K)
+        largest = LargestErrors.of(loss, start + each, shown)
+        return cls(len(codes), stated, counted(places), hits, confusion, largest)
 
 
 def to_json(found: NumberDiagnostics | ClassDiagnostics) -> dict[str, Any]:

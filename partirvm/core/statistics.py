@@ -153,15 +153,11 @@ class GramStatistics:
 
     def extend(self, labels: Int, block: GramBlock) -> Self:
         """Add P columns with these labels, of a block of the same kept columns and rows."""
-        return type(self)(
-            np.concatenate([self.labels, labels]),
-            np.block([[self.gram, block.cross], [block.cross.T, block.gram]]),
-            np.concatenate([self.projection, block.projection]),
-            block.sum_squares,
-            np.concatenate([self.offset, np.zeros_like(block.projection)]),
-            block.n,
-            block.log_weight,
-        )
+        gram = np.block([[self.gram, block.cross], [block.cross.T, block.gram]])
+        projection = np.concatenate([self.projection, block.projection])
+        offset = np.concatenate([self.offset, np.zeros_like(block.projection)])
+        labels = np.concatenate([self.labels, labels])
+        return type(self)(labels, gram, projection, block.sum_squares, offset, block.n, block.log_weight)
 
     def merge(self, other: Self) -> Self:
         """Return the sum of statistics of the same columns over different rows."""
@@ -183,13 +179,10 @@ class GramStatistics:
         dropped = self.offset.copy()
         dropped[columns] = 0.0
         statistics = self.shift(-dropped) if dropped.any() else self
-        return replace(
-            statistics,
-            labels=statistics.labels[columns],
-            gram=statistics.gram[np.ix_(columns, columns)],
-            projection=statistics.projection[columns],
-            offset=statistics.offset[columns],
-        )
+        taken: dict[str, Any] = {
+            name: getattr(statistics, name)[columns] for name in ("labels", "projection", "offset")
+        }
+        return replace(statistics, gram=statistics.gram[np.ix_(columns, columns)], **taken)
 
     def shift(self, change: Float) -> Self:
         """Return statistics for the offset ``offset + change`` (M, T), by algebra, which may lose digits."""

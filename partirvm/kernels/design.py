@@ -164,13 +164,9 @@ class Design:
 
     def join(self, other: Design) -> Design:
         """Return the design with the centres of this design, then of ``other``, and the leading columns of both."""
-        return replace(
-            self,
-            bias=self.bias or other.bias,
-            active=np.union1d(self.active, other.active),
-            centres=np.concatenate([self.centres, other.centres]),
-            labels=np.concatenate([self.labels, other.labels]),
-        )
+        active, bias = np.union1d(self.active, other.active), self.bias or other.bias
+        centres, labels = np.concatenate([self.centres, other.centres]), np.concatenate([self.labels, other.labels])
+        return replace(self, bias=bias, active=active, centres=centres, labels=labels)
 
     def with_centres(self, points: Float, rows: Int, *, bias: bool = False) -> Design:
         """Return the design whose centres are rows with these points (k, d) and numbers (k,), each with K columns."""

@@ -145,9 +145,8 @@ def embedded(
         tables.append((j, weights[f] @ axes[:, :number] if number else np.zeros((count + 1, 1))))
         effects += [(j, weights[f] @ normal)] if whole else []
         text = f"{counted(number, 'coordinate')}{' and the effect' if whole else ''} of {count:,} levels"
-        notes.append(
-            f"{columns.features[j]}: {text if number else 'switched off, no effect of its levels on other rows'}"
-        )
+        text = text if number else "switched off, no effect of its levels on other rows"
+        notes.append(f"{columns.features[j]}: {text}")
     features = replace(scaling.features or FeatureMap.plain(d), numbers=numbers, moments=moments)
     features = replace(features, tables=tuple(tables), effects=tuple(effects))
     new = len(features.sources) - scaling.n_inputs

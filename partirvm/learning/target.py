@@ -38,10 +38,8 @@ def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) 
     require_positive(TargetMap(warp), least)
     rows = sample.rows.gather(sample.rows.rows)
     t, weights = rows.t[rows.present], None if rows.weights is None else rows.weights[rows.present]
-    maps = {
-        "log": [TargetMap("log")] if least > 0 else [],
-        "asinh": [TargetMap("asinh", *each) for each in warps(t[:, 0])],
-    }
+    maps = {"log": [TargetMap("log")] if least > 0 else []}
+    maps["asinh"] = [TargetMap("asinh", *each) for each in warps(t[:, 0])]
     found = [warped(problem, each, t, weights) for each in maps.get(warp, [*maps["log"], *maps["asinh"]])]
     if warp == "auto" or not found:
         found.insert(0, problem)

@@ -6,8 +6,6 @@ in ``likelihoods.LIKELIHOODS``. A ``DenseFit`` runs to its end without reading r
 step.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from abc import ABC, abstractmethod
@@ -113,7 +111,7 @@ class Start:
     beta: float | Float = 1.0
     weights: Float | None = None
 
-    def merge(self, other: Start, labels: Int) -> Start:
+    def merge(self, other: Self, labels: Int) -> Self:
         """Return a start for the joined columns of two fits, restricted to ``labels``.
 
         Columns of the two fits explain the same data, and would eliminate each other at their own α: they start at
@@ -126,7 +124,7 @@ class Start:
         if self.weights is not None and other.weights is not None:
             weights = 0.5 * np.concatenate([self.weights, other.weights])[first[kept]]
         beta = beta if isinstance(self.beta, np.ndarray) else float(beta)
-        return Start(joined[kept], JOINING * alpha, beta, weights)
+        return type(self)(joined[kept], JOINING * alpha, beta, weights)
 
 
 Fit: TypeAlias = Any

@@ -61,16 +61,11 @@ class ClassLikelihood(Likelihood):
 
 def class_record(fit: Any, log_loss: float, error: float, scores: Any) -> dict[str, Any]:
     """Return fields of a line of history for a fit of classes."""
-    return {
-        "rows": fit.n,
-        "vectors": fit.n_vectors,
-        "iterations": fit.iteration,
-        "log_evidence": fit.log_evidence,
-        "train_log_loss": log_loss,
-        "train_error": error,
-        "held_out_log_loss": None if scores is None else scores.loss,
-        "held_out_error": None if scores is None else scores.wrong / scores.n,
-    }
+    facts = {"rows": fit.n, "vectors": fit.n_vectors, "iterations": fit.iteration, "log_evidence": fit.log_evidence}
+    facts |= {"train_log_loss": log_loss, "train_error": error}
+    if scores is not None:
+        facts |= {"held_out_log_loss": scores.loss, "held_out_error": scores.wrong / scores.n}
+    return facts
 
 
 @dataclass(frozen=True)
