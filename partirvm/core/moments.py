@@ -35,10 +35,8 @@ class ColumnMoments:
     @classmethod
     def of(cls, values: Float, weights: Float | None = None) -> Self:
         """Return moments of ``values`` (rows, columns), with precision weights (rows,); weight zero excludes a row."""
-        if weights is not None:
-            present = weights > 0
-            if not present.all():
-                values, weights = values[present], weights[present]
+        if weights is not None and not (weights > 0).all():
+            values, weights = values[weights > 0], weights[weights > 0]
         n, absent = len(values), np.isnan(values)
         minimum = np.fmin.reduce(values, axis=0, initial=np.inf)
         maximum = np.fmax.reduce(values, axis=0, initial=-np.inf)

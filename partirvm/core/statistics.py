@@ -147,9 +147,8 @@ class GramStatistics:
 
     def of_targets(self, some: slice) -> Self:
         """Return the statistics of these targets, with the same Gram matrix."""
-        return replace(
-            self, projection=self.projection[:, some], sum_squares=self.sum_squares[some], offset=self.offset[:, some]
-        )
+        projection, offset = self.projection[:, some], self.offset[:, some]
+        return replace(self, projection=projection, sum_squares=self.sum_squares[some], offset=offset)
 
     def extend(self, labels: Int, block: GramBlock) -> Self:
         """Add P columns with these labels, of a block of the same kept columns and rows."""
@@ -179,9 +178,7 @@ class GramStatistics:
         dropped = self.offset.copy()
         dropped[columns] = 0.0
         statistics = self.shift(-dropped) if dropped.any() else self
-        taken: dict[str, Any] = {
-            name: getattr(statistics, name)[columns] for name in ("labels", "projection", "offset")
-        }
+        taken: dict[str, Any] = {n: getattr(statistics, n)[columns] for n in ("labels", "projection", "offset")}
         return replace(statistics, gram=statistics.gram[np.ix_(columns, columns)], **taken)
 
     def shift(self, change: Float) -> Self:

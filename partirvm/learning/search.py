@@ -24,7 +24,6 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from partirvm.core import ascent
-from partirvm.core.ascent import awakened, groups, off, raised
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel
@@ -217,13 +216,13 @@ def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions
 
 def first_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
     """Run the first stage: several starts if there is a single width, or the revival of switched-off features."""
-    stage, features = begin_stage(sample, problem, learning, seed), groups(problem.empty.kernel.parameters)
+    stage, features = begin_stage(sample, problem, learning, seed), ascent.groups(problem.empty.kernel.parameters)
     if len(stage.logs) == 1 and learning.warm is None:
         for move in np.log([1.0, 8.0, 1 / 8]):
             stage.evaluate(stage.middle + move)
     stage.climb()
-    if len(off(stage.logs, features)):
-        stage.climb(raised(stage.logs, stage.middle, np.concatenate(features), 1 / 3))
+    if len(ascent.off(stage.logs, features)):
+        stage.climb(ascent.raised(stage.logs, stage.middle, np.concatenate(features), 1 / 3))
     return stage
 
 
@@ -247,7 +246,7 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
 
     count, logs = len(design.labels), start.logs
     stage = KernelSearch(sample, start, design, count, score, logs, logs, most=AGAIN_EVALUATIONS).climb()
-    wider = awakened(stage.logs, groups(start.parameters))
+    wider = ascent.awakened(stage.logs, ascent.groups(start.parameters))
     if not np.array_equal(wider, stage.logs):
         stage.middle = wider  # the bounds of the search are relative to its start
         stage.climb(wider)

@@ -6,7 +6,6 @@ in ``likelihoods.LIKELIHOODS``. A ``DenseFit`` runs to its end without reading r
 step.
 """
 
-import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -75,9 +74,7 @@ class Pass:
 def eligible(panel: Panel, exclude: Int) -> Bool:
     """Return a mask (n,) of a panel's rows with weight above zero that are not in ``exclude`` (sorted row numbers)."""
     found = np.isin(panel.rows, between(exclude, panel.rows[0], panel.rows[-1]), invert=True)
-    if panel.weights is not None:
-        found &= panel.weights > 0
-    return found
+    return found if panel.weights is None else found & (panel.weights > 0)
 
 
 def between(sorted_rows: Rows, first: int, last: int) -> Int:
@@ -171,7 +168,7 @@ class PassFit(ABC):
     def info(self) -> StepInfo:
         """Information about the last step, for reports only."""
         fit = self.fit
-        return StepInfo(fit.iteration, fit.n_vectors, 0, fit.log_evidence, math.nan, math.nan)
+        return StepInfo(fit.iteration, fit.n_vectors, 0, fit.log_evidence, np.nan, np.nan)
 
     @abstractmethod
     def advance(self, block: Any, poll: Callable[[], None] = ...) -> Self:
