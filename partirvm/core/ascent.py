@@ -3,8 +3,6 @@
 A search of a noisy optimum need not end exactly: it ends when its best value rises too little for the evaluations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -70,12 +68,8 @@ def ascend(
 
 def groups(names: Sequence[str]) -> list[Int]:
     """Return the positions of the per-feature gammas, one array for each kernel with per-feature gammas."""
-    kernels = [name.rpartition("[")[0] if "gamma[" in name else "" for name in names]
-    return [
-        np.array([k for k, other in enumerate(kernels) if other == kernel], dtype=np.int64)
-        for kernel in dict.fromkeys(kernels)
-        if kernel
-    ]
+    kernels = np.array([name.rpartition("[")[0] if "gamma[" in name else "" for name in names])
+    return [np.flatnonzero(kernels == kernel) for kernel in dict.fromkeys(kernels.tolist()) if kernel]
 
 
 def off(logs: Float, features: Sequence[Int]) -> Int:

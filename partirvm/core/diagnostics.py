@@ -1,10 +1,8 @@
 """Sums over rows that show whether stated uncertainty is right: of numbers, and of class probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import ndtr
@@ -49,7 +47,7 @@ class NumberDiagnostics(FieldSums):
     @classmethod
     def of(
         cls, t: Float, mean: Float, std: Float, rows: Int, multiples: Sequence[float] | Float = NORMAL_MULTIPLES
-    ) -> NumberDiagnostics:
+    ) -> Self:
         """Return the diagnostics of targets with means, standard deviations and row numbers, (n,) each.
 
         Intervals are mean ± ``multiples`` × the standard deviation, for each of ``STATED_LEVELS``; none: no coverage.
@@ -60,7 +58,7 @@ class NumberDiagnostics(FieldSums):
         sample = LargestErrors.of(-uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS)), rows, points, SAMPLE)
         return cls(len(t), np.cumsum(inside[:-1]), pit, sample, LargestErrors.of(np.abs(t - mean), rows, points))
 
-    def scaled(self, shift: float, scale: float, target: TargetMap = AS_IT_IS) -> NumberDiagnostics:
+    def scaled(self, shift: float, scale: float, target: TargetMap = AS_IT_IS) -> Self:
         """Return the diagnostics of the target shift + scale·t, or of that which this is the map of."""
 
         def of_target(found: LargestErrors) -> LargestErrors:
@@ -89,7 +87,7 @@ class ClassDiagnostics(FieldSums):
     largest: LargestErrors
 
     @classmethod
-    def of(cls, codes: Int, probabilities: Float, start: int = 0) -> ClassDiagnostics:
+    def of(cls, codes: Int, probabilities: Float, start: int = 0) -> Self:
         """Return the diagnostics of rows with class codes (n,) below K and probabilities (n, K), from row ``start``."""
         likeliest, each = probabilities.argmax(axis=1), np.arange(len(codes))
         stated_own = probabilities[each, codes]
@@ -105,14 +103,10 @@ class ClassDiagnostics(FieldSums):
         def counted(places: Int, weights: Float | None = None) -> Any:
             return np.bincount(places.ravel(), weights, 10 * K).reshape(K, 10)
 
-        return cls(
-            n=len(codes),
-            stated=counted(places, p.ravel()).astype(np.float64),
-            rows=counted(places),
-            hits=counted(places[each, own]),
-            confusion=np.bincount(own * K + found, minlength=K * K).reshape(K, K),
-            largest=LargestErrors.of(loss, start + each, shown),
-        )
+        stated, hits = counted(places, p.ravel()).astype(np.float64), counted(places[each, own])
+        confusion = np.bincount(own * K + found, minlength=K * K).reshape(K, K)
+        largest = LargestErrors.of(loss, start + each, shown)
+        return cls(len(codes), stated, counted(places), hits, confusion, largest)
 
 
 def to_json(found: NumberDiagnostics | ClassDiagnostics) -> dict[str, Any]:

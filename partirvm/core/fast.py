@@ -13,8 +13,6 @@ and q = Q, an active one s = 1/Σ_ii − α_i and q = μ_i/Σ_ii: eq. 23 is less
 rounding error. (Other programs bound the cosine by 0.999, which has excluded columns worth 3 nats.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -123,8 +121,7 @@ class ActiveColumns:
         Sigma[:, i] = Sigma[:, last]
         Sigma[i, :] = Sigma[last, :]
         Sigma[i, i] = Sigma[last, last]
-        Sigma[last, :] = 0.0
-        Sigma[:, last] = 0.0
+        Sigma[last, :] = Sigma[:, last] = 0.0
         for each in (self.mean, self.alpha, self.columns):
             each[i] = each[last]
         self.mean, self.alpha, self.columns = self.mean[:last], self.alpha[:last], self.columns[:last]
@@ -243,8 +240,7 @@ class Greedy:
         """The fit of the active columns, in the order of the candidates, with a newly computed posterior."""
         order = np.argsort(self.active.columns)
         statistics, alpha = self.active.statistics.take(self.active.columns[order]), self.active.alpha[order]
-        known = {"iteration": self.iteration, "floored": self.floored}
-        fit = self._state.restarted(statistics, alpha, self.active.beta, **known)
+        fit = self._state.restarted(statistics, alpha, self.active.beta, iteration=self.iteration, floored=self.floored)
         del self.active  # free the arrays that only actions need
         return replace(fit, found=fit.posterior)
 

@@ -17,8 +17,6 @@ times that of the diagonal blocks: 2 if two classes move apart, about 1 if many 
 most one third. A constant added to all outputs changes only the prior, so the mode has Σ_k w_ik = 0.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -179,8 +177,6 @@ def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: 
 
     ``cross`` is (C, M, P); ``diagonal`` and ``gradient`` are (P, C), measured at the weights of ``state``.
     """
-    pairs = [
-        sparsity_quality(each, 1.0, state.weights[:, k], cross[k], diagonal[:, k], gradient[:, k])
-        for k, each in enumerate(state.posteriors)
-    ]
+    outputs = zip(state.posteriors, state.weights.T, cross, diagonal.T, gradient.T, strict=True)
+    pairs = [sparsity_quality(each, 1.0, w, own, d, g) for each, w, own, d, g in outputs]
     return np.stack([s for s, _ in pairs], axis=1), np.stack([q for _, q in pairs], axis=1)

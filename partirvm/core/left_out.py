@@ -17,11 +17,9 @@ strategies prefer rows of large error as centres, the quantiles are those of all
 scaled to the same mean square. On 240 fits to 200–700 rows of four data sets 95 % intervals covered 93.9 % of new rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -124,7 +122,7 @@ class LeftOut:
         peaks: Float | None = None,
         rows: Int | None = None,
         factor: Float | None = None,
-    ) -> LeftOut:
+    ) -> Self:
         """From design rows ``block`` (n, M) with ``target`` (n,), and a fit's μ (M,), R (M, M) with Σ = RRᵀ, and β.
 
         ``own`` are the rows, by position, that are centres, with their columns, whose entries in ``block`` become zero;
@@ -154,12 +152,12 @@ class LeftOut:
         found = cls(errors, variances, owner, rows, np.column_stack([target, np.ones(len(w))]), nearest)
         return found._weighted(w if factor is None else w * factor).take(np.flatnonzero(present))
 
-    def __add__(self, other: LeftOut) -> LeftOut:
+    def __add__(self, other: Self) -> Self:
         joined: dict[str, Any] = {n: np.concatenate([getattr(self, n), getattr(other, n)]) for n in OF_ROWS}
         least = max(self.least_square, other.least_square)
         return replace(self, **joined, nearest=np.maximum(self.nearest, other.nearest), least_square=least)
 
-    def take(self, some: Int) -> LeftOut:
+    def take(self, some: Int) -> Self:
         """Return the rows at these positions."""
         taken: dict[str, Any] = {name: getattr(self, name)[some] for name in OF_ROWS}
         return replace(self, **taken)
@@ -175,13 +173,13 @@ class LeftOut:
             errors[centres] *= min(1.0, DOUBTFUL * most / found) if found else 1.0
         return errors, variances
 
-    def _weighted(self, factors: Float) -> LeftOut:
+    def _weighted(self, factors: Float) -> Self:
         """Return the rows with their weights u multiplied by ``factors`` (n,)."""
         errors, variances = np.sqrt(factors)[:, None] * self.errors, factors[:, None] * self.variances
         targets = self.targets * np.column_stack([np.ones(len(factors)), factors])
         return replace(self, errors=errors, variances=variances, targets=targets)
 
-    def scaled(self, rows: Int, factors: Float) -> LeftOut:
+    def scaled(self, rows: Int, factors: Float) -> Self:
         """Return the errors with the weights u of rows with these increasing numbers (k,) times ``factors`` (k,)."""
         scale = np.ones(len(self.rows))
         scale[np.isin(self.rows, rows)] = factors[np.isin(rows, self.rows)]

@@ -12,16 +12,14 @@ diag(v y_k(1 − y_k)). The blocks between outputs of ``multinomial`` are omitte
 much.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from scipy.special import expit, log_softmax, softmax
 
 from partirvm.core.statistics import FieldSums
-from partirvm.types import Bool, Float, Int
+from partirvm.types import Float, Int
 
 
 class Link(Protocol):
@@ -104,17 +102,6 @@ def targets(codes: Float, outputs: int) -> Float:
     return codes[:, None].copy() if outputs == 1 else (codes[:, None] == np.arange(outputs)).astype(np.float64)
 
 
-def _weighted(
-    likelihood: str, predictors: Float, codes: Float, weights: Float | None
-) -> tuple[Float, Float, Float, Bool]:
-    """Return the derivatives of the link times the row weights (n,), and a mask (n,) of the rows of positive weight."""
-    found = LINKS[likelihood].derivatives(predictors, targets(codes, predictors.shape[1]))
-    if weights is None:
-        return *found, np.ones(len(codes), dtype=bool)
-    log_likelihood, slope, bend = (each * weights[:, None] for each in found)
-    return log_likelihood, slope, bend, weights > 0
-
-
 @dataclass(frozen=True)
 class LogisticBlock(FieldSums):
     """Statistic of M columns and C outputs over some rows, at given weights.
@@ -131,15 +118,15 @@ class LogisticBlock(FieldSums):
     nll: float = 0.0
 
     @classmethod
-    def of(
-        cls, likelihood: str, block: Float, codes: Float, mean: Float, weights: Float | None = None
-    ) -> LogisticBlock:
+    def of(cls, likelihood: str, block: Float, codes: Float, mean: Float, weights: Float | None = None) -> Self:
         """Return the statistic of a design block (rows, M) with class codes (rows,) at weights ``mean`` (M, C)."""
-        predictors = block @ mean
-        log_likelihood, slope, bend, present = _weighted(likelihood, predictors, codes, weights)
+        predictors, link = block @ mean, LINKS[likelihood]
+        found = link.derivatives(predictors, targets(codes, mean.shape[1]))
+        log_likelihood, slope, bend = found if weights is None else (each * weights[:, None] for each in found)
+        present = np.ones(len(codes), dtype=bool) if weights is None else weights > 0
         likeliest = predictors[:, 0] > 0 if predictors.shape[1] == 1 else predictors.argmax(axis=1)
         wrong = (likeliest != codes) & present
-        nll = -LINKS[likelihood].log_probability(predictors, codes)[present].sum()
+        nll = -link.log_probability(predictors, codes)[present].sum()
         root = np.sqrt(bend)
         curvature = np.empty((mean.shape[1], mean.shape[0], mean.shape[0]))
         scaled = np.empty_like(block)
@@ -149,7 +136,7 @@ class LogisticBlock(FieldSums):
         gradient = block.T @ slope
         return cls(float(log_likelihood.sum()), gradient, curvature, int(wrong.sum()), int(present.sum()), float(nll))
 
-    def take(self, columns: Int) -> LogisticBlock:
+    def take(self, columns: Int) -> Self:
         """Return the statistic of the columns at these positions; all other columns must have had weight zero."""
         if np.array_equal(columns, np.arange(len(self.gradient))):
             return self

@@ -4,11 +4,9 @@ Means and centred sums of squares are merged (Chan, Golub & LeVeque 1983, eq. 2.
 that data in raw units lose no digits.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -35,12 +33,10 @@ class ColumnMoments:
     maximum: Float
 
     @classmethod
-    def of(cls, values: Float, weights: Float | None = None) -> ColumnMoments:
+    def of(cls, values: Float, weights: Float | None = None) -> Self:
         """Return moments of ``values`` (rows, columns), with precision weights (rows,); weight zero excludes a row."""
-        if weights is not None:
-            present = weights > 0
-            if not present.all():
-                values, weights = values[present], weights[present]
+        if weights is not None and not (weights > 0).all():
+            values, weights = values[weights > 0], weights[weights > 0]
         n, absent = len(values), np.isnan(values)
         minimum = np.fmin.reduce(values, axis=0, initial=np.inf)
         maximum = np.fmax.reduce(values, axis=0, initial=-np.inf)
@@ -53,7 +49,7 @@ class ColumnMoments:
             square = np.einsum("ij,ij->j", (values - mean) * shares, values - mean)
         return cls(n, absent.sum(axis=0), total, mean, square, minimum, maximum)
 
-    def __add__(self, other: ColumnMoments) -> ColumnMoments:
+    def __add__(self, other: Self) -> Self:
         if not (self.n and other.n):
             return self if self.n else other
         total, missing = self.total + other.total, self.missing + other.missing
@@ -62,7 +58,7 @@ class ColumnMoments:
             difference, whole = other.mean - self.mean, np.maximum(total, TINY)
             square = self.square + other.square + difference**2 * (self.total * other.total / whole)
             mean = _within(self.mean + difference * (other.total / whole), minimum, maximum)
-        return ColumnMoments(self.n + other.n, missing, total, mean, square, minimum, maximum)
+        return type(self)(self.n + other.n, missing, total, mean, square, minimum, maximum)
 
     @property
     def largest(self) -> Float:
@@ -100,7 +96,7 @@ class Moments:
     first_bad: tuple[int, int] | None = None
 
     @classmethod
-    def of(cls, X: Float, t: Float, weights: Float | None = None, start: int = 0) -> Moments:
+    def of(cls, X: Float, t: Float, weights: Float | None = None, start: int = 0) -> Self:
         """Return moments of a tile: X (rows, d), t (rows, T), weights (rows,). ``start`` is the first row's number."""
         others = [] if weights is None else [weights[:, None]]
         wrong = np.hstack([np.isinf(X), *(~np.isfinite(each) for each in (t, *others))])
@@ -111,10 +107,10 @@ class Moments:
             X, t, weights = X[keep], t[keep], None if weights is None else weights[keep]
         return cls(ColumnMoments.of(X, weights), ColumnMoments.of(t, weights), bad, first)
 
-    def __add__(self, other: Moments) -> Moments:
+    def __add__(self, other: Self) -> Self:
         firsts = [first for first in (self.first_bad, other.first_bad) if first is not None]
         inputs, targets = self.inputs + other.inputs, self.targets + other.targets
-        return Moments(inputs, targets, self.bad + other.bad, min(firsts, default=None))
+        return type(self)(inputs, targets, self.bad + other.bad, min(firsts, default=None))
 
 
 def _within(mean: Float, minimum: Float, maximum: Float) -> Float:

@@ -11,8 +11,6 @@ G, including the blocks between outputs, satisfies Gs = y. The pairs (s, y + As)
 (Nocedal & Wright 2006, algorithm 7.4) starts from (G_k + A_k)⁻¹ and uses the last few pairs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

@@ -15,8 +15,6 @@ solved. NumPy's products release the interpreter's lock; SciPy's wrappers hold i
 solutions. Matrices are float64 ones in Fortran order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -67,7 +65,7 @@ class Posterior:
     factor: Float
     scale: Float
     rounding: Any
-    targets: tuple[Posterior, ...] = ()
+    targets: tuple["Posterior", ...] = ()
 
     @property
     def cancelled(self) -> bool:
@@ -224,13 +222,9 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> 
     mean = m + delta
 
     residual, rounding = statistics.residual(delta)
-    diagonal = np.diagonal(factor)
-    of_each = (
-        np.log(alpha).sum()
-        - 2 * (np.log(diagonal).sum() - np.log(scale).sum())
-        + statistics.n * (np.log(beta) - np.log(2 * np.pi))
-        + statistics.log_weight
-    )
+    log_det = 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
+    normal = statistics.n * (np.log(beta) - np.log(2 * np.pi))
+    of_each = np.log(alpha).sum() - log_det + normal + statistics.log_weight
     log_evidence = 0.5 * (T * of_each - beta * residual - np.sum(alpha @ mean**2))
     determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
     return Posterior(mean, variance, determinedness, residual, float(log_evidence), factor, scale, rounding)

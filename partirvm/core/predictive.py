@@ -23,8 +23,6 @@ input x* separately, with the prior precision α† = k(x*, x*)²/var(t), at the
     mean* = φ(x*)ᵀμ + e·q / (α† + s),    var* = σ² + φ(x*)ᵀΣφ(x*) + e² / (α† + s).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -102,9 +100,8 @@ def widened(
     whole = white.T @ white + np.eye(M)
     # an upper triangular factor, from the last row upwards, keeps the root upper triangular
     wide = root @ np.linalg.cholesky(whole[::-1, ::-1])[::-1, ::-1] if M else root
-    if known_noise:
-        return wide, np.inf
-    return wide, max(2 * float(factor[-1, -1]) ** 2, 1.0)  # 1/L_MM² is the last element of (LLᵀ)⁻¹
+    # 1/L_MM² is the last element of (LLᵀ)⁻¹
+    return wide, np.inf if known_noise else max(2 * float(factor[-1, -1]) ** 2, 1.0)
 
 
 def quantile(level: float, freedom: float = np.inf) -> float:

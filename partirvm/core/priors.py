@@ -13,8 +13,6 @@ towards MacKay's fixed point α = Σγ_τ / Σμ_τ² always increases ℓ. ℓ 
 target needs the column, and another target with large s does not. So a column *fails* only if ℓ(α) ≤ 0, too.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -69,7 +67,7 @@ class Prior:
         """True if α can stay finite for a column that does not raise the evidence."""
         return self.alpha.rate > 0
 
-    def shared(self, outputs: int) -> Prior:
+    def shared(self, outputs: int) -> "Prior":
         """Return the prior of each of ``outputs`` weights that share α, for updates from means of γ and μ²."""
         return replace(self, alpha=GammaDensity(self.alpha.shape / outputs, self.alpha.rate / outputs))
 

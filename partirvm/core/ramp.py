@@ -15,10 +15,8 @@ columns D, as a new row is (``core.left_out``): given w_D = 0, with c = (Σφ)_D
 and φᵀΣφ by cᵀV⁻¹c. With its columns the log loss falls with each vector: on digits to a sixth of that of new rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import log_softmax
@@ -58,7 +56,7 @@ class LeftOutClasses:
     @classmethod
     def of(
         cls, block: Float, codes: Float, mean: Float, root: Float, beta: float, weights: Any = None, own: Any = ()
-    ) -> LeftOutClasses:
+    ) -> Self:
         """From design rows ``block`` (n, M) with class ``codes`` (n,), and a fit's μ (M, K), R with Σ = RRᵀ, and β.
 
         ``own`` are the rows, by position, that are centres, with their columns, whose entries in ``block`` become zero.
@@ -76,9 +74,9 @@ class LeftOutClasses:
         f = t - (t - f) / np.maximum(1.0 - beta * np.minimum(w, 1.0) * share, LEAST)[:, None]
         return cls(f[w > 0], codes[w > 0], w[w > 0])
 
-    def __add__(self, other: LeftOutClasses) -> LeftOutClasses:
+    def __add__(self, other: Self) -> Self:
         pairs = ((getattr(self, name), getattr(other, name)) for name in ("f", "codes", "weights"))
-        return LeftOutClasses(*map(np.concatenate, pairs))
+        return type(self)(*map(np.concatenate, pairs))
 
     def ramp(self, start: Ramp) -> Ramp:
         """Return the ramp of least log loss; the search begins at ``start``."""

@@ -5,8 +5,6 @@ depends only on its number: the rows with the largest log(u)/w, u uniform in (0,
 with probability proportional to w (Efraimidis & Spirakis 2006).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -103,11 +101,11 @@ class LargestErrors:
     limit: int = 10
 
     @classmethod
-    def of(cls, errors: Float, rows: Int, values: Float, limit: int = 10) -> LargestErrors:
+    def of(cls, errors: Float, rows: Int, values: Float, limit: int = 10) -> "LargestErrors":
         """Return the rows of largest ``errors`` (n,) with these numbers (n,) and values (n, c)."""
         order = np.lexsort((rows, -errors))[:limit]
         return cls(rows[order], errors[order], values[order], limit)
 
-    def __add__(self, other: LargestErrors) -> LargestErrors:
+    def __add__(self, other: "LargestErrors") -> "LargestErrors":
         errors, rows = np.concatenate([self.errors, other.errors]), np.concatenate([self.rows, other.rows])
         return LargestErrors.of(errors, rows, np.concatenate([self.values, other.values]), self.limit)

@@ -1,10 +1,8 @@
 """Scores of predictions as additive statistics: of numbers, and of class probabilities; quotients come at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +46,7 @@ class Scores(FieldSums):
         rows: Int | None = None,
         multiples: Sequence[float] | Float = NORMAL_MULTIPLES,
         target: TargetMap = AS_IT_IS,
-    ) -> Scores:
+    ) -> Self:
         """Scores of targets t under normal predictions with this mean and (noisy) variance, all (n,) or (n, T).
 
         Intervals at ``STATED_LEVELS`` are mean ± ``multiples``, (L,) or (T, L), × the standard deviation. With the
@@ -139,9 +137,7 @@ class ClassScores(FieldSums):
     diagnostics: tuple[ClassDiagnostics, ...]
 
     @classmethod
-    def of(
-        cls, codes: NDArray[np.generic], probabilities: Float, scores: Float | None = None, start: int = 0
-    ) -> ClassScores:
+    def of(cls, codes: NDArray[np.generic], probabilities: Float, scores: Float | None = None, start: int = 0) -> Self:
         """Return the scores of rows from ``start`` with class ``codes`` (n,), 0 … K−1, and ``probabilities`` (n, K).
 
         For two classes ``scores`` (n,) rank the rows for ROC AUC, as linear predictors do where probabilities are 0 or

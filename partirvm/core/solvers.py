@@ -20,8 +20,6 @@ over 13 fits of nine sets is .998 (.97 to 1.06); on two splits of kin40k, 10,000
 instead of 927 vectors and 889 instead of 921. Turns gain nothing here, and take as long again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -16,8 +16,6 @@ of ``2**level`` tiles returns one node.
 without a centre, such as the bias.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
@@ -100,9 +98,7 @@ class GramBlock(FieldSums):
     log_weight: float
 
     @classmethod
-    def of(
-        cls, kept: Float, new: Float, target: Float, weights: Float | None = None, diagonal: bool = False
-    ) -> GramBlock:
+    def of(cls, kept: Float, new: Float, target: Float, weights: Float | None = None, diagonal: bool = False) -> Self:
         """Return the statistic of blocks ``kept`` (rows, M) and ``new`` (rows, P) with ``target`` (rows, T)."""
         n, log_weight = len(new), 0.0
         if weights is not None:
@@ -139,35 +135,30 @@ class GramStatistics:
     log_weight: float = 0.0
 
     @classmethod
-    def empty(cls, n_targets: int = 1) -> GramStatistics:
+    def empty(cls, n_targets: int = 1) -> Self:
         """Return statistics of zero columns."""
         none = np.zeros((0, n_targets))
         return cls(np.zeros(0, np.int64), np.zeros((0, 0)), none, np.zeros(n_targets), none, 0)
 
     @classmethod
-    def of(cls, labels: Int, block: GramBlock) -> GramStatistics:
+    def of(cls, labels: Int, block: GramBlock) -> Self:
         """Return the statistics of the new columns of a block, with these labels."""
         return cls.empty(len(block.sum_squares)).extend(labels, block)
 
-    def of_targets(self, some: slice) -> GramStatistics:
+    def of_targets(self, some: slice) -> Self:
         """Return the statistics of these targets, with the same Gram matrix."""
-        return replace(
-            self, projection=self.projection[:, some], sum_squares=self.sum_squares[some], offset=self.offset[:, some]
-        )
+        projection, offset = self.projection[:, some], self.offset[:, some]
+        return replace(self, projection=projection, sum_squares=self.sum_squares[some], offset=offset)
 
-    def extend(self, labels: Int, block: GramBlock) -> GramStatistics:
+    def extend(self, labels: Int, block: GramBlock) -> Self:
         """Add P columns with these labels, of a block of the same kept columns and rows."""
-        return GramStatistics(
-            np.concatenate([self.labels, labels]),
-            np.block([[self.gram, block.cross], [block.cross.T, block.gram]]),
-            np.concatenate([self.projection, block.projection]),
-            block.sum_squares,
-            np.concatenate([self.offset, np.zeros_like(block.projection)]),
-            block.n,
-            block.log_weight,
-        )
+        gram = np.block([[self.gram, block.cross], [block.cross.T, block.gram]])
+        projection = np.concatenate([self.projection, block.projection])
+        offset = np.concatenate([self.offset, np.zeros_like(block.projection)])
+        labels = np.concatenate([self.labels, labels])
+        return type(self)(labels, gram, projection, block.sum_squares, offset, block.n, block.log_weight)
 
-    def merge(self, other: GramStatistics) -> GramStatistics:
+    def merge(self, other: Self) -> Self:
         """Return the sum of statistics of the same columns over different rows."""
         other = other.shift(self.offset - other.offset)
         names = ("gram", "projection", "sum_squares", "n", "log_weight")
@@ -180,22 +171,17 @@ class GramStatistics:
         rounding = float(EPS * (sum_squares + np.vdot(sizes, 2 * np.abs(projection) + np.abs(self.gram) @ sizes)))
         return max(float(sum_squares) - explained, rounding), rounding
 
-    def take(self, columns: Int) -> GramStatistics:
+    def take(self, columns: Int) -> Self:
         """Keep the columns at these positions, in order. The target then includes the offset of dropped columns."""
         if len(columns) == len(self.labels) and np.array_equal(columns, np.arange(len(self.labels))):
             return self
         dropped = self.offset.copy()
         dropped[columns] = 0.0
         statistics = self.shift(-dropped) if dropped.any() else self
-        return replace(
-            statistics,
-            labels=statistics.labels[columns],
-            gram=statistics.gram[np.ix_(columns, columns)],
-            projection=statistics.projection[columns],
-            offset=statistics.offset[columns],
-        )
+        taken: dict[str, Any] = {n: getattr(statistics, n)[columns] for n in ("labels", "projection", "offset")}
+        return replace(statistics, gram=statistics.gram[np.ix_(columns, columns)], **taken)
 
-    def shift(self, change: Float) -> GramStatistics:
+    def shift(self, change: Float) -> Self:
         """Return statistics for the offset ``offset + change`` (M, T), by algebra, which may lose digits."""
         moved = self.gram @ change
         sum_squares = self.sum_squares - np.einsum("mt,mt->t", change, 2 * self.projection - moved)

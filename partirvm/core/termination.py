@@ -1,7 +1,5 @@
 """The reasons for the end of a fit, as an enumeration with advice, and the rule that ends a dense fit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 
@@ -12,7 +10,7 @@ class Termination(Enum):
     _value_: str
     advice: str
 
-    def __new__(cls, value: str, advice: str = "") -> Termination:
+    def __new__(cls, value: str, advice: str = "") -> "Termination":
         """Return a member with this value and advice."""
         member = object.__new__(cls)
         member._value_, member.advice = value, advice

@@ -18,8 +18,6 @@ They share α and β, and so Σ. With T (N, K) and M = βΣΦᵀT the slopes are
 KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). Widths that suit the indicators suit the softmax.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -12,11 +12,9 @@ Near-duplicates all satisfy this while the others are present; so a column is de
 ``FADED``. A prior can keep γ above this; once such a fit hardly changes, ``thin`` deletes these columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -105,13 +103,13 @@ class HyperState:
         """σ² of predictions, in the model's units: 1/β, or if rows were left out, the estimate from these; or (T,)."""
         return 1 / self.beta if self.calibration is None else self.calibration.noise_variance
 
-    def restarted(self, statistics: GramStatistics, alpha: Float, beta: float | Float, **others: Any) -> HyperState:
+    def restarted(self, statistics: GramStatistics, alpha: Float, beta: float | Float, **others: Any) -> Self:
         """A fit of the same target with these statistics, α (except fixed ones), β and ``others`` of its fields."""
         unknown = dict.fromkeys(("entered", "calibration", "left_out", "found"))
         others = {"iteration": 0, "floored": False, **unknown, **others}
         return replace(self, statistics=statistics, alpha=self.prior.fix(statistics.labels, alpha), beta=beta, **others)
 
-    def reduced(self, share: float) -> HyperState:
+    def reduced(self, share: float) -> "HyperState":
         """The fit without this share of its kernel columns, those of least γ."""
         kernels = np.flatnonzero((self.labels >= 0) & ~self.prior.held(self.labels))
         least = np.argsort(self.posterior.determinedness[kernels], kind="stable")

@@ -3,8 +3,6 @@
 ``Gaussian(0.5)`` is a kernel, and ``Gaussian("learn")`` a value of the option kernel of an estimator, which learns it.
 """
 
-from __future__ import annotations
-
 from partirvm.kernels.base import ALIASES, KERNELS, Kernel, NoKernel, kernel_from_spec
 from partirvm.kernels.composed import OnColumns, Product, Several, Sum
 from partirvm.kernels.family import Family

@@ -4,8 +4,6 @@ Kernels prepared for their centres compute blocks of values, a group of columns 
 ``kernel_from_spec`` are inverse functions; a spec is plain JSON: a model file contains no code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
@@ -16,7 +14,7 @@ from partirvm.errors import UsageError
 from partirvm.options.constraints import near
 from partirvm.types import Float
 
-KERNELS: dict[str, type[Kernel]] = {}
+KERNELS: dict[str, type["Kernel"]] = {}
 """Dictionary of all kernels that have a spec, by name. Each class of a kernel enters it when it is made."""
 
 ALIASES = {"rbf": "gaussian"}  # Alternative names of kernels, as in scikit-learn
@@ -46,7 +44,7 @@ class Kernel:
             cls.name, KERNELS[name] = name, cls
 
     @property
-    def components(self) -> tuple[Kernel, ...]:
+    def components(self) -> tuple["Kernel", ...]:
         """The component kernels; empty for a simple kernel."""
         found = getattr(self, self.inside, ())
         return found if isinstance(found, tuple) else (found,)
@@ -56,7 +54,7 @@ class Kernel:
         """True if the kernel, or each of its components, decreases: a point may then be far from all centres."""
         return all(part.local for part in self.components) if self.inside else self.decreasing
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
+    def prepare(self, centres: Float, origin: Float | None = None) -> "PreparedKernel":
         """Prepare the kernel for the centres (m, d), once for many blocks of points.
 
         Coordinates are measured from ``origin`` (d,), by default the mean of the centres; if given, a column's bits
@@ -182,7 +180,7 @@ class Products:
         return int(self.right.shape[1])
 
     @classmethod
-    def of(cls, rows: Float, group: int = GROUP) -> Products:
+    def of(cls, rows: Float, group: int = GROUP) -> Self:
         """Return the products with the centres ``rows`` (m, k)."""
         m, k = rows.shape
         right = np.zeros((-(-m // group), group, k))

@@ -1,7 +1,5 @@
 """Kernels made of kernels: weighted sums, products, kernels on some columns, and several for the same centres."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce

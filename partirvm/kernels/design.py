@@ -4,8 +4,6 @@ The *leading* columns come first: the constant 1 for the bias, and explicit basi
 is k(·, centre m). With K kernels a row gives the labels ``row · K + kernel``; with one, labels are row numbers.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -155,24 +153,20 @@ class Design:
         weights = np.broadcast_to(mean[kernels], block[:, kernels].shape)
         return self._prepared.input_gradient(self.scaling.inputs(X), block[:, kernels], weights)
 
-    def take(self, centres: Int | slice, *, leading: Int | None = None) -> Design:
+    def take(self, centres: Int | slice, *, leading: Int | None = None) -> "Design":
         """Return the design with the centres at these positions and the leading columns of these labels, or all."""
         some = replace(self, centres=self.centres[centres], labels=self.labels[centres])
         if leading is None:
             return some
         return replace(some, bias=bool((leading == BIAS).any()), active=np.sort(label_of(leading[leading < BIAS])))
 
-    def join(self, other: Design) -> Design:
+    def join(self, other: "Design") -> "Design":
         """Return the design with the centres of this design, then of ``other``, and the leading columns of both."""
-        return replace(
-            self,
-            bias=self.bias or other.bias,
-            active=np.union1d(self.active, other.active),
-            centres=np.concatenate([self.centres, other.centres]),
-            labels=np.concatenate([self.labels, other.labels]),
-        )
+        active, bias = np.union1d(self.active, other.active), self.bias or other.bias
+        centres, labels = np.concatenate([self.centres, other.centres]), np.concatenate([self.labels, other.labels])
+        return replace(self, bias=bias, active=active, centres=centres, labels=labels)
 
-    def with_centres(self, points: Float, rows: Int, *, bias: bool = False) -> Design:
+    def with_centres(self, points: Float, rows: Int, *, bias: bool = False) -> "Design":
         """Return the design whose centres are rows with these points (k, d) and numbers (k,), each with K columns."""
         count = len(self.kernels)
         labels = (rows[:, None] * count + np.arange(count)).ravel()

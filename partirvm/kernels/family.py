@@ -1,7 +1,5 @@
 """The base of kernel families, which gamma determines. They are kernels, and values of the option kernel, too."""
 
-from __future__ import annotations
-
 import numbers
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast

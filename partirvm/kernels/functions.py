@@ -5,8 +5,6 @@ process only. Functions are called for arbitrary blocks of rows in the model's c
 arguments, and each value must depend only on its own row, or on its point and its centre.
 """
 
-from __future__ import annotations
-
 import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ The linear spline kernel of Vapnik and Tipping (2001, eq. 29) is a product over 
 negative inputs, as in Tipping (2001), it is not. The last two are functions of s = Σ_j gamma_j x_j z_j.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -108,7 +106,7 @@ class Linear(Kernel, name="linear"):
 class PreparedInner(PreparedKernel):
     """A function of inner products with ``centres`` = gamma ∘ z (m, d)."""
 
-    def __init__(self, kernel: Polynomial, centres: Float, widths: Float, origin: Float | None) -> None:
+    def __init__(self, kernel: "Polynomial", centres: Float, widths: Float, origin: Float | None) -> None:
         self.kernel, self.centres = kernel, centres * widths
 
     def __call__(self, points: Float, out: Float) -> None:

@@ -7,8 +7,6 @@ Matérn kernels of smoothness ν (Rasmussen & Williams 2006, eq. 4.17) are funct
 scale is 1/√gamma. Their derivatives in r² are finite at r = 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
@@ -25,7 +23,7 @@ from partirvm.types import Float
 class PreparedRadial(PreparedKernel):
     """A radial kernel prepared for m centres. ``centres`` (m, d) holds their v, ``root`` (d,) is √gamma."""
 
-    def __init__(self, kernel: RadialKernel, centres: Float, widths: Float, origin: Float | None) -> None:
+    def __init__(self, kernel: "RadialKernel", centres: Float, widths: Float, origin: Float | None) -> None:
         m, d = centres.shape
         self.kernel, self.root, self.origin = kernel, np.sqrt(widths), origin_of(centres, origin)
         self.centres = (centres - self.origin) * self.root
@@ -81,7 +79,7 @@ class RadialTriangle:
     Half of the exponentials of a matrix, and the slopes take none. Bits depend on n and on the other points.
     """
 
-    def __init__(self, kernel: RadialKernel, points: Float) -> None:
+    def __init__(self, kernel: "RadialKernel", points: Float) -> None:
         self.kernel, root = kernel, np.sqrt(kernel.widths(points.shape[1]))
         self.U: Float = (points - points.mean(axis=0)) * root
         squares, one = np.einsum("nd,nd->n", self.U, self.U), np.ones(len(points))

@@ -12,8 +12,6 @@ feature must lower the squared error by more than one standard error. With more 
 thousands of rows then goes on (``learning.forms``); two classes of so many rows always have it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -76,11 +74,9 @@ def one_width(
 ) -> tuple[Problem, ProcessRows, ProcessFit, str]:
     """Search one width; return the problem with warps if these are tried, its process, and the name of the form."""
     rows = ProcessRows.of(sample, problem, order[:most])
-    starts = {ONE: problem.empty.kernel, UNSCALED: unscaled(problem)}
-    found = {
-        form: climb(rows, ProcessFit(kernel, 0.0, float(np.log(FIRST_NOISE))), ONE_STEPS, together=True)
-        for form, kernel in starts.items()
-    }
+    kernels, noise = {ONE: problem.empty.kernel, UNSCALED: unscaled(problem)}, float(np.log(FIRST_NOISE))
+    starts = {form: ProcessFit(kernel, 0.0, noise) for form, kernel in kernels.items()}
+    found = {form: climb(rows, start, ONE_STEPS, together=True) for form, start in starts.items()}
     form = max(found, key=lambda form: found[form].value)
     if warp and form == ONE:
         few = order[:WARP_ROWS]

@@ -8,8 +8,6 @@ components of the effects over the rows. Half of the rows decides how many of th
 use, and whether the whole effect, as one more number, says more than they do.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -55,7 +53,7 @@ class LevelRows:
     levels: Int
     counts: tuple[int, ...]
 
-    def some(self, rows: Int) -> LevelRows:
+    def some(self, rows: Int) -> "LevelRows":
         """Return some of the rows."""
         return LevelRows(self.functions[rows], self.t[rows], self.levels[:, rows], self.counts)
 
@@ -147,9 +145,8 @@ def embedded(
         tables.append((j, weights[f] @ axes[:, :number] if number else np.zeros((count + 1, 1))))
         effects += [(j, weights[f] @ normal)] if whole else []
         text = f"{counted(number, 'coordinate')}{' and the effect' if whole else ''} of {count:,} levels"
-        notes.append(
-            f"{columns.features[j]}: {text if number else 'switched off, no effect of its levels on other rows'}"
-        )
+        text = text if number else "switched off, no effect of its levels on other rows"
+        notes.append(f"{columns.features[j]}: {text}")
     features = replace(scaling.features or FeatureMap.plain(d), numbers=numbers, moments=moments)
     features = replace(features, tables=tuple(tables), effects=tuple(effects))
     new = len(features.sources) - scaling.n_inputs

@@ -12,8 +12,6 @@ of many widths overfits: half a normal on each log parameter above that of half 
 log σ² below a tenth of the target variance.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -115,7 +113,7 @@ class ProcessRows:
     columns: Float
 
     @classmethod
-    def of(cls, sample: SampledRows, problem: Problem, numbers: Int) -> ProcessRows:
+    def of(cls, sample: SampledRows, problem: Problem, numbers: Int) -> "ProcessRows":
         """Take the rows with these row numbers from a sample; their weights are positive."""
         held = sample.rows.gather(np.sort(numbers))
         raw, t, weights = held.X, held.t, held.weights
@@ -185,7 +183,7 @@ class ProcessRows:
             total += slope.T @ slope
         return total
 
-    def predicted(self, fit: ProcessFit, new: ProcessRows) -> tuple[Float, Float]:
+    def predicted(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
         """Return errors (m, T) and log density (m,), with noise, of new rows (ibid. eqs. 2.23 and 2.24).
 
         Raises ``LinAlgError`` if the covariance is not positive definite.

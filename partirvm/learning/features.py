@@ -7,8 +7,6 @@ spreads, as a logarithm. Features are tried one by one with all others as they a
 decreasing gain, while the evidence rises.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeAlias

@@ -7,8 +7,6 @@ widths. With more than ``FREE_ROWS`` rows it then moves the directions themselve
 exact process (``learning.process_search``) as a further candidate: it sees waves which the tied RVM takes for noise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -138,8 +136,7 @@ def directed(stage: KernelSearch) -> Kernel:
 
     def gamma(old: RadialKernel, columns: Int, axes: Float) -> Float:
         variance = np.einsum("ij,jk,ik->i", axes, covariance[np.ix_(columns, columns)], axes)
-        found: Float = FAMILIES[old.name] / (len(columns) * np.where(variance > 1e-12, variance, 1.0))
-        return found
+        return np.asarray(FAMILIES[old.name] / (len(columns) * np.where(variance > 1e-12, variance, 1.0)))
 
     return along_directions(stage.kernel, outer, gamma)
 

@@ -7,8 +7,6 @@ from one pass (``residual_rows``), and the kernel is learned again. Several targ
 each; their gains are means.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,17 +24,9 @@ from partirvm.learning.residual_rows import Keep, cells_of
 from partirvm.learning.sample import Spent, gathered
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.likelihoods.noise_fit import LOCAL, evenly
+from partirvm.local import kriging
 from partirvm.local.cells import COLUMNS, LOG_FACTOR, NOISE, NUMBER, Cells, panel_rows
-from partirvm.local.kriging import (
-    CORRELATIONS,
-    LEAST_SQUARE,
-    LocalKernel,
-    Neighbourhoods,
-    learned,
-    log_density,
-    moments,
-    start_of,
-)
+from partirvm.local.kriging import LEAST_SQUARE, LocalKernel, Neighbourhoods, learned, log_density, moments, start_of
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted
@@ -105,7 +95,7 @@ def fit_residuals(
         return replace(gains, rmse=(), lacking=FLOAT * width * source.n_rows)
     with ThreadPoolExecutor(executor.threads) as pool:
         apply = _interruptible(progress, pool.map)
-        families = list(CORRELATIONS) if options.residual_family == "auto" else [options.residual_family]
+        families = list(kriging.CORRELATIONS) if options.residual_family == "auto" else [options.residual_family]
         near = min(options.neighbours, FEW_NEIGHBOURS)
         kernels, scales = _searched(Cells.of(records, n_targets=T), records, near, families, apply)
         metric, points = metric.scaled(scales), records[:, : metric.width]
@@ -245,20 +235,16 @@ def _searched(
     """
     few, many = (evenly(len(records), min(count, len(records) // 8)) for count in (FAMILY_ROWS, METRIC_ROWS))
     first, teachers = (_around(cells, records[some], k) for some in (few, many))
-    plain = [
-        learned(*each, _start(families, panels, each, apply), apply)
-        for panels, each in zip(first, teachers, strict=True)
-    ]
+    starts = (_start(families, *both, apply) for both in zip(first, teachers, strict=True))
+    plain = [learned(*each, start, apply) for each, start in zip(teachers, starts, strict=True)]
     found = [learned(*each, start, apply, scales=True) for each, (start, *_) in zip(teachers, plain, strict=True)]
     logs = np.log([scales for _, scales, _ in found])
     rise = len(many) * sum(after - before for (*_, before), (*_, after) in zip(plain, found, strict=True))
     if rise <= 0.5 * logs.size * np.log(len(many)):
         return [kernel for kernel, *_ in plain], np.ones(logs.shape[1])
     levels = logs.mean(axis=1, keepdims=True)
-    kernels = [
-        replace(kernel, length=kernel.length / level)
-        for (kernel, *_), level in zip(found, np.exp(levels[:, 0]).tolist(), strict=True)
-    ]
+    shorter = zip(found, np.exp(levels[:, 0]).tolist(), strict=True)
+    kernels = [replace(kernel, length=kernel.length / level) for (kernel, *_), level in shorter]
     return kernels, np.exp((logs - levels).mean(axis=0))
 
 

@@ -15,8 +15,6 @@ With more rows than ``FEW``, widths and directions are where searches with the t
 which decides between the forms (``learning.forms``).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -228,9 +226,8 @@ def learn_regression(
     """
     d, order = problem.empty.scaling.n_inputs, in_order(sample, seed)
     most = min(ROWS, int(np.sqrt(WORK / d)), columns)
-    problem, widths, turned, evidence = search(
-        sample, problem, order, most, family=family, turned=learning.metric != "widths", warp=warp
-    )
+    tried = {"family": family, "turned": learning.metric != "widths", "warp": warp}
+    problem, widths, turned, evidence = search(sample, problem, order, most, **tried)
     chosen = max(evidence, key=evidence.__getitem__, default="")
     facts = {"families": evidence, "family": chosen}
     if most >= min(ROWS, len(order)) and len(order) <= FEW:

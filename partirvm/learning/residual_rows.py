@@ -4,9 +4,6 @@ Appended rows join the records of a model (``with_rows``, ``with_rows_of``): the
 the local kernel and the calibration stay. A record of an old row is not changed.
 """
 
-from __future__ import annotations
-
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -70,14 +67,15 @@ def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | No
     rank = points.shape[1]
     width = rank + n_targets + COLUMNS
     most = rows_of_cell(width)
-    places = leaf_order(points, LEAVES * math.ceil(n / most))
+    count = -(-n // most)
+    places = leaf_order(points, LEAVES * count)
 
     def written(place: str) -> Cells:
         with open_folder(place).scratch() as scratch, ExternalSorter(Path(scratch, "unsorted"), 1 + width) as sorter:
             for records in pieces:
                 sorter.add(np.column_stack([places(records[:, :rank]), records]))
             cells = runs_of((block[:, 1:] for block in sorter.blocks()), most)
-            return Cells.written(place, cells, math.ceil(n / most), width, n_targets)
+            return Cells.written(place, cells, count, width, n_targets)
 
     if keep is None:
         records = np.concatenate(list(pieces))

@@ -1,7 +1,5 @@
 """A sample of rows in memory for small fits before a fit or between its rounds, and the evidence of a kernel on it."""
 
-from __future__ import annotations
-
 import time
 import uuid
 import weakref
@@ -10,7 +8,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -120,7 +118,7 @@ class SampledRows:
         """Call the progress callback without a pass, so that it can interrupt dense computations."""
         self.on_progress((), 0, 0)
 
-    def only(self, rows: Int) -> SampledRows:
+    def only(self, rows: Int) -> Self:
         """Return a sample of some of the rows; ``rows`` are increasing row numbers of the source."""
         return replace(self, rows=self.rows.only(rows), whole=False)
 

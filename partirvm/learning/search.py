@@ -16,17 +16,14 @@ while the kernel changes: tied or updated α gave no higher evidence. If feature
 their gamma raised.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from partirvm.core import ascent
-from partirvm.core.ascent import awakened, groups, off, raised
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel
@@ -146,7 +143,7 @@ class KernelSearch:
         """Return the design of this stage's centres with another kernel."""
         return replace(self.pool.take(np.arange(self.count)), kernel=kernel)
 
-    def again(self, **fields: Any) -> KernelSearch:
+    def again(self, **fields: Any) -> Self:
         """Return a stage that begins at the best kernel or at another ``start``, with some fields replaced."""
         if "start" in fields:
             fields |= dict.fromkeys(("middle", "logs"), fields["start"].logs)
@@ -173,7 +170,7 @@ class KernelSearch:
         self.seen = logs, value, slope
         return value, slope
 
-    def climb(self, logs: Float | None = None) -> KernelSearch:
+    def climb(self, logs: Float | None = None) -> Self:
         """Raise the log posterior from ``logs``, or the best parameters, until it rises too little; the best stays."""
 
         def per_row(logs: Float) -> tuple[float, Float]:
@@ -219,13 +216,13 @@ def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions
 
 def first_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
     """Run the first stage: several starts if there is a single width, or the revival of switched-off features."""
-    stage, features = begin_stage(sample, problem, learning, seed), groups(problem.empty.kernel.parameters)
+    stage, features = begin_stage(sample, problem, learning, seed), ascent.groups(problem.empty.kernel.parameters)
     if len(stage.logs) == 1 and learning.warm is None:
         for move in np.log([1.0, 8.0, 1 / 8]):
             stage.evaluate(stage.middle + move)
     stage.climb()
-    if len(off(stage.logs, features)):
-        stage.climb(raised(stage.logs, stage.middle, np.concatenate(features), 1 / 3))
+    if len(ascent.off(stage.logs, features)):
+        stage.climb(ascent.raised(stage.logs, stage.middle, np.concatenate(features), 1 / 3))
     return stage
 
 
@@ -249,7 +246,7 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
 
     count, logs = len(design.labels), start.logs
     stage = KernelSearch(sample, start, design, count, score, logs, logs, most=AGAIN_EVALUATIONS).climb()
-    wider = awakened(stage.logs, groups(start.parameters))
+    wider = ascent.awakened(stage.logs, ascent.groups(start.parameters))
     if not np.array_equal(wider, stage.logs):
         stage.middle = wider  # the bounds of the search are relative to its start
         stage.climb(wider)

@@ -1,7 +1,5 @@
 """Likelihoods: models of a target given the linear predictors. The registry ``LIKELIHOODS`` holds them by name."""
 
-from __future__ import annotations
-
 from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.classes import BERNOULLI, SOFTMAX
 from partirvm.likelihoods.gaussian import GaussianLikelihood

@@ -6,9 +6,6 @@ in ``likelihoods.LIKELIHOODS``. A ``DenseFit`` runs to its end without reading r
 step.
 """
 
-from __future__ import annotations
-
-import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -77,9 +74,7 @@ class Pass:
 def eligible(panel: Panel, exclude: Int) -> Bool:
     """Return a mask (n,) of a panel's rows with weight above zero that are not in ``exclude`` (sorted row numbers)."""
     found = np.isin(panel.rows, between(exclude, panel.rows[0], panel.rows[-1]), invert=True)
-    if panel.weights is not None:
-        found &= panel.weights > 0
-    return found
+    return found if panel.weights is None else found & (panel.weights > 0)
 
 
 def between(sorted_rows: Rows, first: int, last: int) -> Int:
@@ -113,7 +108,7 @@ class Start:
     beta: float | Float = 1.0
     weights: Float | None = None
 
-    def merge(self, other: Start, labels: Int) -> Start:
+    def merge(self, other: Self, labels: Int) -> Self:
         """Return a start for the joined columns of two fits, restricted to ``labels``.
 
         Columns of the two fits explain the same data, and would eliminate each other at their own α: they start at
@@ -126,7 +121,7 @@ class Start:
         if self.weights is not None and other.weights is not None:
             weights = 0.5 * np.concatenate([self.weights, other.weights])[first[kept]]
         beta = beta if isinstance(self.beta, np.ndarray) else float(beta)
-        return Start(joined[kept], JOINING * alpha, beta, weights)
+        return type(self)(joined[kept], JOINING * alpha, beta, weights)
 
 
 Fit: TypeAlias = Any
@@ -173,7 +168,7 @@ class PassFit(ABC):
     def info(self) -> StepInfo:
         """Information about the last step, for reports only."""
         fit = self.fit
-        return StepInfo(fit.iteration, fit.n_vectors, 0, fit.log_evidence, math.nan, math.nan)
+        return StepInfo(fit.iteration, fit.n_vectors, 0, fit.log_evidence, np.nan, np.nan)
 
     @abstractmethod
     def advance(self, block: Any, poll: Callable[[], None] = ...) -> Self:

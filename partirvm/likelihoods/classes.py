@@ -1,10 +1,8 @@
 """Likelihoods of classes, fitted by Laplace's approximation: a quadratic at the mode of the weights, pass by pass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -63,16 +61,11 @@ class ClassLikelihood(Likelihood):
 
 def class_record(fit: Any, log_loss: float, error: float, scores: Any) -> dict[str, Any]:
     """Return fields of a line of history for a fit of classes."""
-    return {
-        "rows": fit.n,
-        "vectors": fit.n_vectors,
-        "iterations": fit.iteration,
-        "log_evidence": fit.log_evidence,
-        "train_log_loss": log_loss,
-        "train_error": error,
-        "held_out_log_loss": None if scores is None else scores.loss,
-        "held_out_error": None if scores is None else scores.wrong / scores.n,
-    }
+    facts = {"rows": fit.n, "vectors": fit.n_vectors, "iterations": fit.iteration, "log_evidence": fit.log_evidence}
+    facts |= {"train_log_loss": log_loss, "train_error": error}
+    if scores is not None:
+        facts |= {"held_out_log_loss": scores.loss, "held_out_error": scores.wrong / scores.n}
+    return facts
 
 
 @dataclass(frozen=True)
@@ -111,7 +104,7 @@ class Newton(PassFit):
         assert self.search is not None
         return self.search.current
 
-    def advance(self, block: LogisticBlock, poll: Callable[[], None] = lambda: None) -> Newton:
+    def advance(self, block: LogisticBlock, poll: Callable[[], None] = lambda: None) -> Self:
         if self.search is None:
             first = replace(enter(self.likelihood, *self._first(), block, self.prior), iteration=1)
             return replace(self, search=begin(first, self.rule, poll))

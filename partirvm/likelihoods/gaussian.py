@@ -4,8 +4,6 @@ Gram statistics over the rows are sufficient, so that fits are dense: one pass g
 α and β are found without further passes. Several targets share columns and α; each target has a separate β.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,15 +61,9 @@ class GaussianLikelihood(Likelihood):
         several = problem.target_variances
         target_variance = (problem.target_variance or 1.0) if several is None else several
         share, given = FIRST_NOISE if problem.target_variance else NOISE_FLOOR, problem.noise_variance
-        return HyperState(
-            GramStatistics.empty(problem.n_targets),
-            np.zeros(0),
-            1 / (share * target_variance if given is None else given),
-            target_variance=target_variance,
-            fixed_noise=given is not None,
-            prior=problem.prior,
-            least_noise=LEAST_NOISE * problem.left_out_square,
-        )
+        beta, empty = 1 / (share * target_variance if given is None else given), GramStatistics.empty(problem.n_targets)
+        begun = HyperState(empty, np.zeros(0), beta, target_variance, given is not None, prior=problem.prior)
+        return replace(begun, least_noise=LEAST_NOISE * problem.left_out_square)
 
     def warm(self, fit: HyperState) -> Start:
         return Start(fit.labels, fit.alpha, fit.beta)
@@ -108,12 +100,10 @@ class GaussianLikelihood(Likelihood):
         sample = sampled_rows(problem.n_rows if rows is None else len(rows), shuffled=problem.shuffled)
         sample = sample if rows is None else rows if sample is None else rows[sample]
         least = problem.left_out_square if problem.n_targets == 1 else 0.0  # that of several targets is their mean
-        targets = zip(found.targets or (found,), np.atleast_1d(fit.beta).tolist(), strict=True)
-        left_out_passes = (
-            LeaveOneOutPass(design, one.mean, one.root(), beta, least, target, rows=sample)
-            for target, (one, beta) in enumerate(targets)
-        )
-        return *left_out_passes, *residual
+        betas = np.atleast_1d(fit.beta).tolist()
+        targets = zip(range(len(betas)), betas, found.targets or (found,), strict=True)
+        left = (LeaveOneOutPass(design, one.mean, one.root(), b, least, k, rows=sample) for k, b, one in targets)
+        return *left, *residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance.
@@ -162,11 +152,10 @@ class GaussianLikelihood(Likelihood):
         }
 
 
-def with_rows(fit: Any, block: GramBlock) -> HyperState:
+def with_rows(fit: HyperState, block: GramBlock) -> HyperState:
     """Return the fit with the statistics of its columns over other rows added, at the same α and β."""
     merged = fit.statistics.merge(GramStatistics.of(fit.labels, block))
-    found: HyperState = fit.restarted(merged, fit.alpha, fit.beta)
-    return found
+    return fit.restarted(merged, fit.alpha, fit.beta)
 
 
 def left_out_diagnostics(problem: Any, fit: Any) -> Sequence[NumberDiagnostics]:

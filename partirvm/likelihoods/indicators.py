@@ -8,8 +8,6 @@ Unlike Newton steps on a softmax, least squares also fit rows that are already f
 pendigits they make a third fewer errors with the same kernel, and half the log loss (``benchmarks/classification``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,19 +54,12 @@ class IndicatorLikelihood(GaussianLikelihood):
         """Return the fit without columns."""
         K = problem.n_classes
         variance = (K - 1.0) / K**2
-        return HyperState(
-            GramStatistics.empty(K),
-            np.zeros(0),
-            1 / (FIRST_NOISE * variance),
-            target_variance=variance,
-            prior=problem.prior.shared(K),
-            n_classes=K,
-        )
+        empty, beta, prior = GramStatistics.empty(K), 1 / (FIRST_NOISE * variance), problem.prior.shared(K)
+        return HyperState(empty, np.zeros(0), beta, target_variance=variance, prior=prior, n_classes=K)
 
     def fit(self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, *others: Any) -> Solve:
-        return super().fit(
-            problem, options, design, fit, replace(rule, tol=LOOSE * problem.n_classes * rule.tol), *others
-        )
+        rule = replace(rule, tol=LOOSE * problem.n_classes * rule.tol)
+        return super().fit(problem, options, design, fit, rule, *others)
 
     def settling(
         self, problem: Any, design: Design, fit: HyperState, rows: Int | None, *, last: bool, left_out: bool

@@ -11,8 +11,6 @@ noise variance E and total variance V. Logarithms of squared errors (Kersting et
 rows. The columns of the mean are then fitted again to weighted rows, and left out again. Kernels compete by evidence.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

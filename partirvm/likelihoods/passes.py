@@ -3,8 +3,6 @@ likelihood, rows of improbable class, gains of a pool and scores; of kernel lear
 evidence.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add

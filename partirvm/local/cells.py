@@ -7,12 +7,10 @@ chunks are the cells. A search looks for the nearest rows of a point in the cell
 cells whose boxes are not farther than the last of these. So its result does not depend on the cells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -92,14 +90,14 @@ class Cells:
     hashes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, records: Float, n_targets: int = 1) -> Cells:
+    def of(cls, records: Float, n_targets: int = 1) -> Self:
         """The cells of records (N, width) in memory, in their order."""
         n, width = records.shape
         cells = np.split(records[:, : -n_targets - COLUMNS], range(rows_of_cell(width), n, rows_of_cell(width)))
         return cls(n, width, np.array([box(points) for points in cells]), records)
 
     @classmethod
-    def written(cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1) -> Cells:
+    def written(cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1) -> Self:
         """Write records, given cell by cell, at most ``count``, to a new Zarr array, and return their cells.
 
         All cells but the last one are full. Raises ``StorageError``.
@@ -134,7 +132,7 @@ class Cells:
         """Bytes of the records, without compression."""
         return 8 * self.n_rows * self.width
 
-    def copied(self, place: str) -> Cells:
+    def copied(self, place: str) -> Self:
         """Write the records to a new Zarr array in this folder or at this URL, and return its cells."""
         count = len(self.boxes)
         return self.written(place, map(self.cell, range(count)), count, self.width, self.n_targets)

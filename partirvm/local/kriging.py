@@ -17,12 +17,10 @@ achieve massively scalable Gaussian process regression"). Where a function is sm
 limit: the local model is then a polynomial through the neighbours. Both are bounded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -91,7 +89,7 @@ class LocalKernel:
         return logs
 
     @classmethod
-    def of(cls, family: str, logs: Float) -> LocalKernel:
+    def of(cls, family: str, logs: Float) -> Self:
         """The kernel of these ``logs``."""
         variance, length, noise, _, freedom = np.exp(logs).tolist()
         return cls(family, variance, length, noise, float(logs[3]), freedom)
@@ -134,7 +132,7 @@ class Neighbourhoods:
     own_log_factors: Float
     own_noises: Float
 
-    def scaled(self, scales: Float) -> Neighbourhoods:
+    def scaled(self, scales: Float) -> Self:
         """Return the same neighbours with each coordinate multiplied by its scale (r,)."""
         return replace(self, steps=Steps(self.steps.coordinates * scales))
 

@@ -5,8 +5,6 @@ columns; its coordinates are √gamma_i a_i·x. Categories that differ add gamma
 √(gamma/2) per level. Of several kernels the first one counts. Directions and levels without effect are left out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +32,7 @@ class Metric:
     levels: tuple[tuple[int, float, float], ...] = ()
 
     @classmethod
-    def of(cls, design: Design, columns: Columns) -> Metric | None:
+    def of(cls, design: Design, columns: Columns) -> "Metric | None":
         """The metric of a design's kernel; None without one, or with too many levels of categories."""
         scaling, axes, levels = design.scaling, list[Float](), list[tuple[int, float, float]]()
         d = scaling.n_inputs
@@ -67,7 +65,7 @@ class Metric:
         """r, the number of coordinates."""
         return len(self.axes) + len(self.levels)
 
-    def scaled(self, scales: Float) -> Metric:
+    def scaled(self, scales: Float) -> "Metric":
         """Return the metric whose coordinates are multiplied by ``scales`` (r,)."""
         own = zip(self.levels, scales[len(self.axes) :].tolist(), strict=True)
         levels = tuple((feature, code, scale * coordinate) for (feature, code, coordinate), scale in own)

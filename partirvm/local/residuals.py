@@ -3,8 +3,6 @@
 Neighbours are exact and in a fixed order (``cells``), so that the bits of a prediction do not depend on other points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

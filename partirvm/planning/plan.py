@@ -228,25 +228,10 @@ def make_plan(
     # the slopes of a kernel block take as much memory as the block itself, and the sample of rows is in memory too
     spare = machine.budget - memory.sample_bytes(shape, LEARNING_ROWS)
     learning = memory.max_columns_within(shape, 1, threads, spare, held_out=held_out, whole=True) // 2
-    plan = Plan(
-        request=replace(request, partition_size=candidates),
-        shape=shape,
-        machine=machine,
-        schedule=schedule,
-        read=read,
-        partition_size=candidates,
-        max_columns=most,
-        learning_columns=learning,
-        threads=threads,
-        bytes=step,
-        rounds=tuple(costs),
-        batch_elements=elements,
-        held_out=held_out,
-        notes=notes,
-        joining=joining,
-        residuals=residuals_text(request, work, machine, columns),
-        **facts,
-    )
+    facts |= {"partition_size": candidates, "max_columns": most, "learning_columns": learning, "threads": threads}
+    facts |= {"bytes": step, "rounds": tuple(costs), "batch_elements": elements, "held_out": held_out}
+    facts |= {"notes": notes, "joining": joining, "residuals": residuals_text(request, work, machine, columns)}
+    plan = Plan(replace(request, partition_size=candidates), shape, machine, schedule, read, **facts)
     return replace(plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns)))
 
 

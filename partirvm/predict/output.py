@@ -82,12 +82,8 @@ def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int) -> None:
     for table in tables:
         for name, values in table.items():
             if name not in arrays:
-                arrays[name] = group.create_array(
-                    array_name(name),
-                    shape=(n_rows,),
-                    dtype=str if values.dtype.kind == "U" else values.dtype,
-                    chunks=(min(1 << 16, n_rows),),
-                )
+                kind, rows = str if values.dtype.kind == "U" else values.dtype, min(1 << 16, n_rows)
+                arrays[name] = group.create_array(array_name(name), shape=(n_rows,), dtype=kind, chunks=(rows,))
             arrays[name][done : done + len(values)] = values
         done += len(values)
     group.update_attributes({"kind": KIND, "columns": list(arrays)})

@@ -6,8 +6,6 @@ copies of a row, so that the bits of a row do not depend on the other rows. Each
 rows; all passes together need N·n·M products for N training rows, n test rows and M columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -46,7 +44,7 @@ class Augmenting:
     origin: Float
 
     @classmethod
-    def of(cls, model: Model, training: Source, executor: Executor) -> Augmenting:
+    def of(cls, model: Model, training: Source, executor: Executor) -> "Augmenting":
         """Check the training rows. Raises ``UsageError`` for a model with several targets or without a kernel."""
         model.require_one_target("predictions with augment")
         if isinstance(model.design.kernel, NoKernel) or model.design.scaling.target != AS_IT_IS:
@@ -102,7 +100,7 @@ class Augmenting:
         return np.column_stack([rows, mean + scale * added, np.sqrt(variance), near < FAR]), t, variance
 
 
-def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor) -> Augmenting:
+def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor) -> "Augmenting":
     """Return an ``Augmenting`` of a job's model and its DATA. Raises ``ChangedDataError`` for other DATA."""
     if not isinstance(model, Model):
         raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")

@@ -1,7 +1,5 @@
 """Strategies: they decide what a fit does next."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 from partirvm.strategies.rounds import BasicRound, IncrementalRounds, Rounds

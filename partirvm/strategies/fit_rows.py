@@ -5,8 +5,6 @@ the number of columns. In classification, samples, partitions and candidates hav
 neighbouring rows (of a class) are a random sample, reading them takes few tiles, and a larger sample has the smaller.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -123,14 +121,17 @@ def drawn_rows(
     divided equally among classes, the rest by size; a sample is divided by size, with at least ``LEAST`` rows of each.
     Fewer rows than classes take turns.
     """
-    codes, shuffled, n_rows = problem.codes, problem.shuffled, problem.n_rows
+    codes, n_rows = problem.codes, problem.n_rows
+
+    def some(n: int, first: int, size: int, *which: int) -> Int:
+        """Return ``size`` of the first n numbers: of shuffled data from ``first`` on, else at random."""
+        if problem.shuffled:
+            return (first + np.arange(size, dtype=np.int64)) % max(n, 1)
+        return stream(seed, purpose, draw, *which).choice(n, size=size, replace=False).astype(np.int64)
+
     if codes is None:
         count = min(count, n_rows - len(used))
-        window = min(count + len(used), n_rows)
-        if shuffled:
-            rows = (draw * count + np.arange(window, dtype=np.int64)) % n_rows
-        else:
-            rows = stream(seed, purpose, draw).choice(n_rows, size=window, replace=False).astype(np.int64)
+        rows = some(n_rows, draw * count, min(count + len(used), n_rows))
         return np.sort(rows[~np.isin(rows, used, assume_unique=True)][:count])
     free = np.ones(len(codes), dtype=bool)
     free[used] = False
@@ -138,13 +139,8 @@ def drawn_rows(
     turn = draw * count % problem.n_classes
     even, least = (0.0, LEAST) if purpose is Purpose.SAMPLE else (0.5, 1)
     shares = np.roll(quotas(np.roll(sizes, -turn), count, even, least), turn)
-    chosen = []
-    for k, (size, share) in enumerate(zip(sizes.tolist(), shares.tolist(), strict=True)):
-        if shuffled:
-            ranks = (draw * share + np.arange(share, dtype=np.int64)) % max(size, 1)
-        else:
-            ranks = stream(seed, purpose, draw, k).choice(size, size=share, replace=False)
-        chosen.append(ranked((codes == k) & free, np.sort(ranks)))
+    classes = zip(range(problem.n_classes), sizes.tolist(), shares.tolist(), strict=True)
+    chosen = [ranked((codes == k) & free, np.sort(some(size, draw * share, share, k))) for k, size, share in classes]
     return np.sort(np.concatenate(chosen))
 
 

@@ -7,11 +7,9 @@ side by side if possible, and sends their answers in the same order (for a pass 
 ``Save`` None). ``Stopped`` is raised where the step waits for its answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,11 +70,11 @@ class Problem:
     batches: tuple[AppendedBatch, ...] = ()
     left_out_square: float = 0.0
 
-    def with_kernel(self, kernel: Kernel) -> Problem:
+    def with_kernel(self, kernel: Kernel) -> Self:
         """Return the problem with another kernel."""
         return replace(self, empty=replace(self.empty, kernel=kernel))
 
-    def with_scaling(self, scaling: Scaling) -> Problem:
+    def with_scaling(self, scaling: Scaling) -> Self:
         """Return the problem with another scaling of its inputs, the mean of which is 0."""
         if scaling is self.empty.scaling:
             return self

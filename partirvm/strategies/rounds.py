@@ -7,8 +7,6 @@ model is saved, unless a regression used a part of the rows. The usual rounds fo
 continues ``basic`` and ``split-merge``, goes on with its remaining partitions, then with those of the new rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, ClassVar
 

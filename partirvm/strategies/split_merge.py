@@ -5,8 +5,6 @@ merged a level later. The merge of the last two fits is the last fit; until then
 highest evidence per row. Beyond ``max_vectors`` and the memory, the vectors with the smallest evidence are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -92,13 +90,10 @@ def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
     numbers = range(state.partitions, min(state.partitions + count, batches_of(problem, options)[0].partitions))
     partitions = [partition(problem, options, number) for number in numbers]
     ((present, points),) = yield (Gather(np.concatenate(partitions)),)
-    designs = list[Design]()
-    for rows in partitions:
-        own = np.isin(present, rows)
-        chosen = problem.empty.with_centres(points[own], present[own])
-        new = chosen.take(fresh(chosen, problem.empty), leading=problem.leading)
-        if len(new.labels):
-            designs.append(new)
+    masks = [np.isin(present, rows) for rows in partitions]
+    chosen = [problem.empty.with_centres(points[own], present[own]) for own in masks]
+    designs = [each.take(fresh(each, problem.empty), leading=problem.leading) for each in chosen]
+    designs = [each for each in designs if len(each.labels)]
     state = replace(state, partitions=numbers.stop)
     return (yield from _fits(state, designs, [None] * len(designs))) if designs else state
 

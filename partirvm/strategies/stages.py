@@ -10,8 +10,6 @@ same columns under the new kernel, over the rows of the fit. It is taken if the 
 higher; the next round updates α and β. The evidence over these rows therefore never falls.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, cast
@@ -95,7 +93,7 @@ class RoundsState:
     local: ResidualsFitted = NO_RESIDUALS
     end: Termination | None = None
     appended: bool = False
-    best_round: RoundsState | None = None
+    best_round: "RoundsState | None" = None
     used: Int = field(default_factory=lambda: NONE)
     evidence: float = -np.inf
     flat: int = 0

@@ -12,8 +12,6 @@ work is the number of multiplications, and not the time, so that results can be 
 predictions (``residual``), the run also ends when twice the work lowers the corrected error by less than that share.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import log2
 from typing import ClassVar
