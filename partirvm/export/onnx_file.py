@@ -88,6 +88,14 @@ class _Writer:
         """Add the nodes of an operation of a graph."""
         if op in ("IsNaN", "Less"):
             self("Cast", self(op, *args), to=self.type, name=name)
+        elif op == "Asinh":
+            square = self("Add", self("Mul", *args, *args), np.array(1.0))
+            size = self("Log", self("Add", self("Abs", *args), self("Sqrt", square)))
+            self("Mul", self("Sign", *args), size, name=name)
+        elif op == "Sinh":
+            self._sinh(args[0], name)
+        elif op == "Cos":
+            self("Sin", self("Add", *args, np.array(np.pi / 2)), name=name)
         elif op == "Where":
             self(op, self("Cast", args[0], to=9), *args[1:], name=name)  # 9 is bool
         elif op == "Gather":
@@ -106,6 +114,14 @@ class _Writer:
             self._of_centres(op, args, name)
         else:
             self(op, *args, name=name)
+
+    def _sinh(self, x: str, name: str) -> None:
+        """Add sinh x: (eˣ − e⁻ˣ)/2, and of small x 2t/(1 − t²) with t = tanh(x/2), which loses no digits there."""
+        half, one = np.array(0.5), np.array(1.0)
+        large = self("Mul", self("Sub", self("Exp", x), self("Exp", self("Neg", x))), half)
+        t = self("Tanh", self("Mul", x, half))
+        small = self("Div", self("Add", t, t), self("Sub", one, self("Mul", t, t)))
+        self("Where", self("Greater", self("Abs", x), one), large, small, name=name)
 
     def _of_centres(self, op: str, args: list[Any], name: str) -> None:
         """Add an operation on all pairs of rows and centres, by an axis for these."""
