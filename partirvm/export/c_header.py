@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import UsageError
-from partirvm.export.graph import TOLERANCE, Graph, Node, dtypes, graph_of
-from partirvm.model import Model
+from partirvm.export.graph import TOLERANCE, Graph, Node, dtypes, graph_of, write
 from partirvm.quoting import printable
 from partirvm.types import AS_IT_IS, Float
 
@@ -68,7 +67,8 @@ def to_c(
     if not name or name[0].isdigit():
         raise UsageError(f"{path.name!r} cannot name functions in C: begin the name of the file with a letter")
     graph = graph_of(model, outputs, level)
-    path.write_text(_Header(graph, dtype, name, quantised, level).text(model))
+    text = _Header(graph, dtype, name, quantised, level).text(getattr(model, "model_", model))
+    write(path, text.encode())
 
 
 class _Header:
@@ -90,13 +90,17 @@ class _Header:
         arguments = [f"const {self.io} x[{len(self.graph.features)}]"]
         arguments += [f"{kinds[name]} {name}[{self.graph.nodes[k].width}]" for name, k in outputs]
         stores = [
-            f"for (int i = 0; i < {self.graph.nodes[k].width}; i++) {name}[i] = ({kinds[name]})v{k}[i];" for name, k in outputs
+            f"for (int i = 0; i < {self.graph.nodes[k].width}; i++) {name}[i] = ({kinds[name]})v{k}[i];"
+            for name, k in outputs
         ]
         begin = f"for (int i = 0; i < {len(self.graph.features)}; i++) v0[i] = x[i];"
         arrays = [f"{self.real} v{k}[{node.width}];" for k, node in enumerate(self.graph.nodes)]
         lines = [
             f"/* {model!r} by partirvm: {self.bytes:,} bytes of constants, {ram:,} bytes of stack.",
-            *(f"   x[{j}] is {printable(feature).replace('*/', '* /')}" for j, feature in enumerate(self.graph.features)),
+            *(
+                f"   x[{j}] is {printable(feature).replace('*/', '* /')}"
+                for j, feature in enumerate(self.graph.features)
+            ),
             "   Compile without -ffast-math: missing inputs are NaN. */",
             f"#ifndef {self.name.upper()}_H",
             f"#define {self.name.upper()}_H",
@@ -238,8 +242,12 @@ class _Header:
 
 def _expected(model: Any, X: Float, level: float) -> tuple[dict[str, Float], float]:
     """Return the outputs of the model at X by name, and the unit of their errors."""
-    if not isinstance(model, Model):
+    if hasattr(model, "classes"):
         return {"probabilities": model.values(X)[0]}, 1.0
     found = np.split(model.predictive.values(X, model.multiples([level])[:, 0])[0], 4, axis=1)
-    unit = float(np.min(model.design.scaling.t_scale)) if model.design.scaling.target == AS_IT_IS else float(found[1].mean())
+    unit = (
+        float(np.min(model.design.scaling.t_scale))
+        if model.design.scaling.target == AS_IT_IS
+        else float(found[1].mean())
+    )
     return dict(zip(("mean", "std", "lower", "upper"), found, strict=True)), unit

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ from partirvm.kernels import (
 )
 from partirvm.kernels.functions import LINEAR
 from partirvm.kernels.design import TEMPER, Design
-from partirvm.model import ClassModel, Model
+from partirvm.storage import storing
 from partirvm.types import SWEEPS, Float, FeatureMap, Scaling, TargetMap
 
 SINGLE = 100.0
@@ -80,7 +81,9 @@ class Graph:
 
     def __call__(self, op: str, *args: Any, width: int = 0) -> int:
         """Add a node and return its number; elementwise operations have the largest width of their arguments."""
-        given = tuple(np.atleast_1d(np.asarray(each, float)) if isinstance(each, float | np.ndarray) else each for each in args)
+        given = tuple(
+            np.atleast_1d(np.asarray(each, float)) if isinstance(each, float | np.ndarray) else each for each in args
+        )
         wide = [self.nodes[each].width if isinstance(each, int) else each.shape[-1] for each in given]
         self.nodes.append(Node(op, given, width or max(wide)))
         return len(self.nodes) - 1
@@ -98,21 +101,23 @@ class Graph:
         return self("Concat", *parts, width=sum(self.nodes[each].width for each in parts))
 
 
-def graph_of(model: Model | ClassModel, outputs: Sequence[str] = (), level: float = 0.95) -> Graph:
-    """Return the graph of a model's predictions at raw inputs X (n, d).
+def graph_of(model: Any, outputs: Sequence[str] = (), level: float = 0.95) -> Graph:
+    """Return the graph of the predictions of a model, or of a fitted estimator, at raw inputs X (n, d).
 
     ``outputs`` are some of ``mean``, ``std``, ``lower`` and ``upper`` (the ends of the interval at ``level``), or of
     ``label`` and ``probabilities``; by default mean and std, or both. A missing number is predicted from the others for
     features with gaps in the training; elsewhere its predictions are NaN. Raises ``UsageError`` for other names, and
     for what only Python can compute: local residuals, and functions of the user.
     """
-    known = ("mean", "std", "lower", "upper") if isinstance(model, Model) else ("label", "probabilities")
+    model = getattr(model, "model_", model)
+    classes = hasattr(model, "classes")
+    known = ("label", "probabilities") if classes else ("mean", "std", "lower", "upper")
     wanted = tuple(outputs) or known[:2]
     if unknown := [name for name in wanted if name not in known]:
         raise UsageError(f"the model has no output {unknown[0]!r}: outputs are {', '.join(known)}")
     features = model.columns.features
     graph = Graph(features, [Node("Input", (), len(features))])
-    made = _of_numbers(graph, model, level, wanted) if isinstance(model, Model) else _of_classes(graph, model)
+    made = _of_classes(graph, model) if classes else _of_numbers(graph, model, level, wanted)
     return _needed(graph, {name: made[name] for name in wanted})
 
 
@@ -128,7 +133,7 @@ def _needed(graph: Graph, outputs: dict[str, int]) -> Graph:
     return replace(graph, nodes=moved, outputs={name: place[number] for name, number in outputs.items()})
 
 
-def _of_numbers(graph: Graph, model: Model, level: float, wanted: Sequence[str]) -> dict[str, int]:
+def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -> dict[str, int]:
     """Add mean, standard deviation and interval of a regression."""
     if model.residuals is not None:
         raise UsageError(
@@ -153,8 +158,9 @@ def _of_numbers(graph: Graph, model: Model, level: float, wanted: Sequence[str])
     return found | {"std": graph("Sqrt", variance)}
 
 
-def _of_classes(graph: Graph, model: ClassModel) -> dict[str, int]:
+def _of_classes(graph: Graph, model: Any) -> dict[str, int]:
     """Add the probabilities of a classification, and the code of the most probable class."""
+    graph.labels = model.classes
     phi = columns_of(graph, model.design, _inputs(graph, model.design.scaling))
     f = _linear(graph, model, phi, model.mean, np.zeros(model.mean.shape[1]))
     if model.moderate:
@@ -162,24 +168,28 @@ def _of_classes(graph: Graph, model: ClassModel) -> dict[str, int]:
         inner = graph("Add", graph("Mul", graph.joined(variances), np.pi / 8.0), 1.0)
         f = graph("Div", f, graph("Sqrt", inner))
     if model.ramp is not None:
-        # log(log(1 + eᶻ)) is z for very negative z
-        z = graph("Div", f, model.ramp.width)
-        soft = graph("Log", graph("Softplus", graph("Max", z, -30.0)))
-        f = graph("Mul", graph("Where", graph("Less", z, np.array([-30.0])), z, soft), model.ramp.power)
+        f = graph("Mul", _log_softplus(graph, graph("Div", f, model.ramp.width)), model.ramp.power)
     if graph.nodes[f].width == 1:
         p = graph("Sigmoid", f)
         probabilities = graph.joined([graph("Sub", np.ones(1), p), p])
     else:
         probabilities = graph("Softmax", f)
-    graph.labels = model.classes
     return {"probabilities": probabilities, "label": graph("ArgMax", probabilities, width=1)}
+
+
+def _log_softplus(graph: Graph, z: int) -> int:
+    """Return log(log(1 + eᶻ)), of small e = eᶻ by the series z − e/2 + 5e²/24 − e³/8."""
+    e = graph("Exp", graph("Min", z, -8.0))
+    inner = graph("Sub", 0.5, graph("Mul", e, graph("Sub", 5.0 / 24.0, graph("Mul", e, 0.125))))
+    soft = graph("Log", graph("Softplus", graph("Max", z, -8.0)))
+    return graph("Where", graph("Less", z, -8.0), graph("Sub", z, graph("Mul", e, inner)), soft)
 
 
 def _linear(graph: Graph, model: Any, phi: int | None, weights: Float, shift: Float) -> int:
     """Return Φw + shift, (n, C); the bias is the first weight."""
     bias, sizes = int(model.design.bias), np.abs(weights[int(model.design.bias) :]).sum(axis=0)
     constant = shift + (weights[0] if bias else 0.0)
-    unit = model.design.scaling.t_scale if isinstance(model, Model) else 1.0
+    unit = 1.0 if graph.labels else model.design.scaling.t_scale
     graph.amplification = max(graph.amplification, float(np.max(sizes / unit, initial=0.0)))
     return graph("Add", _times(graph, phi, weights[bias:]), constant)
 
@@ -201,7 +211,7 @@ def _times(graph: Graph, phi: int | None, matrix: Float) -> int:
     return graph("MatMul", phi, matrix, width=matrix.shape[1])
 
 
-def _noise_factor(graph: Graph, model: Model, inputs: int) -> int | None:
+def _noise_factor(graph: Graph, model: Any, inputs: int) -> int | None:
     """Return the noise factor (n, 1) as the model states it; None if it is one."""
     noise = model.design.noise
     if noise is None:
@@ -367,3 +377,15 @@ def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:
     if dtype not in ("float32", "float64"):
         raise UsageError(f"dtype is {dtype!r}: it must be 'float32' or 'float64'")
     return "float64" if graph.amplification > SINGLE else dtype, dtype
+
+
+def write(path: str | Path, content: bytes) -> None:
+    """Write a file that is whole or absent. Raises ``StorageError`` if it cannot be written."""
+    path = Path(path)
+    part = path.with_name(f".{path.name}.partial")
+    with storing(str(path)):
+        try:
+            part.write_bytes(content)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from partirvm.export import partirvm_predict
-from partirvm.export.graph import Graph, dtypes, graph_of
+from partirvm.export.graph import Graph, dtypes, graph_of, write
 
 
-def to_numpy(model: Any, path: str | Path, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95) -> None:
+def to_numpy(
+    model: Any, path: str | Path, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95
+) -> None:
     """Write a model to ``path``, an .npz file, and beside it ``partirvm_predict.py``, which needs NumPy alone.
 
     Parameters and errors are those of ``to_onnx``.
@@ -32,6 +35,7 @@ def to_numpy(model: Any, path: str | Path, dtype: str = "float64", outputs: Sequ
     labels = [label if isinstance(label, str | int | bool) else str(label) for label in graph.labels]
     facts = {"features": graph.features, "labels": labels, "inner": inner, "outer": outer}
     text = json.dumps({**facts, "nodes": nodes, "outputs": graph.outputs})
-    with path.open("wb") as file:
-        np.savez_compressed(file, graph=np.array(text), **constants)
-    path.with_name("partirvm_predict.py").write_text(Path(partirvm_predict.__file__).read_text())
+    file = io.BytesIO()
+    np.savez_compressed(file, graph=np.array(text), **constants)
+    write(path, file.getvalue())
+    write(path.with_name("partirvm_predict.py"), Path(partirvm_predict.__file__).read_bytes())

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import UsageError
-from partirvm.export.graph import TOLERANCE, Graph, dtypes, graph_of
+from partirvm.export.graph import TOLERANCE, Graph, dtypes, graph_of, write
 from partirvm.types import Float
 
 OPSET, IR = 18, 9
 """Version of the operators and of the file format, from 2022 and 2023."""
 
 
-def to_onnx(model: Any, path: str | Path, dtype: str = "float32", outputs: Sequence[str] = (), level: float = 0.95) -> None:
+def to_onnx(
+    model: Any, path: str | Path, dtype: str = "float32", outputs: Sequence[str] = (), level: float = 0.95
+) -> None:
     """Write a model to ``path``, which ONNX Runtime and others run; needs the package onnx.
 
     The input is ``X`` (n, d) of raw units and of ``dtype``, "float32" or "float64"; categories are codes. The
@@ -25,10 +27,10 @@ def to_onnx(model: Any, path: str | Path, dtype: str = "float32", outputs: Seque
     ``UsageError`` for other names, and for what only Python can compute: local residuals, functions of the user.
     """
     try:
-        import onnx
+        import onnx  # noqa: F401
     except ImportError as error:
         raise UsageError("to_onnx needs the package onnx: pip install 'partirvm[onnx]'") from error
-    onnx.save(onnx_model(graph_of(model, outputs, level), dtype), str(path))
+    write(path, onnx_model(graph_of(model, outputs, level), dtype).SerializeToString())
 
 
 def onnx_model(graph: Graph, dtype: str) -> Any:
@@ -44,7 +46,9 @@ def onnx_model(graph: Graph, dtype: str) -> Any:
     outputs = [_output(writer, graph, name, types[outer]) for name in graph.outputs]
     rows = helper.make_tensor_value_info("X", types[outer], ["n", len(graph.features)])
     made = helper.make_graph(writer.nodes, "partirvm", [rows], outputs, writer.constants)
-    found = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="partirvm")
+    found = helper.make_model(
+        made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="partirvm"
+    )
     helper.set_model_props(found, {"features": "\n".join(graph.features)})
     return found
 
@@ -94,6 +98,9 @@ class _Writer:
             self("Mul", self("Sign", *args), size, name=name)
         elif op == "Sinh":
             self._sinh(args[0], name)
+        elif op == "Softplus":
+            rest = self("Exp", self("Neg", self("Abs", *args)))
+            self("Add", self("Max", *args, np.array(0.0)), self("Log", self("Add", rest, np.array(1.0))), name=name)
         elif op == "Cos":
             self("Sin", self("Add", *args, np.array(np.pi / 2)), name=name)
         elif op == "Where":
