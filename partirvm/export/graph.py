@@ -44,10 +44,10 @@ from partirvm.kernels import (
     Several,
     Sum,
 )
-from partirvm.kernels.functions import LINEAR
 from partirvm.kernels.design import TEMPER, Design
+from partirvm.kernels.functions import LINEAR
 from partirvm.storage import storing
-from partirvm.types import SWEEPS, Float, FeatureMap, Scaling, TargetMap
+from partirvm.types import SWEEPS, FeatureMap, Float, Scaling, TargetMap
 
 SINGLE = 100.0
 """Largest ``amplification`` with which single precision keeps four digits of the target's standard deviation."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.export import partirvm_predict
-from partirvm.export.graph import Graph, dtypes, graph_of, write
+from partirvm.export.graph import dtypes, graph_of, write
 
 
 def to_numpy(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from partirvm.errors import UsageError
 from partirvm.export.graph import TOLERANCE, Graph, dtypes, graph_of, write
-from partirvm.types import Float
 
 OPSET, IR = 18, 9
 """Version of the operators and of the file format, from 2022 and 2023."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-import partirvm
-from partirvm import RVMClassifier, RVMRegressor
 from partirvm.core.ramp import Ramp
-from partirvm.errors import UsageError
 from partirvm.export import partirvm_predict
 from partirvm.kernels import (
     Categorical,
@@ -90,7 +86,9 @@ def random_model(seed: int) -> Any:
             noise = LocalNoise(Gaussian(0.3), rng.normal(size=(4, d + more)), 0.5 * rng.normal(size=4), 0.1)
             design = replace(design, noise=noise)
         facts |= {"known_noise": True, "known_alpha": tuple(range(M))}  # a random root is not that of an optimum
-        return Model(design, 0.3 * rng.normal(size=M), root, columns=names, noise_variance=0.01, evidence_noise=0.01, **facts)
+        return Model(
+            design, 0.3 * rng.normal(size=M), root, columns=names, noise_variance=0.01, evidence_noise=0.01, **facts
+        )
     C = 1 if n_classes == 2 and seed % 3 else n_classes
     ramp = None if C == 1 or seed % 2 else Ramp(0.1, 3.0)
     link = "bernoulli" if n_classes == 2 else "multinomial"
