@@ -72,7 +72,8 @@ ARROWS = {
     "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core", "export"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
-    "cli": VALUES | {"storage.address", "resolve", "jobs", "predict", "report", "export", "data.ingest", "model.fitted"},
+    "cli": VALUES
+    | {"storage.address", "resolve", "jobs", "predict", "report", "export", "data.ingest", "model.fitted"},
     "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""

@@ -248,8 +248,12 @@ def report(job: str, output: str, overwrite: bool) -> None:
 @click.command()
 @takes(
     *("job", "output"),
-    click.option("--dtype", type=click.Choice(["float32", "float64"]), help="Precision; default: float64, .onnx float32."),
-    click.option("--outputs", metavar="A,B", help="mean,std,lower,upper or label,probabilities; default: the first two."),
+    click.option(
+        "--dtype", type=click.Choice(["float32", "float64"]), help="Precision; default: float64, .onnx float32."
+    ),
+    click.option(
+        "--outputs", metavar="A,B", help="mean,std,lower,upper or label,probabilities; default: the first two."
+    ),
     click.option("--level", type=click.FloatRange(0, 1, True, True), default=0.95, help="Of lower and upper."),
     *("--allow-code", "--overwrite"),
 )

@@ -6,8 +6,8 @@ operation has the name and meaning of an ONNX operator where there is one, appli
     elementwise     Add Sub Mul Div Max Min Where(c, a, b), Neg Abs Exp Log Sqrt Sinh Asinh Tanh Cos Sigmoid Softplus;
                     a width of 1 stands for any; conditions are 0 or 1: IsNaN, Equal, Less
     of the row      Gather(x, positions)  Concat(x, …)  MatMul(x, W)  Sum  Softmax  ArgMax
-    of M centres    Squares(x, V): Σ_j (x_j − v_mj)²   Steps(x, V): Σ_j |x_j − v_mj|   Differ(x, V, g): Σ_j g_j [x_j ≠ v_mj]
-                    Spline(x, V): the linear spline kernel
+    of M centres    Squares(x, V): Σ_j (x_j − v_mj)²   Steps(x, V): Σ_j |x_j − v_mj|
+                    Differ(x, V, g): Σ_j g_j [x_j ≠ v_mj]   Spline(x, V): the linear spline kernel
     of levels       Table(x, T): the row of T (L + 1, r) of the code x, the last one for other and missing codes
 
 **Digits.** Squared distances are sums of squares of differences, which lose no digits far from the origin. The mean Φμ

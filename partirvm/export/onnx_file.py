@@ -139,10 +139,7 @@ class _Writer:
             self("ReduceProd", each, last, keepdims=0, name=name)
             return
         step = self("Sub", x, V)
-        if op == "Squares":
-            step = self("Mul", step, step)
-        else:
-            step = self("Abs", step)
+        step = self("Mul", step, step) if op == "Squares" else self("Abs", step)
         if op == "Differ":
             step = self("Mul", self("Cast", self("Greater", step, np.array(TOLERANCE)), to=self.type), args[2])
         self("ReduceSum", step, last, keepdims=0, name=name)

@@ -7,7 +7,10 @@
 The file holds a graph of operations on rows (``graph``, JSON) and its constants.
 """
 
+from __future__ import annotations
+
 import json
+from typing import Any
 
 import numpy as np
 
@@ -16,22 +19,22 @@ ROWS = 1024  # rows at once: squared distances to M centres take ROWS × M × fe
 ERROR = "X has the shape {}, but the model has {} features: {}"
 
 
-def _spline(x, V):
+def _spline(x: Any, V: Any) -> Any:
     a, b = np.minimum(x[:, None], V), np.maximum(x[:, None], V)
     return np.prod(1.0 + a * b + a * a * (3.0 * b - a) / 6.0, axis=2)
 
 
-def _table(x, T):
+def _table(x: Any, T: Any) -> Any:
     codes = np.where(np.isnan(x[:, 0]), len(T) - 1, x[:, 0])
     return T[np.clip(codes, 0, len(T) - 1).astype(int)]
 
 
-def _softmax(x):
+def _softmax(x: Any) -> Any:
     e = np.exp(x - x.max(axis=1, keepdims=True))
     return e / e.sum(axis=1, keepdims=True)
 
 
-OPERATIONS = {
+OPERATIONS: dict[str, Any] = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Max": np.maximum, "Min": np.minimum,
     "Neg": np.negative, "Exp": np.exp, "Log": np.log, "Sqrt": np.sqrt, "Sinh": np.sinh, "Asinh": np.arcsinh,
     "Tanh": np.tanh, "Cos": np.cos, "MatMul": np.matmul, "Table": _table, "Spline": _spline, "Softmax": _softmax,
@@ -50,21 +53,21 @@ OPERATIONS = {
 }  # fmt: skip
 
 
-def load(path):
+def load(path: Any) -> Any:
     """Return a function of X (n, d) from a model file; it raises ValueError for another number of features."""
     with np.load(path, allow_pickle=False) as file:
         graph = json.loads(str(file["graph"]))
         constants = {name: file[name] for name in file.files if name != "graph"}
     inner, outer = np.dtype(graph["inner"]), np.dtype(graph["outer"])
 
-    def of_rows(X):
+    def of_rows(X: Any) -> dict[str, Any]:
         values = [X.astype(outer).astype(inner)]
         for op, args in graph["nodes"]:
             values.append(OPERATIONS[op](*(constants[a] if isinstance(a, str) else values[a] for a in args)))
         found = {name: np.broadcast_to(values[k], (len(X), values[k].shape[1])) for name, k in graph["outputs"].items()}
         return {name: each.astype(each.dtype if name == "label" else outer) for name, each in found.items()}
 
-    def predict(X):
+    def predict(X: Any) -> dict[str, Any]:
         X = np.asarray(X, float)
         if X.ndim != 2 or X.shape[1] != len(graph["features"]):
             raise ValueError(ERROR.format(X.shape, len(graph["features"]), ", ".join(graph["features"])))

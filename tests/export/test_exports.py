@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from partirvm import RVMClassifier, RVMRegressor
 from partirvm.core.ramp import Ramp
+from partirvm.errors import UsageError
 from partirvm.export import partirvm_predict
 from partirvm.kernels import (
     Categorical,
@@ -182,3 +185,28 @@ def test_each_form_predicts_what_the_model_predicts(seeds: range, dtype: str, tm
         agrees(dict(zip(names, outputs, strict=True)), model, X, dtype)
         for library in libraries:
             agrees(in_c(library, k, model, X, dtype), model, X, dtype)
+
+
+def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, classes = rng.normal(size=(60, 2)), np.array(["no", "yes"])
+    model = RVMClassifier(random_state=0).fit(X, classes[(X[:, 0] > 0).astype(int)])
+    model.to_numpy(tmp_path / "model.npz")
+    code = f"from partirvm_predict import load; print(load('model.npz')({X[:5].tolist()})['label'].tolist())"
+    python = [
+        sys.executable,
+        "-I",
+        "-B",
+        "-c",
+        f"import sys; sys.path.insert(0, '.'); {code}; assert 'partirvm' not in sys.modules",
+    ]
+    said = subprocess.run(python, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert said.strip() == str(model.predict(X[:5]).tolist())
+    with pytest.raises(UsageError, match=r"no output 'mean': outputs are label, probabilities"):
+        model.to_onnx(tmp_path / "model.onnx", outputs=("mean",))
+    with pytest.raises(UsageError, match="begin the name of the file with a letter"):
+        model.to_c(tmp_path / "1.h")
+    local = RVMRegressor(residual="local", random_state=0).fit(X, np.sin(3 * X[:, 0]))
+    with pytest.raises(UsageError, match=r"export model\.sparse\(\)"):
+        local.to_c(tmp_path / "model.h")
+    assert {each.name for each in tmp_path.iterdir()} == {"model.npz", "partirvm_predict.py"}
