@@ -27,23 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partirvm import kernels
 from partirvm.errors import UsageError
-from partirvm.kernels import (
-    Categorical,
-    Directions,
-    Gaussian,
-    Kernel,
-    Laplacian,
-    Linear,
-    LinearSpline,
-    Matern32,
-    Matern52,
-    OnColumns,
-    Polynomial,
-    Product,
-    Several,
-    Sum,
-)
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.kernels.functions import LINEAR
 from partirvm.storage import storing
@@ -314,7 +299,7 @@ def columns_of(graph: Graph, design: Design, inputs: int) -> int | None:
         d = len(graph.features)
         parts.append(graph.some(inputs, design.active % d))
     centres = design.scaling.inputs(design.centres)
-    if isinstance(design.kernel, Several) and len(centres):
+    if isinstance(design.kernel, kernels.Several) and len(centres):
         groups = [np.flatnonzero(design.which == k) for k in range(len(design.kernels))]
         pairs = [(kernel, mine) for kernel, mine in zip(design.kernels, groups, strict=True) if len(mine)]
         found = graph.joined([kernel_values(graph, kernel, inputs, centres[mine]) for kernel, mine in pairs])
@@ -324,30 +309,32 @@ def columns_of(graph: Graph, design: Design, inputs: int) -> int | None:
     return graph.joined(parts) if parts else None
 
 
-def kernel_values(graph: Graph, kernel: Kernel, x: int, Z: Float) -> int:
+def kernel_values(graph: Graph, kernel: kernels.Kernel, x: int, Z: Float) -> int:
     """Return k(x, z) of the M centres Z (M, d), (n, M). Raises ``UsageError`` for a function of the user."""
     M = len(Z)
-    if isinstance(kernel, OnColumns):
+    if isinstance(kernel, kernels.OnColumns):
         columns = list(kernel.columns)
         return kernel_values(graph, kernel.kernel, graph.some(x, columns), Z[:, columns])
-    if isinstance(kernel, Product | Sum):
+    if isinstance(kernel, kernels.Product | kernels.Sum):
         parts = [kernel_values(graph, part, x, Z) for part in kernel.parts]
-        if isinstance(kernel, Product):
+        if isinstance(kernel, kernels.Product):
             return reduce(lambda a, b: graph("Mul", a, b), parts)
         weighted = [graph("Mul", part, float(weight)) for part, weight in zip(parts, kernel.weights, strict=True)]
         return reduce(lambda a, b: graph("Add", a, b), weighted)
-    if isinstance(kernel, Directions):
+    if isinstance(kernel, kernels.Directions):
         middle = Z.mean(axis=0)
         turned = graph("MatMul", graph("Sub", x, middle), kernel.matrix.T, width=len(kernel.axes))
         return kernel_values(graph, kernel.kernel, turned, (Z - middle) @ kernel.matrix.T)
-    if isinstance(kernel, Linear):
+    if isinstance(kernel, kernels.Linear):
         return graph("MatMul", x, Z.T, width=M)
-    if isinstance(kernel, LinearSpline):
+    if isinstance(kernel, kernels.LinearSpline):
         return graph("Spline", x, Z, width=M)
-    if isinstance(kernel, Polynomial):
+    if isinstance(kernel, kernels.Polynomial):
         inner = graph("Add", graph("MatMul", x, (Z * kernel.widths(Z.shape[1])).T, width=M), float(kernel.coef0))
         return reduce(lambda power, _: graph("Mul", power, inner), range(kernel.degree - 1), inner)
-    if isinstance(kernel, Gaussian | Matern32 | Matern52 | Laplacian | Categorical):
+    if isinstance(
+        kernel, kernels.Gaussian | kernels.Matern32 | kernels.Matern52 | kernels.Laplacian | kernels.Categorical
+    ):
         return _decreasing(graph, kernel, x, Z)
     raise UsageError(f"the kernel {kernel.name!r} is a Python function, which cannot be exported")
 
@@ -357,17 +344,17 @@ def _decreasing(graph: Graph, kernel: Any, x: int, Z: Float) -> int:
     widths, M = kernel.widths(Z.shape[1]), len(Z)
     used = np.flatnonzero(widths)
     x, Z, widths = graph.some(x, used), Z[:, used], widths[used]
-    if isinstance(kernel, Categorical):
+    if isinstance(kernel, kernels.Categorical):
         return graph("Exp", graph("Neg", graph("Differ", x, Z, widths, width=M)))
-    if isinstance(kernel, Laplacian):
+    if isinstance(kernel, kernels.Laplacian):
         return graph("Exp", graph("Neg", graph("Steps", graph("Mul", x, widths), Z * widths, width=M)))
     root = np.sqrt(widths)
     squares = graph("Squares", graph("Mul", x, root), Z * root, width=M)
-    if isinstance(kernel, Gaussian):
+    if isinstance(kernel, kernels.Gaussian):
         return graph("Exp", graph("Neg", squares))
-    s = graph("Sqrt", graph("Mul", squares, 3.0 if isinstance(kernel, Matern32) else 5.0))
+    s = graph("Sqrt", graph("Mul", squares, 3.0 if isinstance(kernel, kernels.Matern32) else 5.0))
     rising = graph("Add", s, 1.0)
-    if isinstance(kernel, Matern52):
+    if isinstance(kernel, kernels.Matern52):
         rising = graph("Add", rising, graph("Mul", graph("Mul", s, s), 1.0 / 3.0))
     return graph("Mul", rising, graph("Exp", graph("Neg", s)))
 
