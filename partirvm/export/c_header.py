@@ -76,80 +76,61 @@ class Header:
         """Return the header; ``level`` is that of the interval."""
         from jinja2 import Environment, PackageLoader, StrictUndefined
 
-        nodes = [self._prepared(node) for node in self.graph.nodes]
         rows = model.design.centres[:: -(-max(len(model.design.centres), 1) // TESTED)]
         rows = rows if len(rows) else np.zeros((1, len(self.graph.features)))
         rows = rows.astype(np.float32 if self.io == "float" else float).astype(float)
         expected, unit = _expected(model, rows, level)
         environment = Environment(loader=PackageLoader("partirvm.export", "."), undefined=StrictUndefined)
-        sizes = {"short": 2, "unsigned short": 2, "float": 4, "double": 8}
+        environment.filters |= {"number": _number, "quoted": _quoted, "printable": printable}
         return environment.get_template("model.h.jinja").render(
-            **{name: getattr(self, name) for name in ("name", "real", "io", "suffix", "constants")},
-            title=printable(repr(model)),
-            nodes=nodes,
-            features=[printable(each).replace("*/", "* /") for each in self.graph.features],
-            labels=[_quoted(each) for each in self.graph.labels if "label" in self.graph.outputs],
-            outputs=[self._output(name, number, expected) for name, number in self.graph.outputs.items()],
-            rows=["{" + ", ".join(map(_number, row)) + "}" for row in rows.tolist()],
-            bytes=f"{sum(sizes[each['kind']] * len(each['texts']) for each in self.constants):,}",
-            ram=f"{sum(node.width for node in self.graph.nodes) * sizes[self.real]:,}",
-            unit=_number(unit),
-            unit_text="in probability" if self.graph.labels else "in standard deviations of the target",
+            header=self,
+            elementwise=ELEMENTWISE,
+            title=repr(model),
+            rows=rows.tolist(),
+            expected={name: each.ravel().tolist() for name, each in expected.items() if name in self.graph.outputs},
+            unit=unit,
             tolerance=f"{TOLERANCE:g}",
         )
 
-    def _output(self, name: str, number: int, expected: dict[str, Float]) -> dict[str, Any]:
-        values = [_number(each) for each in np.ravel(expected.get(name, ())).tolist()]
-        facts = {"name": name, "number": number, "width": self.graph.nodes[number].width, "expected": values}
-        return {**facts, "kind": "int" if name == "label" else self.io}
+    @property
+    def bytes(self) -> int:
+        """Bytes of all constants."""
+        sizes = {"short": 2, "unsigned short": 2, "float": 4, "double": 8}
+        return sum(sizes[each["kind"]] * len(each["texts"]) for each in self.constants)
 
-    def _stored(self, values: Any, kind: str = "") -> str:
+    def width(self, arg: int) -> int:
+        """Return the width of a value."""
+        return self.graph.nodes[arg].width
+
+    def text_of(self, node: Node) -> str:
+        """Return the C expression of an elementwise operation."""
+        operands = [self.operand(arg, "i") for arg in node.args]
+        return ELEMENTWISE[node.op].replace("$", self.suffix).format(*operands)
+
+    def stored(self, values: Any, kind: str = "") -> str:
         """Add an array of constants, by default of the real type, and return its name."""
         texts = [_number(each, self.suffix) if not kind else str(int(each)) for each in np.ravel(values).tolist()]
         name = f"{self.name}_c{len(self.constants)}"
         self.constants.append({"name": name, "kind": kind or self.real, "texts": texts})
         return name
 
-    def _matrix(self, columns: list[Float]) -> dict[str, str]:
+    def matrix(self, columns: list[Float]) -> dict[str, str]:
         """Store columns one after the other, quantised with a scale for each."""
         whole = np.concatenate(columns)
         if not self.quantised or len(whole) < LEAST_QUANTISED:
-            return {"array": self._stored(whole), "scale": "", "kind": self.real}
+            return {"array": self.stored(whole), "scale": "", "kind": self.real}
         scales = [float(np.abs(column).max(initial=0.0)) / 32767 or 1.0 for column in columns]
         parts = [np.rint(column / scale) for column, scale in zip(columns, scales, strict=True)]
-        array, scale = self._stored(np.concatenate(parts), "short"), self._stored(scales)
+        array, scale = self.stored(np.concatenate(parts), "short"), self.stored(scales)
         return {"array": array, "scale": f" * {scale}[j]", "kind": "short"}
 
-    def _operand(self, arg: Any, place: str) -> str:
+    def operand(self, arg: Any, place: str) -> str:
         """Return an element of a value or a constant; the only one of a width of 1."""
         if isinstance(arg, int):
             return f"v{arg}[{place if self.graph.nodes[arg].width > 1 else 0}]"
-        return _number(float(arg[0]), self.suffix) if arg.size == 1 else f"{self._stored(arg)}[{place}]"
+        return _number(float(arg[0]), self.suffix) if arg.size == 1 else f"{self.stored(arg)}[{place}]"
 
-    def _prepared(self, node: Node) -> dict[str, Any]:
-        """Return what the template needs of a node; its constants are stored."""
-        args, facts = node.args, {"op": node.op, "width": node.width, "x": "", "given": 0}
-        if args and isinstance(args[0], int):
-            facts |= {"x": f"v{args[0]}", "given": self.graph.nodes[args[0]].width}
-        if node.op in ELEMENTWISE:
-            operands = [self._operand(arg, "i") for arg in args]
-            return facts | {"text": ELEMENTWISE[node.op].replace("$", self.suffix).format(*operands)}
-        if node.op == "Concat":
-            widths = [self.graph.nodes[arg].width for arg in args]
-            places = np.concatenate([[0], np.cumsum(widths)]).tolist()
-            return facts | {"parts": [(f"v{arg}", *rest) for arg, *rest in zip(args, places, widths, strict=False)]}
-        if node.op == "Gather":
-            return facts | {"columns": self._stored(args[1], "unsigned short")}
-        if node.op == "MatMul":
-            return facts | self._product(args[1])
-        if node.op == "Table":
-            return facts | {"last": len(args[1]) - 1, "array": self._stored(args[1])}
-        if node.op in ("Squares", "Steps", "Differ", "Spline"):
-            gamma = self._operand(args[2], "j") if node.op == "Differ" else ""
-            return facts | self._matrix(list(args[1].T)) | {"features": args[1].shape[1], "gamma": gamma}
-        return facts
-
-    def _product(self, matrix: Float) -> dict[str, Any]:
+    def product(self, matrix: Float) -> dict[str, Any]:
         """Return facts of a product with a matrix (k, m), of which zeros below a diagonal are not stored."""
         k, m = matrix.shape
         lengths = [int(np.flatnonzero(column)[-1]) + 1 if column.any() else 0 for column in matrix.T]
@@ -157,7 +138,7 @@ class Header:
         counts = [min(j + beyond, k) for j in range(m)]
         short = sum(counts) < 0.75 * k * m
         counts = counts if short else [k] * m
-        stored = self._matrix([column[:count] for column, count in zip(matrix.T, counts, strict=True)])
+        stored = self.matrix([column[:count] for column, count in zip(matrix.T, counts, strict=True)])
         return stored | {"count": f"(j + {beyond} < {k} ? j + {beyond} : {k})" if short else k}
 
 
