@@ -29,13 +29,15 @@ ARROWS = {
     "kernels": VALUES,
     # Errors of the rows of a fit, which a model keeps.
     "local": VALUES | {"storage", "core", "kernels"},
+    # A model as a graph of operations: kernels are turned into operations by their kind.
+    "export": VALUES | {"storage", "kernels"},
     "planning": VALUES,
     # A likelihood says what model its fits leave.
     "likelihoods": VALUES | {"core", "kernels", "model", "local"},
     "strategies": VALUES | {"core", "kernels", "planning", "likelihoods", "local"},
     "data": VALUES | {"storage", "core", "kernels"},
     # Rows of a data frame are read as ingest reads them.
-    "model": VALUES | {"storage", "core", "kernels", "local", "data.convert", "data.labels"},
+    "model": VALUES | {"storage", "core", "kernels", "local", "export", "data.convert", "data.labels"},
     # Passes and the machine are value types that live with those who decide on them.
     "execution": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.address"},
     # Small fits on a sample of rows, before a fit and between its rounds.
@@ -65,10 +67,11 @@ ARROWS = {
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
     "report": VALUES | {"core", "strategies", "jobs", "storage"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.
-    "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core"},
+    "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core", "export"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
-    "cli": VALUES | {"storage.address", "resolve", "jobs", "predict", "report", "data.ingest"} | {"model.fitted"},
+    "cli": VALUES
+    | {"storage.address", "resolve", "jobs", "predict", "report", "export", "data.ingest", "model.fitted"},
     "__main__": {"cli"},
 }
 """What each part may import of the others: a part's name, or one module of it."""

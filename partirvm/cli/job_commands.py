@@ -3,6 +3,7 @@
 from __future__ import annotations  # ``jobs.Job`` is not loaded for the help
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,8 +12,9 @@ from partirvm import jobs
 from partirvm.cli import options
 from partirvm.cli.options import FLAGS, as_flags, takes
 from partirvm.cli.running import ExitStatus, cluster, echo, in_foreground, show, show_status
-from partirvm.errors import DoneError, JobFailedError, MissingDataError, PartirvmError
+from partirvm.errors import DoneError, ExistsError, JobFailedError, MissingDataError, PartirvmError
 from partirvm.options import TABLE
+from partirvm.quoting import format_bytes
 
 
 def detached(opened: jobs.Job, as_json: bool) -> int:
@@ -240,6 +242,43 @@ def report(job: str, output: str, overwrite: bool) -> None:
 
 
 @click.command()
+@takes(
+    *("job", "output"),
+    click.option(
+        "--dtype", type=click.Choice(["float32", "float64"]), help="Precision; default: float64, .onnx float32."
+    ),
+    click.option(
+        "--outputs", metavar="A,B", help="mean,std,lower,upper or label,probabilities; default: the first two."
+    ),
+    click.option("--level", type=click.FloatRange(0, 1, True, True), default=0.95, help="Of lower and upper."),
+    *("--allow-code", "--overwrite"),
+)
+def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: str | None, **choices: Any) -> None:
+    """Write the model of a job for programs without partirvm.
+
+    The ending of OUTPUT decides: .onnx for ONNX Runtime and others (needs the package onnx), .h for C (C99, no
+    allocation), .npz for NumPy, with its reader partirvm_predict.py beside it. The input is a row of numbers in the
+    order of the features; categories are codes. A model with local residuals is refused: fit with --residual none.
+
+    \b
+    Examples:
+      partirvm export jobs/run1 model.onnx
+      partirvm export jobs/run1 model.h --dtype float32 --outputs mean
+    """
+    from partirvm.export import FORMATS
+
+    path = Path(output)
+    if path.suffix not in FORMATS:
+        raise click.UsageError(f"{output!r} must end in .onnx, .h or .npz.", click.get_current_context())
+    if path.exists() and not overwrite:
+        raise ExistsError(f"{output} exists; pass --overwrite to replace it")
+    given = {name: value for name, value in choices.items() if value is not None}
+    names = () if outputs is None else tuple(outputs.split(","))
+    FORMATS[path.suffix](jobs.open_job(job).model(allow_code=allow_code), path, outputs=names, **given)
+    echo(f"{output}: written, {format_bytes(path.stat().st_size)}")
+
+
+@click.command()
 @click.argument("locations", nargs=-1, required=True, metavar="JOB JOB...")
 @takes("--json")
 def compare(locations: tuple[str, ...], as_json: bool) -> None:
@@ -258,4 +297,5 @@ def compare(locations: tuple[str, ...], as_json: bool) -> None:
     show(found, text.compare_text(found, lambda name: FLAGS.get(name, name)), as_json)
 
 
-COMMANDS = {str(each.name): each for each in (status, list_jobs, wait, abort, cancel, resume, update, compare, report)}
+VERBS = (status, list_jobs, wait, abort, cancel, resume, update, compare, report, export)
+COMMANDS = {str(each.name): each for each in VERBS}

@@ -22,6 +22,7 @@ from partirvm.data.source import Source, require_like
 from partirvm.errors import UsageError
 from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of, training_source
 from partirvm.execution import executor_for
+from partirvm.export import to_c, to_numpy, to_onnx
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
 from partirvm.model import FAR, OfRows
@@ -146,6 +147,8 @@ class RelevanceVectorMachine(BaseEstimator):
     n_features_in_ : int
     feature_names_in_ : ndarray of str, where X has them
     """
+
+    to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
 
     kernel: Any = "auto"
     gamma: Gamma | NDArray[np.float64] = "auto"

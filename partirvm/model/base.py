@@ -16,6 +16,7 @@ import numpy as np
 from partirvm.core.predictive import ROWS, products, quadratic_forms
 from partirvm.core.priors import log_contribution
 from partirvm.errors import DataError
+from partirvm.export import to_c, to_numpy, to_onnx
 from partirvm.kernels import KERNELS
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import labels_by_name
@@ -51,6 +52,8 @@ class FittedModel:
     log_evidence: float
     n_rows: int
     columns: Columns
+
+    to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
 
     def __repr__(self) -> str:
         found = f"{type(self).__name__} of {self.n_vectors:,} relevance vectors, {self.design.kernel.name} kernel"

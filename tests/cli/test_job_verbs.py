@@ -208,3 +208,15 @@ def test_a_report_is_one_page(tour, stopped, cli, tmp_path):
     status, _, err = cli("report", tour.job, str(tmp_path / "job.pdf"))
     assert status == 2
     assert "must end in .html" in err
+
+
+def test_export_writes_the_form_of_the_ending(tour, cli, tmp_path):
+    for ending in ("onnx", "h", "npz"):
+        status, out, _ = cli(
+            "export", tour.job, str(tmp_path / f"model.{ending}"), "--outputs", "mean", "--dtype", "float32"
+        )
+        assert (status, "written" in out) == (0, True)
+    status, _, err = cli("export", tour.job, str(tmp_path / "model.h"))
+    assert status == 2
+    assert "pass --overwrite" in err
+    assert cli("export", tour.job, str(tmp_path / "model.pkl"))[0] == 2

@@ -1,0 +1,41 @@
+"""A model as one NumPy file, and the reader that predicts with it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partirvm.export import partirvm_predict
+from partirvm.export.graph import dtypes, graph_of, write
+
+
+def to_numpy(
+    model: Any, path: str | Path, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95
+) -> None:
+    """Write a model to ``path``, an .npz file, and beside it ``partirvm_predict.py``, which needs NumPy alone.
+
+    Parameters and errors are those of ``to_onnx``.
+    """
+    graph, path = graph_of(model, outputs, level), Path(path)
+    inner, outer = dtypes(graph, dtype)
+    constants = dict[str, Any]()
+
+    def name_of(arg: Any) -> Any:
+        if isinstance(arg, int):
+            return arg
+        constants[f"c{len(constants)}"] = arg.astype(inner)
+        return f"c{len(constants) - 1}"
+
+    nodes = [[node.op, [name_of(arg) for arg in node.args]] for node in graph.nodes[1:]]
+    labels = [label if isinstance(label, str | int | bool) else str(label) for label in graph.labels]
+    facts = {"features": graph.features, "labels": labels, "inner": inner, "outer": outer}
+    text = json.dumps({**facts, "nodes": nodes, "outputs": graph.outputs})
+    file = io.BytesIO()
+    np.savez_compressed(file, graph=np.array(text), **constants)
+    write(path, file.getvalue())
+    write(path.with_name("partirvm_predict.py"), Path(partirvm_predict.__file__).read_bytes())

@@ -1,0 +1,145 @@
+"""A model as an ONNX file of standard operators (opset 18)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partirvm.errors import UsageError
+from partirvm.export.graph import TOLERANCE, Graph, dtypes, graph_of, write
+
+OPSET, IR = 18, 9
+"""Version of the operators and of the file format, from 2022 and 2023."""
+
+
+def to_onnx(
+    model: Any, path: str | Path, dtype: str = "float32", outputs: Sequence[str] = (), level: float = 0.95
+) -> None:
+    """Write a model to ``path``, which ONNX Runtime and others run; needs the package onnx.
+
+    The input is ``X`` (n, d) of raw units and of ``dtype``, "float32" or "float64"; categories are codes. The
+    ``outputs`` are (n, 1), of several targets or classes (n, K): some of "mean", "std", "lower" and "upper", the ends
+    of the interval at ``level``, or of "label" (n,) and "probabilities"; by default mean and std, or both. Raises
+    ``UsageError`` for other names, and for what only Python can compute: local residuals, functions of the user.
+    """
+    try:
+        import onnx  # noqa: F401
+    except ImportError as error:
+        raise UsageError("to_onnx needs the package onnx: pip install 'partirvm[onnx]'") from error
+    write(path, onnx_model(graph_of(model, outputs, level), dtype).SerializeToString())
+
+
+def onnx_model(graph: Graph, dtype: str) -> Any:
+    """Return the ModelProto of a graph."""
+    from onnx import TensorProto, helper
+
+    inner, outer = dtypes(graph, dtype)
+    types = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
+    writer = _Writer(inner, types[inner])
+    writer("Cast", "X", to=types[inner], name="v0")
+    for number, node in enumerate(graph.nodes[1:], start=1):
+        writer.node(node.op, [f"v{arg}" if isinstance(arg, int) else arg for arg in node.args], f"v{number}")
+    outputs = [_output(writer, graph, name, types[outer]) for name in graph.outputs]
+    rows = helper.make_tensor_value_info("X", types[outer], ["n", len(graph.features)])
+    made = helper.make_graph(writer.nodes, "partirvm", [rows], outputs, writer.constants)
+    found = helper.make_model(
+        made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="partirvm"
+    )
+    helper.set_model_props(found, {"features": "\n".join(graph.features)})
+    return found
+
+
+def _output(writer: _Writer, graph: Graph, name: str, outer: int) -> Any:
+    from onnx import TensorProto, helper
+
+    value, node = f"v{graph.outputs[name]}", graph.nodes[graph.outputs[name]]
+    if name != "label":
+        writer("Cast", value, to=outer, name=name)
+        return helper.make_tensor_value_info(name, outer, ["n", node.width])
+    whole = all(isinstance(label, int) for label in graph.labels)
+    labels = np.array(graph.labels, np.int64) if whole else np.array(list(map(str, graph.labels)), object)
+    writer("Gather", writer.constant(labels), writer("Squeeze", value, writer.constant(np.array([1]))), name=name)
+    return helper.make_tensor_value_info(name, TensorProto.INT64 if whole else TensorProto.STRING, ["n"])
+
+
+class _Writer:
+    """Collects nodes and constants; a call adds a node and returns the name of its value."""
+
+    def __init__(self, dtype: str, type_: int) -> None:
+        self.dtype, self.type = dtype, type_
+        self.nodes, self.constants = list[Any](), list[Any]()
+
+    def constant(self, given: Any) -> str:
+        """Add a constant and return its name."""
+        from onnx import numpy_helper
+
+        self.constants.append(numpy_helper.from_array(given, f"c{len(self.constants)}"))
+        return str(self.constants[-1].name)
+
+    def __call__(self, op: str, *args: Any, name: str = "", **attributes: Any) -> str:
+        from onnx import helper
+
+        names = [arg if isinstance(arg, str) else self.constant(arg.astype(self.dtype)) for arg in args]
+        name = name or f"w{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, names, [name], **attributes))
+        return name
+
+    def node(self, op: str, args: list[Any], name: str) -> None:
+        """Add the nodes of an operation of a graph."""
+        if op in ("IsNaN", "Less"):
+            self("Cast", self(op, *args), to=self.type, name=name)
+        elif op == "Asinh":
+            square = self("Add", self("Mul", *args, *args), np.array(1.0))
+            size = self("Log", self("Add", self("Abs", *args), self("Sqrt", square)))
+            self("Mul", self("Sign", *args), size, name=name)
+        elif op == "Sinh":
+            self._sinh(args[0], name)
+        elif op == "Softplus":
+            rest = self("Exp", self("Neg", self("Abs", *args)))
+            self("Add", self("Max", *args, np.array(0.0)), self("Log", self("Add", rest, np.array(1.0))), name=name)
+        elif op == "Cos":
+            self("Sin", self("Add", *args, np.array(np.pi / 2)), name=name)
+        elif op == "Where":
+            self(op, self("Cast", args[0], to=9), *args[1:], name=name)  # 9 is bool
+        elif op == "Gather":
+            self(op, args[0], self.constant(args[1].astype(np.int64)), axis=1, name=name)
+        elif op == "Table":
+            last = args[1].shape[0] - 1
+            code = self("Where", self("IsNaN", args[0]), np.array([float(last)]), args[0])
+            code = self("Clip", code, np.array(0.0), np.array(float(last)))
+            flat = self("Squeeze", self("Cast", code, to=7), self.constant(np.array([1])))  # 7 is int64
+            self("Gather", args[1], flat, axis=0, name=name)
+        elif op == "Sum":
+            self("ReduceSum", args[0], self.constant(np.array([1])), name=name)
+        elif op in ("Concat", "Softmax", "ArgMax"):
+            self(op, *args, axis=1, name=name)
+        elif op in ("Squares", "Steps", "Differ", "Spline"):
+            self._of_centres(op, args, name)
+        else:
+            self(op, *args, name=name)
+
+    def _sinh(self, x: str, name: str) -> None:
+        """Add sinh x: (eˣ − e⁻ˣ)/2, and of small x 2t/(1 − t²) with t = tanh(x/2), which loses no digits there."""
+        half, one = np.array(0.5), np.array(1.0)
+        large = self("Mul", self("Sub", self("Exp", x), self("Exp", self("Neg", x))), half)
+        t = self("Tanh", self("Mul", x, half))
+        small = self("Div", self("Add", t, t), self("Sub", one, self("Mul", t, t)))
+        self("Where", self("Greater", self("Abs", x), one), large, small, name=name)
+
+    def _of_centres(self, op: str, args: list[Any], name: str) -> None:
+        """Add an operation on all pairs of rows and centres, by an axis for these."""
+        last, x, V = self.constant(np.array([2])), self("Unsqueeze", args[0], self.constant(np.array([1]))), args[1]
+        if op == "Spline":
+            a, b = self("Min", x, V), self("Max", x, V)
+            cube = self("Mul", self("Mul", a, a), self("Sub", self("Mul", b, np.array(3.0)), a))
+            each = self("Add", self("Add", self("Mul", a, b), self("Mul", cube, np.array(1 / 6))), np.array(1.0))
+            self("ReduceProd", each, last, keepdims=0, name=name)
+            return
+        step = self("Sub", x, V)
+        step = self("Mul", step, step) if op == "Squares" else self("Abs", step)
+        if op == "Differ":
+            step = self("Mul", self("Cast", self("Greater", step, np.array(TOLERANCE)), to=self.type), args[2])
+        self("ReduceSum", step, last, keepdims=0, name=name)

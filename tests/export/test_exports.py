@@ -1,0 +1,212 @@
+"""Models written for ONNX Runtime, for C and for NumPy alone predict what they predict in Python."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from partirvm import RVMClassifier, RVMRegressor
+from partirvm.core.ramp import Ramp
+from partirvm.errors import UsageError
+from partirvm.export import partirvm_predict
+from partirvm.kernels import (
+    Categorical,
+    Directions,
+    Gaussian,
+    Laplacian,
+    Linear,
+    LinearSpline,
+    Matern32,
+    Matern52,
+    OnColumns,
+    Polynomial,
+    Product,
+    Several,
+    Sum,
+)
+from partirvm.kernels.design import Design, LocalNoise
+from partirvm.kernels.functions import Basis
+from partirvm.model import ClassModel, Model
+from partirvm.types import Columns, FeatureMap, Scaling, TargetMap
+
+KERNELS: list[Any] = [
+    Gaussian((0.3, 0.0, 1.2)),
+    Matern32(0.4),
+    Matern52((0.2, 0.7, 0.1)),
+    Laplacian(0.5),
+    Linear(),
+    LinearSpline(),
+    Polynomial(0.3, degree=2),
+    Directions(Matern52((0.5, 0.2)), ((1.0, -0.5, 0.3), (0.2, 0.8, 0.0))),
+    Product((OnColumns(Gaussian(0.5), (0, 1)), OnColumns(Categorical(0.7), (2,)))),
+    Sum((Gaussian(0.1), Matern32(2.0)), (0.7, 0.3)),
+    Several((Gaussian(0.1), Laplacian(1.0))),
+]
+
+OF_NUMBERS, OF_CLASSES = ("mean", "std", "lower", "upper"), ("label", "probabilities")
+
+TOLERANCES = {"float64": (1e-10, 1e-10), "float32": (1e-4, 1e-3)}
+"""Largest errors of means and of standard deviations, in deviations of the target; a far row may be large itself."""
+
+
+def random_model(seed: int) -> Any:
+    """Return a model with random weights, of a kernel, a scaling and an observation model that ``seed`` chooses."""
+    rng, turn = np.random.default_rng(seed), seed // len(KERNELS)
+    kernel = KERNELS[seed % (4 if turn % 4 == 3 else len(KERNELS))]
+    m, d, count = int(rng.integers(3, 9)), 3, len(kernel.kernels) if isinstance(kernel, Several) else 1
+    features = None
+    if turn % 3 == 1:
+        features = FeatureMap(np.array([0.3, 0.0, 0.0]), np.array([0.5, 0.0, 0.0]), np.array([1]))
+    more = int(features is not None)
+    shift, scale = rng.normal(size=d + more), rng.uniform(0.5, 2.0, d + more)
+    shift[2], scale[2] = 0.0, 1.0  # codes
+    kinds = ("none", "asinh", "log") if turn % 4 == 3 else ("none",)
+    target = TargetMap(kinds[seed % len(kinds)], 0.2, 1.5)
+    filling = 0.1 * rng.normal(size=(d + more, d + more)) * (1 - np.eye(d + more)) if more else None
+    scaling = Scaling(shift, scale, np.array([3.0]), np.array([0.8]), features, target, np.zeros(d + more), filling)
+    if more:
+        kernel = OnColumns(kernel, (0, 1, 2)) if not isinstance(kernel, Several) else Gaussian(0.2)
+        count = 1
+    centres = np.column_stack([rng.normal(size=(m, 2)), rng.integers(0, 4, m)])
+    design = Design(kernel, scaling, centres, np.arange(m * count)[::count] + rng.integers(0, count, m), bool(seed % 2))
+    if turn % 4 == 2:
+        design = replace(design, functions=Basis((("linear", 3),)), active=np.array([0, 2]))
+    M, n_classes = design.n_columns, 0 if turn % 2 == 0 or target.kind != "none" else 2 + seed % 3
+    root = np.triu(0.2 * rng.normal(size=(M, M)))
+    facts: dict[str, Any] = {"alpha": rng.uniform(0.1, 10.0, M), "log_evidence": 0.0, "n_rows": 200}
+    names = Columns(("a", "b", "c"), classes=None if not n_classes else tuple("xyzw"[:n_classes]))
+    if not n_classes:
+        if turn % 5 == 4:
+            noise = LocalNoise(Gaussian(0.3), rng.normal(size=(4, d + more)), 0.5 * rng.normal(size=4), 0.1)
+            design = replace(design, noise=noise)
+        facts |= {"known_noise": True, "known_alpha": tuple(range(M))}  # a random root is not that of an optimum
+        return Model(
+            design, 0.3 * rng.normal(size=M), root, columns=names, noise_variance=0.01, evidence_noise=0.01, **facts
+        )
+    C = 1 if n_classes == 2 and seed % 3 else n_classes
+    ramp = None if C == 1 or seed % 2 else Ramp(0.1, 3.0)
+    link = "bernoulli" if n_classes == 2 else "multinomial"
+    roots = np.stack([root] * C) if ramp is None else root[None]
+    if C == 2 and ramp is None:
+        ramp = Ramp(0.3, 1.0)
+    weights = rng.normal(size=(M, C))
+    return ClassModel(design, weights, roots, columns=names, likelihood=link, moderate=ramp is None, ramp=ramp, **facts)
+
+
+def rows_of(model: Any, seed: int) -> Any:
+    """Return rows near the centres and far away; with gaps if the model was fitted with gaps."""
+    rng, centres = np.random.default_rng(seed + 1000), model.design.centres
+    near = centres[rng.integers(0, len(centres), 12)] + np.column_stack([rng.normal(size=(12, 2)), np.zeros(12)])
+    X = np.concatenate([near, near[:2] * [50.0, 50.0, 1.0]])
+    if model.design.scaling.features is not None:
+        X[3, 1] = np.nan
+    return X.astype(np.float32).astype(float)
+
+
+def stated(model: Any, X: Any) -> dict[str, Any]:
+    """Return the predictions of the model itself by name."""
+    if isinstance(model, ClassModel):
+        return {"probabilities": model.predict_proba(X), "label": model.predict(X)}
+    mean, std = model.predict(X, return_std=True)
+    lower, upper = model.interval(0.95)(X)[0].T
+    return {"mean": mean, "std": std, "lower": lower, "upper": upper}
+
+
+def agrees(found: dict[str, Any], model: Any, X: Any, dtype: str) -> None:
+    """Assert that outputs by name are those of the model."""
+    unit = 1.0 if isinstance(model, ClassModel) else 0.8
+    for name, expected in stated(model, X).items():
+        if name == "label":
+            top = np.sort(stated(model, X)["probabilities"], axis=1)
+            sure = top[:, -1] - top[:, -2] > 1e-3
+            assert (found[name].ravel()[sure] == expected[sure]).all()
+            continue
+        most = TOLERANCES[dtype][name != "mean" and name != "probabilities"]
+        size = np.maximum(np.abs(expected), unit)
+        np.testing.assert_allclose(found[name].reshape(expected.shape) / size, expected / size, rtol=0, atol=most)
+
+
+def compiled(models: list[Any], dtype: str, folder: Path, compiler: str) -> Any:
+    """Return a library with a function ``run<k>`` of rows for each model, compiled with warnings as errors."""
+    real, text = {"float32": "float", "float64": "double"}[dtype], ""
+    for k, model in enumerate(models):
+        names = OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS
+        model.to_c(folder / f"m{k}.h", dtype, names)
+        K = len(model.classes) if isinstance(model, ClassModel) else 1
+        outputs = ", ".join(f"{'int' if name == 'label' else real} *{name}" for name in names)
+        call = ", ".join(f"{name} + n{f' * {K}' if name == 'probabilities' else ''}" for name in names)
+        text += f'#include "m{k}.h"\nvoid run{k}(int N, const {real} *x, {outputs}) {{\n'
+        text += f"    for (int n = 0; n < N; n++) m{k}_predict(x + n * 3, {call});\n}}\n"
+        text += f"double test{k}(void) {{ return m{k}_self_test(); }}\n"
+    (folder / "models.c").write_text(text)
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Wshadow", "-pedantic", "-Werror", "-O0", "-shared", "-fPIC"]
+    subprocess.run([compiler, *flags, folder / "models.c", "-o", folder / f"{dtype}.so", "-lm"], check=True)
+    return ctypes.CDLL(str(folder / f"{dtype}.so"))
+
+
+def in_c(library: Any, k: int, model: Any, X: Any, dtype: str) -> dict[str, Any]:
+    """Return the outputs of a compiled model."""
+    self_test = library[f"test{k}"]
+    self_test.restype = ctypes.c_double
+    assert self_test() <= 10 * TOLERANCES[dtype][1]
+    names, X = OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS, np.ascontiguousarray(X, dtype)
+    widths = {"probabilities": len(model.classes) if isinstance(model, ClassModel) else 1}
+    found = {name: np.zeros((len(X), widths.get(name, 1)), np.int32 if name == "label" else dtype) for name in names}
+    library[f"run{k}"](len(X), *(ctypes.c_void_p(each.ctypes.data) for each in (X, *found.values())))
+    if "label" in found:
+        found["label"] = np.array(model.classes)[found["label"]]
+    return found
+
+
+COMPILERS = [each for each in ("gcc", "clang") if shutil.which(each)]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("seeds", [range(0, 220, 6), pytest.param(range(220), marks=pytest.mark.slow)])
+def test_each_form_predicts_what_the_model_predicts(seeds: range, dtype: str, tmp_path: Path) -> None:
+    models = [random_model(seed) for seed in seeds]
+    libraries = [compiled(models, dtype, tmp_path, compiler) for compiler in COMPILERS[: 1 if len(seeds) < 100 else 2]]
+    for k, (seed, model) in enumerate(zip(seeds, models, strict=True)):
+        X, names = rows_of(model, seed), OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS
+        model.to_numpy(tmp_path / "model.npz", dtype, names)
+        agrees(partirvm_predict.load(tmp_path / "model.npz")(X), model, X, dtype)
+        model.to_onnx(tmp_path / "model.onnx", dtype, names)
+        session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+        outputs = session.run(list(names), {"X": X.astype(dtype)})
+        agrees(dict(zip(names, outputs, strict=True)), model, X, dtype)
+        for library in libraries:
+            agrees(in_c(library, k, model, X, dtype), model, X, dtype)
+
+
+def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, classes = rng.normal(size=(60, 2)), np.array(["no", "yes"])
+    model = RVMClassifier(random_state=0).fit(X, classes[(X[:, 0] > 0).astype(int)])
+    model.to_numpy(tmp_path / "model.npz")
+    code = f"from partirvm_predict import load; print(load('model.npz')({X[:5].tolist()})['label'].tolist())"
+    python = [
+        sys.executable,
+        "-I",
+        "-B",
+        "-c",
+        f"import sys; sys.path.insert(0, '.'); {code}; assert 'partirvm' not in sys.modules",
+    ]
+    said = subprocess.run(python, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert said.strip() == str(model.predict(X[:5]).tolist())
+    with pytest.raises(UsageError, match=r"no output 'mean': outputs are label, probabilities"):
+        model.to_onnx(tmp_path / "model.onnx", outputs=("mean",))
+    with pytest.raises(UsageError, match="begin the name of the file with a letter"):
+        model.to_c(tmp_path / "1.h")
+    local = RVMRegressor(residual="local", random_state=0).fit(X, np.sin(3 * X[:, 0]))
+    with pytest.raises(UsageError, match=r"export model\.sparse\(\)"):
+        local.to_c(tmp_path / "model.h")
+    assert {each.name for each in tmp_path.iterdir()} == {"model.npz", "partirvm_predict.py"}
