@@ -4,8 +4,6 @@ Every message states what was found, where, and what to do. ``except PartirvmErr
 ``except ValueError`` (or the builtin base class) catches what a scikit-learn or NumPy user would expect.
 """
 
-from __future__ import annotations
-
 from partirvm.quoting import message_text
 
 
@@ -19,7 +17,7 @@ class PartirvmError(Exception):
 
     __str__ = _shown
 
-    def __reduce__(self) -> tuple[type[PartirvmError], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type["PartirvmError"], tuple[object, ...]]:
         """Pickle as class and message: the default fails for exceptions with several builtin base classes."""
         return type(self), self.args
 

@@ -1,7 +1,5 @@
 """Small frozen values used by all parts, and data frames of other libraries as those of pandas."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -79,7 +77,7 @@ class FeatureMap:
     moments: Float = field(default_factory=lambda: np.zeros((2, 0)))
 
     @classmethod
-    def plain(cls, d: int) -> FeatureMap:
+    def plain(cls, d: int) -> "FeatureMap":
         """The map that changes no feature."""
         return cls(np.zeros(d), np.zeros(d), np.zeros(0, np.int64))
 
@@ -178,7 +176,7 @@ class Scaling:
     x_scale: Float
     t_shift: Float
     t_scale: Float
-    features: FeatureMap | None = None
+    features: "FeatureMap | None" = None
     target: TargetMap = AS_IT_IS
     blank: Float | None = None
     regressions: Float | None = None

@@ -97,6 +97,7 @@ THIRD_PARTIES = {
     "storage.codec": {"numpy"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},
+    "export": {"numpy", "jinja2", "onnx"},
     "planning": {"numpy", "scipy"},
     "likelihoods": {"numpy"},
     "local": {"numpy", "scipy"},

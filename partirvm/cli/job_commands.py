@@ -244,12 +244,8 @@ def report(job: str, output: str, overwrite: bool) -> None:
 @click.command()
 @takes(
     *("job", "output"),
-    click.option(
-        "--dtype", type=click.Choice(["float32", "float64"]), help="Precision; default: float64, .onnx float32."
-    ),
-    click.option(
-        "--outputs", metavar="A,B", help="mean,std,lower,upper or label,probabilities; default: the first two."
-    ),
+    click.option("--dtype", type=click.Choice(["float32", "float64"]), help="Default: float64; of ONNX float32."),
+    click.option("--outputs", metavar="A,B", help="mean,std,lower,upper or label,probabilities.  [default: two]"),
     click.option("--level", type=click.FloatRange(0, 1, True, True), default=0.95, help="Of lower and upper."),
     *("--allow-code", "--overwrite"),
 )
@@ -273,8 +269,8 @@ def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: st
     if path.exists() and not overwrite:
         raise ExistsError(f"{output} exists; pass --overwrite to replace it")
     given = {name: value for name, value in choices.items() if value is not None}
-    names = () if outputs is None else tuple(outputs.split(","))
-    FORMATS[path.suffix](jobs.open_job(job).model(allow_code=allow_code), path, outputs=names, **given)
+    model = jobs.open_job(job).model(allow_code=allow_code)
+    FORMATS[path.suffix](model, path, outputs=outputs.split(",") if outputs else (), **given)
     echo(f"{output}: written, {format_bytes(path.stat().st_size)}")
 
 

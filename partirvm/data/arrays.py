@@ -1,7 +1,5 @@
 """Sources of rows of the user's arrays, NumPy, Zarr or Dask, which are not copied; and rows gathered from a source."""
 
-from __future__ import annotations
-
 import math
 import sys
 import threading
@@ -111,7 +109,7 @@ class ArraySource(Source):
         found = super().original_rows(number)
         return found if self._permutation is None else self._permutation[found]
 
-    def part(self, tiles: Sequence[int]) -> ArraySource:
+    def part(self, tiles: Sequence[int]) -> "ArraySource":
         """Return a source with the rows from the first to the last of the given tiles."""
         start, stop = self._span(min(tiles))[0], self._span(max(tiles))[1]
         rows, lazy = dict[str, Any](), dict[str, Any]()
@@ -162,7 +160,7 @@ class GatheredRows(Source):
     def gather(self, rows: Sequence[int] | Int) -> Tile:
         return self._kept.take(np.searchsorted(self.rows, rows), 0)
 
-    def only(self, rows: Int) -> GatheredRows:
+    def only(self, rows: Int) -> "GatheredRows":
         """Return a subset of the held rows, given by increasing row numbers of the source, in the same tiles."""
         return GatheredRows(self, rows, [self.gather(rows)])
 

@@ -6,8 +6,6 @@ rows, the last one perhaps shorter. The tile size depends on the data and not on
 have the same bits on all machines.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -48,13 +46,13 @@ class Tile:
         """The rows of weight above zero, as an index: a row of weight zero counts as absent and is no candidate."""
         return slice(None) if self.weights is None else self.weights > 0
 
-    def take(self, rows: Any, start: int) -> Tile:
+    def take(self, rows: Any, start: int) -> "Tile":
         """Return some of the rows, given by a slice or places, as a tile that begins at the row ``start``."""
         weights = None if self.weights is None else self.weights[rows]
         return Tile(self.number, start, self.X[rows], self.t[rows], weights)
 
 
-def concatenated(tiles: Sequence[Tile]) -> Tile:
+def concatenated(tiles: Sequence["Tile"]) -> "Tile":
     """Return the rows of several tiles of a source as one tile."""
     weights = [each.weights for each in tiles if each.weights is not None]
     X, t = np.concatenate([each.X for each in tiles]), np.concatenate([each.t for each in tiles])
@@ -83,7 +81,7 @@ class Source:
         """Return the number of tiles, ⌈n_rows / tile_rows⌉."""
         return -(-self.n_rows // self.tile_rows)
 
-    def tile(self, number: int) -> Tile:
+    def tile(self, number: int) -> "Tile":
         """Read one tile. Raises ``IndexError`` for its number, and ``MissingDataError`` for a damaged chunk."""
         X = as_rows(self._read("X", number))
         t = as_rows(self._read("y", number)).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
@@ -108,11 +106,11 @@ class Source:
         start = number * self.tile_rows
         return np.arange(start, min(start + self.tile_rows, self.n_rows), dtype=np.int64)
 
-    def part(self, tiles: Sequence[int]) -> Source:
+    def part(self, tiles: Sequence[int]) -> "Source":
         """Return a picklable source from which another process reads these tiles alone, with the same numbers."""
         return self
 
-    def gather(self, rows: Sequence[int] | Int) -> Tile:
+    def gather(self, rows: Sequence[int] | Int) -> "Tile":
         """Return the rows with the given numbers as one tile, in the given order; each tile is read once.
 
         Raises ``IndexError`` for a number outside [0, n_rows).
@@ -130,7 +128,7 @@ class Source:
             raise IndexError(f"there is no tile {number}: {self} has tiles 0 to {self.n_tiles - 1}")
         return number * self.tile_rows, min((number + 1) * self.tile_rows, self.n_rows)
 
-    def _take_shape_of(self, source: Source) -> None:
+    def _take_shape_of(self, source: "Source") -> None:
         """Take shape, tiles, columns and order of another source."""
         self.n_rows, self.n_features, self.n_targets = source.n_rows, source.n_features, source.n_targets
         self.tile_rows, self.columns = source.tile_rows, source.columns
@@ -143,12 +141,12 @@ class Source:
 class Together(Source):
     """A source on disk whose tiles are ``count`` tiles of another one together."""
 
-    def __init__(self, source: Source, count: int) -> None:
+    def __init__(self, source: "Source", count: int) -> None:
         self._source, self._count = source, count
         self._take_shape_of(source)
         self.tile_rows *= count
 
-    def tile(self, number: int) -> Tile:
+    def tile(self, number: int) -> "Tile":
         """Read neighbouring tiles of the source."""
         tile = concatenated([self._source.tile(each) for each in self._tiles(number)])
         return replace(tile, number=number, start=number * self.tile_rows)
@@ -170,7 +168,7 @@ def tile_rows_for(n_rows: int, n_features: int) -> int:
     return 1 << (min(by_size, by_count, 16384).bit_length() - 1)
 
 
-def hash_tile(tile: Tile) -> str:
+def hash_tile(tile: "Tile") -> str:
     """Return a hash of sixteen hexadecimal digits of X, t and the weights of a tile."""
     return hash_of(checksum(block) for block in (tile.X, tile.t, tile.weights) if block is not None and block.size)
 
@@ -228,7 +226,7 @@ def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
         raise DataError(f"{name}: {found}." + f" At least {least} are needed." * (least > 1))
 
 
-def require_target(source: Source) -> None:
+def require_target(source: "Source") -> None:
     """Raise ``DataError`` for data without a target."""
     if source.n_targets == 0:
         raise DataError(
@@ -237,7 +235,7 @@ def require_target(source: Source) -> None:
         )
 
 
-def require_like(source: Source, columns: Columns, n_targets: int = 0) -> None:
+def require_like(source: "Source", columns: Columns, n_targets: int = 0) -> None:
     """Raise ``DataError`` unless the data have the features and categories of the training data, whose are ``columns``.
 
     With ``n_targets`` they also need these targets and classes: so many, and of the same names if several have names.

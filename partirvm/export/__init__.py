@@ -1,7 +1,5 @@
 """Models that travel: to ONNX, to a C header, to one NumPy file. All three write the same graph (``graph``)."""
 
-from __future__ import annotations
-
 from partirvm.export.c_header import to_c
 from partirvm.export.numpy_file import to_numpy
 from partirvm.export.onnx_file import to_onnx

@@ -1,7 +1,5 @@
 """A model as one C99 header without allocation: constants, a function that predicts one row, and a self-test."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,97 +8,68 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import UsageError
-from partirvm.export.graph import TOLERANCE, Graph, Node, dtypes, graph_of, write
+from partirvm.export.graph import TOLERANCE, Graph, Node, dtypes, graph_of, template, write
 from partirvm.quoting import printable
 from partirvm.types import AS_IT_IS, Float
 
 ELEMENTWISE = {
-    "Add": "{0} + {1}",
-    "Sub": "{0} - {1}",
-    "Mul": "{0} * {1}",
-    "Div": "{0} / {1}",
     "Max": "({0} < {1} ? {1} : {0})",  # a NaN stays: comparisons with it are false
     "Min": "({0} > {1} ? {1} : {0})",
-    "Less": "({0} < {1})",
     "Where": "({0} > 0 ? {1} : {2})",
     "IsNaN": "({0} != {0})",
     "Neg": "-{0}",
     "Sigmoid": "1 / (1 + exp$(-{0}))",
     "Softplus": "({0} > 0 ? {0} + log1p$(exp$(-{0})) : log1p$(exp$({0})))",
-} | {name: f"{name.lower()}$({{0}})" for name in ("Exp", "Log", "Sqrt", "Sinh", "Asinh", "Tanh", "Cos")}
+}
+ELEMENTWISE |= {
+    name: f"{{0}} {sign} {{1}}" for name, sign in zip(("Add", "Sub", "Mul", "Div", "Less"), "+-*/<", strict=True)
+}
+ELEMENTWISE |= {name: f"{name.lower()}$({{0}})" for name in ("Exp", "Log", "Sqrt", "Sinh", "Asinh", "Tanh", "Cos")}
 """C expressions of elementwise operations; $ is the suffix of functions of the type."""
 
 TESTED = 4
 """Number of rows of the self-test."""
 
-LEAST_QUANTISED = 64
-"""Minimum size of a matrix that is stored as 16-bit integers."""
-
 
 def to_c(
-    model: Any,
-    path: str | Path,
-    dtype: str = "float64",
-    outputs: Sequence[str] = (),
-    level: float = 0.95,
-    *,
-    quantised: bool = False,
+    model: Any, path: str | Path, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95
 ) -> None:
     """Write a model to ``path``, a C99 header that needs ``math.h`` alone.
 
     ``<name>_predict(x, mean, std)`` predicts one row x of d raw inputs, with an argument for each of the ``outputs``
     (of several targets or classes an array; the label is an index into ``<name>_labels``). ``<name>_self_test()``
     returns the largest deviation from stored predictions, in standard deviations of the target or as a probability.
-    With ``quantised`` matrices are 16-bit integers; where weights are large and cancel, this loses most digits. Other
-    parameters and errors are those of ``to_onnx``.
+    Other parameters and errors are those of ``to_onnx``.
     """
-    path = Path(path)
-    name = re.sub(r"\W", "_", path.stem, flags=re.ASCII)
+    name = re.sub(r"\W", "_", Path(path).stem, flags=re.ASCII)
     if not re.match("[A-Za-z]", name):
-        raise UsageError(f"{path.name!r} cannot name functions in C: begin the name of the file with a letter")
+        raise UsageError(f"{Path(path).name!r} cannot name functions in C: begin the name of the file with a letter")
     graph, model = graph_of(model, outputs, level), getattr(model, "model_", model)
-    write(path, Header(graph, dtype, name, quantised).text(model, level).encode())
+    header = Header(graph, dtype, name)
+    centres = model.design.centres if len(model.design.centres) else np.zeros((1, len(graph.features)))
+    rows = centres[:: -(-len(centres) // TESTED)].astype(header.io).astype(float)
+    expected, unit = _expected(model, rows, level)
+    page = template("model.h.jinja", number=_number, quoted=_quoted).render(
+        header=header,
+        elementwise=ELEMENTWISE,
+        title=repr(model),
+        rows=rows,
+        expected=expected,
+        unit=unit,
+        least=TOLERANCE,
+    )
+    write(path, page.encode())
 
 
 class Header:
     """The parts of a header, in which constants of a graph are stored."""
 
-    def __init__(self, graph: Graph, dtype: str, name: str, quantised: bool) -> None:
+    def __init__(self, graph: Graph, dtype: str, name: str) -> None:
         inner, outer = dtypes(graph, dtype)
-        self.graph, self.name, self.quantised = graph, name, quantised
+        self.graph, self.name = graph, name
         self.real, self.io = ("float" if each == "float32" else "double" for each in (inner, outer))
         self.suffix = "f" if self.real == "float" else ""
         self.constants = list[dict[str, Any]]()
-
-    def text(self, model: Any, level: float) -> str:
-        """Return the header; ``level`` is that of the interval."""
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-
-        rows = model.design.centres[:: -(-max(len(model.design.centres), 1) // TESTED)]
-        rows = rows if len(rows) else np.zeros((1, len(self.graph.features)))
-        rows = rows.astype(np.float32 if self.io == "float" else float).astype(float)
-        expected, unit = _expected(model, rows, level)
-        environment = Environment(loader=PackageLoader("partirvm.export", "."), undefined=StrictUndefined)
-        environment.filters |= {"number": _number, "quoted": _quoted, "printable": printable}
-        return environment.get_template("model.h.jinja").render(
-            header=self,
-            elementwise=ELEMENTWISE,
-            title=repr(model),
-            rows=rows.tolist(),
-            expected={name: each.ravel().tolist() for name, each in expected.items() if name in self.graph.outputs},
-            unit=unit,
-            tolerance=f"{TOLERANCE:g}",
-        )
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all constants."""
-        sizes = {"short": 2, "unsigned short": 2, "float": 4, "double": 8}
-        return sum(sizes[each["kind"]] * len(each["texts"]) for each in self.constants)
-
-    def width(self, arg: int) -> int:
-        """Return the width of a value."""
-        return self.graph.nodes[arg].width
 
     def text_of(self, node: Node) -> str:
         """Return the C expression of an elementwise operation."""
@@ -111,18 +80,9 @@ class Header:
         """Add an array of constants, by default of the real type, and return its name."""
         texts = [_number(each, self.suffix) if not kind else str(int(each)) for each in np.ravel(values).tolist()]
         name = f"{self.name}_c{len(self.constants)}"
-        self.constants.append({"name": name, "kind": kind or self.real, "texts": texts})
+        size = len(texts) * np.dtype(kind or self.real.replace("float", "single")).itemsize
+        self.constants.append({"name": name, "kind": kind or self.real, "texts": texts, "size": size})
         return name
-
-    def matrix(self, columns: list[Float]) -> dict[str, str]:
-        """Store columns one after the other, quantised with a scale for each."""
-        whole = np.concatenate(columns)
-        if not self.quantised or len(whole) < LEAST_QUANTISED:
-            return {"array": self.stored(whole), "scale": "", "kind": self.real}
-        scales = [float(np.abs(column).max(initial=0.0)) / 32767 or 1.0 for column in columns]
-        parts = [np.rint(column / scale) for column, scale in zip(columns, scales, strict=True)]
-        array, scale = self.stored(np.concatenate(parts), "short"), self.stored(scales)
-        return {"array": array, "scale": f" * {scale}[j]", "kind": "short"}
 
     def operand(self, arg: Any, place: str) -> str:
         """Return an element of a value or a constant; the only one of a width of 1."""
@@ -138,8 +98,8 @@ class Header:
         counts = [min(j + beyond, k) for j in range(m)]
         short = sum(counts) < 0.75 * k * m
         counts = counts if short else [k] * m
-        stored = self.matrix([column[:count] for column, count in zip(matrix.T, counts, strict=True)])
-        return stored | {"count": f"(j + {beyond} < {k} ? j + {beyond} : {k})" if short else k}
+        stored = self.stored(np.concatenate([column[:count] for column, count in zip(matrix.T, counts, strict=True)]))
+        return {"array": stored, "count": f"(j + {beyond} < {k} ? j + {beyond} : {k})" if short else k}
 
 
 def _number(value: float, suffix: str = "") -> str:

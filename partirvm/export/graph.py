@@ -16,10 +16,8 @@ precision whose ``amplification`` is large is computed in double precision insid
 single.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ from partirvm import kernels
 from partirvm.errors import UsageError
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.kernels.functions import LINEAR
+from partirvm.quoting import printable
 from partirvm.storage import storing
 from partirvm.types import SWEEPS, FeatureMap, Float, Scaling, TargetMap
 
@@ -66,9 +65,7 @@ class Graph:
 
     def __call__(self, op: str, *args: Any, width: int = 0) -> int:
         """Add a node and return its number; elementwise operations have the largest width of their arguments."""
-        given = tuple(
-            np.atleast_1d(np.asarray(each, float)) if isinstance(each, float | np.ndarray) else each for each in args
-        )
+        given = tuple(each if isinstance(each, int) else np.atleast_1d(np.asarray(each, float)) for each in args)
         wide = [self.nodes[each].width if isinstance(each, int) else each.shape[-1] for each in given]
         self.nodes.append(Node(op, given, width or max(wide)))
         return len(self.nodes) - 1
@@ -81,9 +78,8 @@ class Graph:
 
     def joined(self, parts: Sequence[int]) -> int:
         """Return values side by side."""
-        if len(parts) == 1:
-            return parts[0]
-        return self("Concat", *parts, width=sum(self.nodes[each].width for each in parts))
+        width = sum(self.nodes[each].width for each in parts)
+        return self("Concat", *parts, width=width) if len(parts) > 1 else parts[0]
 
 
 def graph_of(model: Any, outputs: Sequence[str] = (), level: float = 0.95) -> Graph:
@@ -95,36 +91,22 @@ def graph_of(model: Any, outputs: Sequence[str] = (), level: float = 0.95) -> Gr
     for what only Python can compute: local residuals, and functions of the user.
     """
     model = getattr(model, "model_", model)
-    classes = hasattr(model, "classes")
-    known = ("label", "probabilities") if classes else ("mean", "std", "lower", "upper")
+    known = ("label", "probabilities") if hasattr(model, "classes") else ("mean", "std", "lower", "upper")
     wanted = tuple(outputs) or known[:2]
     if unknown := [name for name in wanted if name not in known]:
         raise UsageError(f"the model has no output {unknown[0]!r}: outputs are {', '.join(known)}")
     features = model.columns.features
     graph = Graph(features, [Node("Input", (), len(features))])
-    made = _of_classes(graph, model) if classes else _of_numbers(graph, model, level, wanted)
-    return _needed(graph, {name: made[name] for name in wanted})
-
-
-def _needed(graph: Graph, outputs: dict[str, int]) -> Graph:
-    """Return the graph with those nodes alone that ``outputs`` need."""
-    used = {0, *outputs.values()}
-    for number in range(len(graph.nodes) - 1, 0, -1):
-        if number in used:
-            used |= {arg for arg in graph.nodes[number].args if isinstance(arg, int)}
-    place = {number: k for k, number in enumerate(sorted(used))}
-    nodes = [graph.nodes[number] for number in place]
-    moved = [replace(node, args=tuple(place[a] if isinstance(a, int) else a for a in node.args)) for node in nodes]
-    return replace(graph, nodes=moved, outputs={name: place[number] for name, number in outputs.items()})
+    made = _of_classes(graph, model) if len(known) == 2 else _of_numbers(graph, model, level, wanted)
+    graph.outputs = {name: made[name] for name in wanted}
+    return graph
 
 
 def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -> dict[str, int]:
     """Add mean, standard deviation and interval of a regression."""
     if model.residuals is not None:
-        raise UsageError(
-            "a model with local residuals needs its training rows, which no export holds: export model.sparse(), the "
-            "relevance vectors alone, whose errors are larger, or serve the model with partirvm"
-        )
+        what = "local residuals need the training rows, which no export holds"
+        raise UsageError(f"{what}: export model.sparse(), the relevance vectors alone, whose errors are larger")
     scaling, stated = model.design.scaling, model.predictive
     inputs = _inputs(graph, scaling)
     phi = columns_of(graph, model.design, inputs)
@@ -376,3 +358,12 @@ def write(path: str | Path, content: bytes) -> None:
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
+
+
+def template(name: str, **filters: Any) -> Any:
+    """Return a template of this folder with these filters."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(loader=PackageLoader("partirvm.export", "."), undefined=StrictUndefined)
+    environment.filters |= {"printable": printable, **filters}
+    return environment.get_template(name)

@@ -1,17 +1,15 @@
 """A model as one NumPy file, and the reader that predicts with it."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from partirvm.export import partirvm_predict
-from partirvm.export.graph import dtypes, graph_of, write
+from partirvm.export.graph import dtypes, graph_of, template, write
 
 
 def to_numpy(
@@ -38,4 +36,5 @@ def to_numpy(
     file = io.BytesIO()
     np.savez_compressed(file, graph=np.array(text), **constants)
     write(path, file.getvalue())
-    write(path.with_name("partirvm_predict.py"), Path(partirvm_predict.__file__).read_bytes())
+    reader = template("partirvm_predict.py.jinja").render(version=version("partirvm"))
+    write(path.with_name("partirvm_predict.py"), reader.encode())

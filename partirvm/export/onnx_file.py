@@ -1,7 +1,5 @@
 """A model as an ONNX file of standard operators (opset 18)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -45,14 +43,12 @@ def onnx_model(graph: Graph, dtype: str) -> Any:
     outputs = [_output(writer, graph, name, types[outer]) for name in graph.outputs]
     rows = helper.make_tensor_value_info("X", types[outer], ["n", len(graph.features)])
     made = helper.make_graph(writer.nodes, "partirvm", [rows], outputs, writer.constants)
-    found = helper.make_model(
-        made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="partirvm"
-    )
+    found = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
     helper.set_model_props(found, {"features": "\n".join(graph.features)})
     return found
 
 
-def _output(writer: _Writer, graph: Graph, name: str, outer: int) -> Any:
+def _output(writer: Any, graph: Graph, name: str, outer: int) -> Any:
     from onnx import TensorProto, helper
 
     value, node = f"v{graph.outputs[name]}", graph.nodes[graph.outputs[name]]
@@ -82,7 +78,7 @@ class _Writer:
     def __call__(self, op: str, *args: Any, name: str = "", **attributes: Any) -> str:
         from onnx import helper
 
-        names = [arg if isinstance(arg, str) else self.constant(arg.astype(self.dtype)) for arg in args]
+        names = [arg if isinstance(arg, str) else self.constant(np.asarray(arg, self.dtype)) for arg in args]
         name = name or f"w{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, names, [name], **attributes))
         return name
@@ -92,30 +88,29 @@ class _Writer:
         if op in ("IsNaN", "Less"):
             self("Cast", self(op, *args), to=self.type, name=name)
         elif op == "Asinh":
-            square = self("Add", self("Mul", *args, *args), np.array(1.0))
+            square = self("Add", self("Mul", *args, *args), 1.0)
             size = self("Log", self("Add", self("Abs", *args), self("Sqrt", square)))
             self("Mul", self("Sign", *args), size, name=name)
-        elif op == "Sinh":
-            self._sinh(args[0], name)
         elif op == "Softplus":
             rest = self("Exp", self("Neg", self("Abs", *args)))
-            self("Add", self("Max", *args, np.array(0.0)), self("Log", self("Add", rest, np.array(1.0))), name=name)
+            self("Add", self("Max", *args, 0.0), self("Log", self("Add", rest, 1.0)), name=name)
         elif op == "Cos":
-            self("Sin", self("Add", *args, np.array(np.pi / 2)), name=name)
+            self("Sin", self("Add", *args, np.pi / 2), name=name)
         elif op == "Where":
             self(op, self("Cast", args[0], to=9), *args[1:], name=name)  # 9 is bool
         elif op == "Gather":
             self(op, args[0], self.constant(args[1].astype(np.int64)), axis=1, name=name)
         elif op == "Table":
-            last = args[1].shape[0] - 1
-            code = self("Where", self("IsNaN", args[0]), np.array([float(last)]), args[0])
-            code = self("Clip", code, np.array(0.0), np.array(float(last)))
+            last = float(len(args[1]) - 1)
+            code = self("Clip", self("Where", self("IsNaN", args[0]), [last], args[0]), 0.0, last)
             flat = self("Squeeze", self("Cast", code, to=7), self.constant(np.array([1])))  # 7 is int64
             self("Gather", args[1], flat, axis=0, name=name)
         elif op == "Sum":
             self("ReduceSum", args[0], self.constant(np.array([1])), name=name)
         elif op in ("Concat", "Softmax", "ArgMax"):
             self(op, *args, axis=1, name=name)
+        elif op == "Sinh":
+            self._sinh(args[0], name)
         elif op in ("Squares", "Steps", "Differ", "Spline"):
             self._of_centres(op, args, name)
         else:
@@ -123,23 +118,21 @@ class _Writer:
 
     def _sinh(self, x: str, name: str) -> None:
         """Add sinh x: (eˣ − e⁻ˣ)/2, and of small x 2t/(1 − t²) with t = tanh(x/2), which loses no digits there."""
-        half, one = np.array(0.5), np.array(1.0)
-        large = self("Mul", self("Sub", self("Exp", x), self("Exp", self("Neg", x))), half)
-        t = self("Tanh", self("Mul", x, half))
-        small = self("Div", self("Add", t, t), self("Sub", one, self("Mul", t, t)))
-        self("Where", self("Greater", self("Abs", x), one), large, small, name=name)
+        t, large = self("Tanh", self("Mul", x, 0.5)), self("Sub", self("Exp", x), self("Exp", self("Neg", x)))
+        small = self("Div", self("Add", t, t), self("Sub", 1.0, self("Mul", t, t)))
+        self("Where", self("Greater", self("Abs", x), 1.0), self("Mul", large, 0.5), small, name=name)
 
     def _of_centres(self, op: str, args: list[Any], name: str) -> None:
         """Add an operation on all pairs of rows and centres, by an axis for these."""
         last, x, V = self.constant(np.array([2])), self("Unsqueeze", args[0], self.constant(np.array([1]))), args[1]
         if op == "Spline":
             a, b = self("Min", x, V), self("Max", x, V)
-            cube = self("Mul", self("Mul", a, a), self("Sub", self("Mul", b, np.array(3.0)), a))
-            each = self("Add", self("Add", self("Mul", a, b), self("Mul", cube, np.array(1 / 6))), np.array(1.0))
+            cube = self("Mul", self("Mul", a, a), self("Sub", self("Mul", b, 3.0), a))
+            each = self("Add", self("Add", self("Mul", a, b), self("Mul", cube, 1 / 6)), 1.0)
             self("ReduceProd", each, last, keepdims=0, name=name)
             return
         step = self("Sub", x, V)
         step = self("Mul", step, step) if op == "Squares" else self("Abs", step)
         if op == "Differ":
-            step = self("Mul", self("Cast", self("Greater", step, np.array(TOLERANCE)), to=self.type), args[2])
+            step = self("Mul", self("Cast", self("Greater", step, TOLERANCE), to=self.type), args[2])
         self("ReduceSum", step, last, keepdims=0, name=name)

@@ -6,8 +6,6 @@ checkpoint from which the driver resumes; later lines belong to rounds that are 
 driver that dies writes no event: ``observed`` combines the events, the lease and the requests to end the job.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -32,7 +30,7 @@ class Status(StrEnum):
     DONE = "done", "The fit is complete and its model can be used."
     CANCELLED = "cancelled", "Cancelled by a user: the model was discarded."
 
-    def __new__(cls, value: str, advice: str = "") -> Status:
+    def __new__(cls, value: str, advice: str = "") -> "Status":
         member = str.__new__(cls, value)
         member._value_, member.advice = value, advice
         return member
@@ -72,7 +70,7 @@ class JobState:
     of the DATA whose rows join them; ``fingerprint`` is that of the last fit.
     """
 
-    status: Status = Status.QUEUED
+    status: "Status" = Status.QUEUED
     since: float = 0.0
     reason: str = "submitted"
     attempt: int = 1

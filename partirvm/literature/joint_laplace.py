@@ -16,8 +16,6 @@ each element. Directions in which this matrix is not positive are as uncertain a
 rows is held in memory, and each evaluation takes N·M² products: this is for data of thousands of rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -15,8 +15,6 @@ Few rows, chosen for their large errors, are no sample of the data: on Friedman'
 times those of fits that use all rows, which have the errors that the paper prints.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ mean φᵀμ_k and the variance φᵀΣ_kφ. If ``moderate`` is true, f_k is cor
 (``core.link.moderated``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -54,7 +52,7 @@ class ClassModel(FittedModel):
         return tuple(map(str, self.classes))
 
     @property
-    def predictive(self) -> ClassModel:
+    def predictive(self) -> "ClassModel":
         """The model that states probabilities for new rows: this one."""
         return self
 

@@ -6,8 +6,6 @@ of α and β, σ² is estimated from rows left out, and a factor makes the Gauss
 of local residuals are the variances of these alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -61,7 +59,7 @@ class Model(FittedModel):
     residuals: LocalResiduals | None = None
 
     @classmethod
-    def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> Model:
+    def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> "Model":
         """The model of a dense fit."""
         scales, n = design.scaling.t_scale, fit.statistics.n
         variance, evidence = scales**2 * fit.noise_variance, scales**2 / fit.beta
@@ -84,7 +82,7 @@ class Model(FittedModel):
         """The fields: what is cached is computed again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def sparse(self) -> Model:
+    def sparse(self) -> "Model":
         """The relevance vector machine alone, without local residuals; its uncertainty is calibrated for itself."""
         return replace(self, residuals=None)
 
@@ -100,7 +98,7 @@ class Model(FittedModel):
         """The folder of the rows of its local residuals; empty if the model holds them, or has none."""
         return self.residuals.cells.place if self.residuals is not None else ""
 
-    def with_cells_at(self, place: str) -> Model:
+    def with_cells_at(self, place: str) -> "Model":
         """The same model, whose rows of local residuals were moved to this folder."""
         if not self.cells_place:
             return self
@@ -183,7 +181,7 @@ class Model(FittedModel):
         return mean.reshape(len(X), -1), near
 
     @cached_property
-    def predictive(self) -> Model:
+    def predictive(self) -> "Model":
         """The model whose ``moments`` are those that are stated for new rows.
 
         Its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its Gaussians are as wide

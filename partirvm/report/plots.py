@@ -4,8 +4,6 @@ What was observed is blue or orange, what the model states is a dashed line, and
 band.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -292,7 +290,7 @@ class DiagnosticsDisplay:
     def __init__(self, found: Sequence[Diagnostics], names: Sequence[str] = ()) -> None:
         self.found, self.names = tuple(found), tuple(names)
 
-    def plot(self, figure: Any = None) -> DiagnosticsDisplay:
+    def plot(self, figure: Any = None) -> "DiagnosticsDisplay":
         """Draw the panels into a figure, one row of panels for each of several targets; return the display."""
         try:
             from matplotlib import pyplot

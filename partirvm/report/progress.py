@@ -4,8 +4,6 @@ A ``Progress`` is a driver's ``Watcher`` that keeps the latest state. It is a co
 terminal after any exception.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 import time
@@ -166,7 +164,7 @@ class Progress(Watcher):
                 self._live.console.print(text, markup=False, soft_wrap=True)
             self._printed = time.monotonic()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> "Progress":
         if self.stream is not None and self.stream.isatty():
             from rich.console import Console
             from rich.live import Live

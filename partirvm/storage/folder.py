@@ -9,8 +9,6 @@ groups rely on this. Clients repeat requests whose reply was lost, and the repet
 the object with its own bytes. Objects of different writers must therefore differ, by a token, or a time and an epoch.
 """
 
-from __future__ import annotations
-
 import builtins
 import errno
 import os
@@ -38,7 +36,7 @@ _creating = threading.Lock()
 """Lock of exclusive creations: fsspec's memory looks before it writes, so that two threads could both succeed."""
 
 
-def open_folder(location: str | os.PathLike[str]) -> Folder:
+def open_folder(location: str | os.PathLike[str]) -> "Folder":
     """Return the folder at a path or fsspec URL; the folder need not exist."""
     location = os.fspath(location)
     if protocol_of(location) == "file":
@@ -68,11 +66,11 @@ class Folder:
         """Return the path or URL of an object, for other libraries."""
         return str(self._at(name)) if self.path is not None else f"{self.location}/{name}".rstrip("/")
 
-    def at(self, name: str) -> Folder:
+    def at(self, name: str) -> "Folder":
         """Return a folder inside this one."""
         return Folder(self.place(name), self._at(name), self._fs)
 
-    def sibling(self, name: str) -> Folder:
+    def sibling(self, name: str) -> "Folder":
         """Return the folder with this name in the same parent folder."""
         location, root = (posixpath.join(posixpath.dirname(each), name) for each in (self.location, self._root))
         return Folder(location, root, self._fs)
@@ -163,7 +161,7 @@ class Folder:
         with self._reading(""):
             return bool(self._fs.isfile(self._root))
 
-    def is_inside(self, other: Folder) -> bool:
+    def is_inside(self, other: "Folder") -> bool:
         """Return True if this place is that of ``other``, or lies inside it. Links are followed."""
         if self.path is None or other.path is None:
             return f"{self.location}/".startswith(f"{other.location}/")

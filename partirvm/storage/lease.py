@@ -17,8 +17,6 @@ publication, stops a holder that has lost the lease. Events also carry the *toke
 another folder is detected.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import threading
@@ -55,7 +53,7 @@ class Process:
     space: str
 
     @classmethod
-    def this(cls) -> Process:
+    def this(cls) -> "Process":
         """Return the current process."""
         return cls(socket.gethostname(), os.getpid(), started(os.getpid()) or "", _space())
 
@@ -101,7 +99,7 @@ class Holder:
     """The process that holds or held an epoch, with the number and time of its last heartbeat on its own clock."""
 
     epoch: int
-    process: Process
+    process: "Process"
     since: float
     beat: int
     last_beat: float
@@ -140,7 +138,7 @@ def holder(folder: Folder) -> Holder | None:
     return None
 
 
-def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 0.0) -> Lease:
+def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 0.0) -> "Lease":
     """Take the lease; a thread writes heartbeats until the lease is released or this process ends.
 
     ``mark`` is called when the old holder is certainly gone. A holder on another machine is watched until it writes a

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ import pytest
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.core.ramp import Ramp
 from partirvm.errors import UsageError
-from partirvm.export import partirvm_predict
 from partirvm.kernels import (
     Categorical,
     Directions,
@@ -167,6 +167,14 @@ def in_c(library: Any, k: int, model: Any, X: Any, dtype: str) -> dict[str, Any]
     return found
 
 
+@cache
+def reader(folder: Path) -> Any:
+    """Return the function ``load`` of the reader that was written beside a model."""
+    names: dict[str, Any] = {}
+    exec((folder / "partirvm_predict.py").read_text(), names)
+    return names["load"]
+
+
 COMPILERS = [each for each in ("gcc", "clang") if shutil.which(each)]
 
 
@@ -178,7 +186,7 @@ def test_each_form_predicts_what_the_model_predicts(seeds: range, dtype: str, tm
     for k, (seed, model) in enumerate(zip(seeds, models, strict=True)):
         X, names = rows_of(model, seed), OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS
         model.to_numpy(tmp_path / "model.npz", dtype, names)
-        agrees(partirvm_predict.load(tmp_path / "model.npz")(X), model, X, dtype)
+        agrees(reader(tmp_path)(tmp_path / "model.npz")(X), model, X, dtype)
         model.to_onnx(tmp_path / "model.onnx", dtype, names)
         session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
         outputs = session.run(list(names), {"X": X.astype(dtype)})
