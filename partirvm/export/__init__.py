@@ -1,4 +1,4 @@
-"""Models that travel: to ONNX, to a C header, to one NumPy file. All three write the same graph (``graph``)."""
+"""Export of models to ONNX, to a C header and to one NumPy file. All three write the same graph (``graph``)."""
 
 from partirvm.export.c_header import to_c
 from partirvm.export.numpy_file import to_numpy

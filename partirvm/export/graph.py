@@ -350,8 +350,7 @@ def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:
 
 def write(path: str | Path, content: bytes) -> None:
     """Write a file that is whole or absent. Raises ``StorageError`` if it cannot be written."""
-    path = Path(path)
-    part = path.with_name(f".{path.name}.partial")
+    part = Path(path).with_name(f".{Path(path).name}.partial")
     with storing(str(path)):
         try:
             part.write_bytes(content)

@@ -113,7 +113,8 @@ def _own(design: Design, panel: Panel) -> list[tuple[int, Int]]:
 def _copies(design: Design, block: Float) -> list[tuple[int, Int]]:
     """Return the rows of Φ that equal centres, by position, with the columns: two such rows are one of weight two."""
     rows, columns = np.nonzero(block[:, design.n_leading :] >= (1.0 - COPY) * design.peaks())
-    return [(row, design.n_leading + columns[rows == row]) for row in np.unique(rows).tolist()]
+    found, first = np.unique(rows, return_index=True)
+    return list(zip(found.tolist(), np.split(design.n_leading + columns, first[1:]), strict=False))
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,8 @@ class WorkingSetRounds(Rounds):
         selection = "random" if first_or_check else state.options.selection
         selection = "error" if selection == "gain" and not likelihood.dense else selection
         by_gain = selection == "gain"
-        dear = state.fit.n_vectors >= CHEAP and not problem.n_classes
-        if state.stayed is not None and dear and not first_or_check:
+        expensive = state.fit.n_vectors >= CHEAP and not problem.n_classes
+        if state.stayed is not None and expensive and not first_or_check:
             least = problem.rows_of(state.options.partition_size) // LEAST_SHARE
             room = min(room, max(HOPEFUL * state.stayed // problem.n_kernels, least, 1))
         state = replace(state, selection=selection, kept=state.fit.n_vectors)
