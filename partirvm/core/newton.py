@@ -13,12 +13,14 @@ G, including the blocks between outputs, satisfies Gs = y. The pairs (s, y + As)
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 from scipy.linalg import lapack
 
-from partirvm.core.laplace import LaplaceState, init, settled, thin, trial_factors, update
+from partirvm.core.laplace import LaplaceState, init, settled, thin, update
 from partirvm.core.link import LogisticBlock
+from partirvm.core.posterior import sparsity_quality
 from partirvm.core.priors import FLAT, JOINING, Prior, entry_precision
 from partirvm.core.termination import StopRule, Termination
 from partirvm.types import Float, Int
@@ -200,14 +202,10 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSear
 
 def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
     """Return the state with the weights after ``part`` of a Newton step; those of several outputs sum to zero."""
-    if state.weights.shape[1] > 1:
-        return replace(state, weights=centred(state.weights + part * _newton_step(state, pairs)))
-    return replace(state, weights=state.weights + part * (state.mean - state.weights))
-
-
-def centred(weights: Float) -> Float:
-    """Return weights (M, C) whose sum over outputs is zero; the softmax is the same."""
-    return np.asarray(weights - weights.mean(axis=1, keepdims=True))
+    if state.weights.shape[1] == 1:
+        return replace(state, weights=state.weights + part * (state.mean - state.weights))
+    weights = state.weights + part * _newton_step(state, pairs)
+    return replace(state, weights=weights - weights.mean(axis=1, keepdims=True))  # the softmax is the same
 
 
 def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:
@@ -241,11 +239,15 @@ def _by_blocks(state: LaplaceState, right: Float) -> Float:
 
 
 def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
-    """Return s, q and ΦᵀBΦ, (P, C) each, of the P columns of ``block``, at weight zero, after those of ``state``."""
+    """Return s, q and ΦᵀBΦ, (P, C) each, of the P columns of ``block``, at weight zero, after those of ``state``.
+
+    s and q follow Tipping & Faul (2003), eqs. 19 and 22, on each output's quadratic at the weights of ``state``.
+    """
     M = len(state.labels)
     diagonal = np.einsum("kmm->mk", block.curvature)[M:]
-    s, q = trial_factors(state, block.curvature[:, :M, M:], diagonal, block.gradient[M:])
-    return s, q, diagonal
+    sums = block.curvature[:, :M, M:], diagonal.T, block.gradient[M:].T
+    s, q = zip(*map(sparsity_quality, state.posteriors, repeat(1.0), state.weights.T, *sums), strict=True)
+    return np.stack(s, axis=1), np.stack(q, axis=1), diagonal
 
 
 def enter(

@@ -133,13 +133,14 @@ def cholesky(L: Float) -> bool:
     return True
 
 
-def inverse_columns(L: Float, use: Callable[[slice, Float], None]) -> None:
-    """Compute L⁻¹ of L (M, M), zero above the diagonal, by blocks of columns W, in any order: ``use(columns, rows
-    from there)``.
+def inverse_columns(L: Float, use: Callable[[slice, Float], Any]) -> list[Any]:
+    """Compute L⁻¹ of L (M, M), zero above the diagonal, by blocks of columns W, in any order.
+
+    Return the result of ``use(columns, rows from there)`` for each block, in order.
     """
     ranges = blocks(len(L))
 
-    def inverse(number: int) -> None:
+    def inverse(number: int) -> Any:
         j = ranges[number]
         corner = lapack.dtrtri(L[j, j], lower=1)[0]
         W = corner if j.stop == len(L) else np.zeros((len(L) - j.start, len(corner)), order="F")
@@ -148,20 +149,9 @@ def inverse_columns(L: Float, use: Callable[[slice, Float], None]) -> None:
         for i in ranges[number + 1 :]:
             above = W[: i.start - j.start]
             W[len(above) : i.stop - j.start] = blas.dtrsm(-1.0, L[i, i], L[i, j.start : i.start] @ above, lower=1)
-        use(j, W)
+        return use(j, W)
 
-    in_threads(inverse, range(len(ranges)))
-
-
-def require_positive(diagonal: Float) -> None:
-    """Raise ``NumericalError`` unless all elements of a diagonal are finite and positive."""
-    wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
-    if wrong.any():
-        raise NumericalError(
-            f"{int(wrong.sum()):,} of {len(wrong):,} basis functions, the first at position {int(np.argmax(wrong))}, "
-            "have a sum of squares or a precision that is not finite and positive: standardize the inputs, "
-            "choose a gamma, degree or basis of smaller values, or leave alpha and noise to be estimated"
-        )
+    return in_threads(inverse, range(len(ranges)))
 
 
 def factorise(H: Float) -> tuple[Float, Float]:
@@ -170,7 +160,13 @@ def factorise(H: Float) -> tuple[Float, Float]:
     H is overwritten by L. Raises ``NumericalError`` if H is not finite or not positive definite with any jitter.
     """
     diagonal = np.diagonal(H)
-    require_positive(diagonal)
+    wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
+    if wrong.any():
+        raise NumericalError(
+            f"{int(wrong.sum()):,} of {len(wrong):,} basis functions, the first at position {int(np.argmax(wrong))}, "
+            "have a sum of squares or a precision that is not finite and positive: standardize the inputs, "
+            "choose a gamma, degree or basis of smaller values, or leave alpha and noise to be estimated"
+        )
     scale, ranges = 1.0 / np.sqrt(diagonal), blocks(len(H))
     L = np.ascontiguousarray(H).T  # H is symmetric: its transpose has LAPACK's column-major layout
     corners = [L[k, k].copy(order="F") for k in ranges]
@@ -235,13 +231,9 @@ def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
     if not len(right):
         return right, scale
     solution = (scale * lapack.dpotrs(factor, (scale * right.T).T, lower=1)[0].T).T
-    lengths = np.empty(len(scale))  # the squared lengths of the columns of L⁻¹ are the diagonal
-
-    def measure(columns: slice, block: Float) -> None:
-        lengths[columns] = np.einsum("ij,ij->j", block, block)
-
-    inverse_columns(factor, measure)
-    return solution, scale**2 * lengths
+    # the squared lengths of the columns of L⁻¹ are the diagonal
+    lengths = inverse_columns(factor, lambda columns, block: np.einsum("ij,ij->j", block, block))
+    return solution, scale**2 * np.concatenate(lengths)
 
 
 def own_factors(fit: Any, alpha: Float) -> tuple[Float, Float]:
