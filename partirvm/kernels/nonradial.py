@@ -10,8 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from partirvm.kernels.base import Kernel, PreparedKernel, Products, by_groups, origin_of, runs
-from partirvm.kernels.family import Family
+from partirvm.kernels.base import Family, Kernel, PreparedKernel, Products, by_groups, origin_of, runs
 from partirvm.kernels.functions import PreparedFunction
 from partirvm.options.constraints import Check
 from partirvm.types import Float

@@ -15,8 +15,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import GROUP, Kernel, PreparedKernel, Products, origin_of, part_of, runs
-from partirvm.kernels.family import Family, as_numbers
+from partirvm.kernels.base import GROUP, Family, Kernel, PreparedKernel, Products, as_numbers, origin_of, part_of, runs
 from partirvm.types import Float
 
 
