@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from partirvm.core.link import LogisticBlock
-from partirvm.core.posterior import Posterior, factorise, own_factors, solve, weakly_correlated
+from partirvm.core.posterior import Posterior, own_factors, solve, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, optimum
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
 from partirvm.types import Bool, Float, Int
@@ -118,16 +118,11 @@ def settled(state: LaplaceState, alpha: Float, weights: Float, block: LogisticBl
 def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock) -> Posterior:
     """Return the posterior of output k; the first one holds the log likelihood, which is shared."""
     G, gradient = block.curvature[k], block.gradient[:, k]
-    H = G.copy()
-    H.flat[:: len(H) + 1] += alpha
-    factor, scale = factorise(H)
-    delta, variance = solve(factor, scale, gradient - alpha * weights)
+    delta, log_det, parts = solve(G.copy(), alpha, gradient - alpha * weights)
     mean = weights + delta
     predicted = (0.0 if k else block.log_likelihood) + delta @ (gradient - 0.5 * (G @ delta))
-    log_det = 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
     evidence = float(predicted + 0.5 * (np.log(alpha).sum() - alpha @ mean**2 - log_det))
-    determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
-    return Posterior(mean, variance, determinedness, -2 * float(predicted), evidence, factor, scale, 0.0)
+    return Posterior(mean=mean, residual=-2 * float(predicted), log_evidence=evidence, rounding=0.0, **parts)
 
 
 def update(state: LaplaceState) -> LaplaceState:

@@ -116,16 +116,11 @@ def receive(
         if thinner is now:
             return replace(search, current=now), Termination.CONVERGED
         return _at_new_alpha(now, thinner, now.iteration, pairs), None
-    return begin(now, rule, poll, 0 if search.step else now.iteration - since, pairs, search), None
+    return begin(now, rule, poll, 0 if search.step else now.iteration - since, replace(search, pairs=pairs)), None
 
 
 def begin(
-    state: LaplaceState,
-    rule: StopRule,
-    poll: Poll = lambda: None,
-    age: int = 0,
-    pairs: Pairs = (),
-    last: NewtonSearch | None = None,
+    state: LaplaceState, rule: StopRule, poll: Poll = lambda: None, age: int = 0, last: NewtonSearch | None = None
 ) -> NewtonSearch:
     """Update α on the current quadratic, and return the search with the corresponding Newton step.
 
@@ -155,6 +150,7 @@ def begin(
         share = np.clip(factor * last.share[kept], LEAST_SHARE, 1.0)
     if (share < 1.0).any():
         moved = settled(moved, old * np.exp(share * drift), moved.weights, moved.block)
+    pairs = () if last is None else last.pairs
     return replace(_at_new_alpha(state, moved, state.iteration - age, pairs), drift=drift, share=share)
 
 

@@ -211,29 +211,33 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> 
         return Posterior(**joined, log_evidence=log_evidence, factor=none, scale=none, targets=each)
     T = len(statistics.sum_squares)
     m, projection = (each if T > 1 else each[:, 0] for each in (statistics.offset, statistics.projection))
-    H = beta * statistics.gram
-    H.flat[:: len(H) + 1] += alpha
-    factor, scale = factorise(H)
-    delta, variance = solve(factor, scale, beta * projection - (alpha * m.T).T)
+    delta, log_det, parts = solve(beta * statistics.gram, alpha, beta * projection - (alpha * m.T).T)
     mean = m + delta
 
     residual, rounding = statistics.residual(delta)
-    log_det = 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
     normal = statistics.n * (np.log(beta) - np.log(2 * np.pi))
     of_each = np.log(alpha).sum() - log_det + normal + statistics.log_weight
     log_evidence = 0.5 * (T * of_each - beta * residual - np.sum(alpha @ mean**2))
+    return Posterior(mean=mean, residual=residual, log_evidence=float(log_evidence), rounding=rounding, **parts)
+
+
+def solve(data: Float, alpha: Float, right: Float) -> tuple[Float, float, dict[str, Any]]:
+    """Return H⁻¹·right, (M,) or (M, T), log|H|, and those fields of the posterior that follow from H = ``data`` + A.
+
+    ``data`` (M, M) is overwritten. Raises ``NumericalError`` as ``factorise`` does.
+    """
+    data.flat[:: len(data) + 1] += alpha
+    factor, scale = factorise(data)
+    solution, variance = right, scale
+    if len(right):
+        solution = (scale * lapack.dpotrs(factor, (scale * right.T).T, lower=1)[0].T).T
+        # the squared lengths of the columns of L⁻¹ are the diagonal
+        lengths = inverse_columns(factor, lambda columns, block: np.einsum("ij,ij->j", block, block))
+        variance = scale**2 * np.concatenate(lengths)
+    log_det = 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
     determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
-    return Posterior(mean, variance, determinedness, residual, float(log_evidence), factor, scale, rounding)
-
-
-def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
-    """Return H⁻¹·right, (M,) or (M, T), and the diagonal of H⁻¹, from the scaled factor."""
-    if not len(right):
-        return right, scale
-    solution = (scale * lapack.dpotrs(factor, (scale * right.T).T, lower=1)[0].T).T
-    # the squared lengths of the columns of L⁻¹ are the diagonal
-    lengths = inverse_columns(factor, lambda columns, block: np.einsum("ij,ij->j", block, block))
-    return solution, scale**2 * np.concatenate(lengths)
+    parts = {"variance": variance, "determinedness": determinedness, "factor": factor, "scale": scale}
+    return solution, float(log_det), parts
 
 
 def own_factors(fit: Any, alpha: Float) -> tuple[Float, Float]:

@@ -150,6 +150,10 @@ class StepInfo:
     noise_variance: float
 
 
+Watch = Callable[[StepInfo], None]
+"""A function that is called at each step of a dense fit; it may raise to stop the fit."""
+
+
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """One update of α and β, pruning, one factorisation."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
@@ -192,10 +196,8 @@ def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tu
     return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), floored
 
 
-def maximise(
-    state: HyperState, rule: StopRule, on_step: Callable[[StepInfo], None] = lambda info: None
-) -> tuple[HyperState, Termination]:
-    """A dense fit: step until the rule ends it. ``on_step`` is called at each step; it may raise to stop the fit."""
+def maximise(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
+    """A dense fit: step until the rule ends it."""
     state, reason, keeps = replace(state, found=state.posterior), None, state.prior.keeps_worthless
     while reason is None:
         state, info = step(state)

@@ -63,9 +63,7 @@ class DaskExecutor:
         self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, keeping: Keeping | None = None
     ) -> list[Any]:
         """Return the statistic of each pass, summed on the workers; ``progress`` is called after each tile."""
-        groups = grouped(passes, source)
-        totals = self._persist(lambda: self._run(groups, source, progress, keeping))
-        return [part for total in totals for part in total]
+        return self._persist(lambda: self._run(grouped(passes, source), source, progress, keeping))
 
     def forget(self, token: str) -> None:
         """Delete the kept kernel blocks of a fit on all workers that respond."""
@@ -98,7 +96,7 @@ class DaskExecutor:
                 done += sum(tiles.pop(future, 0) for future in finished)
                 if progress is not None:
                     progress(done, n_tiles)
-            return [self._cluster.result(root) for root in roots]
+            return [part for root in roots for part in self._cluster.result(root)]
         finally:
             _release([*tiles, *roots, *sent])
 

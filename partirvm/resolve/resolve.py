@@ -208,18 +208,10 @@ def machine_for(request: Request, executor: Executor, source: Source) -> Machine
 def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
     local_noise = not problem.n_classes and problem.n_targets == 1
     local_noise = local_noise and problem.noise_variance is None and request.noise != CONSTANT
-    return DataShape(
-        source.n_rows,
-        source.n_features,
-        source.n_targets,
-        source.tile_rows,
-        problem.n_outputs * problem.n_targets,
-        problem.n_kernels,
-        max(len(problem.leading), 1),
-        not problem.likelihood.dense,
-        problem.n_classes,
-        rows_of_fit(source.n_rows, source.n_features) if local_noise else 0,
-    )
+    noise_rows = rows_of_fit(source.n_rows, source.n_features) if local_noise else 0
+    data = source.n_rows, source.n_features, source.n_targets, source.tile_rows
+    columns = problem.n_outputs * problem.n_targets, problem.n_kernels, max(len(problem.leading), 1)
+    return DataShape(*data, *columns, not problem.likelihood.dense, problem.n_classes, noise_rows)
 
 
 def _options(plan: Plan, centres: int = 0) -> Options:
