@@ -203,8 +203,7 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> 
     This takes ⅔ M³ flops for each β. Raises ``NumericalError`` as ``factorise`` does.
     """
     if isinstance(beta, np.ndarray):
-        parts = (statistics.of_targets(slice(k, k + 1)) for k in range(len(beta)))
-        each = tuple(posterior(part, alpha, float(b)) for part, b in zip(parts, beta, strict=True))
+        each = tuple(posterior(statistics.of_target(k), alpha, float(b)) for k, b in enumerate(beta))
         names, none = ("mean", "variance", "determinedness", "residual", "rounding"), np.zeros(0)
         joined = {name: np.stack([getattr(one, name) for one in each], axis=-1) for name in names}
         log_evidence = float(sum(one.log_evidence for one in each))

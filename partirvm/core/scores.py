@@ -148,16 +148,13 @@ class ClassScores(FieldSums):
         own, likeliest = probabilities[rows, classes], probabilities.argmax(axis=1)
         confidence, correct = probabilities[rows, likeliest], likeliest == classes
         bins = np.searchsorted(np.arange(1, N_BINS) / N_BINS, confidence, side="left")  # closed above
+        excess = np.bincount(bins, correct - confidence, minlength=N_BINS).astype(np.float64)
+        nll = float(-np.log(np.maximum(own, np.finfo(np.float64).eps)).sum())  # clipped as in scikit-learn
         squares = np.einsum("nk,nk->", probabilities, probabilities) - own @ own + (1.0 - own) @ (1.0 - own)
-        return cls(
-            n=len(classes),
-            nll=float(-np.log(np.maximum(own, np.finfo(np.float64).eps)).sum()),  # clipped as in scikit-learn
-            wrong=int((~correct).sum()),
-            squares=float(squares) / (2.0 if k == 2 else 1.0),
-            excess=np.bincount(bins, correct - confidence, minlength=N_BINS).astype(np.float64),
-            ranking=None if scores is None else ranking(scores, classes == 1),
-            diagnostics=(ClassDiagnostics.of(classes, probabilities, start),),
-        )
+        squares = float(squares) / (2.0 if k == 2 else 1.0)
+        counts = None if scores is None else ranking(scores, classes == 1)
+        diagnostics = (ClassDiagnostics.of(classes, probabilities, start),)
+        return cls(len(classes), nll, int((~correct).sum()), squares, excess, counts, diagnostics)
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
         """Return the scores by name; ``ece`` is the expected calibration error (Guo et al. 2017, eq. 3)."""

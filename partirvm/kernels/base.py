@@ -182,6 +182,10 @@ class Family(Kernel, Value):
     decreasing: ClassVar[bool] = True
     form: ClassVar[type[Any]]
     numbers: ClassVar[dict[str, Check]] = {}
+    value: ClassVar[Callable[..., None]]
+    """Replace −r², or the inner product, (g, n) by k."""
+    slope: ClassVar[Callable[..., None]]
+    """Replace −r² (g, n) by ∂k/∂r², given the values k (g, n)."""
 
     def __post_init__(self) -> None:
         for name, check in self.numbers.items():
@@ -219,14 +223,6 @@ class Family(Kernel, Value):
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
         return cast(PreparedKernel, self.form(self, centres, self.widths(centres.shape[1]), origin))
-
-    def value(self, work: Float) -> None:
-        """Replace −r², or the inner product, (g, n) by k."""
-        raise NotImplementedError
-
-    def slope(self, work: Float, values: Float) -> None:
-        """Replace −r² (g, n) by ∂k/∂r², given the values k."""
-        raise NotImplementedError
 
     def relevances(self, n_features: int) -> Float | None:
         return self.widths(n_features).copy()

@@ -229,20 +229,16 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
     """Resolve every "auto" that affects the model; the plan may still lower the partition size."""
     n_rows, K = problem.n_rows, problem.n_classes
     fit_rows, sample = resolve_fit_rows(request, schedule, n_rows, size, problem.n_kernels, shuffled=problem.shuffled)
-    selection = "error" if request.selection == "auto" else request.selection
-    moderate = K == 2 and n_rows <= MODERATE_ROWS if request.moderate == "auto" else request.moderate
+    selection = "all" if schedule.one_fit else "order"
+    if schedule.selects:
+        selection = "error" if request.selection == "auto" else request.selection
+    moderate = K == 2 and n_rows <= MODERATE_ROWS if request.moderate == "auto" else bool(request.moderate)
+    moderate = moderate and not problem.likelihood.dense
     if learns(request):
         request = replace(request, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))
-    return replace(
-        request,
-        strategy=schedule.name,
-        partition_size=size,
-        fit_rows=fit_rows,
-        sample_rows=sample,
-        selection=selection if schedule.selects else "all" if schedule.one_fit else "order",
-        moderate=bool(moderate) and not problem.likelihood.dense,
-        multi_class=problem.likelihood.name if K > 2 else request.multi_class,
-    )
+    request = replace(request, selection=selection, fit_rows=fit_rows, sample_rows=sample, moderate=moderate)
+    multi_class = problem.likelihood.name if K > 2 else request.multi_class
+    return replace(request, strategy=schedule.name, partition_size=size, multi_class=multi_class)
 
 
 def schedule_for(request: Request, n_rows: int, likelihood: Likelihood, outputs: int = 1) -> Schedule:
