@@ -104,14 +104,13 @@ def receive(
         return replace(search, current=now), Termination.CONVERGED
     if now.iteration >= rule.max_iterations:
         return replace(search, current=now), Termination.ITERATIONS
-    if search.settling:
+    level = abs(now.log_evidence - before.log_evidence) < small and len(now.labels) == len(before.labels)
+    level = level and not search.step and now.decrement < small
+    if search.settling or (level and not reached):
         return _at_fixed_alpha(now, 1.0, since, pairs, settling=True), None
     if search.step and now.decrement > NEAR:
         return _at_fixed_alpha(now, min(LONGER * search.step, 1.0), now.iteration, pairs), None
-    level = abs(now.log_evidence - before.log_evidence) < small and len(now.labels) == len(before.labels)
-    if level and not search.step and now.decrement < small:
-        if not reached:
-            return _at_fixed_alpha(now, 1.0, since, pairs, settling=True), None
+    if level:
         thinner = thin(now) if now.prior.keeps_worthless else now
         if thinner is now:
             return replace(search, current=now), Termination.CONVERGED
@@ -164,9 +163,7 @@ def _at_new_alpha(state: LaplaceState, moved: LaplaceState, since: int, pairs: P
     return NewtonSearch(state, _moved(moved, 1.0, pairs), baseline, 0.0, since, False, moved.weights, pairs)
 
 
-def _at_fixed_alpha(
-    state: LaplaceState, step: float, since: int, pairs: Pairs, *, settling: bool = False
-) -> NewtonSearch:
+def _at_fixed_alpha(state: LaplaceState, step: float, since: int, pairs: Pairs, settling: bool = False) -> NewtonSearch:
     """Return the search with a part of the Newton step at the α of ``state``."""
     trial = _moved(state, step, pairs)
     return NewtonSearch(state, trial, state.penalised(), step, since, settling, state.weights, pairs)
@@ -182,11 +179,9 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSear
     if search.step:
         rise = search.step * state.decrement
         step = search.step * min(max(rise / (2 * rise + fall), SHORTER), 0.5)
-    else:
-        entering = (state.weights == 0).all(axis=1)
-        if entering.any():
-            alpha = np.where(entering, state.alpha / JOINING, state.alpha)
-            state = settled(state, alpha, state.weights, state.block)
+    elif (entering := (state.weights == 0).all(axis=1)).any():
+        alpha = np.where(entering, state.alpha / JOINING, state.alpha)
+        state = settled(state, alpha, state.weights, state.block)
     # at the mode a step at fixed α is zero, and the same update would be tried and undone without end
     idle = not search.step and state.decrement < SETTLED * rule.tol * state.n
     if step < SHORTEST or (idle and state.iteration - search.since <= TIMID):

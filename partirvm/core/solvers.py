@@ -133,9 +133,7 @@ def _loose(rule: StopRule, done: int) -> StopRule:
     return StopRule(max(rule.tol, LOOSE), done + rule.max_iterations, guard=False, thin=True)
 
 
-def improve(
-    fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None
-) -> tuple[HyperState, Termination]:
+def improve(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
     """Turns of actions and fixed point from ``fit``, which has some of the columns of ``whole``."""
     loose = _loose(rule, fit.iteration)
 
@@ -149,9 +147,7 @@ def improve(
     return (last, reason) if last.log_evidence >= fit.log_evidence else (fit, reason)
 
 
-def turns(
-    fit: HyperState, whole: HyperState, rule: StopRule, start: Begin, on_step: Watch = lambda info: None
-) -> HyperState:
+def turns(fit: HyperState, whole: HyperState, rule: StopRule, start: Begin, on_step: Watch) -> HyperState:
     """Repeat the fixed point from ``start(fit, whole)`` while it gains 1e-3 nats per row and explains as much."""
     loose, gain = _loose(rule, fit.iteration), np.inf
     while gain > 1e-3 * whole.n and fit.iteration < loose.max_iterations:

@@ -229,9 +229,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
     cluster.call(accepted(), ANSWER)
 
 
-def _drive(
-    protocols: tuple[str, ...], function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
-) -> None:
+def _drive(protocols: tuple[str, ...], function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
     """Call a function in a process of the cluster, which may open what the submitting process may open."""
     from distributed import get_client, secede  # type: ignore[attr-defined,unused-ignore]
 

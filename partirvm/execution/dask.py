@@ -70,9 +70,7 @@ class DaskExecutor:
         with suppress(Exception):  # a worker that cannot be reached deletes the blocks after ``IDLE`` seconds
             self._cluster.call(self._client.run(forget, token, asynchronous=True), QUESTION)
 
-    def _run(
-        self, groups: Sequence[Any], source: Source, progress: Progress | None, keeping: Keeping | None
-    ) -> list[Any]:
+    def _run(self, groups: list[Any], source: Source, progress: Progress | None, keeping: Keeping | None) -> list[Any]:
         self._cluster.workers()
         n_tiles = sum(len(numbers) for numbers, _ in groups)
         level = self._level(n_tiles)
@@ -241,9 +239,7 @@ def _key(name: str) -> str:
     return f"{name}-{uuid.uuid4().hex}"
 
 
-def run_tiles(
-    passes: Sequence[Pass], parts: Sequence[Source], tiles: Sequence[tuple[int, int]], keeping: Keeping | None
-) -> Any:
+def run_tiles(passes: list[Pass], parts: list[Source], tiles: list[tuple[int, int]], keeping: Keeping | None) -> Any:
     """Return the node of an aligned run of tiles. Each tile is given by its number and the index of its part."""
     total = TreeSum(len(tiles), added)
     for position, (number, part) in enumerate(tiles):

@@ -128,7 +128,7 @@ def resolve(
     entries, notes = small_fits.entries, notes + small_fits.notes
     seconds = max((entry["seconds"] for entry in entries), default=0.0)
     found = {"rho": rho, "learned": small_fits.learned, "learning_seconds": seconds, "notes": notes}
-    plan = _planned(source, problem, resolved, shape, machine, shrink_partition=automatic_size, **found)
+    plan = _plan(source, problem, resolved, shape, machine, shrink_partition=automatic_size, **found)
     if rho is not None:
         entries[-1] |= {"partition_size": plan.partition_size, "notes": list(plan.notes)}
     variance = input_variance(source.columns, moments, problem.empty.scaling)
@@ -162,7 +162,7 @@ def continued(
         request = _with_new_rows(request, spec, asked, new)
     shape, machine = _shape(source, problem, request), machine_for(asked, executor, source)
     joining = (new if spec.in_order else None) if new else old.joining
-    plan = _planned(source, problem, request, shape, machine, joining=joining, notes=spec.notes)
+    plan = _plan(source, problem, request, shape, machine, joining=joining, notes=spec.notes)
     if new:
         size = spec.options.partition_size if old.schedule.has_rounds else before.n_rows * before.n_kernels
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
@@ -177,9 +177,7 @@ def continued(
     return FitSpec(problem, options, plan, weights, variance, entries, spec.notes)
 
 
-def _planned(
-    source: Source, problem: Problem, request: Request, shape: DataShape, machine: Machine, **how: Any
-) -> Plan:
+def _plan(source: Source, problem: Problem, request: Request, shape: DataShape, machine: Machine, **how: Any) -> Plan:
     """Plan the fit of a resolved request; ``how`` are further arguments of ``make_plan``."""
     read, rates = rows_read(request, shape, shuffled=problem.shuffled), calibrate(source, problem)
     schedule = STRATEGIES[request.strategy].schedule

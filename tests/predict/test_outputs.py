@@ -197,7 +197,7 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
         "label": written_labels(LABELS),
         **{f"p_{label}": row for label, row in zip(LABELS, np.eye(n) / 3, strict=True)},
     }
-    write_output(open_folder(str(place)), tmp_path / "part.csv", [table], n)
+    write_output(open_folder(str(place)), tmp_path / "part.csv", [table], n, lambda: None)
     names = list(table)
     with place.open(newline="", encoding="utf-8") as file:
         head, *lines = csv.reader(file)
@@ -211,5 +211,5 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
 
 def test_integers_beyond_2_to_the_53_in_csv(tmp_path):
     labels, place = (2**53, 2**53 + 1, 2**63 - 1), tmp_path / "p.csv"
-    write_output(open_folder(str(place)), tmp_path / "part.csv", [{"label": written_labels(labels)}], 3)
+    write_output(open_folder(str(place)), tmp_path / "part.csv", [{"label": written_labels(labels)}], 3, lambda: None)
     assert place.read_text().split() == ['"label"', *map(str, labels)]
