@@ -226,16 +226,13 @@ class Scaling:
         if not rows.any():
             return scaled
         found = np.where(missing, 0.0 if self.blank is None else self.blank, scaled)
-        if self.regressions is not None:
-            found[rows] = self._predicted(found[rows], missing[rows], self.regressions)
+        if self.regressions is None:
+            return found
+        some, gone = found[rows], missing[rows]  # each missing input is predicted from the others of its row
+        for j in SWEEPS * np.flatnonzero(gone.any(axis=0) & self.regressions.any(axis=1)).tolist():
+            some[gone[:, j], j] = (some[gone[:, j]] * self.regressions[j]).sum(axis=1)
+        found[rows] = some
         return found
-
-    def _predicted(self, scaled: Float, missing: Bool, regressions: Float) -> Float:
-        """Solve for the missing inputs (n, d') of rows, each predicted from the others, by Gauss–Seidel sweeps."""
-        for _ in range(SWEEPS):
-            for j in np.flatnonzero(missing.any(axis=0) & regressions.any(axis=1)).tolist():
-                scaled[missing[:, j], j] = (scaled[missing[:, j]] * regressions[j]).sum(axis=1)
-        return scaled
 
     def targets(self, t: Float) -> Float:
         """Targets (n, T) in the likelihood's units; those that are scaled, to the nearest multiple of ``GRAIN``."""

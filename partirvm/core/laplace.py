@@ -56,11 +56,6 @@ class LaplaceState:
         """Number of kernel columns, without the leading columns."""
         return int((self.labels >= 0).sum())
 
-    @property
-    def own_prior(self) -> Prior:
-        """The part of the prior that each output has."""
-        return self.prior.shared(self.weights.shape[1])
-
     @cached_property
     def mean(self) -> Float:
         """μ (M, C)."""
@@ -93,7 +88,7 @@ class LaplaceState:
     @cached_property
     def log_evidence(self) -> float:
         """Log evidence of the quadratic with the prior of α, nats; at the mode the Laplace approximation."""
-        density = self.own_prior.log_density(self.labels, self.alpha, None)
+        density = self.prior.shared(self.weights.shape[1]).log_density(self.labels, self.alpha, None)
         return float(sum(each.log_evidence + density for each in self.posteriors))
 
     def losses(self) -> Float:
@@ -128,7 +123,7 @@ def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock) -> Po
 def update(state: LaplaceState) -> LaplaceState:
     """Update α once on the fixed quadratic, by the rule of the prior, and prune columns."""
     gamma, square = state.determinedness.mean(axis=1), (state.mean**2).mean(axis=1)
-    alpha = state.own_prior.alpha_update(gamma, square)
+    alpha = state.prior.shared(state.weights.shape[1]).alpha_update(gamma, square)
     gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature).max(axis=1)
     kept = np.flatnonzero(~gone | state.prior.held(state.labels))

@@ -76,12 +76,11 @@ class Scores(FieldSums):
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
         """The scores of an evaluation by name: means over rows and targets, and those of several ``targets``."""
         means = dict(zip(MEANS, (self.sums.mean(axis=0) / self.n).tolist(), strict=True))
+        found = {"rmse": self.loss, **means}
         if len(targets) < 2:
-            return {"rmse": self.loss, **means}
-        ones = (slice(k, k + 1) for k in range(len(targets)))
-        alone = (Scores(self.n, self.square[one], self.sums[one]) for one in ones)
-        each = {name: scores.figures() for name, scores in zip(targets, alone, strict=True)}
-        return {"rmse": self.loss, **means, "targets": each}
+            return found
+        alone = (Scores(self.n, self.square[k : k + 1], self.sums[k : k + 1]) for k in range(len(targets)))
+        return found | {"targets": {name: scores.figures() for name, scores in zip(targets, alone, strict=True)}}
 
     @property
     def loss(self) -> float:

@@ -240,18 +240,14 @@ class Family(Kernel, Value):
 
 @dataclass(frozen=True)
 class Products:
-    """Matrix products of points with m centres, computed for groups of columns and blocks of ``PIECE_ROWS`` rows.
+    """Matrix products of points with m centres, for groups of ``size`` columns and blocks of ``PIECE_ROWS`` rows.
 
     Smaller products are padded, so that all have one even shape, and the bits of an element depend only on its point
     and its centre: BLAS selects its algorithm by the shape of the whole product.
     """
 
     right: Float
-
-    @property
-    def size(self) -> int:
-        """Number of columns of a group."""
-        return int(self.right.shape[1])
+    size: int
 
     @classmethod
     def of(cls, rows: Float, group: int = GROUP) -> Self:
@@ -259,7 +255,7 @@ class Products:
         m, k = rows.shape
         right = np.zeros((-(-m // group), group, k))
         right.reshape(-1, k)[:m] = rows
-        return cls(right)
+        return cls(right, group)
 
     def fill(self, left: Float, out: Float, finish: Callable[[Float], Any]) -> None:
         """Write ``left`` (n, k) times the centres into ``out`` (n, m), and apply ``finish`` to each group (g, n)."""

@@ -291,6 +291,5 @@ def learned(
     if not form:
         bounds[:2] = [(log, log) for log in first[:2].tolist()]
     limits = {"maxiter": STEPS, "ftol": 0.0 if scales else ENOUGH / n}
-    search: Any = partial(minimize, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
-    found = search(lambda x: loss(x.tobytes()), first)
+    found = minimize(lambda x: loss(x.tobytes()), first, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
     return kernel_at(found.x), np.exp(found.x[5:]), -float(found.fun)

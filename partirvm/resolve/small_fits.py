@@ -83,8 +83,8 @@ class SmallFits:
         Rows and sums over levels take at most a quarter of the memory each.
         """
         columns, room, request = self.source.columns, self.machine.budget // (4 * FLOAT), self.request
-        counts = {j: len(columns.categories.get(name, ())) for j, name in enumerate(columns.features)}
-        levels = {j: count for j, count in counts.items() if count > MANY_LEVELS}
+        counts = [len(columns.categories.get(name, ())) for name in columns.features]
+        levels = {j: count for j, count in enumerate(counts) if count > MANY_LEVELS}
         one = problem.n_classes <= 2 and self.source.n_targets == 1
         if not (levels and one and chooses(request) and request.standardize and request.basis is None):
             return problem
