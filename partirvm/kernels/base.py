@@ -37,6 +37,8 @@ class Kernel:
     learned: ClassVar[str] = ""
     inside: ClassVar[str] = ""
     decreasing: ClassVar[bool] = False
+    form: ClassVar[Callable[..., "PreparedKernel"]]
+    """Prepares a kernel, given the kernel, its centres and the origin."""
 
     def __init_subclass__(cls, name: str = "", **facts: Any) -> None:
         super().__init_subclass__()
@@ -62,7 +64,7 @@ class Kernel:
         Coordinates are measured from ``origin`` (d,), by default the mean of the centres; if given, a column's bits
         must not depend on the other centres. Raises ``UsageError`` for another number of features.
         """
-        raise NotImplementedError
+        return self.form(self, centres, origin)
 
     def diagonal(self, points: Float) -> Float:
         """Return k(x, x) of each point (n, d), shape (n,)."""
@@ -170,8 +172,7 @@ class PreparedKernel:
 class Family(Kernel, Value):
     """Base of the families. With numbers as gamma a family is a kernel; with a word it is only an option of a fit.
 
-    ``form(kernel, centres, widths, origin)`` prepares the kernel; ``value`` and ``slope`` are its function, which may
-    have further ``numbers``.
+    ``value`` and ``slope`` are its function, which may have further ``numbers``.
     """
 
     gamma: Any = held("gamma")
@@ -180,7 +181,6 @@ class Family(Kernel, Value):
     of: ClassVar[str] = "kernel"
     learned: ClassVar[str] = "gamma"
     decreasing: ClassVar[bool] = True
-    form: ClassVar[type[Any]]
     numbers: ClassVar[dict[str, Check]] = {}
     value: ClassVar[Callable[..., None]]
     """Replace −r², or the inner product, (g, n) by k."""
@@ -220,9 +220,6 @@ class Family(Kernel, Value):
         if len(gamma) not in (1, n_features):
             raise UsageError(f"gamma has {len(gamma)} values but the data have {n_features} features")
         return np.broadcast_to(np.asarray(gamma, dtype=float), (n_features,))
-
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return cast(PreparedKernel, self.form(self, centres, self.widths(centres.shape[1]), origin))
 
     def relevances(self, n_features: int) -> Float | None:
         return self.widths(n_features).copy()

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from partirvm.kernels.base import Kernel, NoKernel, PreparedKernel
-from partirvm.kernels.composed import Several
+from partirvm.kernels.composed import PreparedSeveral, Several
 from partirvm.kernels.functions import Basis, label_of
 from partirvm.types import BIAS, Float, Int, Scaling
 
@@ -109,7 +109,7 @@ class Design:
     def _prepared(self) -> PreparedKernel:
         centres = self.scaling.inputs(self.centres)
         if isinstance(self.kernel, Several):
-            return self.kernel.prepare_each(centres, self.which, self.origin)
+            return PreparedSeveral(self.kernel, centres, self.which, self.origin)
         return self.kernel.prepare(centres, self.origin)
 
     def peaks(self) -> Float:

@@ -19,8 +19,8 @@ from partirvm.types import Float
 class PreparedSteps(PreparedKernel):
     """The kernel exp(−Σ_j c_j): steps c_j are |u − v| of u = gamma ∘ (x − origin), of categories gamma_j [x ≠ z]."""
 
-    def __init__(self, kernel: Family, centres: Float, widths: Float, origin: Float | None) -> None:
-        self.kernel, self.widths, self.origin = kernel, widths, origin_of(centres, origin)
+    def __init__(self, kernel: Family, centres: Float, origin: Float | None) -> None:
+        self.kernel, self.widths, self.origin = kernel, kernel.widths(centres.shape[1]), origin_of(centres, origin)
         self.compared = isinstance(kernel, Categorical)
         self.centres = self._scaled(centres)
 
@@ -105,8 +105,8 @@ class Linear(Kernel, name="linear"):
 class PreparedInner(PreparedKernel):
     """A function of inner products with ``centres`` = gamma ∘ z (m, d)."""
 
-    def __init__(self, kernel: "Polynomial", centres: Float, widths: Float, origin: Float | None) -> None:
-        self.kernel, self.centres = kernel, centres * widths
+    def __init__(self, kernel: "Polynomial", centres: Float, origin: Float | None) -> None:
+        self.kernel, self.centres = kernel, centres * kernel.widths(centres.shape[1])
 
     def __call__(self, points: Float, out: Float) -> None:
         Products.of(self.centres).fill(points, out, self.kernel.value)

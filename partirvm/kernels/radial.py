@@ -22,9 +22,9 @@ from partirvm.types import Float
 class PreparedRadial(PreparedKernel):
     """A radial kernel prepared for m centres. ``centres`` (m, d) holds their v, ``root`` (d,) is √gamma."""
 
-    def __init__(self, kernel: "RadialKernel", centres: Float, widths: Float, origin: Float | None) -> None:
+    def __init__(self, kernel: "RadialKernel", centres: Float, origin: Float | None) -> None:
         m, d = centres.shape
-        self.kernel, self.root, self.origin = kernel, np.sqrt(widths), origin_of(centres, origin)
+        self.kernel, self.root, self.origin = kernel, np.sqrt(kernel.widths(d)), origin_of(centres, origin)
         self.centres = (centres - self.origin) * self.root
         squares = np.einsum("md,md->m", self.centres, self.centres)
         rows = np.column_stack([2 * self.centres, -squares, np.full(m, -1.0)])
@@ -229,8 +229,7 @@ class PreparedDirections(PreparedKernel):
     def __init__(self, kernel: Directions, centres: Float, origin: Float | None) -> None:
         self.kernel, self.matrix, self.origin = kernel, kernel.matrix, origin_of(centres, origin)
         self.centres, self.projection, r = centres - self.origin, Products.of(self.matrix), len(self.matrix)
-        inner = None if origin is None else np.zeros(r)
-        self.inner = PreparedRadial(kernel.kernel, self._projected(centres), kernel.kernel.widths(r), inner)
+        self.inner = PreparedRadial(kernel.kernel, self._projected(centres), None if origin is None else np.zeros(r))
 
     def __call__(self, points: Float, out: Float) -> None:
         self.inner(self._projected(points), out)
