@@ -111,8 +111,27 @@ class Product(Kernel, name="product", inside="parts", form=PreparedParts):
         return [reduce(np.multiply, each, weights) for each in others], []
 
 
+class PreparedColumns(PreparedKernel):
+    """A prepared kernel on a subset of the columns."""
+
+    def __init__(self, kernel: "OnColumns", centres: Float, origin: Float | None) -> None:
+        self.columns = mine = kernel.mine(centres.shape[1])
+        self.inner = kernel.kernel.prepare(centres[:, mine], None if origin is None else origin[mine])
+
+    def __call__(self, points: Float, out: Float) -> None:
+        self.inner(points[:, self.columns], out)
+
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        return self.inner.gradient(points[:, self.columns], values, weights)
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        found = np.zeros(points.shape)
+        found[:, self.columns] = self.inner.input_gradient(points[:, self.columns], values, weights)
+        return found
+
+
 @dataclass(frozen=True)
-class OnColumns(Kernel, name="columns", inside="kernel"):
+class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
     """Kernel applied to the columns at some positions; the other columns have no effect."""
 
     kernel: Kernel
@@ -126,41 +145,20 @@ class OnColumns(Kernel, name="columns", inside="kernel"):
             raise UsageError(f"columns of a kernel are {columns}: they must be different positions of features, from 0")
         object.__setattr__(self, "columns", tuple(map(int, columns)))
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        mine = self._mine(centres.shape[1])
-        return PreparedColumns(self.kernel.prepare(centres[:, mine], None if origin is None else origin[mine]), mine)
-
     def relevances(self, n_features: int) -> Float | None:
         own, found = self.kernel.relevances(len(self.columns)), np.zeros(n_features)
-        found[self._mine(n_features)] = 0.0 if own is None else own
+        found[self.mine(n_features)] = 0.0 if own is None else own
         return None if own is None else found
 
     def per_feature(self, n_features: int) -> Self:
         return replace(self, kernel=self.kernel.per_feature(len(self.columns)))
 
-    def _mine(self, n_features: int) -> list[int]:
+    def mine(self, n_features: int) -> list[int]:
+        """Return the positions of the columns. Raises ``UsageError`` if the data have fewer features."""
         if max(self.columns) >= n_features:
             where = f"the columns {list(self.columns)}, but the data have {n_features} features, counted from 0"
             raise UsageError(f"the kernel applies to {where}")
         return list(self.columns)
-
-
-class PreparedColumns(PreparedKernel):
-    """A prepared kernel on a subset of the columns."""
-
-    def __init__(self, inner: PreparedKernel, columns: list[int]) -> None:
-        self.inner, self.columns = inner, columns
-
-    def __call__(self, points: Float, out: Float) -> None:
-        self.inner(points[:, self.columns], out)
-
-    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        return self.inner.gradient(points[:, self.columns], values, weights)
-
-    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        found = np.zeros(points.shape)
-        found[:, self.columns] = self.inner.input_gradient(points[:, self.columns], values, weights)
-        return found
 
 
 @dataclass(frozen=True)

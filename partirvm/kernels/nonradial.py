@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from partirvm.kernels.base import Family, Kernel, PreparedKernel, Products, by_groups, origin_of, runs
-from partirvm.kernels.functions import PreparedFunction
+from partirvm.kernels.functions import Function, PreparedFunction
 from partirvm.options.constraints import Check
 from partirvm.types import Float
 
@@ -77,14 +77,6 @@ class Categorical(Family, name="categorical", form=PreparedSteps):
     """
 
 
-@dataclass(frozen=True)
-class LinearSpline(Kernel, name="linear-spline"):
-    """Linear spline kernel, without parameters."""
-
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedFunction(_spline, centres)
-
-
 def _spline(points: Float, centres: Float) -> Float:
     """Return the product of the factors 1 + ab + a²(3b − a)/6 = 1 + a(2h + a(h − a/6)), with h = b/2, (n, m)."""
     found = np.ones((len(points), len(centres)))
@@ -95,11 +87,17 @@ def _spline(points: Float, centres: Float) -> Float:
 
 
 @dataclass(frozen=True)
-class Linear(Kernel, name="linear"):
+class LinearSpline(Kernel, name="linear-spline", form=PreparedFunction):
+    """Linear spline kernel, without parameters."""
+
+    function: ClassVar[Function] = staticmethod(_spline)
+
+
+@dataclass(frozen=True)
+class Linear(Kernel, name="linear", form=PreparedFunction):
     """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has a scale."""
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedFunction(lambda points, centres: points @ centres.T, centres)
+    function: ClassVar[Function] = staticmethod(lambda points, centres: points @ centres.T)
 
 
 class PreparedInner(PreparedKernel):
