@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from partirvm.errors import DataError
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
+Each: TypeAlias = float | Float
+"""A number of one target, or those of several, (T,)."""
 
 LEARNING_ROWS = 8000  # at most so many rows teach a kernel: more hardly change it
 LEARNING_FEATURES = 50  # with more features, a kernel is learned again from so many fewer rows that their product stays

@@ -27,7 +27,7 @@ from scipy.linalg import blas, lapack, solve_triangular
 
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
-from partirvm.types import Float, Int
+from partirvm.types import Each, Float, Int
 
 WEAK_CORRELATION = 0.1
 """Absolute posterior correlation of two weights below which their columns may be deleted together."""
@@ -197,7 +197,7 @@ def root_of(factor: Float, scale: Float) -> Float:
     return np.ascontiguousarray(scale[:, None] * found.T)
 
 
-def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> Posterior:
+def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior:
     """Return posterior and evidence of the columns of ``statistics`` at α (M,) and β, (T,) or shared by T targets.
 
     This takes ⅔ M³ flops for each β. Raises ``NumericalError`` as ``factorise`` does.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from partirvm.types import Bool, Float, Int
+from partirvm.types import Bool, Each, Float, Int
 
 JOINING = 1e-3
 """Columns that join together start at this fraction of their individually optimal α. Similar columns share what one of
@@ -87,7 +87,7 @@ class Prior:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return (determinedness + a) / (square + b)
 
-    def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
+    def log_density(self, labels: Int, alpha: Float, beta: Each | None) -> float:
         """Return the contribution of the priors to the log evidence, nats; infinite α and β = None contribute zero."""
         if self.alpha == self.noise == GammaDensity():
             return 0.0

@@ -25,7 +25,7 @@ from partirvm.core.priors import FLAT, Prior, fails, optimum
 from partirvm.core.ramp import Ramp
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.types import Bool, Float, Int
+from partirvm.types import Bool, Each, Float, Int
 
 FADED, LOST = 1e-3, 1e-12
 """A column that fails q² > s is pruned once its determinedness γ is below the first, any column once below the second.
@@ -53,8 +53,8 @@ class HyperState:
 
     statistics: GramStatistics
     alpha: Float
-    beta: float | Float
-    target_variance: float | Float
+    beta: Each
+    target_variance: Each
     fixed_noise: bool = False
     iteration: int = 0
     floored: bool = False
@@ -99,11 +99,11 @@ class HyperState:
         return self.n_classes or 1
 
     @property
-    def noise_variance(self) -> float | Float:
+    def noise_variance(self) -> Each:
         """σ² of predictions, in the model's units: 1/β, or if rows were left out, the estimate from these; or (T,)."""
         return 1 / self.beta if self.calibration is None else self.calibration.noise_variance
 
-    def restarted(self, statistics: GramStatistics, alpha: Float, beta: float | Float, **others: Any) -> Self:
+    def restarted(self, statistics: GramStatistics, alpha: Float, beta: Each, **others: Any) -> Self:
         """A fit of the same target with these statistics, α (except fixed ones), β and ``others`` of its fields."""
         unknown = dict.fromkeys(("entered", "calibration", "left_out", "found"))
         others = {"iteration": 0, "floored": False, **unknown, **others}
@@ -179,7 +179,7 @@ def _worthless(state: HyperState) -> Bool:
     return fails(s, q, state.alpha) if s.ndim == 2 else q**2 <= s
 
 
-def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tuple[float | Float, bool]:
+def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tuple[Each, bool]:
     """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eqs. 18 and 50), and True if ``NOISE_FLOOR`` limits any.
 
     ``now`` are Σγ and ‖t − Φμ‖², by default those of the posterior.
