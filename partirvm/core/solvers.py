@@ -175,9 +175,8 @@ def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
 
 def _among(whole: HyperState, fit: HyperState) -> HyperState:
     """All candidates of ``whole``, those of ``fit`` as it has them, the others as if they had just entered."""
-    order = np.argsort(whole.labels)
-    there = order[np.searchsorted(whole.labels, fit.labels, sorter=order)]
+    _, there, own = np.intersect1d(whole.labels, fit.labels, assume_unique=True, return_indices=True)
     alpha, entered = whole.alpha.copy(), np.ones(len(whole.labels), bool)
-    alpha[there], entered[there] = fit.alpha, False
+    alpha[there], entered[there] = fit.alpha[own], False
     known = {"floored": fit.floored, "iteration": fit.iteration, "entered": entered}
     return whole.restarted(whole.statistics, alpha, fit.beta, **known)

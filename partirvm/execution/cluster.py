@@ -55,13 +55,12 @@ def connect(address: str) -> Any:
 
 def address_of(client: Any) -> str:
     """Return the address of the scheduler of a client. Raises ``ClusterError`` if the client is closed."""
-    scheduler = client.scheduler
-    if scheduler is None:
+    if client.scheduler is None:
         raise ClusterError(
             "the Dask client is closed, or the worker that it belongs to was stopped: open a new client, "
             "and resume a job with `partirvm resume JOB --scheduler ADDRESS`"
         )
-    return str(scheduler.address)
+    return str(client.scheduler.address)
 
 
 class Cluster:

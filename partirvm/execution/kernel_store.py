@@ -118,13 +118,10 @@ class BlockStore:
         with self._lock:
             panel = self._panels.pop(key, None) or _Panel(np.empty((0, len(X))))
         values = _read(panel.values)
-        kept, order = np.isin(labels, panel.labels), np.argsort(panel.labels)
-        rows[kept] = values[order[np.searchsorted(panel.labels, labels[kept], sorter=order)]]
-        missing = np.flatnonzero(~kept)
-        new = np.empty((len(missing), len(X)))
-        if missing.size:
-            design.take(missing, leading=NONE).block(X, new.T)
-            rows[missing] = new
+        _, kept, there = np.intersect1d(labels, panel.labels, assume_unique=True, return_indices=True)
+        rows[kept] = values[there]
+        missing = np.setdiff1d(np.arange(len(labels)), kept)
+        rows[missing] = new = design.take(missing, leading=NONE).block(X).T
         self._keep(panel, values, labels, labels[missing], new)
         with self._lock:
             if self._panels.setdefault(key, panel) is not panel:
