@@ -220,9 +220,8 @@ class Scaling:
     def inputs(self, X: Float) -> Float:
         """Inputs (n, d') in the kernel's coordinates."""
         scaled = X if self.features is None else self.features(X)
-        if self.x_shift.any() or not (self.x_scale == 1.0).all():
-            scaled = scaled - self.x_shift
-            scaled /= self.x_scale
+        scaled = scaled - self.x_shift
+        scaled /= self.x_scale
         missing = np.isnan(scaled)
         rows = missing.any(axis=1)
         if not rows.any():

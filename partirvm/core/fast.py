@@ -116,6 +116,8 @@ class ActiveColumns:
         """Deactivate a candidate. The last active candidate moves to the free position."""
         i, last, Sigma = int(self.place[column]), self.M - 1, self._Sigma
         self._scale(i, 1.0 / Sigma[i, i])
+        self.place[self.columns[last]] = i
+        self.place[column] = -1
         self._rows[i] = self._rows[last]
         Sigma[:, i] = Sigma[:, last]
         Sigma[i, :] = Sigma[last, :]
@@ -124,9 +126,6 @@ class ActiveColumns:
         for each in (self.mean, self.alpha, self.columns):
             each[i] = each[last]
         self.mean, self.alpha, self.columns = self.mean[:last], self.alpha[:last], self.columns[:last]
-        if i < last:
-            self.place[self.columns[i]] = i
-        self.place[column] = -1
 
     def now(self) -> tuple[float, float]:
         """Return Σγ and ‖t − Φμ‖² at the current mean and variance."""
@@ -168,11 +167,9 @@ class Greedy:
 
     def __init__(self, state: HyperState) -> None:
         begun = np.arange(len(state.labels)) if state.entered is None else np.flatnonzero(~state.entered)
-        self._state = state
-        self.floored, self.iteration = state.floored, state.iteration
+        self._state, self.floored, self.iteration, self.since = state, state.floored, state.iteration, 0
         self.active = ActiveColumns(state.statistics, begun, state.alpha[begun], float(state.beta))
         self.log_evidence = self.active.posterior.log_evidence
-        self.since = 0
 
     @property
     def n_vectors(self) -> int:

@@ -1,7 +1,7 @@
 """Scores of predictions as additive statistics: of numbers, and of class probabilities; quotients come at the end."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -66,12 +66,10 @@ class Scores(FieldSums):
         width = high - low + 2 / (1 - 0.95) * np.maximum(np.maximum(low - t, t - high), 0.0)
         sums = [nll.sum(axis=1), crps.sum(axis=1), width.sum(axis=1)]
         sums += [(np.abs(z) <= half_widths[level]).sum(axis=1) for level in LEVELS]
-        found = cls(t.shape[1], np.einsum("tn,tn->t", r, r), np.stack(sums, axis=1))
-        if rows is None:
-            return found
-        first = range(min(len(t), MOST_TARGETS))
-        shown = (NumberDiagnostics.of(own[k], mean[k], sd[k], rows, widths[k]) for k in first)
-        return replace(found, diagnostics=tuple(each.scaled(0.0, 1.0, target) for each in shown))
+        first = list(zip(own, mean, sd, widths, strict=True))[:MOST_TARGETS]
+        shown = [] if rows is None else [NumberDiagnostics.of(k, m, s, rows, some) for k, m, s, some in first]
+        diagnostics = tuple(each.scaled(0.0, 1.0, target) for each in shown)
+        return cls(t.shape[1], np.einsum("tn,tn->t", r, r), np.stack(sums, axis=1), diagnostics)
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
         """The scores of an evaluation by name: means over rows and targets, and those of several ``targets``."""
