@@ -94,8 +94,7 @@ class BlockStore:
     """Kept blocks of one fit in this process; thread-safe. ``used`` is the number of kept bytes, within the budget."""
 
     def __init__(self, folder: str | None) -> None:
-        self._folder = None if folder is None else Path(folder)
-        self._lock = threading.Lock()
+        self._folder, self._lock = folder, threading.Lock()
         self._panels: dict[Key, _Panel] = {}
         self._run, self._budget, self.used = -1, 0, 0
         self.touched = time.monotonic()
@@ -159,14 +158,14 @@ def _read(values: Float | Path) -> Float:
         return np.asarray(zarr.open_array(str(values), mode="r")[:])
 
 
-def _written(values: Float, folder: Path) -> Path:
+def _written(values: Float, folder: str) -> Path:
     """Write values to a Zarr array of one chunk, with a checksum, and return its place."""
     import zarr
     from zarr.codecs import Crc32cCodec
 
-    place, how = folder / f"block-{uuid.uuid4().hex}", {"write_empty_chunks": True}
-    with storing(str(folder), ADVICE):
-        folder.stat()  # Zarr would create it, even after the end of the fit
+    place, how = Path(folder) / f"block-{uuid.uuid4().hex}", {"write_empty_chunks": True}
+    with storing(folder, ADVICE):
+        place.parent.stat()  # Zarr would create it, even after the end of the fit
         zarr.create_array(str(place), data=values, chunks=values.shape, compressors=[Crc32cCodec()], config=how)  # type: ignore[arg-type]
     return place
 

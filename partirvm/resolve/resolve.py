@@ -245,11 +245,9 @@ def schedule_for(request: Request, n_rows: int, likelihood: Likelihood, outputs:
     ``outputs`` is the number of posteriors. Without a kernel the strategy is always ``basic``.
     """
     few, name = outputs * n_rows**2 <= likelihood.at_once and request.partition_size == "auto", request.strategy
-    if request.kernel == NoKernel.name:
+    if request.kernel == NoKernel.name or (name == "auto" and few):
         name = "basic"
-    elif name == "auto":
-        name = "basic" if few else "working-set"
-    return STRATEGIES[name].schedule
+    return STRATEGIES["working-set" if name == "auto" else name].schedule
 
 
 def resolve_fit_rows(
@@ -267,8 +265,7 @@ def resolve_fit_rows(
     elif fit_rows == "auto" and schedule.selects:
         fit_rows = GROWING if shuffled and 4 * ROWS_PER_COLUMN * size < n_rows else "full"
     elif fit_rows == "auto":
-        affordable = 2.0 * K * n_rows * (new or n_rows) * size <= 2e12
-        fit_rows = "full" if affordable else "sample"
+        fit_rows = "full" if 2.0 * K * n_rows * (new or n_rows) * size <= 2e12 else "sample"
     if sample == "auto":
         sample = (ROWS_PER_COLUMN if fit_rows == GROWING else 20) * size
     return fit_rows, min(int(sample), n_rows)
