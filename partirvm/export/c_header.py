@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import UsageError
-from partirvm.export.graph import TOLERANCE, Graph, Node, dtypes, graph_of, template, write
+from partirvm.export.graph import TOLERANCE, Graph, Value, dtypes, graph_of, template, write
 from partirvm.quoting import printable
 from partirvm.types import AS_IT_IS, Float
 
@@ -19,12 +19,15 @@ ELEMENTWISE = {
     "IsNaN": "({0} != {0})",
     "Neg": "-{0}",
     "Sigmoid": "1 / (1 + exp$(-{0}))",
-    "Softplus": "({0} > 0 ? {0} + log1p$(exp$(-{0})) : log1p$(exp$({0})))",
+    "LogAddExp": "({0} > {1} ? {0} + log1p$(exp$({1} - {0})) : {1} + log1p$(exp$({0} - {1})))",
+    "Pow": "pow$({0}, {1})",
 }
 ELEMENTWISE |= {
     name: f"{{0}} {sign} {{1}}" for name, sign in zip(("Add", "Sub", "Mul", "Div", "Less"), "+-*/<", strict=True)
 }
-ELEMENTWISE |= {name: f"{name.lower()}$({{0}})" for name in ("Exp", "Log", "Sqrt", "Sinh", "Asinh", "Tanh", "Cos")}
+ELEMENTWISE |= {
+    name: f"{name.lower()}$({{0}})" for name in ("Exp", "Expm1", "Log", "Sqrt", "Sinh", "Asinh", "Tanh", "Cos")
+}
 """C expressions of elementwise operations; $ is the suffix of functions of the type."""
 
 TESTED = 4
@@ -71,7 +74,7 @@ class Header:
         self.suffix = "f" if self.real == "float" else ""
         self.constants = list[dict[str, Any]]()
 
-    def text_of(self, node: Node) -> str:
+    def text_of(self, node: Value) -> str:
         """Return the C expression of an elementwise operation."""
         operands = [self.operand(arg, "i") for arg in node.args]
         return ELEMENTWISE[node.op].replace("$", self.suffix).format(*operands)
@@ -86,8 +89,8 @@ class Header:
 
     def operand(self, arg: Any, place: str) -> str:
         """Return an element of a value or a constant; the only one of a width of 1."""
-        if isinstance(arg, int):
-            return f"v{arg}[{place if self.graph.nodes[arg].width > 1 else 0}]"
+        if isinstance(arg, Value):
+            return f"v{arg.number}[{place if arg.width > 1 else 0}]"
         return _number(float(arg[0]), self.suffix) if arg.size == 1 else f"{self.stored(arg)}[{place}]"
 
     def product(self, matrix: Float) -> dict[str, Any]:

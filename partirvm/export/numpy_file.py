@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.export.graph import dtypes, graph_of, template, write
+from partirvm.export.graph import Value, dtypes, graph_of, template, write
 
 
 def to_numpy(
@@ -24,15 +24,16 @@ def to_numpy(
     constants = dict[str, Any]()
 
     def name_of(arg: Any) -> Any:
-        if isinstance(arg, int):
-            return arg
+        if isinstance(arg, Value):
+            return arg.number
         constants[f"c{len(constants)}"] = arg.astype(inner)
         return f"c{len(constants) - 1}"
 
     nodes = [[node.op, [name_of(arg) for arg in node.args]] for node in graph.nodes[1:]]
     labels = [label if isinstance(label, str | int | bool) else str(label) for label in graph.labels]
+    numbers = {name: value.number for name, value in graph.outputs.items()}
     facts = {"features": graph.features, "labels": labels, "inner": inner, "outer": outer}
-    text = json.dumps({**facts, "nodes": nodes, "outputs": graph.outputs})
+    text = json.dumps({**facts, "nodes": nodes, "outputs": numbers})
     file = io.BytesIO()
     np.savez_compressed(file, graph=np.array(text), **constants)
     write(path, file.getvalue())
