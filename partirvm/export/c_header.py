@@ -53,15 +53,9 @@ def to_c(
     rows = centres[:: -(-len(centres) // TESTED)].astype(header.io).astype(float)
     expected, unit = _expected(model, rows, level)
     page = template("model.h.jinja", number=_number, quoted=_quoted).render(
-        header=header,
-        elementwise=ELEMENTWISE,
-        title=repr(model),
-        rows=rows,
-        expected=expected,
-        unit=unit,
-        least=TOLERANCE,
+        header=header, simple=ELEMENTWISE, title=repr(model), rows=rows, expected=expected, unit=unit, least=TOLERANCE
     )
-    write(path, page.encode())
+    write(path, f"{page}\n".encode())
 
 
 class Header:
