@@ -200,8 +200,7 @@ limits = takes(
 GROUPS = {option.name: option.group for option in TABLE.values()} | {"validation": "everyday", "scheduler": "cluster"}
 
 fit_options = takes(
-    *(flag(option) for group in ORDER for option in TABLE.values() if option.group == group),
-    *("--validation", "--scheduler"),
+    *(flag(each) for group in ORDER for each in TABLE.values() if each.group == group), "--validation", "--scheduler"
 )
 """The options of a fit, which ``fit`` and ``plan`` have in common."""
 

@@ -30,7 +30,7 @@ import numpy as np
 from partirvm.core.moments import Moments
 from partirvm.data.source import Source, hash_of, hash_tile
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
-from partirvm.storage import Folder, open_folder, reading
+from partirvm.storage import Folder, Where, open_folder, reading
 from partirvm.storage.address import absolute, allow_protocols, protocol_of
 from partirvm.storage.codec import Codec
 from partirvm.storage.records import checksum, digest, listed_numbers, numbered, read_blosc, read_json
@@ -161,7 +161,7 @@ class ZarrSource(Source):
     ``FormatError`` for another format. ``notes`` has a text for each column that ``ingest`` changed.
     """
 
-    def __init__(self, url: str | os.PathLike[str]) -> None:
+    def __init__(self, url: Where) -> None:
         self.url, self.notes = os.fspath(url), dict[str, str]()
         self._opened: tuple[Folder, DataAttributes] | None = None
         self._group: str | None = None

@@ -19,12 +19,12 @@ from partirvm.options import Request
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import check_request
 from partirvm.resolve.resolve import LIMITS, check_parameters
-from partirvm.storage.address import absolute, reading, require_address, store_of
+from partirvm.storage.address import Where, absolute, reading, require_address, store_of
 from partirvm.strategies.rounds import IncrementalRounds
 from partirvm.strategies.stages import LEAST_GAIN
 
-Place: TypeAlias = str | os.PathLike[str] | None
-Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Place: TypeAlias = Where | None
+Places: TypeAlias = Where | Sequence[Where]
 
 
 def request_of(asked: Any, client: Any) -> tuple[Request, Any]:
@@ -57,7 +57,7 @@ def parameters_of(request: dict[str, Any], **changed: Any) -> Request:
         return Request(**{**request["parameters"], **changed})
 
 
-def open_sources(data: str | os.PathLike[str], validation: Place) -> tuple[ZarrSource, ZarrSource | None]:
+def open_sources(data: Where, validation: Place) -> tuple[ZarrSource, ZarrSource | None]:
     """Open DATA and held-out DATA. Raises as ``ZarrSource`` does."""
     return ZarrSource(data), None if validation is None else ZarrSource(validation)
 
@@ -92,7 +92,7 @@ def difference(source: ZarrSource, began: dict[str, Any]) -> str:
     return "" if now == began else rows + "values, names, categories, classes, moments or tile size differ"
 
 
-def create(data: str | os.PathLike[str], job: str, parameters: Request, validation: Place, overwrite: bool) -> JobState:
+def create(data: Where, job: str, parameters: Request, validation: Place, overwrite: bool) -> JobState:
     """Create a queued job and return its state, after all checks that read no rows. Raises as ``fit`` does."""
     source, held_out = open_sources(data, validation)
     parameters = check_parameters(parameters)
