@@ -176,9 +176,7 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
     click.option("--verify", is_flag=True, help="First read all of DATA and compare it with its checksums."),
     *("--detach", "--overwrite", "--quiet", "--json", "--help-all"),
 )
-def fit(
-    data: str, job: str, validation: str | None, scheduler: str | None, detach: bool, verify: bool, **choices: Any
-) -> int:
+def fit(data: str, job: str, validation: str | None, scheduler: str | None, detach: bool, **choices: Any) -> int:
     """Train a model on DATA and save it in the folder JOB.
 
     A usable model is saved after every round (split-merge: after each partition that is better than all before).
@@ -200,7 +198,7 @@ def fit(
     from partirvm.jobs.request import open_sources
 
     options.require_detachable(detach, scheduler)
-    quiet, as_json, overwrite = (choices.pop(name) for name in ("quiet", "as_json", "overwrite"))
+    quiet, as_json, overwrite, verify = (choices.pop(name) for name in ("quiet", "as_json", "overwrite", "verify"))
     asked = options.parameters(choices)
     if verify:
         open_sources(data, None)[0].verify()
@@ -223,9 +221,7 @@ def fit(
     ),
     *("--allow-code", "--scheduler", "--overwrite", "--quiet", "--json"),
 )
-def predict(
-    job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **choices: Any
-) -> None:
+def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **how: Any) -> None:
     """Predict every row of DATA with the model of JOB, into OUTPUT.
 
     The ending of OUTPUT decides its format: .zarr, .parquet or .csv. For a regression the columns are mean, the
@@ -254,7 +250,7 @@ def predict(
 
     with cluster(scheduler) as client, Progress(quiet=quiet) as progress:
         hears = partial(progress.on_tiles, "predict")
-        rows = predict.predict(job, data, output, client=client, progress=hears, **choices)
+        rows = predict.predict(job, data, output, client=client, progress=hears, **how)
     show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
 
 

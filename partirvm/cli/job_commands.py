@@ -198,21 +198,19 @@ def update(job: str, **choices: Any) -> int:
     return _run_again(job, "update", **choices)
 
 
-def _run_again(
-    job: str, verb: str, *, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **choices: Any
-) -> int:
+def _run_again(job: str, verb: str, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **how: Any) -> int:
     """Resume or update a job, on a cluster or in this process."""
     options.require_detachable(detach, scheduler)
     opened = jobs.open_job(job)
     with cluster(scheduler) as client:
         try:
             if detach:
-                return detached(getattr(opened, verb)(client=client, **choices), as_json)
-            attempt = opened.requeue(grown=verb == "update", **choices).attempt
+                return detached(getattr(opened, verb)(client=client, **how), as_json)
+            attempt = opened.requeue(grown=verb == "update", **how).attempt
         except DoneError as error:
             show(opened.progress(), as_flags(str(error)), as_json)
             return ExitStatus.DONE
-        work = partial(jobs.run_job, job, attempt=attempt, client=client, allow_code=choices["allow_code"])
+        work = partial(jobs.run_job, job, attempt=attempt, client=client, allow_code=how["allow_code"])
         return in_foreground(work, job, quiet=quiet, as_json=as_json)
 
 

@@ -247,15 +247,13 @@ class RelevanceVectorMachine(BaseEstimator):
         parameters = self.parameters()
         source, labels = training_source(self, X, y, sample_weight, parameters.seed)
         held_out = None if validation is None else source_of(self, validation, source.columns, labels)
-        self._fit(source, held_out, parameters, MemoryJournal())
+        self._fit(source, held_out, parameters, MemoryJournal(), None)
         if is_classifier(self):
             self.classes_ = label_array(source.columns.classes or ()) if labels is None else labels
         self.__dict__.pop("_stream", None)
         return self
 
-    def _fit(
-        self, source: Source, held_out: Source | None, asked: Request, log: MemoryJournal, before: Any = None
-    ) -> FitSpec:
+    def _fit(self, source: Source, held_out: Source | None, asked: Request, log: MemoryJournal, before: Any) -> FitSpec:
         """Fit, and set the attributes; return the spec of the fit. One of fewer rows, the spec and the checkpoint
         ``before``, is continued."""
         parameters, checkpoint = check_parameters(asked), None

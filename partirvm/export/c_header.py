@@ -10,6 +10,7 @@ import numpy as np
 from partirvm.errors import UsageError
 from partirvm.export.graph import TOLERANCE, Graph, Value, dtypes, graph_of, template, write
 from partirvm.quoting import printable
+from partirvm.storage import Where
 from partirvm.types import AS_IT_IS, Float
 
 ELEMENTWISE = {
@@ -22,21 +23,15 @@ ELEMENTWISE = {
     "LogAddExp": "({0} > {1} ? {0} + log1p$(exp$({1} - {0})) : {1} + log1p$(exp$({0} - {1})))",
     "Pow": "pow$({0}, {1})",
 }
-ELEMENTWISE |= {
-    name: f"{{0}} {sign} {{1}}" for name, sign in zip(("Add", "Sub", "Mul", "Div", "Less"), "+-*/<", strict=True)
-}
-ELEMENTWISE |= {
-    name: f"{name.lower()}$({{0}})" for name in ("Exp", "Expm1", "Log", "Sqrt", "Sinh", "Asinh", "Tanh", "Cos")
-}
+ELEMENTWISE |= {op: f"{{0}} {c} {{1}}" for op, c in zip(("Add", "Sub", "Mul", "Div", "Less"), "+-*/<", strict=True)}
+ELEMENTWISE |= {op: f"{op.lower()}$({{0}})" for op in ("Exp", "Expm1", "Log", "Sqrt", "Sinh", "Asinh", "Tanh", "Cos")}
 """C expressions of elementwise operations; $ is the suffix of functions of the type."""
 
 TESTED = 4
 """Number of rows of the self-test."""
 
 
-def to_c(
-    model: Any, path: str | Path, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95
-) -> None:
+def to_c(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95) -> None:
     """Write a model to ``path``, a C99 header that needs ``math.h`` alone.
 
     ``<name>_predict(x, mean, std)`` predicts one row x of d raw inputs, with an argument for each of the ``outputs``

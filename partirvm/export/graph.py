@@ -18,7 +18,7 @@ precision whose ``amplification`` is large is computed in double precision insid
 single.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -33,7 +33,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.kernels.functions import LINEAR
 from partirvm.quoting import printable
-from partirvm.storage import storing
+from partirvm.storage import Where, storing
 from partirvm.types import SWEEPS, FeatureMap, Float, Scaling, TargetMap
 
 SINGLE = 100.0
@@ -81,7 +81,7 @@ class Graph:
     """
 
     features: tuple[str, ...]
-    lacking: Mapping[str, Callable[..., Any]]
+    lacking: Mapping[str, Any]
     nodes: list[Value] = field(default_factory=list)
     outputs: dict[str, Value] = field(default_factory=dict)
     labels: tuple[Any, ...] = ()
@@ -106,9 +106,7 @@ class Graph:
         return self("Concat", *parts) if len(parts) > 1 else parts[0]
 
 
-def graph_of(
-    model: Any, outputs: Sequence[str] = (), level: float = 0.95, lacking: Mapping[str, Callable[..., Any]] = {}
-) -> Graph:
+def graph_of(model: Any, outputs: Sequence[str] = (), level: float = 0.95, lacking: Mapping[str, Any] = {}) -> Graph:
     """Return the graph of the predictions of a model, or of a fitted estimator, at raw inputs X (n, d).
 
     ``outputs`` are some of ``mean``, ``std``, ``lower`` and ``upper`` (the ends of the interval at ``level``), or of
@@ -313,7 +311,7 @@ def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:
     return "float64" if graph.amplification > SINGLE else dtype, dtype
 
 
-def write(path: str | Path, content: bytes) -> None:
+def write(path: Where, content: bytes) -> None:
     """Write a file that is whole or absent. Raises ``StorageError`` if it cannot be written."""
     part = Path(path).with_name(f".{Path(path).name}.partial")
     with storing(str(path)):

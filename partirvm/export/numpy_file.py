@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from partirvm.export.graph import Value, dtypes, graph_of, template, write
+from partirvm.storage import Where
 
 
-def to_numpy(
-    model: Any, path: str | Path, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95
-) -> None:
+def to_numpy(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95) -> None:
     """Write a model to ``path``, an .npz file, and beside it ``partirvm_predict.py``, which needs NumPy alone.
 
     Parameters and errors are those of ``to_onnx``.

@@ -1,13 +1,13 @@
 """A model as an ONNX file of standard operators (opset 18)."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from partirvm.errors import UsageError
 from partirvm.export.graph import TOLERANCE, Graph, Value, dtypes, graph_of, write
+from partirvm.storage import Where
 
 OPSET, IR = 18, 9
 """Version of the operators and of the file format, from 2022 and 2023."""
@@ -36,9 +36,7 @@ LACKING: dict[str, Callable[..., Any]] = {
 """Operations that runtimes have not of double precision, or not at all."""
 
 
-def to_onnx(
-    model: Any, path: str | Path, dtype: str = "float32", outputs: Sequence[str] = (), level: float = 0.95
-) -> None:
+def to_onnx(model: Any, path: Where, dtype: str = "float32", outputs: Sequence[str] = (), level: float = 0.95) -> None:
     """Write a model to ``path``, which ONNX Runtime and others run; needs the package onnx.
 
     The input is ``X`` (n, d) of raw units and of ``dtype``, "float32" or "float64"; categories are codes. The
