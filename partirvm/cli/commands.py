@@ -51,12 +51,7 @@ def partirvm() -> None:
 
 
 @partirvm.command()
-@click.option(
-    "--output",
-    default="partirvm-demo",
-    metavar="FOLDER",
-    help="Folder for the data, the model and the picture; files of an earlier demo are replaced.",
-)
+@click.option("--output", default="partirvm-demo", metavar="FOLDER", help="Folder; an earlier demo there is replaced.")
 @click.option("--memory-limit", default="512MiB", type=options.SIZE, help="Maximum resident memory of the whole demo.")
 @takes("--quiet")
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
@@ -91,12 +86,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @click.option("--noise", metavar="COLUMN", help="Column of relative noise instead of weights (1/noise²).")
 @click.option("--classes", is_flag=True, help="The target is a class, not a number.")
 @click.option("--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing.")
-@click.option(
-    "--like",
-    metavar="DATA",
-    help="Take columns, categories and classes from these DATA; test rows and rows for prediction need those "
-    "of the training.",
-)
+@click.option("--like", metavar="DATA", help="Take columns, categories and classes of these DATA, as test rows must.")
 @click.option("--shuffle", type=click.IntRange(0), metavar="SEED", help="Seed of the shuffle.  [default: 0]")
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
 @click.option("--append", is_flag=True, help="Append the rows to existing DATA.")
@@ -213,12 +203,7 @@ def fit(data: str, job: str, validation: str | None, scheduler: str | None, deta
 @partirvm.command()
 @takes(
     *("job", "data", "output", "--augment"),
-    click.option(
-        "--interval",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        metavar="LEVEL",
-        help="Also write the bounds of the prediction interval of this level, such as 0.95.",
-    ),
+    click.option("--interval", type=options.LEVEL, metavar="LEVEL", help="Also write bounds at this level, e.g. 0.95."),
     *("--allow-code", "--scheduler", "--overwrite", "--quiet", "--json"),
 )
 def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **how: Any) -> None:

@@ -137,10 +137,7 @@ def _end(job: str, verb: str, reason: str, as_json: bool) -> None:
 again = takes(
     "--allow-code",
     click.option(
-        "--allow-data",
-        multiple=True,
-        metavar="URL",
-        help="DATA that JOB may read although they are in another store than JOB; may be given twice.",
+        "--allow-data", multiple=True, metavar="URL", help="DATA in another store that JOB may read; may be repeated."
     ),
     click.option("--data", metavar="DATA", help="New place of the DATA of JOB, if they were moved."),
     click.option("--validation", metavar="DATA", help="New place of the held-out DATA of JOB, if they were moved."),
@@ -244,7 +241,7 @@ def report(job: str, output: str, overwrite: bool) -> None:
     *("job", "output"),
     click.option("--dtype", type=click.Choice(["float32", "float64"]), help="Default: float64; of ONNX float32."),
     click.option("--outputs", metavar="A,B", help="mean,std,lower,upper or label,probabilities.  [default: two]"),
-    click.option("--level", type=click.FloatRange(0, 1, True, True), default=0.95, help="Of lower and upper."),
+    click.option("--level", type=options.LEVEL, default=0.95, help="Of lower and upper."),
     *("--allow-code", "--overwrite"),
 )
 def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: str | None, **choices: Any) -> None:
