@@ -234,7 +234,7 @@ def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool
     from partirvm.report.progress import Progress
 
     with cluster(scheduler) as client, Progress(quiet=quiet) as progress:
-        hears = partial(progress.on_tiles, "predict")
+        hears = partial(progress.on_tiles, "predicting")
         rows = predict.predict(job, data, output, client=client, progress=hears, **how)
     show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
 
@@ -263,7 +263,7 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices:
     from partirvm.report.progress import Progress
 
     with cluster(scheduler) as client, Progress(quiet=quiet) as progress:
-        hears = partial(progress.on_tiles, "evaluate")
+        hears = partial(progress.on_tiles, "evaluating")
         scores: dict[str, Any] = predict.evaluate(job, data, client=client, progress=hears, **choices)
     echo(json.dumps(scores))
     return scores

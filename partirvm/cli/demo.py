@@ -30,8 +30,7 @@ def load_terrain() -> tuple[Float, Float, Float]:
         sample: Any = get_sample_data("jacksboro_fault_dem.npz")
     except (ImportError, FileNotFoundError) as error:
         raise UsageError(
-            f"the demo needs matplotlib with its sample data, for the data and for the picture ({error}): "
-            'pip install "partirvm[plot]"'
+            f"the demo needs matplotlib and its sample data ({error}): pip install 'partirvm[plot]'"
         ) from error
     with sample:
         heights = sample["elevation"].astype(np.float64)

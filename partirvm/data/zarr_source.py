@@ -76,13 +76,9 @@ class DataAttributes:
     def chunks(self) -> dict[str, tuple[int, ...]]:
         """The shape of a chunk of each array."""
         R, T = self.tile_rows, self.n_targets
-        arrays = {
-            "X": (R, self.n_features),
-            "y": None if T == 0 else (R,) if T == 1 else (R, T),
-            "weights": (R,) if self.weighted else None,
-            "row": None if self.seed is None else (R,),
-        }
-        return {name: shape for name, shape in arrays.items() if shape is not None}
+        shapes = {"X": (R, self.n_features), "y": (R, T) if T > 1 else (R,), "weights": (R,), "row": (R,)}
+        absent = {"y": not T, "weights": not self.weighted, "row": self.seed is None}
+        return {name: shape for name, shape in shapes.items() if not absent.get(name)}
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the identity of the data, as JSON: shape, and hashes of each tile, of the moments, and of the rest.

@@ -20,7 +20,7 @@ from partirvm.model import save_model as write_model
 from partirvm.model.files import load_saved
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.resolve import check_parameters
-from partirvm.storage import Where, reading
+from partirvm.storage import reading
 
 STORED = {"history_", "termination_", "n_features_in_", "feature_names_in_", "classes_", "_input_variance"}
 """Attributes that a file has beside the model, from which the others follow."""
@@ -30,7 +30,7 @@ CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}
 Saved: TypeAlias = Model | ClassModel | RVMRegressor | RVMClassifier
 
 
-def save_model(model: Saved, location: Where, *, copy: bool = False) -> None:
+def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = False) -> None:
     """Write a fitted estimator, or a model, to a folder or fsspec URL that must not exist yet.
 
     Everything of an estimator is saved except ``client``, ``plan_``, metadata requests, and the training rows that
@@ -74,7 +74,7 @@ def save_model(model: Saved, location: Where, *, copy: bool = False) -> None:
     write_model(model.model_, location, estimator=saved, copy=copy)
 
 
-def load_model(location: Where, *, allow_code: bool = False) -> Saved:
+def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
     """Load an estimator or a model that ``save_model`` wrote, or the latest usable model from the folder of a job.
 
     A loaded estimator has parameters and the attributes of its fit, except that ``client`` is None and there is no
