@@ -21,7 +21,6 @@ single.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -33,7 +32,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.kernels.functions import LINEAR
 from partirvm.quoting import printable
-from partirvm.storage import Where, storing
+from partirvm.storage import Where, open_folder, storing
 from partirvm.types import SWEEPS, FeatureMap, Float, Scaling, TargetMap
 
 SINGLE = 100.0
@@ -313,13 +312,8 @@ def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:
 
 def write(path: Where, content: bytes) -> None:
     """Write a file that is whole or absent. Raises ``StorageError`` if it cannot be written."""
-    part = Path(path).with_name(f".{Path(path).name}.partial")
     with storing(str(path)):
-        try:
-            part.write_bytes(content)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        open_folder(path).write("", content)
 
 
 def template(name: str, **filters: Any) -> Any:

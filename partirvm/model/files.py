@@ -108,21 +108,15 @@ def _require_shapes(model: AnyModel) -> None:
     square, inputs = (*model.mean.shape[:0:-1], M, M), d
     if isinstance(model, ClassModel) and model.ramp is not None:
         square = 1, M, M
+    found = {"labels": (design.labels.shape, (m,)), "t_shift": (scaling.t_shift.shape, T)}
+    found |= {"mean": (model.mean.shape[:1], (M,)), "root": (model.root.shape, square)}
+    found["alpha"] = (model.alpha.shape, (M,))
     if scaling.features is not None:
         inputs = len(scaling.features.sources)
-    found = {
-        "labels": (design.labels.shape, (m,)),
-        "x_shift": (scaling.x_shift.shape, (inputs,)),
-        "x_scale": (scaling.x_scale.shape, (inputs,)),
-        "t_shift": (scaling.t_shift.shape, T),
-        "mean": (model.mean.shape[:1], (M,)),
-        "root": (model.root.shape, square),
-        "alpha": (model.alpha.shape, (M,)),
-    }
-    if scaling.features is not None:
         found["warps"] = (scaling.features.centres.shape + scaling.features.spreads.shape, (d, d))
         if not all(0 <= j < d for j in scaling.features.sources.tolist()):
             raise ValueError("an input of its kernel comes from an unknown feature")
+    found |= {name: (getattr(scaling, name).shape, (inputs,)) for name in ("x_shift", "x_scale")}
     if scaling.regressions is not None:
         found["regressions"] = (scaling.regressions.shape, (inputs, inputs))
     if design.noise is not None:

@@ -95,13 +95,11 @@ def open_filesystem(url: Where) -> tuple[Any, str]:
 
 
 @contextmanager
-def reading(
-    place: str, advice: str = "is the address right?", damaged: type[PartirvmError] = FormatError
-) -> Iterator[None]:
+def reading(place: str, advice: str = "is the address right?", broken: type[Exception] = FormatError) -> Iterator[None]:
     """Convert errors of a store or of a decoder to errors of partirvm that name the place.
 
     A missing file raises ``MissingDataError``; an ``OSError`` with a number, a time-out or an error of a store's client
-    ``StorageError``; any other error, ``damaged``: the bytes differ from the written ones.
+    ``StorageError``; any other error, ``broken``: the bytes differ from the written ones.
     """
     try:
         yield
@@ -114,7 +112,7 @@ def reading(
             raise StorageError(f"{place}: cannot be read: {_reason(error)}: {advice}") from error
         # the text of a KeyError is only the key
         text = str(error) if " " in str(error) else f"{type(error).__name__} {error}".rstrip()
-        raise damaged(f"{place}: cannot be read ({text}): {advice}") from error
+        raise broken(f"{place}: cannot be read ({text}): {advice}") from error
 
 
 @contextmanager
