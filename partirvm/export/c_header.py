@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import UsageError
-from partirvm.export.graph import TOLERANCE, Graph, Value, dtypes, graph_of, template, write
+from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, template, write
 from partirvm.quoting import printable
 from partirvm.storage import Where
 from partirvm.types import AS_IT_IS, Float
@@ -63,7 +63,7 @@ class Header:
         self.suffix = "f" if self.real == "float" else ""
         self.constants = list[dict[str, Any]]()
 
-    def text_of(self, node: Value) -> str:
+    def text_of(self, node: Quantity) -> str:
         """Return the C expression of an elementwise operation."""
         operands = [self.operand(arg, "i") for arg in node.args]
         return ELEMENTWISE[node.op].replace("$", self.suffix).format(*operands)
@@ -78,7 +78,7 @@ class Header:
 
     def operand(self, arg: Any, place: str) -> str:
         """Return an element of a value or a constant; the only one of a width of 1."""
-        if isinstance(arg, Value):
+        if isinstance(arg, Quantity):
             return f"v{arg.number}[{place if arg.width > 1 else 0}]"
         return _number(float(arg[0]), self.suffix) if arg.size == 1 else f"{self.stored(arg)}[{place}]"
 

@@ -10,7 +10,7 @@ operation has the name and meaning of an ONNX operator where there is one, appli
                     Differ(x, V, g): Σ_j g_j [x_j ≠ v_jm]   Spline(x, V): the linear spline kernel
     of levels       Table(x, T): the row of T (L + 1, r) of the code x, the last one for other and missing codes
 
-NumPy's operators and functions of a ``Value`` add such nodes, so formulas of the model itself can be applied to values.
+NumPy's operators and functions of a ``Quantity`` add such nodes, so formulas of the model itself can be applied to it.
 
 **Digits.** Squared distances are sums of squares of differences, which lose no digits far from the origin. The mean Φμ
 and φᵀΣφ = ‖φR‖² may be small sums of large terms, where columns are similar or the noise is tiny: a graph of single
@@ -51,8 +51,8 @@ TO_ONE, OF_MATRIX = ("Sum", "ArgMax"), ("Gather", "MatMul", "Squares", "Steps", 
 
 
 @dataclass(frozen=True, eq=False)
-class Value(NDArrayOperatorsMixin):
-    """A value (n, width), the node ``number`` of its graph: an operation on other values and constants."""
+class Quantity(NDArrayOperatorsMixin):
+    """A value (n, width), the node ``number`` of its graph: an operation on other quantities and constants."""
 
     graph: "Graph"
     number: int
@@ -81,23 +81,23 @@ class Graph:
 
     features: tuple[str, ...]
     lacking: Mapping[str, Any]
-    nodes: list[Value] = field(default_factory=list)
-    outputs: dict[str, Value] = field(default_factory=dict)
+    nodes: list[Quantity] = field(default_factory=list)
+    outputs: dict[str, Quantity] = field(default_factory=dict)
     labels: tuple[Any, ...] = ()
     amplification: float = 0.0
 
     def __post_init__(self) -> None:
-        self.rows = Value(self, 0, "Input", (), len(self.features))
+        self.rows = Quantity(self, 0, "Input", (), len(self.features))
         self.nodes.append(self.rows)
 
     def __call__(self, op: str, *args: Any) -> Any:
         """Add a node of values and constants, and return its value."""
         if op in self.lacking:
             return self.lacking[op](*args)
-        given = [each if isinstance(each, Value) else np.atleast_1d(np.asarray(each, float)) for each in args]
-        wide = [each.width if isinstance(each, Value) else each.shape[-1] for each in given]
+        given = [each if isinstance(each, Quantity) else np.atleast_1d(np.asarray(each, float)) for each in args]
+        wide = [each.width if isinstance(each, Quantity) else each.shape[-1] for each in given]
         width = 1 if op in TO_ONE else sum(wide) if op == "Concat" else wide[1] if op in OF_MATRIX else max(wide)
-        self.nodes.append(Value(self, len(self.nodes), op, tuple(given), width))
+        self.nodes.append(Quantity(self, len(self.nodes), op, tuple(given), width))
         return self.nodes[-1]
 
     def joined(self, parts: Sequence[Any]) -> Any:

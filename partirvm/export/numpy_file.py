@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.export.graph import Value, dtypes, graph_of, template, write
+from partirvm.export.graph import Quantity, dtypes, graph_of, template, write
 from partirvm.storage import Where
 
 
@@ -23,7 +23,7 @@ def to_numpy(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[
     constants = dict[str, Any]()
 
     def name_of(arg: Any) -> Any:
-        if isinstance(arg, Value):
+        if isinstance(arg, Quantity):
             return arg.number
         constants[f"c{len(constants)}"] = arg.astype(inner)
         return f"c{len(constants) - 1}"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import UsageError
-from partirvm.export.graph import TOLERANCE, Graph, Value, dtypes, graph_of, write
+from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, write
 from partirvm.storage import Where
 
 OPSET, IR = 18, 9
@@ -60,7 +60,7 @@ def onnx_model(graph: Graph, dtype: str) -> Any:
     writer = _Writer(inner, types[inner])
     writer("Cast", "X", to=types[inner], name="v0")
     for node in graph.nodes[1:]:
-        writer.node(node.op, [f"v{a.number}" if isinstance(a, Value) else a for a in node.args], f"v{node.number}")
+        writer.node(node.op, [f"v{a.number}" if isinstance(a, Quantity) else a for a in node.args], f"v{node.number}")
     outputs = [_output(writer, graph, name, types[outer]) for name in graph.outputs]
     rows = helper.make_tensor_value_info("X", types[outer], ["n", len(graph.features)])
     made = helper.make_graph(writer.nodes, "partirvm", [rows], outputs, writer.constants)
