@@ -190,7 +190,8 @@ class RelevanceVectorMachine(BaseEstimator):
         """
         for one in callbacks:
             if not isinstance(one, FitCallback):
-                raise UsageError(f"set_callbacks was given a {type(one).__name__}: derive it from partirvm.FitCallback")
+                kind = type(one).__name__
+                raise UsageError(f"set_callbacks was given a {kind}: derive its class from partirvm.FitCallback")
         self._callbacks = callbacks
         return self
 
