@@ -247,23 +247,16 @@ class RelevanceVectorMachine(BaseEstimator):
         parameters = self.parameters()
         source, labels = training_source(self, X, y, sample_weight, parameters.seed)
         held_out = None if validation is None else source_of(self, validation, source.columns, labels)
-        self._fit(source, held_out, parameters)
+        self._fit(source, held_out, parameters, MemoryJournal(), None)
         if is_classifier(self):
             self.classes_ = label_array(source.columns.classes or ()) if labels is None else labels
         self.__dict__.pop("_stream", None)
         return self
 
-    def _fit(
-        self,
-        source: Source,
-        held_out: Source | None,
-        parameters: Request,
-        journal: MemoryJournal | None = None,
-        before: tuple[FitSpec, Any] | None = None,
-    ) -> FitSpec:
-        """Fit, and set the attributes; return the spec of the fit. A fit of fewer rows ``before`` is continued."""
-        log, checkpoint = journal or MemoryJournal(), None
-        parameters = check_parameters(parameters)
+    def _fit(self, source: Source, held_out: Source | None, asked: Request, log: MemoryJournal, before: Any) -> FitSpec:
+        """Fit, and set the attributes; return the spec of the fit. One of fewer rows, the spec and the checkpoint
+        ``before``, is continued."""
+        parameters, checkpoint = check_parameters(asked), None
         if self.client is not None:
             portable(parameters)
         with closing(executor_for(self.client)) as executor, Progress(quiet=not self.verbose) as display:

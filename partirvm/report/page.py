@@ -64,14 +64,9 @@ class Report:
 def report_of(job: Any) -> Report:
     """Return the report of a job in any state. It imports and runs no code that the job names."""
     state = job.state()
-    values = {
-        **job.progress(),
-        "location": job.location,
-        "status_advice": state.status.advice,
-        "parameters": job.asked(),
-        "versions": state.request["versions"],
-        **{name: getattr(state, name) for name in ("queued", "began", "ended", "plan", "history")},
-    }
+    values = {name: getattr(state, name) for name in ("queued", "began", "ended", "plan", "history")}
+    values |= {**job.progress(), "location": job.location, "status_advice": state.status.advice}
+    values |= {"parameters": job.asked(), "versions": state.request["versions"]}
     values |= {"relevance": None, "directions": [], "bases": [], "missing": {}, "outputs": [], "damaged": []}
     try:
         values |= job.facts()
