@@ -16,7 +16,7 @@ from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import TrainingRows, data_errors, in_memory, rows_of, source_of, training_rows
 from partirvm.execution import executor_for
-from partirvm.export.shapley import Explanation
+from partirvm.export.shapley import explain
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import is_growable
 from partirvm.model import Model
@@ -85,6 +85,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     >>> bool(abs(mean[0] - 1.0) < 0.03), model.n_relevance_vectors_ < 20
     (True, True)
     """
+
+    explain = explain
 
     noise_variance: float | Estimate | Noise = "estimate"
     noise: NoiseForm = "auto"
@@ -198,29 +200,6 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         columns = slice(model.n_targets) if model.n_targets > 1 else 0
         mean, std = found[:, columns], found[:, model.n_targets :]
         return (mean, std if model.n_targets > 1 else std[:, 0]) if return_std else mean
-
-    def explain(self, X: Any, background: Any, permutations: int = 4, seed: int = 0) -> Explanation:
-        """Return Shapley values of the mean at rows X (n, d): how far each column moved each prediction.
-
-        They are relative to the mean prediction of the rows ``background`` (B, d), such as 100 random training rows.
-        The values are exact for kernels that are products over columns, such as the Gaussian, and otherwise sampled
-        along random ``permutations`` of the columns, drawn with ``seed``; in both cases they add up
-        (``Model.explain``). ``shap.Explanation(**vars(explanation))`` is what shap plots. Rows are arrays, lists or
-        data frames in memory. Raises ``UsageError`` for several targets, ``DataError`` for other features.
-
-        Examples
-        --------
-        >>> X = np.random.default_rng(0).normal(size=(100, 2))
-        >>> model = RVMRegressor("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
-        >>> explanation = model.explain(X[:5], background=X)
-        >>> explanation.method, explanation.values.shape
-        ('exact', (5, 2))
-        >>> np.allclose(explanation.values.sum(axis=1) + explanation.base_values, model.predict(X[:5]))
-        True
-        """
-        check_is_fitted(self)
-        found: Explanation = self.model_.explain(X, background, permutations, seed)
-        return found
 
     def nearest_rows(self, X: Any) -> dict[str, Any]:
         """The training rows whose errors correct the predictions at X (n, d), rows in memory, by local residuals.

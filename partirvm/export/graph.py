@@ -30,7 +30,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.kernels.functions import LINEAR
 from partirvm.quoting import printable
-from partirvm.storage import storing
+from partirvm.storage import open_folder, storing
 from partirvm.types import SWEEPS, FeatureMap, Float, Scaling, TargetMap
 
 SINGLE = 100.0
@@ -314,9 +314,7 @@ def kernel_values(graph: Graph, kernel: kernels.Kernel, x: int, Z: Float) -> int
     if isinstance(kernel, kernels.Polynomial):
         inner = graph("Add", graph("MatMul", x, (Z * kernel.widths(Z.shape[1])).T, width=M), float(kernel.coef0))
         return reduce(lambda power, _: graph("Mul", power, inner), range(kernel.degree - 1), inner)
-    if isinstance(
-        kernel, kernels.Gaussian | kernels.Matern32 | kernels.Matern52 | kernels.Laplacian | kernels.Categorical
-    ):
+    if kernel.decreasing:
         return _decreasing(graph, kernel, x, Z)
     raise UsageError(f"the kernel {kernel.name!r} is a Python function, which cannot be exported")
 
@@ -350,13 +348,8 @@ def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:
 
 def write(path: str | Path, content: bytes) -> None:
     """Write a file that is whole or absent. Raises ``StorageError`` if it cannot be written."""
-    part = Path(path).with_name(f".{Path(path).name}.partial")
     with storing(str(path)):
-        try:
-            part.write_bytes(content)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        open_folder(Path(path).resolve().parent).write(Path(path).name, content)
 
 
 def template(name: str, **filters: Any) -> Any:

@@ -18,7 +18,7 @@ from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.data.convert import checked_rows
 from partirvm.errors import UsageError
-from partirvm.export.shapley import Explanation, explained
+from partirvm.export.shapley import explain
 from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.composed import inside
 from partirvm.kernels.design import TEMPER, Design
@@ -51,6 +51,8 @@ class Model(FittedModel):
         "prediction is close to the mean of the target, and the standard deviation does not grow there, as it would "
         "with `augment`"
     )
+
+    explain = explain
 
     noise_variance: float | Float
     evidence_noise: float | Float
@@ -148,26 +150,6 @@ class Model(FittedModel):
         if self.n_targets == 1:
             mean, std = mean[:, 0], std[:, :1].ravel()
         return (mean, std) if return_std else mean
-
-    def explain(self, X: Any, background: Any, permutations: int = 4, seed: int = 0) -> Explanation:
-        """Return Shapley values of the mean: how far each column moved the predictions at X (n, d).
-
-        ``background`` (B, d) are rows that stand for the data, such as 100 random training rows: v(S) is the mean of
-        the predictions at these rows with the columns S of x. The values of a row add up to its prediction less the
-        mean prediction of the background (of ``sparse()`` with local residuals, whose correction is a column of its
-        own). X and background are arrays, lists or data frames.
-
-        Values are exact for kernels that are products over columns (Gaussian, Laplacian, categorical, linear spline,
-        other kernels of one column each), for their products and sums, and for basis="linear". For others, such as
-        Matérn kernels or directions of several columns, they are sampled: each row of the background becomes x along
-        that many random ``permutations`` of the columns, drawn with ``seed``, and along their reverses; they still add
-        up. Time: B·M·d²/2 steps of about 3 ns for an exact row of M vectors and d columns; 2·B·``permutations``·(d + 1)
-        predictions for a sampled one.
-
-        Raises ``UsageError`` for several targets and without a row of background, ``DataError`` for other features.
-        """
-        rows = [checked_rows(each, self.columns) for each in (X, background)]
-        return explained(self, rows[0], rows[1], permutations, seed)
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
