@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -56,11 +53,12 @@ def test_a_pipeline_becomes_onnx(classes: Any, kind: str, most: float) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    mlflow = pytest.importorskip("mlflow")
-    pytest.importorskip("uvicorn")
+    mlflow, uvicorn, _ = (pytest.importorskip(name) for name in ("mlflow", "uvicorn", "sqlalchemy"))
+    from mlflow.pyfunc import scoring_server
+
     from partirvm.mlflow import log_model
 
-    mlflow.set_tracking_uri(store := f"sqlite:///{tmp_path}/runs.db")
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/runs.db")
     experiment = mlflow.create_experiment("any", artifact_location=(tmp_path / "files").as_uri())
     model = RVMRegressor(random_state=0).fit(FRAME, TARGET)
     classifier = RVMClassifier(random_state=0).fit(FRAME, np.where(TARGET > 0, "high", "low"))
@@ -69,28 +67,18 @@ def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found = mlflow.pyfunc.load_model(places[1]).predict(FRAME)
     np.testing.assert_array_equal(found["label"], classifier.predict(FRAME))
     np.testing.assert_array_equal(found[["p_high", "p_low"]], classifier.predict_proba(FRAME))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", places[0], "-p", str(port)]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    server = subprocess.Popen(
-        [*command, "--env-manager", "local"], env={**os.environ, "PATH": path, "MLFLOW_TRACKING_URI": store}
-    )
-    try:
-        asked = {"level": 0.9, "quantiles": [0.05, 0.5]}
-        body = json.dumps({"dataframe_split": FRAME[:4].to_dict("split"), "params": asked}).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{port}/invocations", body)
-        request.add_header("Content-Type", "application/json")
-        for _ in range(120):
-            try:
-                answer = json.load(urllib.request.urlopen(request, timeout=30))
-                break
-            except OSError:
-                time.sleep(0.5)
-    finally:
-        server.terminate()
-        server.wait(30)
-    served = pd.DataFrame(answer["predictions"])
+    app = scoring_server.init(mlflow.pyfunc.load_model(places[0]))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
+    threading.Thread(target=server.run, daemon=True).start()
+    while not server.started:
+        time.sleep(0.05)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    asked = {"level": 0.9, "quantiles": [0.05, 0.5]}
+    body = json.dumps({"dataframe_split": FRAME[:4].to_dict("split"), "params": asked}).encode()
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/invocations", body, headers)
+    served = pd.DataFrame(json.load(urllib.request.urlopen(request, timeout=60))["predictions"])
+    server.should_exit = True
     expected = np.column_stack([*model.predict(FRAME[:4], return_std=True), *model.predict_interval(FRAME[:4], 0.9)])
     np.testing.assert_allclose(served[["mean", "std", "lower", "upper"]], expected, rtol=1e-12)
     np.testing.assert_allclose(served[["q0.05", "q0.5"]], expected[:, [2, 0]], rtol=1e-9)
