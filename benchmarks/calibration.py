@@ -12,8 +12,8 @@ within         whether the coverage is within max(1 point, 2 standard errors) of
 plain          the fraction of targets inside mean ± 1.96 std (``hyperparameters=False``)
 NLPD           mean negative log density of ``predict(X, return_std=True)`` in nats, for targets in units of their sd
 
-``benchmarks/datasets.py`` describes the files NAME.npz of DIR. Diabetes is part of scikit-learn. The Friedman sets and sinc are generated with the noise of Friedman (1991); in #2
-and #3 the sd of the noise is a third of the sd of the signal.
+``benchmarks/datasets.py`` describes the files NAME.npz of DIR. Diabetes is part of scikit-learn. The Friedman sets and
+sinc are generated with the noise of Friedman (1991); in #2 and #3 its sd is a third of the sd of the signal.
 """
 
 from __future__ import annotations

@@ -95,6 +95,8 @@ def explain(model: Any, X: Any, background: Any, permutations: int = 4, seed: in
     except JointError:
         values, errors = _sampled(sparse, owners, rows, others, permutations, seed)
         title += " (sampled)"
+    share = np.abs(values) + 1e-300  # of the rounding error of the sum, which is larger where large weights cancel
+    values += (own - base - values.sum(axis=1))[:, None] * share / share.sum(axis=1, keepdims=True)
     if model.residuals is not None:
         names, data = [*names, "local residuals"], np.column_stack([data, np.full(len(rows), np.nan)])
         values = np.column_stack([values, model.moments(rows, variance=False)[0] - own])
