@@ -16,6 +16,7 @@ from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import TrainingRows, data_errors, in_memory, rows_of, source_of, training_rows
 from partirvm.execution import executor_for
+from partirvm.export.shapley import explain
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import is_growable
 from partirvm.model import Model
@@ -84,6 +85,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     >>> bool(abs(mean[0] - 1.0) < 0.03), model.n_relevance_vectors_ < 20
     (True, True)
     """
+
+    explain = explain
 
     noise_variance: float | Estimate | Noise = "estimate"
     noise: NoiseForm = "auto"

@@ -278,7 +278,7 @@ def kernel_values(kernel: kernels.Kernel, x: Any, Z: Float) -> Any:
         case kernels.Polynomial():
             inner = x @ (Z * kernel.widths(Z.shape[1])).T + kernel.coef0
             return reduce(np.multiply, [inner] * kernel.degree)
-        case kernels.Categorical() | kernels.Gaussian() | kernels.Laplacian() | kernels.Matern32() | kernels.Matern52():
+        case _ if kernel.decreasing:
             return _decreasing(kernel, x, Z)
     raise UsageError(f"the kernel {kernel.name!r} is a Python function, which cannot be exported")
 

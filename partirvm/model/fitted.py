@@ -18,6 +18,7 @@ from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.data.convert import checked_rows
 from partirvm.errors import UsageError
+from partirvm.export.shapley import explain
 from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.composed import inside
 from partirvm.kernels.design import TEMPER, Design
@@ -50,6 +51,8 @@ class Model(FittedModel):
         "prediction is close to the mean of the target, and the standard deviation does not grow there, as it would "
         "with `augment`"
     )
+
+    explain = explain
 
     noise_variance: float | Float
     evidence_noise: float | Float
