@@ -95,6 +95,23 @@ class FeatureMap:
             found[:, j] = each[:, 0]
         return found
 
+    def raw_gradient(self, X: Float, gradient: Float) -> Float:
+        """Return the gradient (n, d) in rows X (n, d) of a function with ``gradient`` (n, d') in the inputs."""
+        d, g = len(self.spreads), len(self.numbers)
+        found, place = gradient[:, :d].copy(), d + sum(table.shape[1] - 1 for _, table in self.tables)
+        found[:, [j for j, _ in self.tables]] = 0.0
+        warped = np.flatnonzero(self.spreads)
+        found[:, warped] /= np.hypot(X[:, warped] - self.centres[warped], self.spreads[warped])
+        z = (X[:, self.numbers] - self.moments[0]) / self.moments[1]
+        tanh, inner = np.tanh(0.8 * z), (np.abs(z) < 4.0) / self.moments[1]
+        for column, (j, weights) in enumerate(self.effects, start=place):
+            own = weights[levels_of(X[:, j], len(weights) - 1), 1:].reshape(len(X), -1, g)
+            waves = np.pi * np.arange(1, own.shape[1])[:, None]
+            slopes = -0.4 * (1.0 - tanh**2)[:, None] * waves * np.sin((0.5 + 0.5 * tanh)[:, None] * waves)
+            total = own[:, :1].sum(axis=1) + (own[:, 1:] * slopes).sum(axis=1)
+            found[:, self.numbers] += gradient[:, column, None] * total * inner
+        return found
+
     @property
     def sources(self) -> Int:
         """The position of the feature from which each input comes, (d',)."""
@@ -151,6 +168,17 @@ class TargetMap:
         middle = grown * np.sinh(mean)
         square = 0.5 * np.expm1(2 * variance) + tail * middle**2
         return self.centre + self.spread * middle, self.spread**2 * square
+
+    def moment_slopes(self, mean: Float, variance: Float) -> tuple[Float, Float, Float, Float]:
+        """Return the derivatives of ``moments``: of the mean in both arguments, then of the variance in both."""
+        if self.kind == "none":
+            return np.ones(mean.shape), np.zeros(mean.shape), np.zeros(mean.shape), np.ones(mean.shape)
+        grown, tail = np.exp(0.5 * variance), np.expm1(variance)
+        of_asinh, unit = (0.0, 1.0) if self.kind == "log" else (1.0, self.spread)
+        middle = grown * (np.sinh(mean) if of_asinh else np.exp(mean))
+        slope = grown * (np.cosh(mean) if of_asinh else np.exp(mean))
+        of_variance = of_asinh * np.exp(2 * variance) + (2 * tail + 1.0) * middle**2
+        return unit * slope, 0.5 * unit * middle, 2 * unit**2 * tail * middle * slope, unit**2 * of_variance
 
     def name(self, target: str) -> str:
         """Return a text for z."""
@@ -236,6 +264,11 @@ class Scaling:
             for j in np.flatnonzero(missing.any(axis=0) & regressions.any(axis=1)).tolist():
                 scaled[missing[:, j], j] = (scaled[missing[:, j]] * regressions[j]).sum(axis=1)
         return scaled
+
+    def raw_gradient(self, X: Float, gradient: Float) -> Float:
+        """Return the gradient (n, d) in raw X (n, d) without gaps of a function with ``gradient`` (n, d') in inputs."""
+        gradient = gradient / self.x_scale
+        return gradient if self.features is None else self.features.raw_gradient(X, gradient)
 
     def targets(self, t: Float) -> Float:
         """Targets (n, T) in the likelihood's units; those that are scaled, to the nearest multiple of ``GRAIN``."""

@@ -46,10 +46,10 @@ class FunctionKernel(Kernel, name="function"):
 
 
 class PreparedFunction(PreparedKernel):
-    """A kernel function prepared for centres (m, d)."""
+    """A kernel function prepared for centres (m, d); ``slopes(points, centres, weights)`` is its ``input_gradient``."""
 
-    def __init__(self, function: str | Function, centres: Float) -> None:
-        self.function, self.centres = function, centres
+    def __init__(self, function: str | Function, centres: Float, slopes: Function | None = None) -> None:
+        self.function, self.centres, self.slopes = function, centres, slopes
 
     def __call__(self, points: Float, out: Float) -> None:
         pieces = padded(points, PIECE_ROWS)
@@ -59,6 +59,9 @@ class PreparedFunction(PreparedKernel):
             work[...] = found.T[: len(work), : len(points)]
 
         by_groups(out, write)
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        return np.zeros(points.shape) if self.slopes is None else np.asarray(self.slopes(points, self.centres, weights))
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,16 @@ class PreparedSteps(PreparedKernel):
                 total[j] -= np.einsum("mn,mn->", slopes, self._steps(U, j, some))
         return self.kernel.shared(total)
 
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return the weighted sum of ∂k/∂x_j = −k gamma_j sign(x_j − z_j), of categories 0."""
+        U, found = self._scaled(points), np.zeros(points.shape)
+        for some in () if self.compared else runs(self.centres.shape[1]):
+            slopes = weights.T[some] * values.T[some]
+            for j in np.flatnonzero(self.widths).tolist():
+                signs = np.sign(U[j] - self.centres[j, some, None])
+                found[:, j] -= self.widths[j] * np.einsum("mn,mn->n", slopes, signs)
+        return found
+
     def _scaled(self, points: Float) -> Float:
         return np.ascontiguousarray((points if self.compared else (points - self.origin) * self.widths).T)
 
@@ -83,7 +93,17 @@ class LinearSpline(Kernel, name="linear-spline"):
     """Linear spline kernel, without parameters."""
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedFunction(_spline, centres)
+        return PreparedFunction(_spline, centres, _spline_slopes)
+
+
+def _spline_slopes(points: Float, centres: Float, weights: Float) -> Float:
+    """Return the weighted sum of derivatives: a factor has b + ab − a²/2 if x is the smaller one, or a + a²/2."""
+    found, d = np.empty(points.shape), points.shape[1]
+    for j in range(d):
+        x, z, rest = points[:, j, None], centres[:, j], np.arange(d) != j
+        slope = np.where(x < z, z + x * (z - 0.5 * x), z + 0.5 * z**2)
+        found[:, j] = (weights * _spline(points[:, rest], centres[:, rest]) * slope).sum(axis=1)
+    return found
 
 
 def _spline(points: Float, centres: Float) -> Float:
@@ -100,7 +120,7 @@ class Linear(Kernel, name="linear"):
     """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has a scale."""
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedFunction(lambda points, centres: points @ centres.T, centres)
+        return PreparedFunction(lambda points, centres: points @ centres.T, centres, lambda _, Z, weights: weights @ Z)
 
 
 class PreparedInner(PreparedKernel):
@@ -114,9 +134,14 @@ class PreparedInner(PreparedKernel):
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂ log gamma_j = degree·(s + coef0)^(degree − 1) gamma_j x_j z_j."""
+        return self.kernel.shared(np.einsum("md,md->d", self._slopes(points, weights).T @ points, self.centres))
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        return self._slopes(points, weights) @ self.centres
+
+    def _slopes(self, points: Float, weights: Float) -> Float:
         kernel = self.kernel
-        slopes = weights * kernel.degree * (points @ self.centres.T + kernel.coef0) ** (kernel.degree - 1)
-        return kernel.shared(np.einsum("md,md->d", slopes.T @ points, self.centres))
+        return weights * kernel.degree * (points @ self.centres.T + kernel.coef0) ** (kernel.degree - 1)
 
 
 @dataclass(frozen=True, repr=False)

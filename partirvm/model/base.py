@@ -18,6 +18,7 @@ from partirvm.core.priors import log_contribution
 from partirvm.errors import DataError
 from partirvm.export import to_c, to_numpy, to_onnx
 from partirvm.kernels import KERNELS
+from partirvm.kernels.base import padded
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import labels_by_name
 from partirvm.quoting import html_table
@@ -134,6 +135,18 @@ def linear_values(design: Design, weights: Float, X: Float, root: Float | None =
     if variances is not None and len(roots) < values.reshape(len(X), -1).shape[1]:
         variances = np.repeat(variances[:, :1], weights.shape[1], axis=1)
     return values, variances, near
+
+
+def linear_gradients(design: Design, weights: Float, roots: Float, X: Float) -> Float:
+    """Return the gradients in raw inputs X (n, d), at most ``HEIGHT`` rows, of Φw and then of φᵀΣφ, (n, C + K, d).
+
+    ``weights`` are (M, C), ``roots`` (K, M, M) those of Σ.
+    """
+    rows = padded(X, ROWS)  # so that the bits do not depend on the number of rows
+    block = design.block(rows)
+    factors = [np.broadcast_to(each, block.shape) for each in weights.T]
+    factors += [2.0 * products(products(block, root), root.T) for root in roots]
+    return np.stack([design.raw_gradient(rows, block, each)[: len(X)] for each in factors], axis=1)
 
 
 @dataclass(frozen=True)

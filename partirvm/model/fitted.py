@@ -6,6 +6,7 @@ of α and β, σ² is estimated from rows left out, and a factor makes the Gauss
 of local residuals are the variances of these alone.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -17,17 +18,19 @@ from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
 from partirvm.core.predictive import products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.data.convert import checked_rows
-from partirvm.errors import UsageError
+from partirvm.errors import DataError, UsageError
 from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.composed import inside
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.local.residuals import LocalResiduals
-from partirvm.model.base import FittedModel, OfRows, bases_of, linear_values
+from partirvm.model.base import HEIGHT, FittedModel, OfRows, bases_of, linear_gradients, linear_values
 from partirvm.process import one_blas_thread
 from partirvm.types import AS_IT_IS, Columns, Float
 
 FILLINGS = 16
 """Maximum number of relevance vectors whose values stand for a missing one."""
+
+TINY = np.finfo(float).tiny
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,18 +138,71 @@ class Model(FittedModel):
         variance = np.einsum("...mk,...mk->m...", self.root, self.root)
         return np.asarray(np.clip(1.0 - (self.alpha * variance.T).T, 0.0, 1.0))
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Any, return_std: bool = False, return_gradient: bool = False) -> Any:
         """Mean (n,) of the target at X (n, d), an array, lists or a data frame; also the sd of a new noisy target.
 
         Mean ± 1.645 sd contains 90 % of new targets (``predictive``); with local residuals the sd has the largest log
-        density on rows left out, and ``interval`` has other multiples. Raises ``DataError`` for other features.
+        density on rows left out, and ``interval`` has other multiples. With ``return_gradient`` their gradients follow,
+        (n, d) each (``gradients``). Raises ``DataError`` for other features.
         """
-        X = checked_rows(X, self.columns)
-        found = self.predictive.values(X)[0] if return_std else self.means(X)[0]
-        mean, std = found[:, : self.n_targets], found[:, self.n_targets :]
-        if self.n_targets == 1:
-            mean, std = mean[:, 0], std[:, :1].ravel()
-        return (mean, std) if return_std else mean
+        function, X = self.predictions(std=return_std, gradient=return_gradient), checked_rows(X, self.columns)
+        return self.parted(function(X)[0], std=return_std, gradient=return_gradient)
+
+    def predictions(self, *, std: bool, gradient: bool) -> OfRows:
+        """The function of raw inputs whose values are those of ``predict``, side by side."""
+        if gradient:
+            return partial(self.gradients, std=std)
+        return self.predictive.values if std else self.means
+
+    def parted(self, found: Float, *, std: bool, gradient: bool) -> Any:
+        """The array, or the tuple of arrays, of values of ``predictions``: (n,) and (n, d), of T targets (n, T, …)."""
+        T = self.n_targets
+        shapes = [(T,)] * (1 + std) + [(T, len(self.columns.features))] * ((1 + std) * gradient)
+        pieces = np.split(found, np.cumsum([math.prod(shape) for shape in shapes])[:-1], axis=1)
+        shaped = [each.reshape(len(found), *shape[T == 1 :]) for each, shape in zip(pieces, shapes, strict=True)]
+        return tuple(shaped) if len(shaped) > 1 else shaped[0]
+
+    def gradients(self, X: Float, *, std: bool) -> tuple[Float, Float]:
+        """Predictions with their gradients at raw inputs X (n, d), and nearness (n,).
+
+        Values (n, V) are the means of T targets, with ``std`` their standard deviations, then the gradient (d) of each.
+        They are those of ``predictive``. Features that are categories have the derivative 0, as kernels have at a kink.
+        Raises ``UsageError`` for local residuals and functions of the user, ``DataError`` for missing values.
+        """
+        if self.residuals is not None:
+            raise UsageError(
+                "the gradient of the vectors is not that of predictions, which local residuals correct: fit with "
+                "residual='none', or take the vectors alone, model_.sparse()"
+            )
+        if np.isnan(X).any():
+            raise DataError("rows with missing values have no gradient: fill the values in")
+        starts, model = range(0, max(len(X), 1), HEIGHT), self.predictive
+        panels = [model._gradients(X[start : start + HEIGHT], std=std) for start in starts]
+        values, near = (np.concatenate(each) for each in zip(*panels, strict=True))
+        return values, near
+
+    @one_blas_thread()
+    def _gradients(self, X: Float, *, std: bool) -> tuple[Float, Float]:
+        """``gradients`` of a panel of rows, by the chain rule from those of Φμ and φᵀΣφ to those of the target."""
+        design, target, n, T = self.design, self.design.scaling.target, len(X), self.n_targets
+        both, M, scale = std or target != AS_IT_IS, len(self.mean), design.scaling.t_scale[:, None]
+        mean, variance, near = self.moments(X, variance=both)
+        roots = self.root.reshape(T, M, M) if both else self.root[:0]
+        slopes = linear_gradients(design, self.mean.reshape(M, T), roots, X)
+        of_mean, of_variance = scale * slopes[:, :T], scale**2 * slopes[:, T:]
+        found = [mean.reshape(n, T), of_mean]
+        if both:
+            if design.noise is not None:  # of one target
+                power = TEMPER if self.calibration is None else 1.0
+                of_variance += (power * self._noise_at(X) * design.noise_gradient(X).T).T[:, None]
+            moments = mean.reshape(n, T), variance.reshape(n, T)
+            a, b, c, e = (each[..., None] for each in target.moment_slopes(*moments))
+            mean, variance = target.moments(*moments)
+            of_std = (c * of_mean + e * of_variance) / (2 * np.sqrt(np.maximum(variance, TINY)))[..., None]
+            found = [mean, np.sqrt(variance), a * of_mean + b * of_variance, of_std][:: 1 if std else 2]
+        for each in found[len(found) // 2 :]:
+            each[..., [name in self.columns.categories for name in self.columns.features]] = 0.0
+        return np.hstack([each.reshape(n, -1) for each in found]), near
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
