@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.composed import inside
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.local.residuals import LocalResiduals
-from partirvm.model.base import HEIGHT, FittedModel, OfRows, bases_of, linear_gradients, linear_values
+from partirvm.model.base import HEIGHT, FittedModel, OfRows, Pruned, bases_of, linear_gradients, linear_values
 from partirvm.process import one_blas_thread
 from partirvm.types import AS_IT_IS, Columns, Float
 
@@ -88,6 +88,27 @@ class Model(FittedModel):
     def sparse(self) -> "Model":
         """The relevance vector machine alone, without local residuals; its uncertainty is calibrated for itself."""
         return replace(self, residuals=None)
+
+    def prune(self, max_vectors: int = 50) -> Self:
+        """As of all models; the noise variance of predictions grows by the mean squared error that this costs.
+
+        ``evidence_noise`` and local noise stay, and so do the quantiles of intervals. The prior of α has no part in the
+        loss of evidence.
+        """
+        if self.residuals is not None:
+            raise UsageError(
+                "local residuals are errors of all vectors together, which fewer vectors do not have: prune "
+                "model_.sparse(), the vectors alone, or fit with fewer vectors: max_vectors"
+            )
+        return super().prune(max_vectors)
+
+    def _with_error(self, growth: Float) -> Self:
+        error: Any = self.evidence_noise * growth / self.n_rows
+        error = error if self.n_targets > 1 else float(error[0])
+        before = self.pruned or Pruned()
+        pruned = replace(before, squared_error=before.squared_error + error)
+        noise: Any = self.noise_variance + np.maximum(error, 0.0)
+        return replace(self, pruned=pruned, noise_variance=noise if self.n_targets > 1 else float(noise))
 
     @property
     def own_residuals(self) -> LocalResiduals:
