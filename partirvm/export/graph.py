@@ -114,7 +114,8 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     mean = _linear(graph, model, phi, model.mean.reshape(len(model.mean), -1) * scale, shift)
     if wanted == ("mean",) and scaling.target.kind == "none":
         return {"mean": mean}
-    variance = graph("Mul", _square(graph, stated, phi, stated.root), scale**2)
+    roots = stated.root if stated.root.ndim == 3 else [stated.root]
+    variance = graph("Mul", graph.joined([_square(graph, stated, phi, root) for root in roots]), scale**2)
     factor = _noise_factor(graph, stated, inputs)
     noise = np.broadcast_to(stated.noise_variance, scale.shape).astype(float)
     variance = graph("Add", variance, noise if factor is None else graph("Mul", factor, noise))
