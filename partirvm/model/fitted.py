@@ -464,6 +464,19 @@ def basis_functions_json(model: FittedModel) -> list[dict[str, Any]]:
     return [{"name": name, "weights": each, "relevance": relevance} for name, each, relevance in parts]
 
 
+def sizes_json(model: FittedModel) -> list[list[float]]:
+    """Return numbers of vectors, falling to 1, and the growth of the mean squared error if they are pruned to these.
+
+    It is that of ``Pruned``, of the vectors alone, and of several targets the mean; classes have none.
+    """
+    found, small = list[list[float]](), model.sparse() if isinstance(model, Model) else None
+    while small is not None and small.n_vectors:
+        error = 0.0 if small.pruned is None else float(np.mean(small.pruned.squared_error))
+        found.append([small.n_vectors, error])
+        small = small.prune(small.n_vectors * 4 // 5)
+    return found
+
+
 def targets_json(model: FittedModel) -> dict[str, Any]:
     """Return ``noise_sd`` of each target by name, in its unit, under the key ``targets``; empty for one target."""
     if not isinstance(model, Model) or model.n_targets == 1:
