@@ -210,9 +210,10 @@ class Model(FittedModel):
         mean, variance, near = self.moments(X, variance=both)
         roots = self.root.reshape(T, M, M) if both else self.root[:0]
         slopes = linear_gradients(design, self.mean.reshape(M, T), roots, X)
-        of_mean, of_variance = scale * slopes[:, :T], scale**2 * slopes[:, T:]
+        of_mean = scale * slopes[:, :T]
         found = [mean.reshape(n, T), of_mean]
         if both:
+            of_variance = scale**2 * slopes[:, T:]
             if design.noise is not None:  # of one target
                 power = TEMPER if self.calibration is None else 1.0
                 of_variance += (power * self._noise_at(X) * design.noise_gradient(X).T).T[:, None]
