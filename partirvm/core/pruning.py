@@ -15,7 +15,6 @@ The order of deletions comes from the updates, O(M²) each; μ' and Σ' come fro
 """
 
 import numpy as np
-from scipy.linalg import lapack
 
 from partirvm.types import Float, Int
 
@@ -48,18 +47,16 @@ def conditioned(alpha: Float, mean: Float, roots: Float, left: Int) -> tuple[Flo
 
     Arguments are those of ``least_loss``; the roots are upper triangular.
     """
-    means, others, loss = np.empty((len(left), mean.shape[1])), np.empty((len(roots), len(left), len(left))), 0.0
-    rest = np.empty(mean.shape[1])
-    for c, root in enumerate(roots):
-        outputs = slice(None) if len(roots) == 1 else slice(c, c + 1)
-        P = lapack.dtrtri(root)[0]
+    parts, loss = [], 0.5 * mean.shape[1] * np.log(np.delete(alpha, left)).sum()
+    for root, own in zip(roots, np.split(mean, len(roots), axis=1), strict=True):
+        P = np.linalg.inv(root)
         Q, triangle = np.linalg.qr(P[:, left])
-        others[c] = lapack.dtrtri(triangle)[0] if len(left) else triangle
-        target = P @ mean[:, outputs]
-        means[:, outputs] = others[c] @ (Q.T @ target)
-        rest[outputs] = ((target - P[:, left] @ means[:, outputs]) ** 2).sum(axis=0)
-        of_each = np.log(np.abs(root.diagonal())).sum() + np.log(np.abs(triangle.diagonal())).sum()
-        loss += means[:, outputs].shape[1] * of_each
-    gone = np.delete(alpha, left)
-    loss += 0.5 * (mean.shape[1] * np.log(gone).sum() + rest.sum())
-    return means, others, float(loss), rest - alpha[left] @ means**2 + alpha @ mean**2
+        inverse, target = np.linalg.inv(triangle), P @ own
+        projected = Q.T @ target
+        rest = ((target - Q @ projected) ** 2).sum(axis=0)
+        logs = np.log(np.abs([*root.diagonal(), *triangle.diagonal()])).sum()
+        loss += own.shape[1] * logs + 0.5 * rest.sum()
+        parts.append((inverse @ projected, inverse, rest))
+    each, inverses, rests = zip(*parts, strict=True)
+    means = np.hstack(each)
+    return means, np.stack(inverses), float(loss), np.hstack(rests) - alpha[left] @ means**2 + alpha @ mean**2

@@ -148,11 +148,15 @@ class Design:
         kernels = slice(self.n_leading, None)
         return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
 
-    def input_gradient(self, X: Float, block: Float, mean: Float) -> Float:
-        """Return ∇(Φμ) of kernel columns at raw inputs X, in the kernel's coordinates, (n, d); ``block`` is Φ there."""
-        kernels = slice(self.n_leading, None)
-        weights = np.broadcast_to(mean[kernels], block[:, kernels].shape)
-        return self._prepared.input_gradient(self.scaling.inputs(X), block[:, kernels], weights)
+    def input_gradient(self, X: Float, block: Float, weights: Float) -> Float:
+        """Return Σ_m w_m ∂Φ_nm/∂x_n of kernel columns at raw inputs X (n, d), in the kernel's coordinates, (n, d').
+
+        ``weights`` are (M,), or (n, M) of each row; ``block`` (n, M) is Φ.
+        """
+        points, kernels = self.scaling.inputs(X), slice(self.n_leading, None)
+        weights = np.broadcast_to(weights, block.shape)[:, kernels]
+        inner = self._prepared.input_gradient if len(self.centres) else PreparedKernel().input_gradient
+        return inner(points, block[:, kernels], weights)
 
     def raw_gradient(self, X: Float, block: Float, weights: Float) -> Float:
         """Return Σ_m weights[n, m] ∂Φ_nm/∂x_n, (n, d), in the units of raw inputs X (n, d) without gaps.
@@ -162,10 +166,7 @@ class Design:
         linear = self.functions is None or all(function == LINEAR for function, _ in self.functions.parts)
         if not linear or any(inside(kernel, self.scaling.n_inputs, FunctionKernel) for kernel in self.kernels):
             raise UsageError("a kernel or basis that is a Python function has no gradient in the inputs")
-        kernels, points = slice(self.n_leading, None), self.scaling.inputs(X)
-        found = np.zeros(points.shape)
-        if len(self.centres):
-            found = self._prepared.input_gradient(points, block[:, kernels], weights[:, kernels])
+        found = self.input_gradient(X, block, weights)
         for place, j in enumerate((self.active % X.shape[1]).tolist(), start=int(self.bias)):
             found[:, j] += weights[:, place]
         return self.scaling.raw_gradient(X, found)

@@ -14,7 +14,7 @@ from partirvm.kernels.base import Kernel, PreparedKernel, Products, by_groups, o
 from partirvm.kernels.family import Family
 from partirvm.kernels.functions import PreparedFunction
 from partirvm.options.constraints import Check
-from partirvm.types import Float
+from partirvm.types import Float, pulled_back
 
 
 class PreparedSteps(PreparedKernel):
@@ -47,13 +47,9 @@ class PreparedSteps(PreparedKernel):
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂x_j = −k gamma_j sign(x_j − z_j), of categories 0."""
-        U, found = self._scaled(points), np.zeros(points.shape)
-        for some in () if self.compared else runs(self.centres.shape[1]):
-            slopes = weights.T[some] * values.T[some]
-            for j in np.flatnonzero(self.widths).tolist():
-                signs = np.sign(U[j] - self.centres[j, some, None])
-                found[:, j] -= self.widths[j] * np.einsum("mn,mn->n", slopes, signs)
-        return found
+        pairs, slopes = zip(self._scaled(points), self.centres, strict=True), weights * values
+        sums = [(slopes * np.sign(u[:, None] - v)).sum(axis=1) for u, v in pairs]
+        return np.asarray(-self.widths * np.stack(sums, axis=1) * (not self.compared))
 
     def _scaled(self, points: Float) -> Float:
         return np.ascontiguousarray((points if self.compared else (points - self.origin) * self.widths).T)
@@ -93,22 +89,12 @@ class LinearSpline(Kernel, name="linear-spline"):
     """Linear spline kernel, without parameters."""
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedFunction(_spline, centres, _spline_slopes)
-
-
-def _spline_slopes(points: Float, centres: Float, weights: Float) -> Float:
-    """Return the weighted sum of derivatives: a factor has b + ab − a²/2 if x is the smaller one, or a + a²/2."""
-    found, d = np.empty(points.shape), points.shape[1]
-    for j in range(d):
-        x, z, rest = points[:, j, None], centres[:, j], np.arange(d) != j
-        slope = np.where(x < z, z + x * (z - 0.5 * x), z + 0.5 * z**2)
-        found[:, j] = (weights * _spline(points[:, rest], centres[:, rest]) * slope).sum(axis=1)
-    return found
+        return PreparedFunction(_spline, centres, lambda X, Z, w: pulled_back(lambda X: _spline(X, Z), X, w))
 
 
 def _spline(points: Float, centres: Float) -> Float:
     """Return the product of the factors 1 + ab + a²(3b − a)/6 = 1 + a(2h + a(h − a/6)), with h = b/2, (n, m)."""
-    found = np.ones((len(points), len(centres)))
+    found = np.ones((len(points), len(centres)), points.dtype)
     for x, z in zip(points.T, centres.T, strict=True):
         a, h = np.minimum(x[:, None], z), np.maximum(0.5 * x[:, None], 0.5 * z)
         found *= 1.0 + a * (a * (h - a / 6.0) + 2.0 * h)
@@ -120,7 +106,7 @@ class Linear(Kernel, name="linear"):
     """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has a scale."""
 
     def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedFunction(lambda points, centres: points @ centres.T, centres, lambda _, Z, weights: weights @ Z)
+        return PreparedFunction(lambda points, centres: points @ centres.T, centres, lambda X, Z, w: w @ Z)
 
 
 class PreparedInner(PreparedKernel):

@@ -19,7 +19,6 @@ from partirvm.core.pruning import conditioned, least_loss
 from partirvm.errors import DataError
 from partirvm.export import to_c, to_numpy, to_onnx
 from partirvm.kernels import KERNELS
-from partirvm.kernels.base import padded
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import labels_by_name
 from partirvm.options.constraints import Check
@@ -74,7 +73,7 @@ class FittedModel:
     log_evidence: float
     n_rows: int
     columns: Columns
-    pruned: Pruned | None = field(default=None, kw_only=True)
+    pruned: Pruned = field(default=Pruned(), kw_only=True)
 
     to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
 
@@ -94,7 +93,7 @@ class FittedModel:
     def digest(self) -> str:
         """Return a hash of all but the evidence and what pruning cost: models of equal digest predict the same bits."""
         codec = Codec((*KERNELS.values(), type(self)))
-        tree, arrays = codec.encode(replace(self.with_cells_at(""), log_evidence=0.0, pruned=None))
+        tree, arrays = codec.encode(replace(self.with_cells_at(""), log_evidence=0.0, pruned=Pruned()))
         del tree["value"]["fields"]["pruned"]
         sums = [hashlib.blake2b(f"{a.shape} {a.dtype}".encode() + a.tobytes(), digest_size=16) for a in arrays]
         text = re.sub(r'{"array": (\d+)}', lambda found: sums[int(found[1])].hexdigest(), json.dumps(tree))
@@ -129,18 +128,11 @@ class FittedModel:
         given = self.alpha, self.mean.reshape(M, -1), roots
         left = np.delete(np.arange(M), least_loss(*given, first, count))
         mean, roots, loss, growth = conditioned(*given, left)
-        before = self.pruned or Pruned()
-        pruned = replace(before, vectors=before.vectors + count, log_evidence=before.log_evidence + loss)
-        found = replace(
-            self,
-            design=self.design.take(left[first:] - first),
-            mean=mean.reshape(-1, *self.mean.shape[1:]),
-            root=roots if self.root.ndim == 3 else roots[0],
-            alpha=self.alpha[left],
-            log_evidence=self.log_evidence - loss,
-            pruned=pruned,
-        )
-        return found._with_error(growth)
+        design, root = self.design.take(left[first:] - first), roots if self.root.ndim == 3 else roots[0]
+        mean, done = mean.reshape(-1, *self.mean.shape[1:]), self.pruned
+        pruned = Pruned(done.vectors + count, done.log_evidence + loss, done.squared_error)
+        found = replace(self, design=design, mean=mean, root=root, alpha=self.alpha[left], pruned=pruned)
+        return replace(found, log_evidence=self.log_evidence - loss)._with_error(growth)
 
     def _with_error(self, growth: Float) -> Self:
         """Return the model that states the ``growth`` (T,) of β‖t − Φμ‖² by pruning; classes have no β."""
@@ -190,18 +182,6 @@ def linear_values(design: Design, weights: Float, X: Float, root: Float | None =
     if variances is not None and len(roots) < values.reshape(len(X), -1).shape[1]:
         variances = np.repeat(variances[:, :1], weights.shape[1], axis=1)
     return values, variances, near
-
-
-def linear_gradients(design: Design, weights: Float, roots: Float, X: Float) -> Float:
-    """Return the gradients in raw inputs X (n, d), at most ``HEIGHT`` rows, of Φw and then of φᵀΣφ, (n, C + K, d).
-
-    ``weights`` are (M, C), ``roots`` (K, M, M) those of Σ.
-    """
-    rows = padded(X, ROWS)  # so that the bits do not depend on the number of rows
-    block = design.block(rows)
-    factors = [np.broadcast_to(each, block.shape) for each in weights.T]
-    factors += [2.0 * products(products(block, root), root.T) for root in roots]
-    return np.stack([design.raw_gradient(rows, block, each)[: len(X)] for each in factors], axis=1)
 
 
 @dataclass(frozen=True)

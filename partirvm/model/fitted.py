@@ -15,22 +15,21 @@ from typing import Any, Self
 import numpy as np
 
 from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
-from partirvm.core.predictive import products, quantile, widened
+from partirvm.core.predictive import ROWS, products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.data.convert import checked_rows
 from partirvm.errors import DataError, UsageError
 from partirvm.kernels import Directions, Kernel
+from partirvm.kernels.base import padded
 from partirvm.kernels.composed import inside
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.local.residuals import LocalResiduals
-from partirvm.model.base import HEIGHT, FittedModel, OfRows, Pruned, bases_of, linear_gradients, linear_values
+from partirvm.model.base import HEIGHT, FittedModel, OfRows, bases_of, linear_values
 from partirvm.process import one_blas_thread
-from partirvm.types import AS_IT_IS, Columns, Float
+from partirvm.types import AS_IT_IS, STEP, Columns, Float
 
 FILLINGS = 16
 """Maximum number of relevance vectors whose values stand for a missing one."""
-
-TINY = np.finfo(float).tiny
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,19 +95,16 @@ class Model(FittedModel):
         loss of evidence.
         """
         if self.residuals is not None:
-            raise UsageError(
-                "local residuals are errors of all vectors together, which fewer vectors do not have: prune "
-                "model_.sparse(), the vectors alone, or fit with fewer vectors: max_vectors"
-            )
+            raise UsageError("local residuals are errors of all vectors: prune model_.sparse(), or set max_vectors")
         return super().prune(max_vectors)
 
     def _with_error(self, growth: Float) -> Self:
         error: Any = self.evidence_noise * growth / self.n_rows
-        error = error if self.n_targets > 1 else float(error[0])
-        before = self.pruned or Pruned()
-        pruned = replace(before, squared_error=before.squared_error + error)
         noise: Any = self.noise_variance + np.maximum(error, 0.0)
-        return replace(self, pruned=pruned, noise_variance=noise if self.n_targets > 1 else float(noise))
+        if self.n_targets == 1:
+            error, noise = float(error[0]), float(noise[0])
+        pruned = replace(self.pruned, squared_error=self.pruned.squared_error + error)
+        return replace(self, pruned=pruned, noise_variance=noise)
 
     @property
     def own_residuals(self) -> LocalResiduals:
@@ -187,44 +183,35 @@ class Model(FittedModel):
         """Predictions with their gradients at raw inputs X (n, d), and nearness (n,).
 
         Values (n, V) are the means of T targets, with ``std`` their standard deviations, then the gradient (d) of each.
-        They are those of ``predictive``. Features that are categories have the derivative 0, as kernels have at a kink.
+        They are those of ``predictive``. Codes of categories have the derivative 0, as kernels have at a kink.
         Raises ``UsageError`` for local residuals and functions of the user, ``DataError`` for missing values.
         """
         if self.residuals is not None:
-            raise UsageError(
-                "the gradient of the vectors is not that of predictions, which local residuals correct: fit with "
-                "residual='none', or take the vectors alone, model_.sparse()"
-            )
+            raise UsageError("local residuals have no gradient: fit with residual='none', or take model_.sparse()")
         if np.isnan(X).any():
             raise DataError("rows with missing values have no gradient: fill the values in")
-        starts, model = range(0, max(len(X), 1), HEIGHT), self.predictive
-        panels = [model._gradients(X[start : start + HEIGHT], std=std) for start in starts]
-        values, near = (np.concatenate(each) for each in zip(*panels, strict=True))
-        return values, near
+        panels = [self.predictive._gradients(X[k : k + HEIGHT]) for k in range(0, max(len(X), 1), HEIGHT)]
+        columns = [np.concatenate(each).reshape(len(X), -1) for each in zip(*panels, strict=True)]
+        return np.hstack(columns[: 4 if std else 3 : 1 if std else 2]), columns[4][:, 0]
 
     @one_blas_thread()
-    def _gradients(self, X: Float, *, std: bool) -> tuple[Float, Float]:
-        """``gradients`` of a panel of rows, by the chain rule from those of Φμ and φᵀΣφ to those of the target."""
-        design, target, n, T = self.design, self.design.scaling.target, len(X), self.n_targets
-        both, M, scale = std or target != AS_IT_IS, len(self.mean), design.scaling.t_scale[:, None]
-        mean, variance, near = self.moments(X, variance=both)
-        roots = self.root.reshape(T, M, M) if both else self.root[:0]
-        slopes = linear_gradients(design, self.mean.reshape(M, T), roots, X)
-        of_mean = scale * slopes[:, :T]
-        found = [mean.reshape(n, T), of_mean]
-        if both:
-            of_variance = scale**2 * slopes[:, T:]
-            if design.noise is not None:  # of one target
-                power = TEMPER if self.calibration is None else 1.0
-                of_variance += (power * self._noise_at(X) * design.noise_gradient(X).T).T[:, None]
-            moments = mean.reshape(n, T), variance.reshape(n, T)
-            a, b, c, e = (each[..., None] for each in target.moment_slopes(*moments))
-            mean, variance = target.moments(*moments)
-            of_std = (c * of_mean + e * of_variance) / (2 * np.sqrt(np.maximum(variance, TINY)))[..., None]
-            found = [mean, np.sqrt(variance), a * of_mean + b * of_variance, of_std][:: 1 if std else 2]
-        for each in found[len(found) // 2 :]:
-            each[..., [name in self.columns.categories for name in self.columns.features]] = 0.0
-        return np.hstack([each.reshape(n, -1) for each in found]), near
+    def _gradients(self, X: Float) -> tuple[Float, ...]:
+        """Means, deviations, their gradients, and nearness of a panel of rows, by the chain rule from Φμ and φᵀΣφ."""
+        (mean, variance, near), design, n, T = self.moments(X), self.design, len(X), self.n_targets
+        M, scale, target = len(self.mean), design.scaling.t_scale[:, None], design.scaling.target
+        rows = padded(X, ROWS)  # so that the bits do not depend on the number of rows
+        block = design.block(rows)
+        factors = [np.broadcast_to(each, block.shape) for each in self.mean.reshape(M, T).T]
+        factors += [2.0 * products(products(block, root), root.T) for root in self.root.reshape(T, M, M)]
+        slopes = np.stack([design.raw_gradient(rows, block, each)[:n] for each in factors], axis=1)
+        of_mean, of_variance = scale * slopes[:, :T], scale**2 * slopes[:, T:]
+        if design.noise is not None:  # of one target
+            power = TEMPER if self.calibration is None else 1.0
+            of_variance += (power * self._noise_at(X) * design.noise_gradient(X).T).T[:, None]
+        (z, v), h = (each.reshape(n, T, 1) for each in (mean, variance)), 1j * STEP
+        moved: Any = target.moments(z + h * of_mean, v + h * of_variance)  # as in ``pulled_back``
+        mean, variance = target.moments(mean, variance)
+        return mean, np.sqrt(variance), moved[0].imag / STEP, np.sqrt(moved[1]).imag / STEP, near
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
@@ -472,8 +459,7 @@ def sizes_json(model: FittedModel) -> list[list[float]]:
     """
     found, small = list[list[float]](), model.sparse() if isinstance(model, Model) else None
     while small is not None and small.n_vectors:
-        error = 0.0 if small.pruned is None else float(np.mean(small.pruned.squared_error))
-        found.append([small.n_vectors, error])
+        found.append([small.n_vectors, float(np.mean(small.pruned.squared_error))])
         small = small.prune(small.n_vectors * 4 // 5)
     return found
 
