@@ -34,8 +34,7 @@ def test_gradients_of_every_kernel_scaling_and_target(seeds: range) -> None:
     """Warped features and targets, local noise and linear basis functions included; codes are near no other code."""
     models = [(seed, model) for seed in seeds if isinstance(model := random_model(seed), Model)]
     assert {model.design.scaling.target.kind for _, model in models} == {"none", "log", "asinh"}
-    assert any(model.design.noise for _, model in models)
-    assert any(len(model.design.active) for _, model in models)
+    assert all(any(has) for has in zip(*((m.design.noise, len(m.design.active)) for _, m in models), strict=True))
     for seed, model in models:
         X = np.add(np.nan_to_num(rows_of(model, seed)[:12], nan=0.7), [0.01, 0.01, 0.3])
         mean, std, of_mean, of_std = model.predict(X, return_std=True, return_gradient=True)

@@ -1,7 +1,5 @@
 """Fewer vectors: what they cost is the evidence and the error that a computation from all rows finds."""
 
-from dataclasses import replace
-
 import naive
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ from test_class_models import classifier
 from partirvm import RVMClassifier, RVMRegressor, Warp, load_model, save_model
 from partirvm.core.pruning import conditioned, least_loss
 from partirvm.errors import UsageError
-from partirvm.model import Model
 
 
 @pytest.fixture
@@ -35,12 +32,12 @@ def from_rows(model, X, y, w):
     return evidence, scale**2 * (w @ (t - Phi @ model.mean.reshape(len(mu), -1)) ** 2) / len(X), mu, Sigma
 
 
+WARP = Warp(target="asinh")
 CASES = {
     "one target, weights": ({"noise": "constant"}, 1, True),
     "local noise, bias and features": ({"noise": "local", "basis": "linear"}, 1, False),
     "several targets": ({}, 2, False),
-    "several kernels, no bias": ({"kernel": ["gaussian", "laplacian"], "fit_intercept": False}, 1, True),
-    "a warped target": ({"warp": Warp(target="asinh"), "noise": "constant"}, 1, False),
+    "several kernels, a warped target": ({"kernel": ["gaussian", "laplacian"], "warp": WARP}, 1, False),
 }
 
 
@@ -55,13 +52,11 @@ def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
     small = fitted.prune(count)
     model, pruned = small.model_, small.model_.pruned
     assert (small.n_relevance_vectors_, len(small.weights_), pruned.vectors) == (count, count, whole.n_vectors - count)
-    assert (fitted.n_relevance_vectors_, fitted.model_.pruned.vectors) == (whole.n_vectors, 0)
-    np.testing.assert_array_equal(model.design.leading, whole.design.leading)
+    assert fitted.model_ is whole
     evidence, errors, mu, Sigma = from_rows(model, X, y, w)
     assert pruned.log_evidence == pytest.approx(before[0] - evidence, rel=1e-8, abs=1e-5)
-    assert model.log_evidence == pytest.approx(whole.log_evidence - pruned.log_evidence, rel=1e-12)
     np.testing.assert_allclose(pruned.squared_error, (errors - before[1]).reshape(np.shape(pruned.squared_error)), 1e-7)
-    np.testing.assert_allclose(np.sqrt(before[1] + np.square(pruned.rmse)), np.sqrt(errors), rtol=1e-9)
+    np.testing.assert_allclose(before[1] + np.square(pruned.rmse), errors, rtol=1e-9)
     np.testing.assert_allclose(model.noise_variance, whole.noise_variance + pruned.squared_error, rtol=1e-12)
     np.testing.assert_allclose(model.mean.reshape(mu.shape), mu, rtol=0, atol=1e-6 * np.abs(mu).max())
     roots = model.root.reshape(T, *Sigma.shape[1:])
@@ -69,12 +64,9 @@ def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
     assert not np.tril(roots, -1).any()
     twice = fitted.prune(count + 2).prune(count).model_
     np.testing.assert_allclose(twice.mean, model.mean, rtol=1e-6, atol=1e-9)
-    assert twice.pruned.log_evidence == pytest.approx(pruned.log_evidence, rel=1e-9)
-    assert twice.pruned.vectors == pruned.vectors
     save_model(small, tmp_path / "small")
-    again = load_model(tmp_path / "small")
-    np.testing.assert_array_equal(again.predict(X), small.predict(X))
-    assert again.model_.pruned.log_evidence == pruned.log_evidence
+    np.testing.assert_array_equal(load_model(tmp_path / "small").predict(X), small.predict(X))
+    assert load_model(tmp_path / "small").model_.pruned.log_evidence == pruned.log_evidence
     small.to_numpy(tmp_path / "small.npz")
     small.to_c(tmp_path / "small.h")
 
@@ -97,7 +89,6 @@ def test_each_deletion_is_the_one_of_least_loss(rng):
         assert loss == pytest.approx(evidence(np.arange(9)) - evidence(left), rel=1e-10)
         squares = [((t - Phi[:, own] @ each) ** 2).sum(axis=0) for own, each in ((left, mean), (slice(None), mu))]
         np.testing.assert_allclose(growth, beta * (squares[0] - squares[1]), rtol=1e-9, atol=1e-10)
-    assert conditioned(alpha, mu, root, left[:0])[2] == pytest.approx(evidence(np.arange(9)) - evidence(left[:0]))
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "multinomial", "pooled"])
@@ -128,4 +119,3 @@ def test_what_is_refused_and_what_changes_nothing(rows):
         model.prune(-1)
     assert model.prune(1000).model_ is model.model_
     assert model.prune(0).predict_proba(X).std(axis=0).max() == 0.0
-    assert isinstance(replace(local.model_, residuals=None), Model)
