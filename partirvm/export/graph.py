@@ -136,7 +136,8 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     mean = _linear(graph, model, phi, model.mean.reshape(len(model.mean), -1) * scale, scaling.t_shift)
     if wanted == ("mean",) and target.kind == "none":
         return {"mean": mean}
-    variance = _square(graph, stated, phi, stated.root) * scale**2 + _noise(stated, inputs)
+    roots = stated.root if stated.root.ndim == 3 else [stated.root]
+    variance = graph.joined([_square(graph, stated, phi, root) for root in roots]) * scale**2 + _noise(stated, inputs)
     half = np.sqrt(variance) * model.multiples([level])[:, 0]
     ends = {"lower": _back(target, mean - half), "upper": _back(target, mean + half)}
     mean, variance = target.moments(mean, variance)

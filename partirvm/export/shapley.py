@@ -28,8 +28,7 @@ import numpy as np
 from partirvm import kernels
 from partirvm.data.convert import checked_rows
 from partirvm.errors import UsageError
-from partirvm.kernels.base import runs
-from partirvm.kernels.base import Family
+from partirvm.kernels.base import Family, runs
 from partirvm.kernels.functions import LINEAR
 from partirvm.types import Float, Int, cyclic
 

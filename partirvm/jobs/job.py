@@ -21,7 +21,7 @@ from partirvm.jobs.request import Place, Places, create, request_of, requeue
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
-from partirvm.model.fitted import basis_functions_json, directions_json, relevances
+from partirvm.model.fitted import basis_functions_json, directions_json, relevances, sizes_json
 from partirvm.quoting import html_table
 from partirvm.storage import Where, open_folder
 from partirvm.storage.address import absolute
@@ -257,6 +257,7 @@ class Job:
             "directions": directions_json(design.kernel, variance, names),
             "bases": basis_functions_json(model),
             "missing": design.scaling.shares_missing(features),
+            "sizes": sizes_json(model),
         }
 
     def _end(self, what: str, reason: str) -> Status:

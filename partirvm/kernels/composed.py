@@ -202,6 +202,12 @@ class PreparedSeveral(PreparedKernel):
             found[k] += prepared.gradient(points, values.T[place].T, weights.T[place].T)
         return np.concatenate(found)
 
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        found = np.zeros(points.shape)
+        for _, place, prepared in self.groups:
+            found += prepared.input_gradient(points, values.T[place].T, weights.T[place].T)
+        return found
+
 
 def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]) -> Kernel:
     """Return the kernel with each simple kernel inside replaced by ``make(kernel, features)``.

@@ -9,6 +9,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from itertools import chain, count
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import GROUP, PIECE_ROWS, Kernel, PreparedKernel, by_groups, padded
-from partirvm.types import BIAS, Float, Int
+from partirvm.types import BIAS, Float, Int, pulled_back
 
 Function = Callable[..., Any]
 
@@ -29,7 +30,7 @@ class PreparedFunction(PreparedKernel):
     """The ``function`` of a kernel prepared for centres (m, d)."""
 
     def __init__(self, kernel: Any, centres: Float, origin: Float | None) -> None:
-        self.function, self.centres = kernel.function, centres
+        self.function, self.centres, self.own = kernel.function, centres, not isinstance(kernel, FunctionKernel)
         function_of(self.function, "kernel")  # it can be imported
 
     def __call__(self, points: Float, out: Float) -> None:
@@ -40,6 +41,10 @@ class PreparedFunction(PreparedKernel):
             work[...] = found.T[: len(work), : len(points)]
 
         by_groups(out, write)
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        known = partial(self.function, centres=self.centres)
+        return pulled_back(known, points, weights) if self.own else np.zeros(points.shape)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,12 @@ class PreparedSteps(PreparedKernel):
                 total[j] -= np.einsum("mn,mn->", slopes, self._steps(U, j, some))
         return self.kernel.shared(total)
 
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return the weighted sum of ∂k/∂x_j = −k gamma_j sign(x_j − z_j), of categories 0."""
+        pairs, slopes = zip(self._scaled(points), self.centres, strict=True), weights * values
+        sums = [(slopes * np.sign(u[:, None] - v)).sum(axis=1) for u, v in pairs]
+        return np.asarray(-self.widths * np.stack(sums, axis=1) * (not self.compared))
+
     def _scaled(self, points: Float) -> Float:
         return np.ascontiguousarray((points if self.compared else (points - self.origin) * self.widths).T)
 
@@ -79,7 +85,7 @@ class Categorical(Family, name="categorical", form=PreparedSteps):
 
 def _spline(points: Float, centres: Float) -> Float:
     """Return the product of the factors 1 + ab + a²(3b − a)/6 = 1 + a(2h + a(h − a/6)), with h = b/2, (n, m)."""
-    found = np.ones((len(points), len(centres)))
+    found = np.ones((len(points), len(centres)), points.dtype)
     for x, z in zip(points.T, centres.T, strict=True):
         a, h = np.minimum(x[:, None], z), np.maximum(0.5 * x[:, None], 0.5 * z)
         found *= 1.0 + a * (a * (h - a / 6.0) + 2.0 * h)
@@ -111,9 +117,14 @@ class PreparedInner(PreparedKernel):
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂ log gamma_j = degree·(s + coef0)^(degree − 1) gamma_j x_j z_j."""
+        return self.kernel.shared(np.einsum("md,md->d", self._slopes(points, weights).T @ points, self.centres))
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        return self._slopes(points, weights) @ self.centres
+
+    def _slopes(self, points: Float, weights: Float) -> Float:
         kernel = self.kernel
-        slopes = weights * kernel.degree * (points @ self.centres.T + kernel.coef0) ** (kernel.degree - 1)
-        return kernel.shared(np.einsum("md,md->d", slopes.T @ points, self.centres))
+        return weights * kernel.degree * (points @ self.centres.T + kernel.coef0) ** (kernel.degree - 1)
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,7 +23,7 @@ from partirvm.model.fitted import directions_json
 from partirvm.options import Request
 from partirvm.quoting import format_bytes, format_duration
 from partirvm.report.history import CLASSIFICATION, MEASURED, format_error, format_evidence, format_share, kind_of
-from partirvm.report.page import FEATURES, Report, history_charts
+from partirvm.report.page import FEATURES, LISTS, Report, history_charts
 
 FITS = [("basic", False), ("split-merge", False), ("incremental", True), ("working-set", True)]
 HOSTILE = "</style><script>alert('1')</script>\"'&<img src=x onerror=alert(2)>"
@@ -238,7 +238,7 @@ def job_of(strategy, *, held_out=True, **changes):
     facts |= {"location": "jobs/flowers", "status": "done", "status_advice": "Its model is ready."}
     facts |= {"reason": "converged", "advice": "Nothing to do."}
     facts |= dict.fromkeys(("versions", "relevance", "queued", "began", "ended"))
-    facts |= dict.fromkeys(("directions", "bases", "outputs", "damaged"), ()) | {"missing": {}}
+    facts |= dict.fromkeys(LISTS, ()) | {"missing": {}}
     return Shown(facts | changes)
 
 
