@@ -74,6 +74,7 @@ def run_chapter(chapter: Path) -> None:
                 run_command(words)
 
 
+@pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
 def test_snippets_run(chapter, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")

@@ -30,7 +30,9 @@ MAY_FAIL = {
 
 ROUNDS = {"strategy": "working-set", "partition_size": 20}
 
-QUICK = RVMRegressor(gamma=0.5, **ROUNDS, random_state=0), RVMClassifier(gamma="scale", random_state=0)
+FEW = {"max_iterations": 8, "random_state": 0}
+
+QUICK = RVMRegressor(gamma=0.5, **ROUNDS, **FEW), RVMClassifier(gamma="scale", **FEW)
 
 LEARNED = RVMRegressor(random_state=0), RVMClassifier(random_state=0)
 

@@ -17,7 +17,10 @@ from partirvm.storage import Folder
 from partirvm.storage.records import read_json, to_json
 from partirvm.strategies import working_set
 
-pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning"),
+    pytest.mark.usefixtures("quick_learning"),
+]
 
 ASKED = Request(gamma=0.5, partition_size=30, max_rounds=2, noise="constant", seed=4)
 
