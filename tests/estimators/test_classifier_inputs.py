@@ -158,15 +158,3 @@ def test_what_is_refused(tmp_path):
         with pytest.raises(error, match=says):
             estimator.fit(*given, **options)
     assert not hasattr(made, "classes_")
-
-
-def test_validation_goes_into_the_history(tmp_path):
-    """Log loss and error of held-out rows by the formulas at the last fit."""
-    X, codes = moons(300)
-    y = np.array(["no", "yes"])[codes]
-    held, truth = X[200:], codes[200:]
-    model = RVMClassifier(gamma=0.8, partition_size=40, max_rounds=2, random_state=0)
-    model.fit(X[:200], y[:200], validation=(held, y[200:]))
-    probabilities, last = model.predict_proba(held), model.history_[-1]
-    assert last["held_out_log_loss"] == pytest.approx(-np.log(probabilities[np.arange(100), truth]).mean())
-    assert last["held_out_error"] == pytest.approx(np.mean(probabilities.argmax(axis=1) != truth))
