@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from waiting import PATIENCE
 
 from partirvm.data import ingest
 
