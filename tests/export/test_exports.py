@@ -206,6 +206,7 @@ def test_c_predicts_what_the_model_predicts(seeds: range, dtype: str, compiler: 
         agrees(in_c(library, k, model, rows_of(model, seed), dtype), model, rows_of(model, seed), dtype)
 
 
+@pytest.mark.usefixtures("quick_learning")
 def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X, classes = rng.normal(size=(60, 2)), np.array(["no", "yes"])

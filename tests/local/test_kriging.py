@@ -67,11 +67,11 @@ def test_derivatives_are_finite_differences(family):
 def test_the_search_finds_the_parameters_of_a_draw():
     """Errors drawn from a Gaussian process with noise: its length and the share of noise, within a third."""
     rng = np.random.default_rng(0)
-    points = rng.uniform(size=(800, 2))
-    covariance = Matern(length_scale=0.3, nu=1.5)(points) + 0.05 * np.eye(800)
-    errors = np.linalg.cholesky(covariance) @ rng.standard_normal(800)
-    order = np.argsort(cdist(points, points) + 10 * np.eye(800), axis=1)[:, :30]
-    found = Neighbourhoods(Steps(points[order] - points[:, None]), errors[order], *plain(800, 30))
+    points = rng.uniform(size=(1500, 2))
+    covariance = Matern(length_scale=0.3, nu=1.5)(points) + 0.05 * np.eye(1500)
+    errors = np.linalg.cholesky(covariance) @ rng.standard_normal(1500)
+    order = np.argsort(cdist(points, points) + 10 * np.eye(1500), axis=1)[:, :30]
+    found = Neighbourhoods(Steps(points[order] - points[:, None]), errors[order], *plain(1500, 30))
     kernel, _, density = learned([found], [errors], start_of([found], [errors]))
     assert kernel.noise == pytest.approx(0.05, rel=1 / 3)
     assert kernel.length / kernel.variance ** (1 / 3) == pytest.approx(0.3, rel=1 / 3)  # what the data determine
