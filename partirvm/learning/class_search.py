@@ -7,6 +7,10 @@ kernel are compared:
   of one unit, such as pixels, of which some hardly vary: scaled to variance 1 these decide the distances.
 - *a width per feature*: a few steps from there. More steps raise the evidence, but also the error of rows left out.
 
+Scaled features that are skewed, such as counts, are warped all together if the evidence rises. One at a time they are
+not: a single warp gains little beside others with long tails, and a search of each takes longer (spambase, pooled: log
+loss .191 and .173 in 14 CPU seconds, all together .166 and .130 in 9). Pixels, unscaled, lose by it.
+
 Indicators are steps, for which the evidence of a process is too sure of detail. So rows left out decide: a width per
 feature must lower the squared error by more than one standard error. With more than ``FEW`` rows the tied evidence of
 thousands of rows then goes on (``learning.forms``); two classes of so many rows always have it.
@@ -19,7 +23,7 @@ import numpy as np
 
 from partirvm.kernels import Kernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
-from partirvm.learning.features import warped
+from partirvm.learning.features import all_warped, warped
 from partirvm.learning.forms import EACH, learn, with_gammas
 from partirvm.learning.process_search import FEW, ROWS, WORK, in_order, process_record, splits
 from partirvm.learning.sample import SampledRows
@@ -72,13 +76,22 @@ def learn_classes(
 def one_width(
     sample: SampledRows, problem: Problem, order: Int, most: int, *, warp: bool
 ) -> tuple[Problem, ProcessRows, ProcessFit, str]:
-    """Search one width; return the problem with warps if these are tried, its process, and the name of the form."""
+    """Search one width; return the problem with warps if these are tried, its process, and the name of the form.
+
+    Warps of all skewed features together must raise the evidence by log n nats. Otherwise they are tried one by one.
+    """
     rows = ProcessRows.of(sample, problem, order[:most])
     kernels, noise = {ONE: problem.empty.kernel, UNSCALED: unscaled(problem)}, float(np.log(FIRST_NOISE))
     starts = {form: ProcessFit(kernel, 0.0, noise) for form, kernel in kernels.items()}
     found = {form: climb(rows, start, ONE_STEPS, together=True) for form, start in starts.items()}
     form = max(found, key=lambda form: found[form].value)
     if warp and form == ONE:
+        raw = sample.rows.gather(np.sort(order)).X
+        every = problem.with_scaling(all_warped(problem.empty.scaling, found[ONE].kernel, raw))
+        seen = ProcessRows.of(sample, every, order[:most])
+        best = climb(seen, found[ONE], ONE_STEPS, together=True)
+        if best.value > found[ONE].value + np.log(len(seen.X)):
+            return every, seen, best, ONE
         few = order[:WARP_ROWS]
         changed, _ = warped(sample.only(np.sort(few)), problem, few, most, found[ONE])
         if changed is not problem:

@@ -129,6 +129,20 @@ def test_features_of_one_unit_are_compared_in_it():
     np.testing.assert_allclose(np.array(one.kernel.gamma) / one.kernel.gamma[0], (scale / 10) ** 2, rtol=1e-12)
 
 
+def test_skewed_features_are_warped_together():
+    """Classes by the sum of eight logarithms: all are taken, but not codes, and no pixels, whose own units are better."""
+    rng = np.random.default_rng(5)
+    Z, codes = rng.normal(size=(300, 8)), rng.integers(9, size=300) ** 2.0
+    y, X = (Z.sum(axis=1) > 0).astype(float), np.column_stack([np.exp(1.5 * Z), codes])
+    kernel = Product((OnColumns(Gaussian((0.1,) * 8), tuple(range(8))), OnColumns(Categorical(1.0), (8,))))
+    for warp, count in ((True, 8), (False, 0)):
+        with sample_of(X, y) as sample:
+            problem, *_, form = one_width(sample, problem_of(X, y, kernel, K=2), np.arange(300), 300, warp=warp)
+        features = problem.empty.scaling.features
+        assert (form, count) == (ONE, 0 if features is None else (features.spreads[:8] > 0).sum())
+        assert features is None or not features.spreads[8]
+
+
 def test_many_rows_go_on_with_the_tied_evidence(monkeypatch):
     """Above ``FEW`` rows the last line is that of a search with fewer centres; two classes are not asked for a form."""
     monkeypatch.setattr(class_search, "FEW", 100)
