@@ -39,7 +39,7 @@ HEURISTIC_ROWS = 2000
 """Maximum number of rows of the basic RVM from which ``partition_size="auto"`` derives P."""
 
 OVERLAP, DENSE = 0.1, 0.9
-"""ρ up to which classes overlap, and above which the kernel is probably too narrow, because nearly every row becomes a vector."""
+"""ρ up to which classes overlap; ρ above which the kernel is probably too narrow: nearly every row becomes a vector."""
 
 MANY_LEVELS = 8
 """A categorical feature with more levels becomes numbers: kernels that are equal or not share nothing among levels.

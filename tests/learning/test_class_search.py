@@ -130,7 +130,7 @@ def test_features_of_one_unit_are_compared_in_it():
 
 
 def test_skewed_features_are_warped_together():
-    """Classes by the sum of eight logarithms: all are taken, but not codes, and no pixels, whose own units are better."""
+    """Classes by the sum of eight logarithms: all of them are taken, but not the codes of a category."""
     rng = np.random.default_rng(5)
     Z, codes = rng.normal(size=(300, 8)), rng.integers(9, size=300) ** 2.0
     y, X = (Z.sum(axis=1) > 0).astype(float), np.column_stack([np.exp(1.5 * Z), codes])
