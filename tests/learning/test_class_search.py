@@ -143,13 +143,24 @@ def test_skewed_features_are_warped_together():
         assert features is None or not features.spreads[8]
 
 
-def test_many_rows_go_on_with_the_tied_evidence(monkeypatch):
+@pytest.mark.parametrize("K", [2, 4])
+def test_many_rows_go_on_with_the_tied_evidence(K, monkeypatch):
     """Above ``FEW`` rows the last line is that of a search with fewer centres; two classes are not asked for a form."""
     monkeypatch.setattr(class_search, "FEW", 100)
     monkeypatch.setattr(class_search, "ROWS", 80)
-    X, codes = two_of(200, 3)
-    passes = Passes()
-    line, _ = learned(X, codes, 2, passes=passes)
+    passes, (X, codes) = Passes(), two_of(200, 3)
+    codes = codes + 2 * (X[:, 1] > 0) if K == 4 else codes
+    line, _ = learned(X, codes, K, passes=passes)
     assert line.choice == {"form": EACH}
     assert line.candidates == 50  # a quarter of the rows
     assert passes.of(SlopePass)
+
+
+def test_one_width_of_many_rows_is_the_last_line_if_it_is_chosen(monkeypatch):
+    """The tied search has lines of its own before it; each row is left out once where there are few."""
+    monkeypatch.setattr(class_search, "FEW", 100)
+    monkeypatch.setattr(class_search, "choose", lambda errors, one: {"form": one, "rows": errors.shape[1]})
+    X = np.random.default_rng(4).normal(size=(300, 2))
+    line, found = learned(X, (X[:, 0] > 0) + 2.0 * (X[:, 1] > 0), 4)
+    assert (line.choice["form"], line.choice["rows"], line.candidates) == (ONE, 300, 300)
+    assert len(set(found.empty.kernel.gamma)) == 1
