@@ -15,7 +15,8 @@ Indicators are steps, for which the evidence of a process is too sure of detail.
 feature must lower the squared error by more than one standard error. With more than ``FEW`` rows the tied evidence of
 thousands of rows goes on from there (``learning.forms``), and then more rows decide: a process of 400 rows does not
 see what widths that many more rows can use (protein in 4 classes: log loss 1.025 with one width, .971 with a width per
-feature). Two classes of so many rows always have the latter.
+feature). Unscaled features are asked at once, lest a search of many pixels is in vain. Two classes of so many rows
+always have a width per feature.
 """
 
 from dataclasses import replace
@@ -28,7 +29,7 @@ from partirvm.kernels import Kernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.features import all_warped, warped
 from partirvm.learning.forms import EACH, learn, with_gammas
-from partirvm.learning.process_search import FEW, LAST_ROWS, ROWS, WORK, in_order, process_record, splits
+from partirvm.learning.process_search import FEW, ROWS, WORK, in_order, process_record, splits
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions
 from partirvm.strategies.problem import Problem, Record
@@ -43,8 +44,9 @@ FIRST_NOISE = 0.5
 WARP_ROWS = 2000
 """Maximum number of rows on which warps are chosen, which takes as long as the search of widths."""
 
-ONE_STEPS, STEPS = 10, 15
-"""Maximum number of steps of L-BFGS in one width, and from there in all widths."""
+ONE_STEPS, STEPS, LATE_STEPS, LATE_ROWS = 10, 15, 4, 800
+"""Maximum number of steps of L-BFGS in one width, and from there in all widths, in one factor of learned widths, and of
+rows for the latter."""
 
 
 def learn_classes(
@@ -58,17 +60,19 @@ def learn_classes(
     many, most = len(order) > FEW, min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)), columns)
     problem, rows, one, form = one_width(sample, problem, order, most, warp=warp)
     sample.on_best(problem.with_kernel(one.kernel).empty)
-    best, choice = climb(rows, one, STEPS), {"form": EACH}
-    if many:
+    best, choice, asked = climb(rows, one, STEPS), {"form": EACH}, problem.n_classes > 2 or not many
+    if asked and not (many and form == ONE):
+        choice = choose(left_out(sample, problem, one, order, most), form)
+    if many and choice["form"] == EACH:
         log, warm = partial(_log, sample, choice), replace(learning, warm=best.kernel.logs, metric="widths")
         best = replace(one, kernel=learn(replace(sample, log=log), problem, warm, seed))
-    if not many or problem.n_classes > 2:
-        most = min(LAST_ROWS, columns) if many else most
-        choice = choose(left_out(sample, problem, one, order, most, best if many else None), form)
-        if not many or choice["form"] == form:
-            best = best if choice["form"] == EACH else one
-            sample.on_best(problem.with_kernel(best.kernel).empty)
-            sample.log(process_record(rows, best, choice))
+        if asked and form == ONE:
+            choice = choose(left_out(sample, problem, one, order, min(LATE_ROWS, columns), best), form)
+        if choice["form"] == EACH:
+            return problem.with_kernel(best.kernel)
+    best = best if choice["form"] == EACH else one
+    sample.on_best(problem.with_kernel(best.kernel).empty)
+    sample.log(process_record(rows, best, choice))
     return problem.with_kernel(best.kernel)
 
 
@@ -124,8 +128,8 @@ def left_out(
     found = []
     for kept, outside in splits(order, most):
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
-        own = climb(rows, one, ONE_STEPS, together=True)
-        other = climb(rows, own, STEPS) if each is None else climb(rows, each, ONE_STEPS, together=True)
+        own = climb(rows, one, ONE_STEPS if each is None else LATE_STEPS, together=True)
+        other = climb(rows, own, STEPS) if each is None else climb(rows, each, LATE_STEPS, together=True)
         errors = [rows.predicted(fit, new)[0] for fit in (own, other)]
         found.append([(each**2).mean(axis=1) / new.inverse for each in errors])
     return np.concatenate(found, axis=1)
