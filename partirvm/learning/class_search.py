@@ -20,7 +20,6 @@ always have a width per feature.
 """
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from partirvm.learning.forms import EACH, learn, with_gammas
 from partirvm.learning.process_search import FEW, ROWS, WORK, in_order, process_record, splits
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions
-from partirvm.strategies.problem import Problem, Record
+from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
 
 ONE, UNSCALED = "one width", "one width for unscaled features"
@@ -64,8 +63,9 @@ def learn_classes(
     if asked and not (many and form == ONE):
         choice = choose(left_out(sample, problem, one, order, most), form)
     if many and choice["form"] == EACH:
-        log, warm = partial(_log, sample, choice), replace(learning, warm=best.kernel.logs, metric="widths")
-        best = replace(one, kernel=learn(replace(sample, log=log), problem, warm, seed))
+        stated = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
+        warm = replace(learning, warm=best.kernel.logs, metric="widths")
+        best = replace(one, kernel=learn(stated, problem, warm, seed))
         if asked and form == ONE:
             choice = choose(left_out(sample, problem, one, order, min(LATE_ROWS, columns), best), form)
         if choice["form"] == EACH:
@@ -74,10 +74,6 @@ def learn_classes(
     sample.on_best(problem.with_kernel(best.kernel).empty)
     sample.log(process_record(rows, best, choice))
     return problem.with_kernel(best.kernel)
-
-
-def _log(sample: SampledRows, choice: dict[str, Any], record: Record) -> None:
-    sample.log(replace(record, choice=choice))
 
 
 def one_width(
