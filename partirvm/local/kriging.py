@@ -303,11 +303,9 @@ def learned(
     n, targets = sum(map(len, errors)), np.concatenate(errors)
     steepness, long = CORRELATIONS[family], float(np.clip(starts[0].length / usual, *LENGTHS))
     ratio = float(np.clip(starts[0].variance / square / long**steepness, *RATIOS))
-    level = max(starts[0].freedom, 10.0) * ratio
     (least, most), lengths = (RATIOS, LENGTHS) if form else ((ratio, ratio), (long, long))
     nuggets = max(NUGGETS[0], min(RARE / n, 0.1)), NUGGETS[1]
-    shares = nuggets[0] / most, nuggets[1] / least
-    bounds = [*map(tuple, np.log([shares, lengths])), (0.0, STEEPEST)]
+    bounds = [*map(tuple, np.log([(nuggets[0] / most, nuggets[1] / least), lengths])), (0.0, STEEPEST)]
     bounds += [tuple(np.log(SCALES))] * (hoods[0].steps.coordinates.shape[2] if scales else 0)
 
     @cache
@@ -319,7 +317,7 @@ def learned(
         some = [each.scaled(np.exp(x[3:])) for each in hoods] if scales else hoods
         found = list(apply(partial(Conditional, kernel), some))
         range_ = unit * max(least, nuggets[0] / share), unit * min(most, nuggets[1] / share)
-        variance, freedom = _levels(found, targets, unit * level, *range_)
+        variance, freedom = _levels(found, targets, unit * ratio * max(starts[0].freedom, 10.0), *range_)
         kernel = replace(kernel, variance=variance, freedom=freedom, noise=kernel.noise * variance)
         densities = apply(partial(Conditional.log_density, kernel=kernel, scales=scales), found, errors)
         values, slopes = zip(*densities, strict=True)

@@ -1,5 +1,7 @@
 """The local process against dense formulas of Shah et al. (2014), and its derivatives."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -11,6 +13,7 @@ from partirvm.local.kriging import (
     LocalKernel,
     Neighbourhoods,
     Steps,
+    _levels,
     learned,
     moments,
     starts_of,
@@ -77,6 +80,19 @@ def test_the_search_finds_the_parameters_of_a_draw():
     assert kernel.noise == pytest.approx(0.05, rel=1 / 3)
     assert kernel.length / kernel.variance ** (1 / 3) == pytest.approx(0.3, rel=1 / 3)  # what the data determine
     assert density > learned(([found], [errors]), starts_of(([found], [errors]), "exponential"))[2]
+
+
+def test_variance_and_freedom_are_the_best_ones_of_each_length_and_share_of_noise():
+    """At a given ω/s², ℓ and b no other s² and ν within the bounds have a larger density."""
+    found, errors = rows(300), 0.5 * np.random.default_rng(1).standard_t(3, size=300)
+    kernel = LocalKernel("matern32", 1.0, 1.3, 0.2, 1.0, 1.0)
+    conditional = Conditional(kernel, found)
+    variance, freedom = _levels([conditional], errors, 1.0, 1e-3, 1e3)
+    best = conditional.log_density(errors, replace(kernel, variance=variance, freedom=freedom))[0].sum()
+    for log_variance in np.log(variance) + np.linspace(-2, 2, 21):
+        for log_freedom in np.clip(np.log(freedom) + np.linspace(-2, 2, 21), np.log(0.5), np.log(1e4)):
+            other = replace(kernel, variance=np.exp(log_variance), freedom=np.exp(log_freedom))
+            assert conditional.log_density(errors, other)[0].sum() <= best + 1e-3
 
 
 @pytest.mark.parametrize("errors", [np.zeros(30), np.ones(30)], ids=["zero", "constant"])
