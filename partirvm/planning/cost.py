@@ -221,14 +221,14 @@ class Schedule:
 
         Fits may converge before their vectors have fallen to ``stop_fraction`` of the candidates: on kin40k and etopo20
         they kept about the mean of this fraction and 1. Without ``max_rounds``, 8 working-set rounds are
-        assumed, or 3 that end where local residuals gain little by more vectors.
+        assumed, or 2 that end where local residuals gain little by more vectors.
         """
         stays = 0.5 * (1.0 + stop_fraction)
         if self.merges:
             return levels_cost(work, candidates, stays)
         rounds = n_partitions(joining, candidates, work.shape.n_kernels)
         if max_rounds is not None or self.selects:
-            rounds = min(rounds, (3 if work.residuals else 8) if max_rounds is None else max_rounds)
+            rounds = min(rounds, (2 if work.residuals else 8) if max_rounds is None else max_rounds)
         return rounds_cost(work, candidates, max(rounds, 1), stays)
 
     def text(self, plan: Mapping[str, Any]) -> str:
