@@ -30,10 +30,8 @@ SQUARES = 1500
 OVERHEAD = 5e-3
 """Seconds per fit for calls, gathering rows and a history entry."""
 
-
 TRIALS, TAKEN, OFTEN = 1e10, 8e10, 16_384
-"""Operations in whose time local residuals are tried, and learned if they are taken, for each target; and the number of
-rows from which they usually are: of fewer rows a part is expected."""
+"""Operations as long as local residuals of a target are tried, and learned if taken, as usual from so many rows on."""
 
 CORRECTED = 360_000
 """Neighbours per second and thread by which rows are corrected: 6,000 rows with 60, or 12,000 with 30."""
@@ -89,10 +87,7 @@ def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """Quantities on which all costs of a fit depend; ``threads`` are those of all workers together.
-
-    ``residuals`` is true if local residuals are tried.
-    """
+    """Quantities on which all costs of a fit depend: ``threads`` of all workers, and if local residuals are tried."""
 
     shape: DataShape
     read: RowsRead
