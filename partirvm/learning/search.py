@@ -26,7 +26,7 @@ import numpy as np
 from partirvm.core import ascent
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
-from partirvm.kernels import Kernel
+from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import NOTHING, EvidencePoint, SampledRows, evaluate, evaluate_fit
 from partirvm.likelihoods.gaussian import noise
@@ -38,22 +38,22 @@ LEAST = 20
 """Minimum number of rows for kernel learning."""
 
 CENTRES, MOST_CENTRES = 300, 500
-"""Maximum number of centres in the first stage, and after growth: more lower the error by 1 % at most, but cost more.
-
-Fewer in the first stage end in worse optima: with 200, and at most 20 evaluations of free directions, directions of
-kin40k (10,000 rows) were switched off, and its error was 1 to 10 % larger. So do fewer rows: after a search
-from 4,000 or 2,500 rows, and a last stage of 8,000, errors of protein (41,157 rows) were some % larger.
+"""Maximum number of centres in the first stage of all rows, and after growth: more lower the error by 1 % at most.
 
 The centres of classes are at most a quarter of the rows: with fewer centres small data sets lack detail, with more the
 evidence overfits. More than two classes have at most 100, for time; the errors differ little.
 """
 
-LAST_EVALUATIONS, AGAIN_EVALUATIONS = 20, 8
-"""Maximum number of evaluations after growth, and of each search between rounds. After growth searches took about 20;
-with 10 the error of kin40k is up to 5 % larger. Between rounds 8 had 164 of the 168 nats of a search to its end."""
+COARSE_ROWS, COARSE_CENTRES = 3000, 200
+"""Maximum numbers of rows and centres of the searches of widths and of fixed directions, which have few parameters."""
 
-AXES_SD = 0.3
-"""Standard deviation of the normal prior of an entry of a direction around its start; .1 and no prior differ little."""
+ALL_EVALUATIONS, LAST_EVALUATIONS, AGAIN_EVALUATIONS = 30, 12, 8
+"""Maximum number of evaluations of the first stage of all rows, after growth, and of each search between rounds. From
+the curvature of the stage before, 12 after growth gain what 20 gained without it."""
+
+AXES_SD, MOST_SCALE = 0.3, 10.0
+"""Standard deviation of the normal prior of an entry of a direction around its start; .1 and no prior differ little. In
+a search it is the scale of the entries of the direction of largest gamma, and larger, to a limit, for the others."""
 
 WORK = 2e8
 """Maximum rows × centres × features of one evaluation, so that a search ends in about a minute on one core."""
@@ -133,6 +133,7 @@ class KernelSearch:
     choice: dict[str, Any] | None = None
     reason: Termination | None = None
     most: int = ascent.MOST_EVALUATIONS
+    pairs: ascent.Pairs = field(default_factory=list)
 
     @property
     def kernel(self) -> Kernel:
@@ -146,8 +147,9 @@ class KernelSearch:
     def again(self, **fields: Any) -> Self:
         """Return a stage that begins at the best kernel or at another ``start``, with some fields replaced."""
         if "start" in fields:
-            fields |= dict.fromkeys(("middle", "logs"), fields["start"].logs)
+            fields |= dict.fromkeys(("middle", "logs"), fields["start"].logs) | {"pairs": []}
         unknown: dict[str, Any] = {"evaluations": 0, "peak": -np.inf, "best": NOTHING, "seen": None}
+        unknown["pairs"] = list(self.pairs)
         return replace(self, last=self.best, reason=None, **unknown | fields)
 
     def evaluate(self, logs: Float) -> tuple[float, Float]:
@@ -178,9 +180,13 @@ class KernelSearch:
             assert last is not None
             return value / last.rows, slope / last.rows
 
-        begin, scale = self.logs if logs is None else logs, np.where(axes_of(self.start.parameters), AXES_SD, 1.0)
-        low, high = self.middle + ascent.LOWEST, self.middle + ascent.HIGHEST
-        self.reason, _ = ascent.ascend(per_row, begin, low, high, scale, most_evaluations=self.most)
+        begin, low, high = (
+            self.logs if logs is None else logs,
+            self.middle + ascent.LOWEST,
+            self.middle + ascent.HIGHEST,
+        )
+        scales = scales_of(self.start)
+        self.reason, _ = ascent.ascend(per_row, begin, low, high, scales, most=self.most, pairs=self.pairs)
         return self
 
     def record(self, problem: Problem) -> Record:
@@ -205,11 +211,24 @@ def kernel_record(
     return Record(kind="kernel", rows=rows, log_evidence=log_evidence - shift, **facts)
 
 
+def scales_of(kernel: Kernel) -> Float:
+    """Return typical changes of the parameters (p,): an entry of a direction matters in proportion to its gamma."""
+    if isinstance(kernel, Directions):
+        gammas = kernel.kernel.widths(len(kernel.axes))
+        scales = AXES_SD * np.minimum(np.sqrt(gammas.max() / np.maximum(gammas, ascent.TINY)), MOST_SCALE)
+        entries = np.repeat(scales, len(kernel.axes[0])) if kernel.free else []
+        return np.concatenate([np.ones(len(kernel.kernel.gamma)), entries])
+    parts = [scales_of(part) for part in kernel.components]
+    return np.concatenate([np.ones(len(kernel.logs) - sum(map(len, parts))), *parts])
+
+
 def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
-    """Make the first stage without evaluating it; draw its centres at random from the rows of the sample."""
-    chosen = stream(seed, Purpose.CENTRES).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
-    pool = sample.candidates(problem, chosen)
-    count, kernel = min(learning.centres, len(pool.labels)), problem.empty.kernel
+    """Make the first stage without evaluating it; draw its rows and centres at random from the rows of the sample."""
+    order = stream(seed, Purpose.CENTRES).permutation(sample.rows.rows)
+    pool = sample.candidates(problem, order[: problem.rows_of(learning.max_centres)])
+    if len(order) > COARSE_ROWS:
+        sample = sample.only(np.sort(order[:COARSE_ROWS]))
+    count, kernel = min(learning.centres, COARSE_CENTRES, len(pool.labels)), problem.empty.kernel
     score, logs = partial(evaluate, sample, problem), kernel.logs if learning.warm is None else learning.warm
     return KernelSearch(sample, kernel, pool, count, score, kernel.logs, logs, most=learning.evaluations)
 
