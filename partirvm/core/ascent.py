@@ -6,10 +6,9 @@ search of a noisy optimum need not end exactly: it ends when its best value rise
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.linalg import norm
 
 from partirvm.core.termination import Termination
 from partirvm.types import Float, Int
@@ -20,12 +19,15 @@ LOWEST, HIGHEST = np.log(1e-5), np.log(1e3)
 WINDOW, RISE = 4, 1e-3
 """Evaluations within which the best value must rise, and the minimum rise, nats per row."""
 
-MOST_EVALUATIONS = 150
+MOST = 150
 """Maximum number of evaluations of a search, but for those of the last step: twice the largest number measured."""
 
-MOST_PAIRS, LEAST_ANGLE, TINY = 40, 1e-8, 1e-300
+MOST_PAIRS, LEAST_ANGLE = 40, 1e-8
 """Maximum number of pairs (with 10 it took half as many evaluations again in 50 parameters), and the least cosine of
 the angle between the vectors of one."""
+
+Function: TypeAlias = Callable[[Float], tuple[float, Float]]
+"""Returns a value in nats per row and its slopes (p,), −∞ if it has none."""
 
 Pairs: TypeAlias = list[tuple[Float, Float]]
 """Changes of the parameters ÷ scale, and minus the changes of the slopes, the latest last."""
@@ -35,20 +37,13 @@ OFF = 1e-3
 
 
 def ascend(
-    function: Callable[[Float], tuple[float, Float]],
-    begin: Float,
-    low: Float,
-    high: Float,
-    scale: Float | float = 1.0,
-    *,
-    most: int = MOST_EVALUATIONS,
-    pairs: Pairs | None = None,
+    function: Function, begin: Float, low: Float, high: Float, scale: Any = 1.0, *, most: int = MOST, pairs: Any = None
 ) -> tuple[Termination, int]:
     """Maximise ``function`` within bounds from ``begin`` (p,); return why it ended, and the number of evaluations.
 
-    The function returns a value in nats per row and its slopes (p,), −∞ if it has none. A parameter is fixed if its
-    ``low`` is −∞. ``scale`` are typical changes of the parameters. The search ends when the best value has risen less
-    than ``RISE`` in ``WINDOW`` evaluations. ``pairs``, which grows, has the curvature of an earlier search.
+    A parameter is fixed if its ``low`` is −∞. ``scale`` are typical changes of the parameters. The search ends when the
+    best value has risen less than ``RISE`` in ``WINDOW`` evaluations. ``pairs``, which grow, have the curvature of an
+    earlier search.
     """
     free = np.isfinite(low)
     scale, low, high = np.broadcast_to(scale, begin.shape)[free], low[free], high[free]
@@ -62,32 +57,34 @@ def ascend(
     x, radius, pairs = np.clip(begin[free], low, high), 1.0, [] if pairs is None else pairs
     value, slopes = evaluated(x)
     peaks = [value]
-    while free.any() and len(peaks) < most:
-        step = _step(slopes, pairs)
-        new = np.clip(x + scale * step * min(radius / max(norm(step), TINY), 1.0), low, high)
-        move = (new - x) / scale
+    while size(slopes) and len(peaks) < most and not (len(peaks) > WINDOW and peaks[-1] - peaks[-1 - WINDOW] < RISE):
+        inverse = [1 / size(slopes), *(move @ change / (change @ change) for move, change in pairs[-1:])][-1]
+        step = _step(slopes, pairs, inverse)
+        new = np.clip(x + scale * step * min(radius / (size(step) + 1e-99), 1.0), low, high)
         found, others = evaluated(new)
-        if np.isfinite(found) and move @ (slopes - others) > LEAST_ANGLE * norm(move) * norm(slopes - others):
-            pairs[:] = [*pairs, (move, slopes - others)][-MOST_PAIRS:]
-        radius = (2.0 if found > value else 0.5) * norm(move)
+        move, change = (new - x) / scale, slopes - others
+        if np.isfinite(found) and move @ change > LEAST_ANGLE * size(move) * size(change):
+            pairs[:] = [*pairs, (move, change)][-MOST_PAIRS:]
+        radius = (2.0 if found > value else 0.5) * size(move)
         if found > value:
             x, value, slopes = new, found, others
         peaks.append(value)
-        if len(peaks) > WINDOW and peaks[-1] - peaks[-1 - WINDOW] < RISE:
-            break
-    return Termination.ITERATIONS if free.any() and len(peaks) == most else Termination.CONVERGED, len(peaks)
+    return Termination.ITERATIONS if len(peaks) == most else Termination.CONVERGED, len(peaks)
 
 
-def _step(slopes: Float, pairs: Pairs) -> Float:
-    """Return the step (p,) to the maximum by the curvature of pairs; without any, one of length 1 upwards."""
-    step, shares = slopes.copy(), list[float]()
-    for move, change in reversed(pairs):
-        shares.append(float(move @ step / (move @ change)))
-        step -= shares[-1] * change
-    step *= pairs[-1][0] @ pairs[-1][1] / (pairs[-1][1] @ pairs[-1][1]) if pairs else 1 / max(norm(slopes), TINY)
-    for (move, change), share in zip(pairs, reversed(shares), strict=True):
-        step += (share - change @ step / (move @ change)) * move
-    return step
+def _step(slopes: Float, pairs: Pairs, inverse: float) -> Float:
+    """Return the step (p,) to the maximum by the curvature of pairs, and by ``inverse`` curvature elsewhere."""
+    if not pairs:
+        return inverse * slopes
+    move, change = pairs[-1]
+    share = move @ slopes / (move @ change)
+    step = _step(slopes - share * change, pairs[:-1], inverse)
+    return np.asarray(step + (share - change @ step / (move @ change)) * move)
+
+
+def size(vector: Float) -> float:
+    """Return the length of a vector."""
+    return float(np.linalg.norm(vector))
 
 
 def groups(names: Sequence[str]) -> list[Int]:

@@ -3,13 +3,16 @@
 **Before the fit** the evidence is that of a tied RVM (``core.tied``; for classes, of their indicators); it begins where
 ``learning.process_search`` or ``learning.class_search`` ended. Some rows of the sample are centres: with every row as a
 centre, the evidence favours far too narrow widths. L-BFGS (``core.ascent``) moves all log parameters of the kernel at
-once, with one evaluation of evidence and slopes per step: two passes, which use the same kernel blocks. There are three
-stages:
+once, with one evaluation of evidence and slopes per step: two passes, which use the same kernel blocks. There are four
+stages, each of which begins with the curvature that the one before has measured:
 
-1. *Search* from the initial kernel. A kernel with a single width starts from the best of several widths.
+1. *Search* from the initial kernel, on few rows and centres. A kernel with a single width starts from the best of
+   several widths.
 2. *Revival*, once, if features were switched off: all widths are raised again and the search is repeated. Two inputs
    that matter only jointly both appear irrelevant at first, and are found together after the revival.
-3. *Growth*: the number of centres is doubled while the data determine most of the weights; few steps are left.
+3. *All rows*, with more centres. Directions (``learning.forms``) move here: on few rows their many entries would fit
+   the noise.
+4. *Growth*: the number of centres is doubled while the data determine most of the weights; few steps are left.
 
 **Between rounds** the evidence is that of the fit, whose relevance vectors are the centres. Its α and β stay constant
 while the kernel changes: tied or updated α gave no higher evidence. If features are off, a second search starts with
@@ -26,7 +29,7 @@ import numpy as np
 from partirvm.core import ascent
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
-from partirvm.kernels import Directions, Kernel
+from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import NOTHING, EvidencePoint, SampledRows, evaluate, evaluate_fit
 from partirvm.likelihoods.gaussian import noise
@@ -71,35 +74,29 @@ class LearningOptions:
     rows: int
     centres: int
     max_centres: int
-    evaluations: int = ascent.MOST_EVALUATIONS
+    evaluations: int = ascent.MOST
     metric: str = "widths"
     warm: Float | None = field(default=None, repr=False, compare=False)
 
 
 def learning_options(
-    n_rows: int,
-    n_features: int = 1,
-    *,
-    classes: bool,
-    several: bool = False,
-    metric: str = "widths",
-    most: int = LEARNING_ROWS,
+    n_rows: int, n_features: int = 1, *, n_classes: int = 0, metric: str = "widths", most: int = LEARNING_ROWS
 ) -> LearningOptions:
-    """Compute the options of kernel learning for data of ``n_rows`` rows; ``several`` for more than two classes.
+    """Compute the options of kernel learning for data of ``n_rows`` rows.
 
     At most ``most`` rows are taken. Rows, centres and evaluations are reduced alike beyond ``WORK``.
 
-    >>> learning_options(36_000, classes=False), learning_options(400, classes=True).max_centres
+    >>> learning_options(36_000), learning_options(400, n_classes=2).max_centres
     (LearningOptions(rows=8000, centres=300, max_centres=500, evaluations=150, metric='widths'), 100)
-    >>> learning_options(2_000, 2_000, classes=False)
+    >>> learning_options(2_000, 2_000)
     LearningOptions(rows=632, centres=158, max_centres=158, evaluations=47, metric='widths')
     """
     rows = min(n_rows, most)
-    room = max(int((0.25 if classes else SHARE) * rows), 1)
-    first, most = (100, 100) if several else (CENTRES, CENTRES) if classes else (CENTRES, MOST_CENTRES)
+    room = max(int((0.25 if n_classes else SHARE) * rows), 1)
+    first, most = (100, 100) if n_classes > 2 else (CENTRES, CENTRES if n_classes else MOST_CENTRES)
     share = min(np.sqrt(WORK / (rows * min(most, room) * n_features)), 1.0)
     most = max(int(share * min(most, room)), 1)
-    evaluations = max(int(share * ascent.MOST_EVALUATIONS), 20)
+    evaluations = max(int(share * ascent.MOST), 20)
     return LearningOptions(max(int(share * rows), 2), min(first, most), most, evaluations, metric)
 
 
@@ -129,10 +126,9 @@ class KernelSearch:
     peak: float = -np.inf
     best: EvidencePoint = NOTHING
     last: EvidencePoint | None = None
-    seen: tuple[Float, float, Float] | None = None
     choice: dict[str, Any] | None = None
     reason: Termination | None = None
-    most: int = ascent.MOST_EVALUATIONS
+    most: int = ascent.MOST
     pairs: ascent.Pairs = field(default_factory=list)
 
     @property
@@ -148,14 +144,11 @@ class KernelSearch:
         """Return a stage that begins at the best kernel or at another ``start``, with some fields replaced."""
         if "start" in fields:
             fields |= dict.fromkeys(("middle", "logs"), fields["start"].logs) | {"pairs": []}
-        unknown: dict[str, Any] = {"evaluations": 0, "peak": -np.inf, "best": NOTHING, "seen": None}
-        unknown["pairs"] = list(self.pairs)
+        unknown: dict[str, Any] = {"evaluations": 0, "peak": -np.inf, "best": NOTHING, "pairs": list(self.pairs)}
         return replace(self, last=self.best, reason=None, **unknown | fields)
 
     def evaluate(self, logs: Float) -> tuple[float, Float]:
-        """Return the log posterior and its slopes at ``logs``; α and β start from the evaluation before."""
-        if self.seen is not None and np.array_equal(logs, self.seen[0]):
-            return self.seen[1:]
+        """Return the log posterior and its slopes at ``logs``, per row; α and β start from the evaluation before."""
         if first := not self.evaluations:
             self.sample.on_best(self.design(self.kernel))
         last = self.last
@@ -169,24 +162,13 @@ class KernelSearch:
         if value > self.peak:
             self.best, self.logs, self.peak = point, logs, value
             self.sample.on_best(self.design(self.kernel))
-        self.seen = logs, value, slope
-        return value, slope
+        return value / point.rows, slope / point.rows
 
     def climb(self, logs: Float | None = None) -> Self:
         """Raise the log posterior from ``logs``, or the best parameters, until it rises too little; the best stays."""
-
-        def per_row(logs: Float) -> tuple[float, Float]:
-            (value, slope), last = self.evaluate(logs), self.last
-            assert last is not None
-            return value / last.rows, slope / last.rows
-
-        begin, low, high = (
-            self.logs if logs is None else logs,
-            self.middle + ascent.LOWEST,
-            self.middle + ascent.HIGHEST,
-        )
-        scales = scales_of(self.start)
-        self.reason, _ = ascent.ascend(per_row, begin, low, high, scales, most=self.most, pairs=self.pairs)
+        low, high = self.middle + ascent.LOWEST, self.middle + ascent.HIGHEST
+        begin, scales = self.logs if logs is None else logs, scales_of(self.start)
+        self.reason, _ = ascent.ascend(self.evaluate, begin, low, high, scales, most=self.most, pairs=self.pairs)
         return self
 
     def record(self, problem: Problem) -> Record:
@@ -213,13 +195,11 @@ def kernel_record(
 
 def scales_of(kernel: Kernel) -> Float:
     """Return typical changes of the parameters (p,): an entry of a direction matters in proportion to its gamma."""
-    if isinstance(kernel, Directions):
-        gammas = kernel.kernel.widths(len(kernel.axes))
-        scales = AXES_SD * np.minimum(np.sqrt(gammas.max() / np.maximum(gammas, ascent.TINY)), MOST_SCALE)
-        entries = np.repeat(scales, len(kernel.axes[0])) if kernel.free else []
-        return np.concatenate([np.ones(len(kernel.kernel.gamma)), entries])
-    parts = [scales_of(part) for part in kernel.components]
-    return np.concatenate([np.ones(len(kernel.logs) - sum(map(len, parts))), *parts])
+    logs = kernel.learnable()
+    largest = max((log for name, log in logs.items() if "gamma" in name), default=0.0)
+    own = [logs.get(name.replace("axes", "gamma").partition(",")[0] + "]", largest) for name in logs]
+    entries = AXES_SD * np.minimum(np.exp((largest - np.array(own)) / 2), MOST_SCALE)
+    return np.where(axes_of(kernel.parameters), entries, 1.0)
 
 
 def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
@@ -260,10 +240,7 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     """Learn a kernel for the columns of a fit at constant α and β; the strategy then checks the kernel on all rows."""
     design, start = instruction.design, instruction.design.kernel
 
-    def score(design: Design, last: EvidencePoint | None, fresh: bool) -> EvidencePoint:
-        return evaluate_fit(sample, instruction.fit, design)
-
-    count, logs = len(design.labels), start.logs
+    count, logs, score = len(design.labels), start.logs, partial(evaluate_fit, sample, instruction.fit)
     stage = KernelSearch(sample, start, design, count, score, logs, logs, most=AGAIN_EVALUATIONS).climb()
     wider = ascent.awakened(stage.logs, ascent.groups(start.parameters))
     if not np.array_equal(wider, stage.logs):

@@ -126,8 +126,7 @@ class SmallFits:
         request, n_rows, K = self.request, self.source.n_rows, problem.n_classes
         metric = "widths" if request.metric == "auto" and not chooses(request) else request.metric
         rows = min(n_rows, QUICK_ROWS if request.effort == "quick" else LEARNING_ROWS)
-        how: dict[str, Any] = {"classes": K > 0, "several": K > 2, "metric": metric, "most": rows}
-        learning = learning_options(n_rows, self.shape.n_features, **how)
+        learning = learning_options(n_rows, self.shape.n_features, n_classes=K, metric=metric, most=rows)
         columns, room = self._affordable(max(2 * learning.max_centres, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
         most = min(max(columns // 2, 1), learning.max_centres)  # the slopes of a block take as much memory as the block
         if most < learning.max_centres or learning.rows < rows:

@@ -9,5 +9,5 @@ from partirvm.learning import class_search
 @pytest.fixture
 def quick_learning(monkeypatch):
     """The default kernel is learned all the same, in fewer steps and from fewer rows: hundreds of fits do so."""
-    monkeypatch.setattr(ascent, "MOST_EVALUATIONS", 3)
+    monkeypatch.setattr(ascent, "MOST", 3)
     monkeypatch.setattr(class_search, "ROWS", 60)
