@@ -214,7 +214,7 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = 
         fit = ProcessFit(start.kernel.with_logs(theta[:-2]), float(theta[-2]), float(theta[-1]))
         found = rows.evaluate(fit)
         if found is None:
-            return -1e10, np.zeros(len(theta))  # L-BFGS then takes a smaller step
+            return -np.inf, np.zeros(len(theta))  # the next step is smaller
         (log_prior, rise), (evidence, slopes) = rows.log_prior(theta[free]), found
         slopes[free] += rise
         if (value := evidence + log_prior) > best.value:
@@ -232,7 +232,7 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = 
     if together:
         begin = np.append(0.0, begin[-2:])
         low, high = np.append(np.log(1e-6), low[-2:]), np.append(np.log(1e3), high[-2:])
-    _, evaluations = ascend(per_row_together if together else per_row, begin, low, high, most_steps=steps)
+    _, evaluations = ascend(per_row_together if together else per_row, begin, low, high, most=steps + 1)
     return replace(best, evaluations=start.evaluations + evaluations)
 
 

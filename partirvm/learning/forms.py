@@ -3,12 +3,14 @@
 The eigenvectors of the mean outer product of the gradient of the fitted mean f, N⁻¹ Σ_n ∇f(x_n)∇f(x_n)ᵀ, are the
 directions in which f changes most and least (Trivedi et al. 2014, "A consistent estimator of the expected gradient
 outer product"; Radhakrishnan et al. 2024). A new search starts at these directions, and raises the evidence in the
-widths. With more than ``FREE_ROWS`` rows it then moves the directions themselves. A regression has the directions of an
-exact process (``learning.process_search``) as a further candidate: it sees waves which the tied RVM takes for noise.
+widths. With more than ``FREE_ROWS`` rows it then moves the directions themselves, on all rows. A regression has the
+directions of an exact process (``learning.process_search``) as a further candidate: it sees waves which the tied RVM
+takes for noise.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,8 @@ from partirvm.core import ascent
 from partirvm.kernels import WITH_GAMMA, Directions, Family, Kernel, OnColumns, Several, Sum, kernel_from_spec
 from partirvm.kernels.composed import inside, replaced
 from partirvm.kernels.radial import RadialKernel
-from partirvm.learning.sample import Entry, SampledRows
-from partirvm.learning.search import KernelSearch, LearningOptions, axes_of, first_stage, grow
+from partirvm.learning.sample import Entry, SampledRows, evaluate
+from partirvm.learning.search import ALL_EVALUATIONS, KernelSearch, LearningOptions, axes_of, first_stage, grow
 from partirvm.likelihoods.passes import InputGradientPass
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
@@ -69,32 +71,39 @@ def learn(
 ) -> Kernel:
     """Maximise the tied evidence over all stages and return the kernel; each stage adds a history record.
 
-    Unless the metric is "widths", directions are learned after the widths, with the same centres. The better ones are
-    kept: those of the fitted mean, or those at which the search from the kernel ``turned`` ends, which goes on only if
-    it begins above the end of the other one. If the metric is "auto", directions are taken if they raise the evidence
-    by one nat each. With more than ``FREE_ROWS`` rows the directions are then moved, too (``_freed``).
+    Unless the metric is "widths", directions are learned after the widths, with the same rows and centres. The better
+    ones are kept: those of the fitted mean, or those at which the search from the kernel ``turned`` ends, which goes on
+    only if it begins above the end of the other one. If the metric is "auto", directions are taken if they raise the
+    evidence by one nat each. Then all rows follow, where directions move, too, with more than ``FREE_ROWS`` rows.
     """
     d, stage = problem.empty.scaling.n_inputs, first_stage(sample, problem, learning, seed)
     if learning.metric != "widths" and turnable(stage.kernel, d):
         stage = _compared_with_directions(stage, problem, learning, turned)
-        if problem.n_rows > FREE_ROWS:
-            stage = _freed(stage, d)
+    count, score = min(learning.centres, len(stage.pool.labels)), partial(evaluate, sample, problem)
+    whole = stage.again(sample=sample, score=score, count=count, most=min(stage.most, ALL_EVALUATIONS))
+    if problem.n_rows > FREE_ROWS and inside(stage.kernel, d, Directions):
+        stage = _freed(whole, d)
+    elif stage.sample is not sample or count > stage.count:
+        stage = whole.climb()
     return grow(stage, problem, learning.max_centres).kernel
 
 
 def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
-    """Move the r directions of kernels, too, if the evidence rises by ½ log N for each further parameter of the metric.
+    """Move the r directions of kernels, too, if the evidence rises by ½ log N for each further parameter of the metric;
+    else only gamma.
 
     A metric Σ_i gamma_i a_i a_iᵀ of d features has rd − r(r − 1)/2 parameters, of which the gammas are r (Schwarz 1978,
     "Estimating the dimension of a model").
     """
+    free = stage.again(start=replaced(stage.kernel, np.arange(n_features), _free))
     shapes = [kernel.matrix.shape for kernel, _ in inside(stage.kernel, n_features, Directions)]
+    if len(shapes) == 1:  # the gammas come first, and keep their curvature
+        more = np.zeros(len(free.logs) - len(stage.logs))
+        free.pairs = [(np.append(move, more), np.append(change, more)) for move, change in stage.pairs]
     further = sum(r * d - r * (r + 1) // 2 for r, d in shapes)
-    if not further:
-        return stage
-    free = stage.again(start=replaced(stage.kernel, np.arange(n_features), _free)).climb()
-    gained = free.best.value - stage.best.value > 0.5 * further * np.log(stage.sample.rows.n_rows)
-    return replace(free if gained else stage, evaluations=stage.evaluations + free.evaluations)
+    if free.climb().best.value - free.first > 0.5 * further * np.log(stage.sample.rows.n_rows):
+        return free
+    return replace(stage.climb(), evaluations=stage.evaluations + free.evaluations)
 
 
 def _compared_with_directions(
@@ -104,9 +113,7 @@ def _compared_with_directions(
     stage.sample.log(stage.record(problem))
     found = stage.again(start=directed(stage)).climb()
     if turned is not None:
-        other = stage.again(start=turned)
-        if other.evaluate(other.logs)[0] > found.peak:
-            other.climb()
+        other = stage.again(start=turned).climb()
         evaluations = found.evaluations + other.evaluations
         found = replace(max(found, other, key=lambda each: each.peak), evaluations=evaluations)
     gain, least = found.best.value - stage.best.value, sum("gamma" in name for name in found.kernel.parameters)

@@ -99,24 +99,14 @@ def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> Proc
     """Return the best result of the searches from ``STARTS`` and from what ``more`` rows see, each on ``few`` first."""
     kernel, rng = rows.problem.empty.kernel, stream(0, Purpose.PROCESS_STARTS)
     logs, level = kernel.logs, np.log(rows.problem.target_variance)
-    starts = [logs + 2 * np.log(start) for start in STARTS]
-    if len(logs) > 1:
-        starts = [start + JITTER * rng.normal(size=len(logs)) for start in starts]
+    jitter = JITTER if len(logs) > 1 else 0.0
+    starts = [logs + 2 * np.log(start) + jitter * rng.normal(size=len(logs)) for start in STARTS]
     if 1 < len(logs) <= SCREENED:
         starts.append(_screened(more, kernel))
     begun = [ProcessFit(kernel.with_logs(start), level, level + np.log(FIRST_NOISE)) for start in starts]
-    found = _different([climb(few, each, FIRST_STEPS) for each in begun])
-    climbed = [climb(rows, each, LATER_STEPS) for each in found[:STARTS_CLIMBED]]
+    found = {float(np.round(each.value)): each for each in (climb(few, each, FIRST_STEPS) for each in begun)}
+    climbed = [climb(rows, found[value], LATER_STEPS) for value in sorted(found, reverse=True)[:STARTS_CLIMBED]]
     return max(climbed, key=lambda each: each.value)
-
-
-def _different(found: list[ProcessFit]) -> list[ProcessFit]:
-    """Return the fits whose values differ by more than one nat, best first."""
-    kept: list[ProcessFit] = []
-    for each in sorted(found, key=lambda fit: -fit.value):
-        if all(abs(each.value - other.value) > 1.0 for other in kept):
-            kept.append(each)
-    return kept
 
 
 def _screened(rows: ProcessRows, kernel: Kernel) -> Float:

@@ -205,8 +205,8 @@ def fitted(
     return (statistics, *updates(statistics, tied, count, *(() if problem.n_classes else (variances, fixed))))
 
 
-def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design) -> EvidencePoint:
-    """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``."""
+def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design, *last: Any) -> EvidencePoint:
+    """Compute evidence and slopes for ``design`` at the constant α and β of ``fit``; ``last`` is ignored."""
     sample.drop_blocks()
     statistics = _statistics(sample, design, fit.n_classes or len(design.scaling.t_shift), fit.n_classes)
     found = posterior(statistics, fit.alpha, fit.beta)

@@ -3,13 +3,16 @@
 **Before the fit** the evidence is that of a tied RVM (``core.tied``; for classes, of their indicators); it begins where
 ``learning.process_search`` or ``learning.class_search`` ended. Some rows of the sample are centres: with every row as a
 centre, the evidence favours far too narrow widths. L-BFGS (``core.ascent``) moves all log parameters of the kernel at
-once, with one evaluation of evidence and slopes per step: two passes, which use the same kernel blocks. There are three
-stages:
+once, with one evaluation of evidence and slopes per step: two passes, which use the same kernel blocks. There are four
+stages, each of which begins with the curvature that the one before has measured:
 
-1. *Search* from the initial kernel. A kernel with a single width starts from the best of several widths.
+1. *Search* from the initial kernel, on few rows and centres. A kernel with a single width starts from the best of
+   several widths.
 2. *Revival*, once, if features were switched off: all widths are raised again and the search is repeated. Two inputs
    that matter only jointly both appear irrelevant at first, and are found together after the revival.
-3. *Growth*: the number of centres is doubled while the data determine most of the weights; few steps are left.
+3. *All rows*, with more centres. Directions (``learning.forms``) move here: on few rows their many entries would fit
+   the noise.
+4. *Growth*: the number of centres is doubled while the data determine most of the weights; few steps are left.
 
 **Between rounds** the evidence is that of the fit, whose relevance vectors are the centres. Its α and β stay constant
 while the kernel changes: tied or updated α gave no higher evidence. If features are off, a second search starts with
@@ -38,22 +41,22 @@ LEAST = 20
 """Minimum number of rows for kernel learning."""
 
 CENTRES, MOST_CENTRES = 300, 500
-"""Maximum number of centres in the first stage, and after growth: more lower the error by 1 % at most, but cost more.
-
-Fewer in the first stage end in worse optima: with 200, and at most 20 evaluations of free directions, directions of
-kin40k (10,000 rows) were switched off, and its error was 1 to 10 % larger. So do fewer rows: after a search
-from 4,000 or 2,500 rows, and a last stage of 8,000, errors of protein (41,157 rows) were some % larger.
+"""Maximum number of centres in the first stage of all rows, and after growth: more lower the error by 1 % at most.
 
 The centres of classes are at most a quarter of the rows: with fewer centres small data sets lack detail, with more the
 evidence overfits. More than two classes have at most 100, for time; the errors differ little.
 """
 
-LAST_EVALUATIONS, AGAIN_EVALUATIONS = 20, 8
-"""Maximum number of evaluations after growth, and of each search between rounds. After growth searches took about 20;
-with 10 the error of kin40k is up to 5 % larger. Between rounds 8 had 164 of the 168 nats of a search to its end."""
+COARSE_ROWS, COARSE_CENTRES = 3000, 200
+"""Maximum numbers of rows and centres of the searches of widths and of fixed directions, which have few parameters."""
 
-AXES_SD = 0.3
-"""Standard deviation of the normal prior of an entry of a direction around its start; .1 and no prior differ little."""
+ALL_EVALUATIONS, LAST_EVALUATIONS, AGAIN_EVALUATIONS = 30, 12, 8
+"""Maximum number of evaluations of the first stage of all rows, after growth, and of each search between rounds. From
+the curvature of the stage before, 12 after growth gain what 20 gained without it."""
+
+AXES_SD, MOST_SCALE = 0.3, 10.0
+"""Standard deviation of the normal prior of an entry of a direction around its start; .1 and no prior differ little. In
+a search it is the scale of the entries of the direction of largest gamma, and larger, to a limit, for the others."""
 
 WORK = 2e8
 """Maximum rows × centres × features of one evaluation, so that a search ends in about a minute on one core."""
@@ -71,35 +74,29 @@ class LearningOptions:
     rows: int
     centres: int
     max_centres: int
-    evaluations: int = ascent.MOST_EVALUATIONS
+    evaluations: int = ascent.MOST
     metric: str = "widths"
     warm: Float | None = field(default=None, repr=False, compare=False)
 
 
 def learning_options(
-    n_rows: int,
-    n_features: int = 1,
-    *,
-    classes: bool,
-    several: bool = False,
-    metric: str = "widths",
-    most: int = LEARNING_ROWS,
+    n_rows: int, n_features: int = 1, *, n_classes: int = 0, metric: str = "widths", most: int = LEARNING_ROWS
 ) -> LearningOptions:
-    """Compute the options of kernel learning for data of ``n_rows`` rows; ``several`` for more than two classes.
+    """Compute the options of kernel learning for data of ``n_rows`` rows.
 
     At most ``most`` rows are taken. Rows, centres and evaluations are reduced alike beyond ``WORK``.
 
-    >>> learning_options(36_000, classes=False), learning_options(400, classes=True).max_centres
+    >>> learning_options(36_000), learning_options(400, n_classes=2).max_centres
     (LearningOptions(rows=8000, centres=300, max_centres=500, evaluations=150, metric='widths'), 100)
-    >>> learning_options(2_000, 2_000, classes=False)
+    >>> learning_options(2_000, 2_000)
     LearningOptions(rows=632, centres=158, max_centres=158, evaluations=47, metric='widths')
     """
     rows = min(n_rows, most)
-    room = max(int((0.25 if classes else SHARE) * rows), 1)
-    first, most = (100, 100) if several else (CENTRES, CENTRES) if classes else (CENTRES, MOST_CENTRES)
+    room = max(int((0.25 if n_classes else SHARE) * rows), 1)
+    first, most = (100, 100) if n_classes > 2 else (CENTRES, CENTRES if n_classes else MOST_CENTRES)
     share = min(np.sqrt(WORK / (rows * min(most, room) * n_features)), 1.0)
     most = max(int(share * min(most, room)), 1)
-    evaluations = max(int(share * ascent.MOST_EVALUATIONS), 20)
+    evaluations = max(int(share * ascent.MOST), 20)
     return LearningOptions(max(int(share * rows), 2), min(first, most), most, evaluations, metric)
 
 
@@ -129,10 +126,10 @@ class KernelSearch:
     peak: float = -np.inf
     best: EvidencePoint = NOTHING
     last: EvidencePoint | None = None
-    seen: tuple[Float, float, Float] | None = None
     choice: dict[str, Any] | None = None
     reason: Termination | None = None
-    most: int = ascent.MOST_EVALUATIONS
+    most: int = ascent.MOST
+    pairs: ascent.Pairs = field(default_factory=list)
 
     @property
     def kernel(self) -> Kernel:
@@ -146,14 +143,12 @@ class KernelSearch:
     def again(self, **fields: Any) -> Self:
         """Return a stage that begins at the best kernel or at another ``start``, with some fields replaced."""
         if "start" in fields:
-            fields |= dict.fromkeys(("middle", "logs"), fields["start"].logs)
-        unknown: dict[str, Any] = {"evaluations": 0, "peak": -np.inf, "best": NOTHING, "seen": None}
+            fields |= dict.fromkeys(("middle", "logs"), fields["start"].logs) | {"pairs": []}
+        unknown: dict[str, Any] = {"evaluations": 0, "peak": -np.inf, "best": NOTHING, "pairs": list(self.pairs)}
         return replace(self, last=self.best, reason=None, **unknown | fields)
 
     def evaluate(self, logs: Float) -> tuple[float, Float]:
-        """Return the log posterior and its slopes at ``logs``; α and β start from the evaluation before."""
-        if self.seen is not None and np.array_equal(logs, self.seen[0]):
-            return self.seen[1:]
+        """Return the log posterior and its slopes at ``logs``, per row; α and β start from the evaluation before."""
         if first := not self.evaluations:
             self.sample.on_best(self.design(self.kernel))
         last = self.last
@@ -167,20 +162,13 @@ class KernelSearch:
         if value > self.peak:
             self.best, self.logs, self.peak = point, logs, value
             self.sample.on_best(self.design(self.kernel))
-        self.seen = logs, value, slope
-        return value, slope
+        return value / point.rows, slope / point.rows
 
     def climb(self, logs: Float | None = None) -> Self:
         """Raise the log posterior from ``logs``, or the best parameters, until it rises too little; the best stays."""
-
-        def per_row(logs: Float) -> tuple[float, Float]:
-            (value, slope), last = self.evaluate(logs), self.last
-            assert last is not None
-            return value / last.rows, slope / last.rows
-
-        begin, scale = self.logs if logs is None else logs, np.where(axes_of(self.start.parameters), AXES_SD, 1.0)
         low, high = self.middle + ascent.LOWEST, self.middle + ascent.HIGHEST
-        self.reason, _ = ascent.ascend(per_row, begin, low, high, scale, most_evaluations=self.most)
+        begin, scales = self.logs if logs is None else logs, scales_of(self.start)
+        self.reason, _ = ascent.ascend(self.evaluate, begin, low, high, scales, most=self.most, pairs=self.pairs)
         return self
 
     def record(self, problem: Problem) -> Record:
@@ -205,11 +193,22 @@ def kernel_record(
     return Record(kind="kernel", rows=rows, log_evidence=log_evidence - shift, **facts)
 
 
+def scales_of(kernel: Kernel) -> Float:
+    """Return typical changes of the parameters (p,): an entry of a direction matters in proportion to its gamma."""
+    logs = kernel.learnable()
+    largest = max((log for name, log in logs.items() if "gamma" in name), default=0.0)
+    own = [logs.get(name.replace("axes", "gamma").partition(",")[0] + "]", largest) for name in logs]
+    entries = AXES_SD * np.minimum(np.exp((largest - np.array(own)) / 2), MOST_SCALE)
+    return np.where(axes_of(kernel.parameters), entries, 1.0)
+
+
 def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
-    """Make the first stage without evaluating it; draw its centres at random from the rows of the sample."""
-    chosen = stream(seed, Purpose.CENTRES).permutation(sample.rows.rows)[: problem.rows_of(learning.max_centres)]
-    pool = sample.candidates(problem, chosen)
-    count, kernel = min(learning.centres, len(pool.labels)), problem.empty.kernel
+    """Make the first stage without evaluating it; draw its rows and centres at random from the rows of the sample."""
+    order = stream(seed, Purpose.CENTRES).permutation(sample.rows.rows)
+    pool = sample.candidates(problem, order[: problem.rows_of(learning.max_centres)])
+    if len(order) > COARSE_ROWS:
+        sample = sample.only(np.sort(order[:COARSE_ROWS]))
+    count, kernel = min(learning.centres, COARSE_CENTRES, len(pool.labels)), problem.empty.kernel
     score, logs = partial(evaluate, sample, problem), kernel.logs if learning.warm is None else learning.warm
     return KernelSearch(sample, kernel, pool, count, score, kernel.logs, logs, most=learning.evaluations)
 
@@ -241,10 +240,7 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     """Learn a kernel for the columns of a fit at constant α and β; the strategy then checks the kernel on all rows."""
     design, start = instruction.design, instruction.design.kernel
 
-    def score(design: Design, last: EvidencePoint | None, fresh: bool) -> EvidencePoint:
-        return evaluate_fit(sample, instruction.fit, design)
-
-    count, logs = len(design.labels), start.logs
+    count, logs, score = len(design.labels), start.logs, partial(evaluate_fit, sample, instruction.fit)
     stage = KernelSearch(sample, start, design, count, score, logs, logs, most=AGAIN_EVALUATIONS).climb()
     wider = ascent.awakened(stage.logs, ascent.groups(start.parameters))
     if not np.array_equal(wider, stage.logs):

@@ -126,7 +126,7 @@ class SmallFits:
         request, n_rows, d, K = self.request, self.source.n_rows, self.shape.n_features, problem.n_classes
         metric = "widths" if request.metric == "auto" and not chooses(request) else request.metric
         rows = min(n_rows, QUICK_ROWS if request.effort == "quick" else LEARNING_ROWS)
-        learning = learning_options(n_rows, d, classes=K > 0, several=K > 2, metric=metric, most=rows)
+        learning = learning_options(n_rows, d, n_classes=K, metric=metric, most=rows)
         columns, room = self._affordable(max(2 * learning.max_centres, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
         most = min(max(columns // 2, 1), learning.max_centres)  # the slopes of a block take as much memory as the block
         if most < learning.max_centres or learning.rows < rows:

@@ -82,7 +82,7 @@ def test_a_learned_kernel_has_the_same_bits_everywhere(waves, classes, three_wor
     """Kernel, model and history, of numbers and of classes, which leave out rows first: inline and on a cluster. The
     kernel of numbers is learned again, as the first round has twice its centres."""
     monkeypatch.setattr(class_search, "ROWS", 60)
-    monkeypatch.setattr(ascent, "MOST_EVALUATIONS", 3)
+    monkeypatch.setattr(ascent, "MOST", 3)
     monkeypatch.setattr(search, "CENTRES", 30 if K else 8)
     monkeypatch.setattr(search, "MOST_CENTRES", 8)
     asked, data = Request(strategy="working-set", partition_size=40, max_rounds=2), classes[K] if K else waves

@@ -17,7 +17,7 @@ from partirvm.likelihoods.passes import SlopePass
 
 def learned(X, codes, K, **hooks):
     """The last line of history and the problem that is returned."""
-    lines, learning = [], learning_options(len(X), classes=True, several=K > 2)
+    lines, learning = [], learning_options(len(X), n_classes=K)
     with sample_of(X, codes, lines=lines, **hooks) as sample:
         found = learn_classes(sample, problem_of(X, codes, K=K), learning, 0, warp=False, columns=1000)
     assert lines[-1].kernel == found.empty.kernel.spec()

@@ -18,7 +18,7 @@ from partirvm.strategies.problem import Options
 def learned(X, y, w=None, rows=None, seed=0, centres=None, passes=None, told=None, **about):
     """The lines of history that learning leaves: ``Record`` as a dict, the kernel made of its spec."""
     problem, lines = problem_of(X, y, **about), []
-    learning = learning_options(rows or len(X), classes=problem.n_classes > 0)
+    learning = learning_options(rows or len(X), n_classes=problem.n_classes)
     if centres is not None:
         learning = replace(learning, centres=min(centres, learning.centres))
     options = Options(len(X), "random", sample_rows=rows or len(X), seed=seed)

@@ -21,7 +21,7 @@ def ridge(n, d, seed=0, noise=0.1):
 
 def learned(X, y, kernel, metric="auto", passes=None):
     """The last line of history and the kernel."""
-    lines, options = [], learning_options(len(X), classes=False, metric=metric)
+    lines, options = [], learning_options(len(X), metric=metric)
     with sample_of(X, y, passes=passes, lines=lines) as sample:
         found = learn(sample, problem_of(X, y, kernel), options, 0)
     assert found.spec() == lines[-1].kernel
@@ -50,7 +50,7 @@ def test_directions_start_at_the_eigenvectors_with_the_width_of_a_standard_input
     X, y = ridge(60, 3)
     X *= [1.0, 2.0, 0.5]
     with sample_of(X, y) as sample:
-        stage = begin_stage(sample, problem_of(X, y, family(0.7)), learning_options(60, classes=False), 0)
+        stage = begin_stage(sample, problem_of(X, y, family(0.7)), learning_options(60), 0)
         stage.evaluate(stage.logs)
         found = forms.directed(stage)
         (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))

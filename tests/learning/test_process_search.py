@@ -16,7 +16,7 @@ from partirvm.learning.search import learning_options
 
 def learned(X, y, kernel=None, *, metric="auto", family=False, columns=1000, most=np.inf, on_best=None, **options):
     """The last line of history of ``learn_regression`` for standard inputs."""
-    lines, learning = [], learning_options(len(X), classes=False, metric=metric, **options)
+    lines, learning = [], learning_options(len(X), metric=metric, **options)
     with sample_of(X, y, lines=lines, on_best=on_best) as sample:
         problem = problem_of(X, y, kernel)
         process_search.learn_regression(sample, problem, learning, 0, family=family, warp=False, columns=columns)
@@ -105,7 +105,7 @@ def test_more_rows_start_the_tied_search(monkeypatch):
 def test_a_stop_leaves_the_best_so_far():
     """The time limit is asked before each evaluation; the widths are told before directions are searched."""
     X, y = waves(60, 2)
-    best, learning = [], learning_options(60, classes=False, metric="auto")
+    best, learning = [], learning_options(60, metric="auto")
 
     def stop(*asked):
         if best:
