@@ -1,11 +1,11 @@
 """partirvm: Relevance Vector Machines on data larger than memory, on a laptop or a Dask cluster.
 
 ``RVMRegressor`` and ``RVMClassifier`` follow scikit-learn; ``ingest`` makes DATA of files and arrays; ``plan`` says
-what a fit would do; ``submit`` starts a job, a fit that can be left alone, and ``open_job`` finds it again;
-strategies, kernels, solvers and priors with options of their own are values, such as ``WorkingSet`` and ``Gaussian``;
-``save_model`` writes a fitted estimator or a model, and ``load_model`` reads either back, or the model of a job;
-``DiagnosticsDisplay`` draws predictions beside what was observed; ``FitCallback`` hears how a fit goes. Names are
-loaded when they are first used, so that importing the package is quick.
+what a fit would do; ``submit`` starts a job, a fit that can be left alone, ``open_job`` finds it again; strategies,
+kernels, solvers and priors with options are values, such as ``WorkingSet`` and ``Gaussian``; ``save_model`` writes an
+estimator or a model, ``load_model`` reads either, or the model of a job; ``DiagnosticsDisplay`` draws predictions
+beside what was observed; ``FitCallback`` hears how a fit goes. Names are loaded at first use, so that importing is
+quick.
 """
 
 import importlib

@@ -1,8 +1,8 @@
 """What the process has: one BLAS thread, since the last bits of products and factorisations depend on their number; and
 its memory: use, limit, and what it returns to the operating system.
 
-A pass uses one thread per tile, and a dense fit gains little from several BLAS threads, which wait actively: on a busy
-machine a factorisation with two threads can take ten times as long as with one.
+A pass uses one thread per tile. Dense fits gain little from BLAS threads, which wait actively: two on a busy machine
+can take ten times as long as one.
 """
 
 import ctypes

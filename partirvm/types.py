@@ -53,8 +53,7 @@ def levels_of(codes: Float, count: int) -> Int:
 def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:
     """Return p functions (n, p) of g ``numbers``, features of rows X: 1, and of each z, cos πu, cos 2πu and so on.
 
-    z = (x − mean)/deviation, from ``moments`` (2, g), is bounded by ±4, and 0 of a missing number. u = (1 + tanh .8z)/2
-    is about the quantile of a normal z.
+    z = (x − mean)/deviation of ``moments`` (2, g) is within ±4, a gap 0; u = (1 + tanh .8z)/2 is about its quantile.
     """
     z = np.nan_to_num(np.clip((X[:, numbers] - moments[0]) / moments[1], -4.0, 4.0))
     quantile = 0.5 + 0.5 * np.tanh(0.8 * z)
@@ -63,10 +62,7 @@ def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:
 
 
 def pulled_back(function: Callable[[Any], Any], X: Float, weights: Float) -> Float:
-    """Return Σ_m weights[n, m] ∂f_m(x_n)/∂x_n of an analytic function f of rows X (n, d), (n, d).
-
-    The imaginary part of f(x + ih) is h f'(x), to the last digit (Squire & Trapp 1998).
-    """
+    """Return Σ_m weights[n, m] ∂f_m(x_n)/∂x_n, (n, d), of analytic f: Im f(x + ih) = h f'(x) (Squire & Trapp 1998)."""
     moved = (function(X + 1j * move).imag / STEP for move in STEP * np.eye(X.shape[1]))
     return np.stack([(weights * each).sum(axis=1) for each in moved], axis=1)
 
@@ -163,8 +159,7 @@ class TargetMap:
             middle = grown * np.exp(mean)
             return middle, tail * middle**2
         middle = grown * np.sinh(mean)
-        square = 0.5 * np.expm1(2 * variance) + tail * middle**2
-        return self.centre + self.spread * middle, self.spread**2 * square
+        return self.centre + self.spread * middle, self.spread**2 * (0.5 * np.expm1(2 * variance) + tail * middle**2)
 
     def name(self, target: str) -> str:
         """Return a text for z."""
@@ -181,9 +176,8 @@ AS_IT_IS = TargetMap()
 class Scaling:
     """Map from raw inputs (n, d) and targets (n, T) to the model's, by column: (x − shift) / scale.
 
-    ``features`` first maps the d features to d' inputs, ``target`` the target. A missing number has the value ``blank``
-    (d',), by default 0, or with ``regressions`` (d', d') of each scaled input on the others the mean of a normal
-    distribution.
+    ``features`` first maps the d features to d' inputs, ``target`` the target. A missing number is ``blank`` (d',), by
+    default 0, or with ``regressions`` (d', d') of scaled inputs on the others the mean of a normal distribution.
     """
 
     x_shift: Float
@@ -322,10 +316,7 @@ def is_frame(value: Any) -> bool:
 
 
 def pandas_frame(X: Any, name: str = "X") -> Any:
-    """A data frame of polars, Arrow or another library with Arrow's PyCapsule protocol as one of pandas; else X itself.
-
-    Raises ``DataError`` for a lazy frame.
-    """
+    """A frame with Arrow's PyCapsule protocol (polars, Arrow …) as one of pandas, else X; lazy ones: ``DataError``."""
     module, arrow = module_of(X), hasattr(X, "__arrow_c_stream__")
     if hasattr(X, "collect_schema") and not arrow:
         raise DataError(f"{name} is a {type(X).__name__} of {module}, not computed yet: pass its collect()")

@@ -75,8 +75,7 @@ class ClassDiagnostics(FieldSums):
 
     For each of K classes (at most ``MOST_CLASSES``) and each bin of its probability, ``stated`` (K, B) sums the
     probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64 those of this class. ``confusion``
-    (K, K) counts rows by true and most probable class. ``largest`` are the rows of largest log loss: codes and
-    probabilities.
+    (K, K) counts rows by true and most probable class. ``largest`` are codes and probabilities of largest log loss.
     """
 
     n: int
@@ -105,8 +104,7 @@ class ClassDiagnostics(FieldSums):
 
         stated, hits = counted(places, p.ravel()).astype(np.float64), counted(places[each, own])
         confusion = np.bincount(own * K + found, minlength=K * K).reshape(K, K)
-        largest = LargestErrors.of(loss, start + each, shown)
-        return cls(len(codes), stated, counted(places), hits, confusion, largest)
+        return cls(len(codes), stated, counted(places), hits, confusion, LargestErrors.of(loss, start + each, shown))
 
 
 def to_json(found: NumberDiagnostics | ClassDiagnostics) -> dict[str, Any]:

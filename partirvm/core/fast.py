@@ -26,8 +26,7 @@ from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, Watch, nois
 from partirvm.types import Float, Int
 
 FEWEST, PART = 16, 8
-"""Actions between two refreshes: `FEWEST` + M // `PART`. So refreshes take at most a third of the time, and σ²
-converges quickly while the model is small."""
+"""Actions between refreshes: `FEWEST` + M // `PART`: a third of the time at most, and σ² converges early."""
 
 
 class ActiveColumns:

@@ -11,10 +11,9 @@ the error and the variance of the mean at row n as if it was new. ``Calibration`
 mean v; the quantiles of |z|, z_n = e_n/√(v_n + noise variance); and the overconfidence, mean r²/(1 − h)² divided by the
 mean of 1/β + v. It is about one for a good fit; a kernel far too narrow gives 10² … 10⁸.
 
-A fit without row n might choose another row near it as a centre. With ρ the largest value of the removed column at
-another row, as a fraction of its peak, only a share (1 − ρ²)^⅛ of the change by removing the column counts. As
-strategies prefer rows of large error as centres, the quantiles are those of all z after centres and other rows were
-scaled to the same mean square. On 240 fits to 200–700 rows of four data sets 95 % intervals covered 93.9 % of new rows.
+A fit without row n might choose a near row as a centre. With ρ the largest value of the removed column at another row,
+relative to its peak, only a share (1 − ρ²)^⅛ of the change by removing the column counts. Quantiles are of all z after
+centres, often rows of large error, and others have one mean square: 95 % intervals of 240 fits covered 93.9 %.
 """
 
 from collections.abc import Iterable
@@ -75,8 +74,7 @@ class Calibration:
     def multiple(self, level: float) -> float:
         """Half width of the central interval at this level, in units of √(v + noise variance).
 
-        Beyond ``top``, and without quantiles, by Student's t with n degrees of freedom. Raises ``UsageError`` unless
-        the level lies between 0 and 1.
+        Beyond ``top``, or without quantiles: Student's t, n degrees of freedom. ``UsageError`` for others than 0 to 1.
         """
         tail, K = quantile(level, self.n), len(self.quantiles)
         if not K:
@@ -126,8 +124,7 @@ class LeftOut:
         """From design rows ``block`` (n, M) with ``target`` (n,), and a fit's μ (M,), R (M, M) with Σ = RRᵀ, and β.
 
         ``own`` are the rows, by position, that are centres, with their columns, whose entries in ``block`` become zero;
-        ``peaks`` (M,) are the largest values of the columns. With local noise ``factor`` (n,) is u divided by the
-        weight.
+        ``peaks`` (M,) are the columns' largest values. With local noise ``factor`` (n,) is u divided by the weight.
         """
         w = np.ones(len(target)) if weights is None else weights
         white = block @ root
@@ -206,8 +203,7 @@ class LeftOut:
         """Return the diagnostics of the rows left out, without coverage: intervals are calibrated on these rows."""
         (errors, variances), (targets, weights) = self.expected(), self.targets.T
         std = calibration.scale * np.sqrt((variances + calibration.noise_variance) / weights)
-        mean = targets - errors / np.sqrt(weights)
-        return NumberDiagnostics.of(targets, mean, std, self.rows, ())
+        return NumberDiagnostics.of(targets, targets - errors / np.sqrt(weights), std, self.rows, ())
 
 
 def left_out_of(statistics: Iterable[Any]) -> tuple[LeftOut, ...]:
@@ -223,8 +219,7 @@ def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:
     top = min(TOP, 1.0 - BEYOND / n)
     # the k-th of n errors is the quantile at k/(n + 1): a new one is equally likely in each of the n + 1 gaps
     wanted = (n + 1) * top * np.arange(1, GRID + 1) / GRID
-    found = np.interp(wanted, np.arange(n + 1), np.concatenate([[0.0], np.sort(z)]))
-    return top, tuple(found.tolist())
+    return top, tuple(np.interp(wanted, np.arange(n + 1), np.concatenate([[0.0], np.sort(z)])).tolist())
 
 
 def _pooled(z: Float, centres: Bool) -> Float:
@@ -238,9 +233,7 @@ def _pooled(z: Float, centres: Bool) -> Float:
 
 
 def sampled_rows(n_rows: int, most: int | None = None, *, shuffled: bool) -> Int | None:
-    """At most so many rows to leave out, increasing; None for all. Shuffled: the last ones, to read few tiles; else one
-    of each stratum.
-    """
+    """At most so many rows to leave out, increasing; None for all. Shuffled: the last; else one of each stratum."""
     most = most or LEFT_OUT_ROWS
     if n_rows <= most:
         return None

@@ -9,10 +9,9 @@ no loss of accuracy. If it is not numerically positive definite, the smallest su
 is added. With a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m.
 
 **Tiles.** LAPACK's bits depend on the number of threads. So every tile of a large factor or inverse is computed by one
-thread, in an order that depends on the size of the matrix alone. The factorisation is left-looking: the tiles of a
-block of columns are updated by one product each, then the diagonal tile is factorised, and the tiles below it are
-solved. NumPy's products release the interpreter's lock; SciPy's wrappers hold it for tiles on the diagonal and their
-solutions. Matrices are float64 ones in Fortran order.
+thread, in an order that depends on the size of the matrix alone. The factorisation is left-looking: one product each
+updates the tiles of a block of columns, the diagonal tile is factorised, those below it are solved. NumPy's products
+release the interpreter's lock, SciPy's wrappers hold it. Matrices are float64 ones in Fortran order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -134,10 +133,7 @@ def cholesky(L: Float) -> bool:
 
 
 def inverse_columns(L: Float, use: Callable[[slice, Float], Any]) -> list[Any]:
-    """Compute L⁻¹ of L (M, M), zero above the diagonal, by blocks of columns W, in any order.
-
-    Return the result of ``use(columns, rows from there)`` for each block, in order.
-    """
+    """Compute L⁻¹ of L (M, M) by blocks of columns; return ``use(columns, rows from there)`` of each, in order."""
     ranges = blocks(len(L))
 
     def inverse(number: int) -> Any:
@@ -259,8 +255,7 @@ def sparsity_quality(
     """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) of P columns from cross (M, P), diagonal (P,) and projection (P,)."""
     half = whitened(old, cross)
     s = beta * diagonal - beta**2 * np.einsum("pm,pm->p", half, half)
-    q = beta * (projection - cross.T @ (old.mean - offset))
-    return np.maximum(s, 0.0), q
+    return np.maximum(s, 0.0), beta * (projection - cross.T @ (old.mean - offset))
 
 
 def whitened(old: Posterior, cross: Float) -> Float:

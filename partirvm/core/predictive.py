@@ -67,10 +67,7 @@ def quadratic_forms(block: Float, root: Float) -> Float:
 
 
 def information(alpha: Float, root: Float, n: int) -> Float:
-    """Return Fisher's information (M + 1, M + 1) of θ = (log α, log β) in n targets, without the prior.
-
-    ``alpha`` (M,) and ``root`` (M, M), a root of Σ, are from a fit to all n rows.
-    """
+    """Return Fisher's information (M + 1, M + 1) of (log α, log β) in n targets, from α (M,) and Σ's root (M, M)."""
     M = len(alpha)
     scaled = np.sqrt(alpha)[:, None] * root
     S = scaled @ scaled.T
@@ -93,8 +90,7 @@ def widened(
     free = np.setdiff1d(np.arange(M if known_noise else M + 1), np.asarray(known, dtype=np.int64))
     if not len(free):
         return root, np.inf
-    inner = information(alpha, root, n)[np.ix_(free, free)]
-    factor = np.linalg.cholesky(inner + np.eye(len(free)) / REACH**2)
+    factor = np.linalg.cholesky(information(alpha, root, n)[np.ix_(free, free)] + np.eye(len(free)) / REACH**2)
     moved = np.vstack([-(alpha * mean)[:, None] * root, (alpha * mean) @ root])  # Vᵀ, where J = RV
     white = solve_triangular(factor, moved[free], lower=True, check_finite=False)
     whole = white.T @ white + np.eye(M)
@@ -105,10 +101,7 @@ def widened(
 
 
 def quantile(level: float, freedom: float = np.inf) -> float:
-    """Return the half width of the central interval at this level, in standard deviations, for Student's t or normal.
-
-    Raises ``UsageError`` unless the level lies between 0 and 1.
-    """
+    """Return the half width of a central interval, Student's t or normal, in σ. ``UsageError`` unless 0 < level < 1."""
     if not 0 < level < 1:
         raise UsageError(f"level is {level}: it must lie between 0 and 1, such as 0.95")
     half = 0.5 + level / 2

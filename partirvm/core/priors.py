@@ -4,9 +4,8 @@
 as densities of log α and log β; zeros are flat. They add Σ_i (a log α_i − b α_i) + c log β − d β to log p(t | α, β).
 The maximum a log(a/b) − a is subtracted from each term, so that it is 0 at the mode; without a rate there is none.
 
-**One column** with sparsity s and quality q changes the log evidence at precision α by (Tipping & Faul 2003, eq. 18)
-ℓ(α) = ½ [ log α − log(α + s) + q²/(α + s) ], with the optimum α = s²/(q² − s) if q² > s, and otherwise none. The prior,
-which is never above 0, does not count.
+**One column** with sparsity s and quality q changes the log evidence at α by (Tipping & Faul 2003, eq. 18) ℓ(α) = ½ [
+log α − log(α + s) + q²/(α + s) ], greatest at α = s²/(q² − s) if q² > s; the prior, never above 0, does not count.
 
 **Several targets** share α_i: ℓ(α) is the sum of their terms, and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) a step
 towards MacKay's fixed point α = Σγ_τ / Σμ_τ² always increases ℓ. ℓ can have a peak above zero although Σq² ≤ Σs, if one
@@ -91,8 +90,7 @@ class Prior:
         """Return the contribution of the priors to the log evidence, nats; infinite α and β = None contribute zero."""
         if self.alpha == self.noise == GammaDensity():
             return 0.0
-        free = np.isfinite(alpha) & ~self.held(labels)
-        found = float(self.alpha.log_density(alpha[free]).sum())
+        found = float(self.alpha.log_density(alpha[np.isfinite(alpha) & ~self.held(labels)]).sum())
         if beta is not None:
             found += float(np.sum(self.noise.log_density(np.array(beta))))
         return found

@@ -54,8 +54,7 @@ def conditioned(alpha: Float, mean: Float, roots: Float, left: Int) -> tuple[Flo
         inverse, target = np.linalg.inv(triangle), P @ own
         projected = Q.T @ target
         rest = ((target - Q @ projected) ** 2).sum(axis=0)
-        logs = np.log(np.abs([*root.diagonal(), *triangle.diagonal()])).sum()
-        loss += own.shape[1] * logs + 0.5 * rest.sum()
+        loss += own.shape[1] * np.log(np.abs([*root.diagonal(), *triangle.diagonal()])).sum() + 0.5 * rest.sum()
         parts.append((inverse @ projected, inverse, rest))
     each, inverses, rests = zip(*parts, strict=True)
     means = np.hstack(each)

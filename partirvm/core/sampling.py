@@ -1,8 +1,8 @@
 """Which rows: random streams, random draws of rows tile by tile, a random order of all rows, rows of largest error.
 
-A stream is keyed by the seed, its purpose and numbers such as the round. In a draw tile by tile the key of a row
-depends only on its number: the rows with the largest log(u)/w, u uniform in (0, 1), are a sample without replacement,
-with probability proportional to w (Efraimidis & Spirakis 2006).
+A stream is keyed by the seed, its purpose and numbers such as the round. In a draw tile by tile rows of largest
+log(u)/w, u uniform in (0, 1) by row number, are a sample without replacement with probability proportional to w
+(Efraimidis & Spirakis 2006).
 """
 
 from dataclasses import dataclass
@@ -39,8 +39,7 @@ def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
 
 def draw_key(seed: int, purpose: Purpose, *numbers: int) -> tuple[int, int]:
     """Return the key of a draw by row number, see ``drawn`` and ``uniform``."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(purpose, *numbers))
-    first, second = sequence.generate_state(2, np.uint64).tolist()
+    first, second = np.random.SeedSequence(seed, spawn_key=(purpose, *numbers)).generate_state(2, np.uint64).tolist()
     return first, second
 
 

@@ -73,8 +73,7 @@ class Scores(FieldSums):
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
         """The scores of an evaluation by name: means over rows and targets, and those of several ``targets``."""
-        means = dict(zip(MEANS, (self.sums.mean(axis=0) / self.n).tolist(), strict=True))
-        found = {"rmse": self.loss, **means}
+        found = {"rmse": self.loss, **dict(zip(MEANS, (self.sums.mean(axis=0) / self.n).tolist(), strict=True))}
         if len(targets) < 2:
             return found
         alone = (Scores(self.n, self.square[k : k + 1], self.sums[k : k + 1]) for k in range(len(targets)))
@@ -121,8 +120,7 @@ class ClassScores(FieldSums):
 
     ``nll`` is −Σ log p of the true class, nats. ``wrong`` counts rows of another most probable class (first of equals).
     ``squares`` is Σ_k (p_k − [t = k])², or for two classes (p_1 − t)² (Brier 1950). ``excess`` is the number of correct
-    rows minus the sum of the largest probabilities, in ``N_BINS`` bins of these. ``ranking`` (2, 2¹⁶) is for two
-    classes only.
+    rows minus the sum of largest probabilities, in ``N_BINS`` bins of these; ``ranking`` (2, 2¹⁶) is of two classes.
     """
 
     n: int
@@ -137,8 +135,7 @@ class ClassScores(FieldSums):
     def of(cls, codes: NDArray[np.generic], probabilities: Float, scores: Float | None = None, start: int = 0) -> Self:
         """Return the scores of rows from ``start`` with class ``codes`` (n,), 0 … K−1, and ``probabilities`` (n, K).
 
-        For two classes ``scores`` (n,) rank the rows for ROC AUC, as linear predictors do where probabilities are 0 or
-        1.
+        Of two classes ``scores`` (n,) rank rows for ROC AUC, as linear predictors do where probabilities are 0 or 1.
         """
         classes = np.asarray(codes, dtype=np.int64)
         rows, k = np.arange(len(classes)), probabilities.shape[1]

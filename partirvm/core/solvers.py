@@ -1,23 +1,21 @@
 """Ways to maximise the evidence of a regression's columns: ``SOLVERS[name](state, rule, on_step)``.
 
-"fixed-point" are MacKay's updates of all columns together (``core.updates``): few but expensive steps, which begin with
-all candidates. "fast" are Tipping & Faul's actions (``core.fast``): many cheap ones, which begin without the columns
-that have just entered. "auto" is the fixed point for several targets or with a prior.
+"fixed-point" are MacKay's updates of all columns together (``core.updates``): few, expensive steps from all candidates.
+"fast" are Tipping & Faul's actions (``core.fast``): many cheap ones, from the columns of the last fit. "auto" is the
+fixed point for several targets or with a prior.
 
 **Auto, of new columns.** With a wide kernel actions end far lower: they take columns that the next ones make
 superfluous. The fixed point prunes together what should partly be kept. So columns come back together (``rejoined``),
 those of largest q²/s, and the fixed point prunes again, while the evidence rises; then actions over all candidates and
 the fixed point of the active columns alternate (``improve``), until none gains.
 
-**Starts.** The α at which a fixed point starts decides where it ends, so a fit of at most 500 new columns also starts
-at several common α. For sinc, 100 rows, one start ends 63 nats lower than another. To grow such a fit from nothing by
-actions alone, too, took a fifth of the time, and led higher in none of the fits of at most 150 columns of eleven sets.
+**Starts.** The α at which a fixed point starts decides where it ends (sinc, 100 rows: 63 nats), so a fit of at most 500
+new columns also starts at several common α. Growth by actions alone as a further start led higher in no fit.
 
 **Auto, of a fit that goes on.** In a round most candidates leave again, so they are first ``screened`` beside the
 columns of the earlier fit. An intermediate fit then takes ``JOINT`` iterations of all columns. Rounds of 20,000 rows
-of protein and census_house_8H took 26 and 15 CPU seconds without either, and take 8 and 4. The median ratio of errors
-over 13 fits of nine sets is .998 (.97 to 1.06); on two splits of kin40k, 10,000 rows, it is 1.06 and 1.00, with 826
-instead of 927 vectors and 889 instead of 921. Turns gain nothing here, and take as long again.
+take a third of the CPU time; the median ratio of errors over 13 fits of nine sets is .998 (.97 to 1.06). Turns gain
+nothing here, and take as long again.
 """
 
 from collections.abc import Callable
@@ -81,8 +79,7 @@ def _continued(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[Hyper
 def screened(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> HyperState:
     """Delete the columns that have just entered and leave a fit in which the α of the others rest (``beside``).
 
-    Those that stay have the α at which they entered: at their optimum beside the others they would displace fewer of
-    them. β is estimated again.
+    They stay at the α at which they entered: optimal ones would displace fewer of them. β is estimated again.
     """
     begun = beside(state)
     found, _ = maximise(begun, StopRule(rule.tol, rule.max_iterations, guard=False), on_step)

@@ -1,19 +1,16 @@
 """Sums over rows, and of these the Gaussian sufficient statistics of a design, computed by a pass over all rows.
 
-Posterior, evidence and residual of any subset of the columns follow from ΦᵀΦ, Φᵀt, tᵀt without reading a row again. A
-pass gives a ``GramBlock`` of new columns, which ``GramStatistics.extend`` adds. Rows may have precision weights w_n, as
-in Φᵀdiag(w)Φ. Targets are (N, T).
+Posterior, evidence and residual of any columns follow from ΦᵀΦ, Φᵀt, tᵀt without reading a row again. A pass gives a
+``GramBlock`` of new columns to ``GramStatistics.extend``. Rows may have weights, as in ΦᵀWΦ. Targets are (N, T).
 
 **Residual target.** If the noise is tiny, the terms of tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancel. Statistics may therefore refer to
 r = t − Φm of an ``offset`` m (M, T), with Φᵀr and rᵀr computed by a pass; δ = μ − m is small, so no terms cancel.
 
-**Sums.** Statistics of tiles are added in one fixed tree, so that the bits do not depend on the order in which tiles
-arrive. Node ``(level, index)`` is the sum over the tiles ``[index * 2**level, (index + 1) * 2**level)``: the left child
-plus the right child, or only the left one if the right one lies beyond the last tile. A task that takes an aligned run
-of ``2**level`` tiles returns one node.
+**Sums.** Statistics of tiles are added in one fixed tree: the bits do not depend on the order of arrival. Node
+``(level, index)`` is the sum over tiles ``[index * 2**level, (index + 1) * 2**level)``: its left child, plus the right
+one if there are such tiles. A task that takes an aligned run of ``2**level`` tiles returns one node.
 
-**Identity.** Columns have labels. A label ≥ 0 is the row number of the centre, one below zero is a *leading* column
-without a centre, such as the bias.
+**Labels** of columns: ≥ 0 is the row number of the centre; below zero a *leading* column without one, as the bias.
 """
 
 import operator

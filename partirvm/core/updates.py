@@ -3,9 +3,8 @@
 One step is MacKay's fixed point (Tipping 2001, eqs. 16–18), γ_i = 1 − α_iΣ_ii, α_i ← γ_i/μ_i², β ← (N − Σγ)/‖t − Φμ‖²,
 then pruning and a new factorisation, so that α, β, posterior and evidence of a state are always consistent. Several
 targets share α, α_i ← Σ_τγ_iτ / Σ_τμ_iτ²; then β and ``target_variance`` are (T,), μ and γ (M, T). The indicators of K
-classes also share β, and so Σ and γ (M,) (Thayananthan, Navaratnam, Stenger, Torr & Cipolla 2006, "Multivariate
-relevance vector machines for tracking"): α_i ← γ_i / mean_k μ_ik², β ← (N − Σγ) / mean_k ‖t_k − Φμ_k‖². One dense fit
-of all classes costs that of one number.
+classes also share β, and so Σ and γ (M,) (Thayananthan et al. 2006, "Multivariate relevance vector machines for
+tracking"): α_i ← γ_i / mean_k μ_ik², β ← (N − Σγ) / mean_k ‖t_k − Φμ_k‖², at the cost of one target's fit.
 
 **Pruning.** The evidence as a function of α_i alone peaks at infinity if q_i² ≤ s_i (Tipping & Faul 2003, eq. 20).
 Near-duplicates all satisfy this while the others are present; so a column is deleted only if, in addition, γ_i <
@@ -36,9 +35,8 @@ NOISE_FLOOR = 1e-8
 """Minimum noise variance, as a fraction of the target's mean square: without noise β would diverge."""
 
 ALPHA_FLOOR = 1e-12
-"""Minimum α_i, as a fraction of the column's data precision βG_ii, which bounds the condition number of the scaled H.
-Otherwise weights of ±1e7 cancel each other for smooth targets with a wide kernel, and with them digits of the
-residual."""
+"""Minimum α_i, as a fraction of the column's data precision βG_ii. It bounds the condition number of the scaled H: else
+weights of ±1e7 cancel each other for smooth targets with a wide kernel, and the residual loses digits."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +155,7 @@ Watch = Callable[[StepInfo], None]
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """One update of α and β, pruning, one factorisation."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
-    means = shared(old.mean, old.variance)
-    determined, square = (np.atleast_2d(each.T).T for each in (old.determinedness, means**2))
+    determined, square = (np.atleast_2d(each.T).T for each in (old.determinedness, shared(old.mean, old.variance) ** 2))
     gamma = determined.max(axis=1, initial=0.0)  # what is said of γ must hold for all targets
     alpha = prior.alpha_update(determined.sum(axis=1), square.sum(axis=1))
     beta, floored = (state.beta, state.floored) if state.fixed_noise else noise_precision(state)
@@ -213,9 +210,7 @@ def maximise(state: HyperState, rule: StopRule, on_step: Watch = lambda info: No
 
 
 def thin(state: HyperState) -> HyperState:
-    """Delete columns that fail q² > s, near-copies one at a time (``weakly_correlated``); the state itself if none
-    fails.
-    """
+    """Delete columns that fail q² > s, of near-copies one (``weakly_correlated``); the state itself if none do."""
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state

@@ -27,10 +27,9 @@ def shuffled_rows(n_rows: int, seed: int) -> Int:
 class ArraySource(Source):
     """A source of tiles from arrays of NumPy, Zarr or Dask. Types other than float64 are converted tile by tile.
 
-    Only the chunks of a tile are read of Zarr and Dask arrays. If chunks are larger than two tiles, the last two are
-    cached. Dask arrays are computed in the calling thread, by every pass again. Rows persisted on a cluster are fetched
-    through its client. A part holds its rows of NumPy arrays and of persisted arrays in memory.
-
+    Only the chunks of a tile are read of Zarr and Dask arrays; of chunks larger than two tiles the last two are cached.
+    Dask arrays are computed in the calling thread, by every pass again, rows persisted on a cluster fetched through its
+    client. A part holds its rows of NumPy and persisted arrays in memory.
     X is (N, d), ``t`` (N,) or (N, T), and ``weights``, zero or positive, (N,). Without targets the ``t`` of each tile
     has shape (rows, 0). With ``permutation`` (N,) row i of the source is row ``permutation[i]`` of the arrays in
     memory, and the source counts as shuffled. Raises ``DataError`` for wrong shapes and dtypes, and
@@ -135,11 +134,9 @@ class ArraySource(Source):
 
 
 class GatheredRows(Source):
-    """Selected rows of a source in memory, ``rows`` (n,) in increasing order. The tiles are those of the source that
-    contain selected rows, numbered from 0.
+    """Rows ``rows`` (n,), increasing, of a source in memory, in those of its tiles that contain them, numbered from 0.
 
-    A pass over them has the bits of a pass over some rows of the source. ``gather`` takes row numbers of the source.
-    ``pieces`` contain these rows in order.
+    A pass has the bits of one over some rows of the source. ``gather`` takes the source's row numbers.
     """
 
     def __init__(self, source: Source, rows: Int, pieces: Iterable[Tile]) -> None:

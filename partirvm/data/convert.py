@@ -24,10 +24,10 @@ def as_source(
 ) -> Source:
     """Convert data to a source of row tiles. Large data are neither read nor copied.
 
-    X (N, d) is a NumPy array, nested list, data frame, or Zarr or Dask array. Beside it are the targets y, (N,) or
-    (N, T), and the precision weights (N,), of the same kind or as NumPy arrays. X may also be the path or URL of DATA,
-    or a source, which contain y and weights. ``seed`` shuffles the rows of data in memory as ``ingest`` does.
-    ``columns`` are by default the names of the data frame, or ``x0``, ``x1``, …. ``how`` may be ``tile_rows``.
+    X (N, d) is a NumPy array, nested list, data frame, Zarr or Dask array, with targets y, (N,) or (N, T), and
+    precision weights (N,), of the same kind or as NumPy arrays. X may also be the path or URL of DATA, or a source,
+    which contain these. ``seed`` shuffles rows in memory as ``ingest`` does. ``columns`` are by default the names of
+    the data frame, or ``x0``, ``x1``, …. ``how`` may be ``tile_rows``.
 
     Raises ``DataError`` for values that cannot be used, ``MissingDataError`` or ``FormatError`` for DATA or chunks that
     cannot be read, and ``UsageError`` if y or weights are given together with DATA or a source.
@@ -47,10 +47,7 @@ def as_source(
 
 
 def _array(name: str, values: Any, *, numbers: bool = True) -> Any:
-    """Convert values, ``numbers`` or labels, to an array that is sliced by position: of NumPy, Zarr or Dask.
-
-    Raises ``DataError`` for masked values, and for other ``numbers`` than real ones.
-    """
+    """Convert ``numbers`` or labels to an array of NumPy, Zarr or Dask. ``DataError`` if masked or not numbers."""
     if hasattr(values, "to_dask_array"):
         columns = values.dtypes.items() if values.ndim == 2 else [(name, values.dtype)]
         for column, dtype in columns if numbers else ():
@@ -71,8 +68,7 @@ def open_table(source: Any, room: int | None = None) -> Reader:
     """Return the table of a path, URL, data frame or tuple of arrays. ``room`` is the most bytes of an .npz file."""
     if isinstance(source, str | os.PathLike):
         url = os.fspath(source)
-        archive = url.lower().endswith(".npz") and "*" not in url
-        return _archive_table(url, room) if archive else file_table(url)
+        return _archive_table(url, room) if url.lower().endswith(".npz") and "*" not in url else file_table(url)
     if isinstance(source, tuple | list) and len(source) in (2, 3):
         return arrays_table(pandas_frame(source[0]), *map(pandas_column, source[1:]))
     source = pandas_frame(source, "the source")
@@ -156,10 +152,7 @@ def checked_rows(X: Any, columns: Columns) -> Float:
 
 
 def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
-    """Return the rows (n, d) of a pandas frame, float64, and their columns: those of a model (``in_order``), if given.
-
-    Raises ``DataError`` for missing columns, and values that cannot be used.
-    """
+    """Return rows (n, d), float64, and columns of a pandas frame, or a model's. Raises ``DataError`` if not usable."""
     names = default_names(X.shape[1])
     if columns is not None:
         X, names = in_order(X, columns), columns.given
@@ -176,10 +169,7 @@ def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
 
 
 def in_order(X: Any, columns: Columns) -> Any:
-    """Return the columns of a data frame that a model was trained on, in their order.
-
-    Any names do for a model whose columns had none. Raises ``DataError`` for missing columns.
-    """
+    """Return the columns of a frame that a model has, or any if unnamed. ``DataError`` if columns are missing."""
     names, wanted = list(map(str, X.columns)), columns.given
     missing = [name for name in wanted if name not in names]
     if missing and wanted != default_names(len(names)):

@@ -27,10 +27,7 @@ MOST_LEVELS, FEW_LEVELS = 10_000, 20
 
 @dataclass(frozen=True)
 class Roles:
-    """The role of every column. If ``noisy``, the weights column holds relative noise r, and the weights are 1/r².
-
-    With ``auto`` features of text are categories, too.
-    """
+    """The roles of columns. If ``noisy``, weights are 1/r² of the column's r; with ``auto`` text is categories, too."""
 
     features: tuple[str, ...]
     targets: tuple[str, ...]
@@ -115,9 +112,8 @@ def check_roles(roles: Roles, table: Reader, drop: Sequence[str] = ()) -> None:
 class Encoder:
     """An encoder of batches as records of float64: features in order, then targets, then weights if there are any.
 
-    Rows without a target are left out with ``drop_missing``, columns of text with too many labels with ``drop_text``.
-    ``notes`` states what the types of the first rows made of a column, and what may be made of it; ``left_out`` is the
-    same of columns that are left out.
+    ``drop_missing`` leaves out rows without target, ``drop_text`` columns of text with too many labels. ``notes``
+    states what types of first rows made of a column, and what may be made of it; ``left_out`` that of columns left out.
     """
 
     def __init__(
@@ -141,10 +137,7 @@ class Encoder:
         return f"{self._name}: the column {quoted(name)}"
 
     def records(self, table: Reader, seed: int | None, batch_bytes: int) -> Iterator[Float]:
-        """Yield the rows of a table as records: shuffle key, row number, features, targets, weights.
-
-        The records of a batch stand in the memory of the records before them.
-        """
+        """Yield records: shuffle key, row number, features, targets, weights, in one memory for all batches."""
         rng = None if seed is None else np.random.default_rng(seed)
         space = np.empty((0, 2 + len(self.roles.wanted)))
         for batch in table.batches(self.roles.wanted, frozenset(self.levels), batch_bytes):
@@ -163,10 +156,7 @@ class Encoder:
             yield records
 
     def _recognise(self, batch: Batch) -> None:
-        """Decide by the types of the first rows: dates and times become days, and text, with ``auto``, categories.
-
-        Text of ISO dates counts as dates.
-        """
+        """Make dates, times and texts of ISO dates days, with ``auto`` text categories, by types of first rows."""
         import pyarrow as pa
 
         kind = pa.types
@@ -240,10 +230,7 @@ class Encoder:
 
     @cached_property
     def final(self) -> dict[str, tuple[tuple[Any, ...], Float]]:
-        """The labels of each column and their final codes (``Levels.final``), after the last batch.
-
-        Raises ``DataError`` for columns with too many different labels.
-        """
+        """The labels and final codes (``Levels.final``) of each column, or ``DataError`` if its labels are too many."""
         found = {name: len(each.found) for name, each in self.levels.items()}
         asked, half = (*self.roles.categorical, *self.roles.targets), max(self.n_rows / 2, FEW_LEVELS)
         many = [name for name in found if self.levels[name].full or (name not in asked and found[name] > half)]
@@ -260,14 +247,10 @@ class Encoder:
         return {column: each.final() for column, each in self.levels.items() if column not in self.left_out}
 
     def finished(self, records: Float, first: int) -> Float:
-        """Return records with final codes, the cycles of dates, and ``first`` added to the numbers of the rows.
-
-        The records given are changed.
-        """
+        """Return the records, changed: with final codes, cycles of dates, and ``first`` added to the row numbers."""
         for place, column in enumerate(self.roles.wanted, 2):
             if column in self.final:
-                codes = np.nan_to_num(records[:, place], nan=-1).astype(np.int64)
-                records[:, place] = self.final[column][1][codes]
+                records[:, place] = self.final[column][1][np.nan_to_num(records[:, place], nan=-1).astype(np.int64)]
         records[:, 1] += first
         if not self.dates and not self.left_out:
             return records

@@ -1,12 +1,11 @@
-"""Ingest: conversion of a table or arrays of any size to DATA, in bounded memory. Rows are checked, shuffled and
-divided into tiles. The same steps append rows to DATA.
+"""Ingest: checked, shuffled DATA in tiles of a table or arrays of any size, in bounded memory; rows appended to DATA.
 
 The phase *read* streams the source, codes labels, draws the shuffle key of every row and writes records to temporary
 files. The phase *write* reads the records in their final order, tile by tile, and computes moments and hashes. The
 result depends only on the source and the seed.
 
-An append writes the last tile of the DATA, if it was not full, and the new rows. New rows are shuffled only among each
-other, so the DATA count as unshuffled after an append: a fit draws each candidate separately.
+An append writes the last tile of DATA, if not full, and the new rows, shuffled among each other alone: then DATA count
+as unshuffled, and a fit draws each candidate separately.
 """
 
 import os
@@ -62,8 +61,7 @@ def ingest(
     again: bool = False,
     progress: Progress | None = None,
 ) -> ZarrSource:
-    """Convert a table or arrays to DATA: shuffled rows in tiles. The source is streamed. An error leaves no partial
-    output.
+    """Convert a streamed table or arrays to DATA: shuffled rows in tiles. An error leaves no partial output.
 
     Parameters
     ----------
@@ -112,9 +110,8 @@ def ingest(
     Raises
     ------
     DataError, MissingDataError
-        There are infinite values, missing targets, features without any value, text that is no category, or no rows;
-        files have different columns or cannot be read; or appended rows have other columns than DATA, or are there
-        already.
+        Values are infinite, targets missing, features without any value, texts no category, or there are no rows; files
+        differ in columns or cannot be read; or appended rows have other columns than DATA, or are there already.
     UsageError
         Options contradict each other, or a table has no target and ``like`` is None.
     MemoryLimitError, ExistsError, StorageError, LeaseError

@@ -112,9 +112,8 @@ def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
 def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> Float:
     """Return the weight of each of the K classes, shape (K,).
 
-    "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) is the sum of the weights of the rows of each
-    class, and n is the sum of ``counts``. A mapping gives the weight of a label, which may be written as text; other
-    classes have the weight 1.
+    "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) are the summed weights of each class, n their
+    sum. A mapping gives the weight of a label, which may be written as text; other classes have the weight 1.
     """
     texts = list(map(text_of_label, classes))
     if isinstance(class_weight, str) and class_weight == "balanced":
@@ -150,9 +149,8 @@ INTEGER, FRACTION = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?"), re.compile(r"-?(0
 class Levels:
     """The labels of a column, with provisional codes in the order of occurrence and sorted codes at the end.
 
-    ``known`` labels keep their codes from the start. Any other label has the code ``len(known)``, or is refused if the
-    labels are ``classes``. Labels of an ``untyped`` source (CSV) are converted to numbers if every label is a number.
-    More than ``most`` labels are too many.
+    ``known`` labels keep their codes; others have the code ``len(known)``, or are refused if these are ``classes``.
+    Labels of an ``untyped`` source (CSV) become numbers if all are. More than ``most`` labels are too many.
     """
 
     def __init__(self, where: str, known: Sequence[Any] | None, untyped: bool, classes: bool, most: float) -> None:

@@ -1,9 +1,7 @@
-"""The data interface of a fit, and checks of data. A source gives numbered tiles of rows, single rows by number, and
-the identity of the data.
+"""The data interface of a fit, and checks: a source has numbered tiles of rows, rows by number, and an identity.
 
 A *source* has N rows of d features, T targets and optional precision weights. Its *tiles* are runs of ``tile_rows``
-rows, the last one perhaps shorter. The tile size depends on the data and not on the machine, so that sums over tiles
-have the same bits on all machines.
+rows, the last one perhaps shorter. Their size depends on the data alone, so that sums have the same bits everywhere.
 """
 
 import hashlib
@@ -111,10 +109,7 @@ class Source:
         return self
 
     def gather(self, rows: Sequence[int] | Int) -> "Tile":
-        """Return the rows with the given numbers as one tile, in the given order; each tile is read once.
-
-        Raises ``IndexError`` for a number outside [0, n_rows).
-        """
+        """Return rows by number, in this order, as one tile. Raises ``IndexError`` for one outside [0, n_rows)."""
         wanted = np.asarray(rows, dtype=np.int64)
         order = np.argsort(wanted, kind="stable")
         numbers, firsts = np.unique(wanted[order] // self.tile_rows, return_index=True)
@@ -159,13 +154,9 @@ class Together(Source):
 
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:
-    """Return the number of rows per tile: a power of two, with inputs of about ``TILE_BYTES`` bytes.
-
-    There are at least 32 tiles, provided that each tile keeps 2048 rows. The result depends only on the shape.
-    """
+    """Return rows per tile, a power of two: ``TILE_BYTES`` of inputs, but 32 tiles if these keep 2048 rows."""
     by_size = max(TILE_BYTES // (8 * max(n_features, 1)), 1)
-    by_count = max(n_rows // 32, 2048)
-    return 1 << (min(by_size, by_count, 16384).bit_length() - 1)
+    return 1 << (min(by_size, max(n_rows // 32, 2048), 16384).bit_length() - 1)
 
 
 def hash_tile(tile: "Tile") -> str:
@@ -191,10 +182,7 @@ def default_names(n_features: int) -> tuple[str, ...]:
 
 
 def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
-    """Raise ``DataError`` for wrong shapes and dtypes of array-likes: X (N, d), t (N,) or (N, T), weights (N,).
-
-    Weights in memory must be zero or positive, and not all zero.
-    """
+    """Raise ``DataError`` for wrong X (N, d), t (N,) or (N, T), or weights (N,) ≥ 0 in memory, not all 0."""
     if len(X.shape) != 2:
         hint = "X.reshape(-1, 1) gives one feature, X.reshape(1, -1) one row" if len(X.shape) == 1 else "reshape X"
         raise DataError(f"X must have two dimensions (rows, features), found shape {X.shape}: {hint}.")

@@ -26,11 +26,10 @@ Batch = Mapping[str, Any]  # Arrow arrays of one length by the names of their co
 class Reader:
     """A table to be ingested.
 
-    ``batches`` is called with the wanted columns, those of them that contain labels, and the approximate bytes of a
-    batch; those beyond ``most_batch`` are not faster. ``targets`` and ``weights`` are the columns of these roles if the
-    source defines them, and ``categorical`` its categorical columns with their levels, if it knows them. An ``untyped``
-    source does not tell labels that are numbers from text. ``held`` returns the bytes that reading given columns needs
-    beside the batches.
+    ``batches`` is called with the wanted columns, those of them with labels, and the approximate bytes of a batch;
+    beyond ``most_batch`` none is faster. ``targets``, ``weights`` and ``categorical`` (with levels, if known) are
+    columns that the source defines. An ``untyped`` source does not tell labels that are numbers from text. ``held``
+    returns the bytes that reading given columns needs beside the batches.
     """
 
     name: str
@@ -78,8 +77,7 @@ def file_table(url: str) -> Reader:
 def opened(filesystem: Any, path: str) -> Iterator[Any]:
     """Open a file for reading, one on this machine without fsspec. Errors in it become errors that name the file.
 
-    Arrow opens local files itself: it reads CSV ahead in a thread, and such a thread in a Python file hangs or aborts a
-    process that ends meanwhile.
+    Arrow opens local files itself: its thread that reads a Python file ahead hangs or aborts a process that ends.
     """
     import pyarrow as pa
 
@@ -115,8 +113,7 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
                 for batch in parquet.iter_batches(batch_size=rows, columns=list(wanted), use_threads=False):
                     yield {name: batch.column(name) for name in wanted}
 
-    columns = _same_columns(url, files, found)
-    return Reader(url, columns, batches, n_rows, held=held, most_batch=4 << 20)
+    return Reader(url, _same_columns(url, files, found), batches, n_rows, held=held, most_batch=4 << 20)
 
 
 def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:

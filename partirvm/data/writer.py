@@ -49,8 +49,7 @@ class ExternalSorter:
         places = np.zeros(len(records)) if self._high is None else records[:, 0] * (BUCKETS / self._high)
         buckets = (places % BUCKETS).astype(np.uint8)  # the high part of a key names the file that is scattered again
         order = np.argsort(buckets, kind="stable")  # NumPy uses a radix sort for bytes
-        ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS))
-        for bucket, rows in enumerate(np.split(order, ends[:-1])):
+        for bucket, rows in enumerate(np.split(order, np.cumsum(np.bincount(buckets, minlength=BUCKETS))[:-1])):
             if len(rows):
                 with (self._folder / f"{bucket}").open("ab") as file:
                     file.write(np.ascontiguousarray(records[rows]).data)
@@ -92,9 +91,8 @@ class ExternalSorter:
 class Publication:
     """A new group of arrays of DATA, which gets the version ``number``; ``spill`` is a folder for temporary files.
 
-    ``before`` are the attributes of the DATA to which rows are appended, whose groups stay until the next append for
-    fits that read them; ``found`` are all groups so far. A group that is ``published``, or may be, is not removed after
-    an error: the next writer does it.
+    ``before`` are the attributes of the DATA to append to, whose groups stay until the next append for fits that read
+    them; ``found`` are all groups. One that is or may be ``published`` is removed by the next writer, not by an error.
     """
 
     def __init__(self, folder: Folder, name: str, spill: Path, lease: Lease, *, overwrite: bool, append: bool) -> None:
@@ -203,10 +201,7 @@ def write_tiles(
 def _write_tile(
     old: DataAttributes, arrays: dict[str, Any], n_old: int, number: int, records: Float
 ) -> tuple[Moments, dict[str, str], np.uint64]:
-    """Write a tile. Return the moments and the hash of its new rows, and the checksums of its arrays.
-
-    The first ``n_old`` rows of the first tile are not new.
-    """
+    """Write a tile. Return moments and hash of its rows from ``n_old`` on, and the checksums of its arrays."""
     start, stop = 2 + old.n_features, 2 + old.n_features + old.n_targets
     X, t = np.ascontiguousarray(records[:, 2:start]), np.ascontiguousarray(records[:, start:stop])
     weights = np.ascontiguousarray(records[:, -1]) if old.weighted else None
@@ -218,8 +213,7 @@ def _write_tile(
             array[first : first + len(X)] = parts[name]
     new = slice(n_old if number == 0 else 0, None)
     moments = Moments.of(X[new], t[new], None if weights is None else weights[new])
-    of_rows = row_hashes(records[new, 2:]).sum(dtype=np.uint64)
-    return moments, {name: checksum(parts[name]) for name in arrays}, of_rows
+    return moments, {name: checksum(parts[name]) for name in arrays}, row_hashes(records[new, 2:]).sum(dtype=np.uint64)
 
 
 def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:

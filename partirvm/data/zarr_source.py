@@ -7,14 +7,12 @@
     rows-TOKEN/weights        (n,) float64, optional: precision weights
     rows-TOKEN/row            (n,) int64, if rows were shuffled: the number of the row in the original order
 
-An ingest writes a group of all rows. An append writes a group that begins with the first tile that it changes: only the
-last tile, if it was not full, is copied. ``segments`` states which group holds which tiles. Nothing that was published
-is written again.
+An ingest writes a group of all rows; an append one that begins with the first tile that it changes: only the last tile,
+if not full, is copied. ``segments`` states which group holds which tiles. What is published stays as it is.
 
-A group becomes visible when the next version is created. Of two processes that create the same version exactly one
-succeeds, and the newest version counts. A writer that was killed, or silent for long, can therefore damage nothing:
-until its version exists nobody reads its group, and when another version exists it cannot publish. Each writer also
-holds the lease in the folder ``.NAME.lease`` next to the DATA, which is removed at the end.
+A group becomes visible with the next version, which exactly one process can create; the newest version counts. So a
+writer that was killed, or silent for long, damages nothing: nobody reads its group, and it cannot publish later. Each
+writer also holds the lease in the folder ``.NAME.lease`` next to the DATA, which is removed at the end.
 
 Chunks are compressed (Blosc) and end with a CRC-32C checksum, so that no damaged chunk reaches the decompressor.
 Readers use the attributes, which contain a checksum of each chunk; Zarr's metadata of an array serve other programs.

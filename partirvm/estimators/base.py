@@ -94,8 +94,7 @@ class RelevanceVectorMachine(BaseEstimator):
     warp : words or Warp
         ``Warp(target="log")`` warps the target of a regression, too.
     strategy : words or option value
-        The option values have the options of their strategy: ``WorkingSet(selection="gain", fit_rows="sample",
-        sample_rows=5000)``.
+        Option values have options of their own: ``WorkingSet(selection="gain", fit_rows="sample", sample_rows=5000)``.
     partition_size : "auto" or int
     solver : words
         The fixed point is MacKay's (1992); "fast" is that of Tipping & Faul (2003). If all rows are candidates of a
@@ -106,8 +105,7 @@ class RelevanceVectorMachine(BaseEstimator):
     alpha_prior : pair of float or AlphaPrior
         See Tipping (2001, appendix A). With a rate above 0 no α grows to infinity; a vector is deleted if the evidence
         without the prior rises at no α of this vector. Kernel learning ignores the prior. ``AlphaPrior(a, b,
-        fixed={"bias": 1e-6})`` fixes precisions by the name of their basis function ("bias" or another of
-        ``basis_names_``), which then stays.
+        fixed={"bias": 1e-6})`` fixes precisions by name ("bias" or another of ``basis_names_``); these stay.
     fit_intercept : bool
         The mean of a numeric target is removed and added back in any case.
     standardize : bool
@@ -227,10 +225,9 @@ class RelevanceVectorMachine(BaseEstimator):
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
             Missing values (NaN) are allowed. Data frames are of pandas, polars or Arrow. Their categorical columns and
-            text become categories, dates become days and cycles (``model_.columns``); where the model predicts, their
-            columns may stand in another order. DATA is the path or URL of what ``ingest`` made (of labels with
-            ``classes=True``); it holds y and weights itself. No reference to X is kept.
-        y : array-like (N,) or (N, T)
+            text become categories, dates days and cycles (``model_.columns``); for predictions columns may stand in
+            another order. DATA is the path or URL of what ``ingest`` made (of labels with ``classes=True``), with its
+            own y and weights. No reference to X is kept.
             Targets, or labels of any type that has an order; of the same kind as X or a NumPy array.
         sample_weight : array-like (N,), optional
             Precision weights of a regression: a row's noise variance is σ²/weight, so that known relative noise r is
@@ -254,8 +251,7 @@ class RelevanceVectorMachine(BaseEstimator):
         return self
 
     def _fit(self, source: Source, held_out: Source | None, asked: Request, log: MemoryJournal, before: Any) -> FitSpec:
-        """Fit, and set the attributes; return the spec of the fit. One of fewer rows, the spec and the checkpoint
-        ``before``, is continued."""
+        """Fit, or continue the spec and checkpoint ``before``; set the attributes and return the spec of the fit."""
         parameters, checkpoint = check_parameters(asked), None
         if self.client is not None:
             portable(parameters)
@@ -309,9 +305,8 @@ class RelevanceVectorMachine(BaseEstimator):
     def get_support(self, indices: bool = False) -> NDArray[Any]:
         """Return the relevant features: a mask (d,), or with ``indices`` their positions.
 
-        A feature is relevant if its ``feature_relevance_`` is at least 0.001. In a pipeline use scikit-learn's
-        ``SelectFromModel`` with ``importance_getter="feature_relevance_", threshold=1e-3``. Raises ``UsageError`` for a
-        kernel without per-feature widths.
+        A feature is relevant if its ``feature_relevance_`` is at least 0.001; in a pipeline: ``SelectFromModel`` with
+        ``importance_getter="feature_relevance_", threshold=1e-3``. Raises ``UsageError`` without per-feature widths.
         """
         check_is_fitted(self)
         if not hasattr(self, "feature_relevance_"):
@@ -360,16 +355,14 @@ class RelevanceVectorMachine(BaseEstimator):
         """Draw predictions at rows that the fit has not used beside their targets.
 
         For a regression: actual against predicted values, coverage of intervals, standardised residuals, the
-        probability integral transform, and, if the stated standard deviations vary, errors against them. For a
-        classification: reliability of probabilities and confusion matrix. Panels of points or by deviation show
-        400 random rows; all other panels count all rows. The rows are read once, tile by tile. Of several targets the
-        first four are drawn, and of more than twelve classes the last ones are one class.
+        probability integral transform, and, if stated deviations vary, errors against them. For a classification:
+        reliability of probabilities and confusion matrix. Points and deviations show 400 random rows, other panels all
+        rows, in one pass. The first four of several targets are drawn; of more than twelve classes the last are one.
 
         X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; training rows look too good. Without X the
-        rows are the held-out rows (``validation``) of the fit; a regression of one target without these, or one with
-        local residuals, has the training rows, each predicted as if the fit had not had it, and no coverage of
-        intervals. ``figure`` is an empty matplotlib figure, by default a new one of ``pyplot``. The display has
-        ``figure_`` and ``axes_``.
+        rows are the held-out ones (``validation``); a regression of one target without these, or one with local
+        residuals, has the training rows, each predicted as if the fit had not had it, and no coverage. ``figure`` is an
+        empty matplotlib figure, by default a new one of ``pyplot``. The display has ``figure_`` and ``axes_``.
 
         Raises ``UsageError`` if matplotlib is not installed, or X is None and the fit has no such rows, and
         ``DataError`` for other features, targets or labels than those of the fit; both are ``ValueError``.

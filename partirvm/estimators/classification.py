@@ -33,14 +33,12 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     ----------
     (The parameters of both estimators.)
     multi_class : {"auto", "pooled", "multinomial"}
-        "pooled" are least squares on indicators, calibrated by rows left out: the default for more than two classes or
-        50,000 rows.
+        "pooled": least squares on indicators, calibrated by rows left out; default beyond two classes or 50,000 rows.
     moderate : {"auto", True, False}
         A linear predictor f of variance σ² counts as f/√(1 + πσ²/8) (MacKay 1992, "The evidence framework applied to
         classification networks"). "auto" is True for two classes and at most 10,000 rows.
     class_weight : None, "balanced" or dict of label and weight
-        They multiply the rows' weights. "balanced" is n/(K·count), with the sum of weights as count if rows have
-        weights.
+        Multiplies the rows' weights. "balanced" is n/(K·count), of rows with weights with their sum as count.
 
     Attributes
     ----------
@@ -102,8 +100,7 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
 
     def predict_proba(self, X: Any) -> Float:
         """Probabilities (n, K) of the classes, in the order of ``classes_``, at X as above."""
-        f = self._predictors(X)
-        return LINKS[self.model_.likelihood].probabilities(f)
+        return LINKS[self.model_.likelihood].probabilities(self._predictors(X))
 
     def predict_interval(self, X: Any, level: float = 0.95, kind: str = "decision") -> tuple[Float, Float]:
         """Central credible intervals at X (n, d) of any kind that ``fit`` takes: lower and upper ends.

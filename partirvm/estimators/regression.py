@@ -51,12 +51,10 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     ----------
     (The parameters of both estimators.)
     noise_variance : "estimate", float or Noise
-        With several targets the number holds for each. ``Noise(prior=(c, d))`` estimates it under a Gamma prior on
-        1/σ².
+        A number holds for each target. ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ².
     noise : words
-        The logarithm of local noise is a small RVM of its own, fitted to the errors of rows left out; its mean over the
-        training rows is ``noise_variance_``, which also holds far from all of them. For one target whose noise variance
-        is estimated.
+        The logarithm of local noise is a small RVM, fitted to the errors of rows left out; its mean over the training
+        rows is ``noise_variance_``, also far from all of them. For one target whose noise variance is estimated.
     residual : words or Local
         Rows are near in the metric of the kernel; ``model_.sparse()`` is the model without them. For targets whose
         noise variance is estimated; each has a kernel of its own. ``Local(neighbours=30)`` has its option.
@@ -97,10 +95,9 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         """Update the model with new rows, X (n, d) and y (n,) or (n, T), in memory; the first call fits the given rows.
 
         A later call is the update of a job whose DATA have more rows (``Job.update``). It keeps the kernel, the scaling
-        and the options of the first call, so the first call should have enough rows to estimate them. The relevance
-        vectors stay candidates, and rounds with new candidates follow. The estimator keeps a copy of all rows.
-        ``history_``, ``termination_`` and ``plan_`` describe the last call; ``max_rounds`` and ``time_limit`` apply to
-        each call.
+        and the options of the first call, which should have enough rows to estimate them. The vectors stay candidates;
+        rounds with new candidates follow. The estimator keeps a copy of all rows. ``history_``, ``termination_`` and
+        ``plan_`` describe the last call; ``max_rounds`` and ``time_limit`` apply to each call.
 
         Raises the errors of ``fit``, and ``UsageError`` after ``fit``, which keeps no rows, or if a parameter that must
         be kept has changed since the first call.
@@ -128,10 +125,9 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
 
         Their errors, y less the mean of the vectors, correct later predictions nearby. The vectors, the local kernel
         and the quantiles of intervals stay, so this takes seconds at most. The numbers of the rows follow those of the
-        earlier ones (``nearest_rows``). A later ``partial_fit`` fits these rows, too.
-
-        Raises ``UsageError`` for a model without local residuals and for rows that are not in memory, and the errors of
-        ``fit`` for other features or values that cannot be used.
+        earlier ones (``nearest_rows``). A later ``partial_fit`` fits these rows, too. Raises ``UsageError`` for a model
+        without local residuals and for rows that are not in memory, and the errors of ``fit`` for other features or
+        values that cannot be used.
         """
         from partirvm.learning.residual_rows import with_rows  # fits in memory do not load it
 
@@ -178,10 +174,9 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
 
         ``augment`` gives the rows of the fit again, in any order: a pair (X, y), a triple (X, y, sample_weight), or
         DATA. Each row is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005): with a basis function more at
-        itself (of the first of several kernels), so that the standard deviation grows away from these rows, to
-        √(noise variance + variance of y) where there are none, and not back to that of the noise. It takes passes
-        over them, N·n·M products for N rows of the fit, n of X and M basis functions. RVM* is that of the vectors
-        alone: local residuals correct neither its mean nor its standard deviation.
+        itself (of the first of several kernels), so that the standard deviation grows away from these rows, to √(noise
+        variance + variance of y), not back to the noise. It takes N·n·M products for N rows of the fit, n of X and M
+        basis functions. Local residuals correct neither its mean nor its standard deviation.
 
         ``return_gradient`` adds the gradient of the mean in the features ``model_.columns.features``, (n, d), and with
         ``return_std`` that of the standard deviation, in the units of X; of T targets (n, T, d). Categories have the
@@ -210,11 +205,10 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         """The training rows whose errors correct the predictions at X (n, d), rows in memory, by local residuals.
 
         ``rows``, ``distances``, ``weights`` and ``errors`` have shape (n, k), the nearest row first. Numbers of rows
-        count from 0 in the order that ``fit`` or ``ingest`` was given; rows in memory of weight 0 do not count.
-        Distances are in the metric of the kernel, and errors in the target's units, of a warped target in those of its
-        map, whose prediction they correct. The prediction is that of
-        ``model_.sparse()`` plus the sum of weights times errors; of T targets both are (n, k, T). Raises ``UsageError``
-        for a model without local residuals, and ``DataError`` for other features.
+        count from 0 in the order that ``fit`` or ``ingest`` was given, rows in memory of weight 0 excluded. Distances
+        are in the metric of the kernel, errors in the target's units, or those of its warp, whose prediction they
+        correct: that of ``model_.sparse()`` plus the sum of weights times errors; of T targets both are (n, k, T).
+        Raises ``UsageError`` for a model without local residuals, ``DataError`` for other features.
         """
         check_is_fitted(self)
         found: dict[str, Any] = self.model_.nearest_rows(rows_of(self, X, self.model_.columns)[0])
@@ -227,15 +221,14 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
 
         ``kind="prediction"``: where a new noisy target lies with this probability; ``"credible"``: where its mean does,
         of a warped target its median. With ``hyperparameters`` the weights' covariance includes the uncertainty of α
-        and of the noise (``core.predictive``), and the quantiles and the noise variance are those of the errors of
-        training rows that are left out, each without the basis function centred at it (``core.left_out``). Credible
-        intervals, and those of a fit whose noise was given or that has fewer than 20 rows, use quantiles of Student's
-        t. False gives the interval of the posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to
-        22). With local residuals the variance is that of the local kernel, without the weights' covariance, and the
-        quantiles are those of corrected rows left out; False leaves the local residuals out, too. The uncertainty of a
-        learned kernel is included in neither, but in ``joint_laplace``. Several targets, which share their vectors,
-        have prediction intervals, (n, T) each, with local residuals alone: otherwise fit each target with
-        ``MultiOutputRegressor`` of scikit-learn.
+        and of the noise (``core.predictive``), and quantiles and noise variance are those of the errors of training
+        rows left out, each without the basis function centred at it (``core.left_out``). Credible intervals, and those
+        of a fit with a given noise or fewer than 20 rows, use quantiles of Student's t. False gives the posterior
+        alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22). With local residuals the variance is that
+        of the local kernel, without the weights' covariance, and the quantiles are those of corrected rows left out;
+        False leaves the residuals out. The uncertainty of a learned kernel is only in ``joint_laplace``. Several
+        targets, which share vectors, have prediction intervals, (n, T) each, with local residuals alone: otherwise fit
+        each with scikit-learn's ``MultiOutputRegressor``.
 
         Raises ``UsageError`` for another level or kind, ``DataError`` for other features; both are ``ValueError``.
         """
@@ -244,12 +237,11 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
         """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).
 
-        Each column is one function: weights drawn from N(μ, Σ), with the covariance Σ of the stated uncertainty. With
-        local residuals it is the mean plus one random multiple, the same at all X, of the mean's standard deviation.
-        ``noise`` adds that of a new target to each value, so that the standard deviation of the values is that of
-        ``predict``; without, functions of a warped target are those of its median. ``random_state`` is an int, a
-        RandomState or None. Raises ``DataError`` or ``ValueError`` if X has other features, ``UsageError`` for several
-        targets.
+        Each column is one function: weights drawn from N(μ, Σ), with the covariance Σ of the stated uncertainty; with
+        local residuals the mean plus one random multiple, the same at all X, of the mean's standard deviation.
+        ``noise`` adds that of a new target to each value, as in ``predict``'s standard deviation; without, functions of
+        a warped target are those of its median. ``random_state`` is an int, a RandomState or None. Raises ``DataError``
+        or ``ValueError`` if X has other features, ``UsageError`` for several targets.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)

@@ -42,8 +42,7 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = F
 
     Raises ``UsageError`` for what cannot be saved (the message names it), and for rows of local residuals in another
     store without ``copy``, ``MissingDataError`` if those that are copied are missing or damaged, ``ExistsError`` if the
-    location exists, ``StorageError`` if it cannot be written, and ``NotFittedError`` for an estimator that is not
-    fitted.
+    location exists, ``StorageError`` if it cannot be written, and ``NotFittedError`` before a fit.
 
     Examples
     --------

@@ -34,8 +34,7 @@ PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
 
 def package_versions() -> dict[str, str]:
     """Return the versions of these packages and of Python in this process."""
-    found = {name: importlib.metadata.version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), **found}
+    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}
 
 
 def connect(address: str) -> Any:
@@ -171,9 +170,7 @@ class Cluster:
         return ClusterError(f"a task failed on the cluster: {type(error).__name__}: {error}")
 
     def result(self, future: Any) -> Any:
-        """Return the result of a task. Raises ``CancelledError`` for lost data, or the ``PartirvmError`` of the task;
-        for other errors ``ClusterError``.
-        """
+        """Return a task's result, or raise its ``PartirvmError``, ``CancelledError`` (lost data), ``ClusterError``."""
 
         async def value() -> Any:
             return await future

@@ -99,10 +99,7 @@ class DaskExecutor:
             _release([*tiles, *roots, *sent])
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
-        """Run dense fits, one task each, and return results in the given order.
-
-        ``progress`` is called after each; if it raises, running fits finish on the workers, and are discarded.
-        """
+        """Run dense fits, a task each; results in order. If ``progress``, called after each, raises, none counts."""
 
         def begin(solve: DenseFit) -> Any:
             return self._submit("dense-fit", solution, *self._send([solve], "columns"))
@@ -163,8 +160,7 @@ class DaskExecutor:
 
     def _level(self, n_tiles: int) -> int:
         """Return the level of a task's run of tiles (log2 of the number of tiles), given the total number of tiles."""
-        most = min(max(n_tiles // (TASKS_PER_THREAD * self._cluster.n_threads), 1), MOST_TILES)
-        return most.bit_length() - 1
+        return min(max(n_tiles // (TASKS_PER_THREAD * self._cluster.n_threads), 1), MOST_TILES).bit_length() - 1
 
     def _parts(self, source: Source, tiles: Sequence[int]) -> tuple[list[Any], list[tuple[int, int]]]:
         """Return the parts from which a task reads its tiles, and the number and part of each tile.

@@ -121,10 +121,7 @@ def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info:
 
 
 class LocalExecutor:
-    """Executor on the threads of this process; statistics do not depend on their number.
-
-    At most one finished tile per thread waits for its addition, so memory is bounded.
-    """
+    """Executor on threads of this process, each with one finished tile in memory; their number changes no result."""
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or usable_cores()
@@ -143,10 +140,7 @@ class LocalExecutor:
     def run(
         self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, keeping: Keeping | None = None
     ) -> list[Any]:
-        """Return the statistic of each pass, summed in the fixed tree as tiles finish; each tile is read once.
-
-        ``progress`` is called after each tile. ``keeping`` has the settings of kept kernel blocks.
-        """
+        """Return the statistic of each pass, summed in the fixed tree; ``keeping`` has settings of kept blocks."""
         groups = grouped(passes, source)
         totals: list[TreeSum] = [TreeSum(len(tiles), added) for tiles, _ in groups]
         leaves = [(k, position) for k, (tiles, _) in enumerate(groups) for position in range(len(tiles))]
@@ -164,10 +158,7 @@ class LocalExecutor:
         forget(token)
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
-        """Run dense fits, one per thread at a time, and return results in the given order.
-
-        Fewer fits than threads share them. If ``progress``, called after each fit, raises, fits stop at the next step.
-        """
+        """Run dense fits on threads, results in order; all stop if ``progress``, called after each, raises."""
         left = threading.Event()
 
         def check(info: StepInfo) -> None:

@@ -65,8 +65,7 @@ class Header:
 
     def text_of(self, node: Quantity) -> str:
         """Return the C expression of an elementwise operation."""
-        operands = [self.operand(arg, "i") for arg in node.args]
-        return ELEMENTWISE[node.op].replace("$", self.suffix).format(*operands)
+        return ELEMENTWISE[node.op].replace("$", self.suffix).format(*[self.operand(arg, "i") for arg in node.args])
 
     def stored(self, values: Any, kind: str = "") -> str:
         """Add an array of constants, by default of the real type, and return its name."""

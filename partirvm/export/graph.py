@@ -12,10 +12,9 @@ operation has the name and meaning of an ONNX operator where there is one, appli
 
 NumPy's operators and functions of a ``Quantity`` add such nodes, so formulas of the model itself can be applied to it.
 
-**Digits.** Squared distances are sums of squares of differences, which lose no digits far from the origin. The mean Φμ
-and φᵀΣφ = ‖φR‖² may be small sums of large terms, where columns are similar or the noise is tiny: a graph of single
-precision whose ``amplification`` is large is computed in double precision inside, and only its input and output are
-single.
+**Digits.** Squared distances are sums of squares of differences, which lose no digits far from the origin. Φμ and φᵀΣφ
+= ‖φR‖² may be small sums of large terms (similar columns, tiny noise): a graph of single precision whose
+``amplification`` is large is computed in double precision inside; only input and output are single.
 """
 
 from collections.abc import Mapping, Sequence
@@ -150,8 +149,7 @@ def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
     phi = columns_of(graph, model.design, _inputs(graph, model.design.scaling))
     f = _linear(graph, model, phi, model.mean, np.zeros(model.mean.shape[1]))
     if model.moderate:
-        variance = graph.joined([_square(graph, model, phi, root) for root in model.root])
-        f = f / np.sqrt(variance * (np.pi / 8.0) + 1.0)
+        f = f / np.sqrt(graph.joined([_square(graph, model, phi, root) for root in model.root]) * (np.pi / 8.0) + 1.0)
     if model.ramp is not None:
         f = model.ramp.logits(f)
     if f.width == 1:
@@ -243,10 +241,7 @@ def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> Any:
 
 
 def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
-    """Return the columns of the design without the bias, (n, M); None if there are none.
-
-    Raises ``UsageError`` for basis functions other than the features.
-    """
+    """Return the columns of the design without bias, (n, M), or None. ``UsageError`` for functions but features."""
     parts = list[Any]()
     if len(design.active):
         assert design.functions is not None

@@ -14,10 +14,7 @@ from partirvm.storage import Where
 
 
 def to_numpy(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95) -> None:
-    """Write a model to ``path``, an .npz file, and beside it ``partirvm_predict.py``, which needs NumPy alone.
-
-    Parameters and errors are those of ``to_onnx``.
-    """
+    """Write an .npz file and ``partirvm_predict.py``, which needs NumPy alone; parameters, errors: as ``to_onnx``."""
     graph, path = graph_of(model, outputs, level), Path(path)
     inner, outer = dtypes(graph, dtype)
     constants = dict[str, Any]()

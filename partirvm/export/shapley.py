@@ -1,19 +1,17 @@
 """Shapley values of a regression's mean: how far each column moved a prediction from the mean over a background.
 
 For a row x and a background row b let v(S) be the mean at the columns S of x and the other columns of b. The Shapley
-value of column j is the average of v(S ∪ j) − v(S) over all orders in which the d columns may join S, and over the
-background rows (the interventional game). The values add up to the prediction at x less the average prediction at the
-background.
+value of column j is the average of v(S ∪ j) − v(S) over all orders in which the columns may join S, and over background
+rows (the interventional game). Values add up to the prediction at x less the background's average.
 
 **Exact.** If each basis function is a product over columns, with the factors a_j at x and c_j at b,
 
     v(S) = Σ_m w_m Π_{j ∈ S} a_mj Π_{j ∉ S} c_mj,    φ_j = Σ_m w_m (a_mj − c_mj) ∫₀¹ Π_{i ≠ j} u_mi(t) dt
 
-with u_mi(t) = c_mi + t (a_mi − c_mi): let each column join at a uniform random time; those that joined before time t
-form S. The integrand has degree d − 1 in t, so Gauss–Legendre quadrature with ⌈d/2⌉ points is exact. The product
-without factor j is that of all divided by u_mj: the rounding error of u_mj cancels. With an even number of points none
-is ½, so that u_mj is zero only if a_mj and c_mj are, where the quotient has no weight. Sums of kernels, the linear
-kernel and linear basis functions follow by additivity.
+with u_mi(t) = c_mi + t (a_mi − c_mi): let each column join at a uniform random time; those that joined before t form S.
+The integrand has degree d − 1, so Gauss–Legendre quadrature with ⌈d/2⌉ points is exact. The product without factor j is
+that of all divided by u_mj, whose rounding error cancels. With an even number of points none is ½, so u_mj is zero only
+where the quotient has no weight. Sums and linear functions follow by additivity.
 
 **Sampled.** Otherwise each background row becomes x along random orders of the columns, and along their reverses.
 """
@@ -62,9 +60,8 @@ def explain(model: Any, X: Any, background: Any, permutations: int = 4, seed: in
     random ``permutations`` of the columns (at least two), drawn with ``seed``, and along their reverses. They add up as
     well; then ``output_names`` ends in "(sampled)", and ``error_std`` (n, p) are standard errors.
 
-    A row takes B·M·d²/2 steps of about 3 ns for M vectors, or 2·B·``permutations``·(d + 1) sampled predictions.
-
-    Raises ``UsageError`` for several targets and for an empty background, ``DataError`` for other features.
+    A row takes B·M·d²/2 steps of about 3 ns for M vectors, or 2·B·``permutations``·(d + 1) sampled predictions. Raises
+    ``UsageError`` for several targets and for an empty background, ``DataError`` for other features.
 
     Examples
     --------
@@ -109,10 +106,8 @@ def _exact(model: Any, owners: Int, X: Float, background: Float) -> Float:
     design, scaling = model.design, model.design.scaling
     effects = () if scaling.features is None else scaling.features.effects
     joint = any(weights.shape[1] > 1 for _, weights in effects)  # effects of levels that depend on other columns
-    joint |= scaling.regressions is not None and bool(
-        np.isnan(X).any() or np.isnan(background).any()
-    )  # numbers in gaps
-    if joint or (len(design.active) and any(function != LINEAR for function, _ in design.functions.parts)):
+    gaps = scaling.regressions is not None and any(np.isnan(rows).any() for rows in (X, background))
+    if joint or gaps or (len(design.active) and any(function != LINEAR for function, _ in design.functions.parts)):
         raise JointError
     inputs, others, centres = (scaling.inputs(rows) for rows in (X, background, design.centres))
     weights, own, lead = model.mean * scaling.t_scale, owners[scaling.sources], design.n_leading

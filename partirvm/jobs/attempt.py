@@ -1,8 +1,7 @@
 """Fit DATA in this process (``fit``), or run one attempt at a job: take the lease, resume, and record how it ends.
 
 An attempt records the events ``running``, ``plan``, ``fit`` (a line of history) and its end. A process that dies
-records no end: the next one takes the expired lease and resumes the job. A cluster that fails while the driver is alive
-is recorded as ``interrupted``, because the job itself has no error.
+records none: the next one takes the expired lease and resumes. If a cluster fails, the job is ``interrupted``.
 """
 
 import time
@@ -95,12 +94,10 @@ def fit(
 ) -> Outcome | None:
     """Fit DATA in this process and store model and history in JOB, as ``submit`` and ``run_job`` together.
 
-    ``how`` are the ``client`` and the ``watcher`` of ``run_attempt``.
-
-    The fit is planned first, but for kernel learning: what is refused, as a fit that needs more memory than allowed,
-    makes no JOB, and leaves the old one of ``overwrite``. Raises as ``resolve.resolve.resolve`` does, and
-    ``ExistsError`` if JOB exists. If the watcher aborts the fit, it ends with the last saved model, or without one; JOB
-    can be resumed.
+    ``how`` are the ``client`` and the ``watcher`` of ``run_attempt``. The fit is planned first, but for kernel
+    learning: what is refused, as a fit that needs more memory than allowed, makes no JOB, and leaves the old one of
+    ``overwrite``. Raises as ``resolve.resolve.resolve`` does, and ``ExistsError`` if JOB exists. If the watcher aborts
+    the fit, it ends with the last saved model, or without one; JOB can be resumed.
     """
     _plan(parameters, data, validation, how.get("client"), lambda: Termination.TIME)
     requests.create(data, job, parameters, validation, overwrite)
@@ -110,9 +107,8 @@ def fit(
 def run_job(job: str, *, attempt: int | None = None, patience: float = TAKE_OVER_SECONDS, **how: Any) -> Outcome | None:
     """Run a queued or interrupted job in this process and return its result.
 
-    Returns None if the job has already ended or if its current attempt is not ``attempt``. ``how`` are ``allow_code``,
-    ``client`` and ``watcher`` of ``run_attempt``. A job that names functions raises ``UsageError`` without
-    ``allow_code``, and stays unchanged.
+    Returns None if the job has ended or its current attempt is not ``attempt``. ``how`` are ``allow_code``, ``client``
+    and ``watcher`` of ``run_attempt``. Without ``allow_code`` a job that names functions raises ``UsageError``.
 
     Raises ``LeaseError`` while another process runs the job. If the DATA are missing or have changed since the job
     began, it raises ``MissingDataError`` or ``ChangedDataError``; the job is then interrupted, and can be resumed once
@@ -165,9 +161,8 @@ def run_attempt(
             driver = Driver(executor, source, held_out, watcher, interrupted, elapsed=time.monotonic() - began)
             driver.usable = checkpoint is not None and store.has_model()
             beside = None if "://" in store.location else Path(store.location, "kernel")
-            outcome = run(driver, spec, journal, checkpoint, beside)
             # nobody waits for tiles that are still being read
-            return _end(journal, state.attempt, outcome)
+            return _end(journal, state.attempt, run(driver, spec, journal, checkpoint, beside))
 
 
 def _join(store: JobStore, asked: dict[str, Any], allow_code: bool, client: Any, watcher: Watcher) -> Outcome:

@@ -176,8 +176,7 @@ class Driver:
             case DenseFit() as solve:
                 return (Solved(*solve.run(self._telling(self.watcher.on_step))),)
             case FitResiduals():
-                tell = self._telling(lambda *progress: None)
-                how = self.executor, tell, self._spent, self._journal.keep_cells
+                how = self.executor, self._telling(lambda *progress: None), self._spent, self._journal.keep_cells
                 return (fit_residuals(instructions[0], self.source, *how),)
             case LearnKernel() as asked:
                 with gathered(self.source, asked.rows, self.executor, self._on_passes, self._spent) as sample:
@@ -226,8 +225,7 @@ class Driver:
         """Run several fits in parallel that need one pass per step. The next passes of all fits share one reading."""
         searches = list(tasks)
         while active := [k for k, search in enumerate(searches) if search.reason is None]:
-            blocks = self._passes([searches[k].next_pass for k in active])
-            for k, block in zip(active, blocks, strict=True):
+            for k, block in zip(active, self._passes([searches[k].next_pass for k in active]), strict=True):
                 searches[k] = searches[k].advance(block, self._check)
                 self._telling(self.watcher.on_step)(searches[k].info)
         return tuple(Solved(search.fit, search.reason) for search in searches if search.reason is not None)

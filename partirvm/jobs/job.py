@@ -47,11 +47,10 @@ def submit(
 ) -> Job:
     """Start fitting this estimator to DATA, keep it in the folder JOB, and return at once.
 
-    With a client (by default the estimator's) the job runs on the cluster, and this process may end. Without a client
-    the job runs in a thread, and is interrupted if this process ends. The returned handle, ``open_job(job)`` and the
-    command line can watch, abort and resume the job; ``model()`` returns its latest model. The estimator is not fitted;
-    a ``Request`` may be given in its place. Raises ``ExistsError`` if JOB exists, unless ``overwrite``, and errors that
-    can be found without reading rows.
+    With a client (by default the estimator's) the job runs on the cluster, and this process may end; without, in a
+    thread, interrupted if this process ends. The returned handle, ``open_job(job)`` and the command line watch, abort
+    and resume the job; ``model()`` returns its latest model. The estimator, or a ``Request`` in its place, is not
+    fitted. Raises ``ExistsError`` if JOB exists, unless ``overwrite``, and errors that need no rows.
 
     Examples
     --------
@@ -155,10 +154,7 @@ class Job:
         return {**request["parameters"], "data": request["data"], "validation": request["validation"]}
 
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
-        """Yield the state now and after each change, until no process runs the job.
-
-        Raises ``TimeoutError`` after ``timeout`` seconds.
-        """
+        """Yield the state now and after changes until no process runs the job; ``TimeoutError`` after ``timeout`` s."""
         end, last = time.monotonic() + (float("inf") if timeout is None else timeout), None
         while True:
             state = self.state()
@@ -191,8 +187,7 @@ class Job:
 
         ``changed`` holds new limits: ``max_rounds``, ``max_vectors``, ``effort``, ``time_limit`` (from the resume on)
         and ``memory_limit``; and new places of moved DATA: ``data`` and ``validation``. ``allow_code`` permits a named
-        function as kernel or basis, ``allow_data`` names DATA in another store (host, bucket, or this machine) than the
-        job that it may read.
+        function as kernel or basis, ``allow_data`` names DATA in another store than the job's that it may read.
 
         The job is not changed if an error is raised: ``UsageError`` for other changes or without a permission,
         ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.
@@ -207,10 +202,8 @@ class Job:
         The vectors are fitted to all rows, then at most ``max_rounds`` rounds follow. The working set selects
         candidates among all rows; any other strategy continues as ``incremental``, with the new rows as the next
         partitions. Scaling, kernel and classes do not change. Raises as ``resume``, and ``UsageError`` without new rows
-        or a fit that they could join.
-
-        With ``residual_only`` nothing is fitted: one pass over the new rows joins them to the local residuals of a
-        finished job, which takes seconds. A later update without it fits these rows, too.
+        or a fit that they could join. With ``residual_only`` nothing is fitted: one pass over the new rows joins them
+        to the local residuals of a finished job, which takes seconds. A later update without it fits these rows, too.
         """
         return self.resume(grown=True, residual_only=residual_only, **how)
 
@@ -236,10 +229,7 @@ class Job:
         return self
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the last saved model. Raises ``MissingDataError`` without one, as after a cancel.
-
-        Raises ``UsageError`` if it has a named function and ``allow_code`` is false.
-        """
+        """Return the last model, or raise ``MissingDataError``; ``UsageError`` for functions without ``allow_code``."""
         return self.store.model(allow_code=allow_code)
 
     def facts(self) -> dict[str, Any]:

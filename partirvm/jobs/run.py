@@ -46,8 +46,7 @@ def run(
 ) -> Outcome:
     """Run the spec of a fit, from a state of the strategy (``checkpoint``) on, and warn of problems.
 
-    The journal receives the model and the history. ``beside`` is the folder for kernel blocks that are kept on disk, or
-    None for a temporary one.
+    The journal receives model and history. ``beside`` is the folder for kernel blocks on disk; None: a temporary one.
     """
     source, remarks = driver.source, list[str]()
     driver.executor.use(spec.plan.threads)
@@ -70,8 +69,7 @@ def run(
     for category, text in _faults_of_data(spec, source.columns):
         warnings.warn(text, category, stacklevel=2)
     with keeping_blocks(spec.plan, driver.executor.forget, beside) as driver.keep_blocks:
-        strategy = STRATEGIES[spec.request.strategy]()
-        outcome = driver.run(strategy, spec.problem, spec.options, journal, checkpoint)
+        outcome = driver.run(STRATEGIES[spec.request.strategy](), spec.problem, spec.options, journal, checkpoint)
     for category, text in _faults_of_fit(outcome, spec, remarks):
         warnings.warn(text, category, stacklevel=2)
     return outcome
@@ -91,9 +89,8 @@ def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
 def table_rows(diagnostics: list[Entry], source: Source, held_out: Source | None, model: Any = None) -> list[Entry]:
     """Return the diagnostics of a line of history with row numbers of the given table in ``largest``.
 
-    With a model with local residuals ``neighbours`` has, for each of these rows, number, distance, weight and error of
-    the ``SHOWN`` nearest training rows other than itself. What cannot be read is left out: a finished fit does not fail
-    because of its report.
+    With local residuals ``neighbours`` has number, distance, weight and error of the ``SHOWN`` training rows nearest to
+    each of these rows. What cannot be read is left out: a finished fit does not fail because of its report.
     """
     # without coverage they are of training rows left out (``core.left_out``), otherwise of held-out rows
     left_out = any(not each.get("covered", True) for each in diagnostics)
@@ -192,8 +189,7 @@ def _is_compared(spec: FitSpec, entry: Entry) -> bool:
 def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
     """Compare the last model with boosted trees on every fifth row, left out of these; as JSON, in units of the target.
 
-    The errors of the model are those of its training rows times the ratio of its left-out error to its training error,
-    and to that after local residuals.
+    Errors are those of training rows times the ratio of left-out to training error, and of that after residuals.
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -205,8 +201,7 @@ def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[s
     w = np.ones(most) if held.weights is None else held.weights
     X, y, w = held.X[w > 0], held.t[w > 0, 0], w[w > 0]
     new = np.arange(len(y)) % 5 == 0
-    share = max(entry["noise_sd"] / entry["train_rmse"], 1.0)
-    own = share * (y[new] - model.sparse().means(X[new])[0][:, 0])
+    own = max(entry["noise_sd"] / entry["train_rmse"], 1.0) * (y[new] - model.sparse().means(X[new])[0][:, 0])
     if entry["residuals"] and entry["residuals"]["bytes"]:
         own = own * (1.0 - entry["residuals"]["rmse_gain"])
     with threadpool_limits(1, "openmp"):  # on a busy machine its threads wait actively: ten times the CPU seconds

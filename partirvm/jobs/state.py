@@ -1,9 +1,9 @@
 """The state of a job as a pure fold over its request and its events.
 
-Each transition is an event with the name of the new state, a ``time`` and a ``reason``. Other events are ``plan``, and
-``fit`` with one line of history. The field ``history`` of a ``running`` event is the number of history lines at the
-checkpoint from which the driver resumes; later lines belong to rounds that are repeated, so the fold drops them. A
-driver that dies writes no event: ``observed`` combines the events, the lease and the requests to end the job.
+Each transition is an event with the name of the new state, a ``time`` and a ``reason``. Others are ``plan``, and
+``fit`` with one line of history. ``history`` of a ``running`` event is the number of lines at the checkpoint from which
+the driver resumes; later ones belong to repeated rounds, and are dropped. A driver that dies writes no event:
+``observed`` combines events, lease and requests to end.
 """
 
 import time
@@ -63,11 +63,10 @@ class JobState:
     """The state of a job, computed from its events.
 
     ``since`` and ``reason`` are those of the last transition, ``began`` is the time of the first ``running`` event,
-    ``ended`` that of the last end, or None, and ``seconds`` the computing time recorded by the last end. ``attempt`` is
-    the number of times the job was queued. ``plan`` is the last plan event, and ``history`` the valid fit events.
-    ``request`` is the request (``spec.json``) with the changes by resumes and updates; after an update it has
-    ``rounds``, those that the update may make. After one of local residuals alone it has ``joining``, the fingerprint
-    of the DATA whose rows join them; ``fingerprint`` is that of the last fit.
+    ``ended`` that of the last end, or None, and ``seconds`` its computing time. ``attempt`` counts how often the job
+    was queued. ``plan`` is the last plan event, ``history`` the valid fit events. ``request`` is ``spec.json`` with the
+    changes by resumes and updates; after an update it has ``rounds``, those that it may make, after one of local
+    residuals ``joining``, the fingerprint of the DATA whose rows join; ``fingerprint`` is that of the last fit.
     """
 
     status: "Status" = Status.QUEUED
@@ -124,10 +123,7 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
 
 
 def observed(state: JobState, *, held: bool, requested: tuple[str, str] | None = None, lost: bool = False) -> JobState:
-    """Return the state corrected by the lease and by what is ``requested`` (``JobStore.requested``).
-
-    ``lost`` is True if the last holder of the lease did not release it.
-    """
+    """Return the state corrected by lease (``lost``: not released) and ``requested`` (``JobStore.requested``)."""
     if (state.status is Status.RUNNING and not held) or (state.status is Status.QUEUED and lost):
         reason = "the process that ran it has ended without recording an end"
         return replace(state, status=Status.INTERRUPTED, reason=reason)

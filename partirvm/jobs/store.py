@@ -67,10 +67,7 @@ class JobStore:
 
     @classmethod
     def create(cls, location: Where, spec: dict[str, Any], *, overwrite: bool = False) -> Self:
-        """Create the folder of a job and return its store.
-
-        Raises ``ExistsError``, ``LeaseError`` if a process runs the job there, or ``StorageError``.
-        """
+        """Create a job's folder. Raises ``ExistsError``, ``LeaseError`` while a process runs it, ``StorageError``."""
         store = cls(location)
         folder, place = store.folder, store.location
         with storing(place), ExitStack() as held:

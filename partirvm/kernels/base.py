@@ -28,9 +28,8 @@ PIECE_ROWS = 128
 class Kernel:
     """Base of kernel functions k(x, z), which are frozen dataclasses.
 
-    Parameters are the positive numbers in the field ``learned``, a tuple, and those of component kernels, in the field
-    ``inside``. A ``decreasing`` kernel falls from 1 at its centre with the distance. These facts are given beside the
-    ``name`` where a class is made.
+    Parameters are the positive numbers in the fields ``learned``, a tuple, and ``inside``, component kernels. A
+    ``decreasing`` kernel falls from 1 at its centre. These facts stand beside the ``name`` where a class is made.
     """
 
     name: ClassVar[str]
@@ -157,10 +156,7 @@ class PreparedKernel:
         raise NotImplementedError
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return Σ_nm weights[n, m] ∂k(x_n, z_m)/∂ log parameter_p, shape (p,).
-
-        ``values`` (n, m) is the output of a call for the same points. The arrays given are not changed.
-        """
+        """Return Σ_nm weights[n, m] ∂k(x_n, z_m)/∂ log parameter_p, (p,); ``values`` (n, m) are k at these points."""
         return np.zeros(0)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:

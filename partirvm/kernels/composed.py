@@ -39,8 +39,7 @@ class PreparedParts(PreparedKernel):
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         total = np.zeros(len(self.kernel.logs))
         for own, terms in self._terms(points, weights):
-            inner = (part.gradient(points, value, slope) for part, value, slope in terms)
-            total += np.concatenate([*own, *inner])
+            total += np.concatenate([*own, *(part.gradient(points, value, slope) for part, value, slope in terms)])
         return total
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
@@ -210,10 +209,7 @@ class PreparedSeveral(PreparedKernel):
 
 
 def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]) -> Kernel:
-    """Return the kernel with each simple kernel inside replaced by ``make(kernel, features)``.
-
-    ``columns`` are the positions of features that a kernel sees. Several kernels and directions count as simple.
-    """
+    """Return the kernel with those inside, which see ``columns``, replaced by ``make(kernel, columns)``."""
     if isinstance(kernel, OnColumns):
         return replace(kernel, kernel=replaced(kernel.kernel, columns[list(kernel.columns)], make))
     if isinstance(kernel, Product | Sum):

@@ -98,12 +98,8 @@ class Design:
 
     @cached_property
     def basis(self) -> str:
-        """Hash of all but the centres: columns of equal hash and label are equal, with an origin to the last bit.
-
-        A callable of this process counts by its text, which contains its address.
-        """
-        origin = None if self.origin is None else self.origin.tolist()
-        facts = (self.kernel, self.scaling.key, origin, self.functions)
+        """Hash of all but centres (a callable's text has its address): columns of equal hash and label are equal."""
+        facts = (self.kernel, self.scaling.key, None if self.origin is None else self.origin.tolist(), self.functions)
         return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
 
     @cached_property
@@ -149,10 +145,7 @@ class Design:
         return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
 
     def input_gradient(self, X: Float, block: Float, weights: Float) -> Float:
-        """Return Σ_m w_m ∂Φ_nm/∂x_n of kernel columns at raw inputs X (n, d), in the kernel's coordinates, (n, d').
-
-        ``weights`` are (M,), or (n, M) of each row; ``block`` (n, M) is Φ.
-        """
+        """Return Σ_m w_m ∂Φ_nm/∂x_n in kernel's coordinates, (n, d'), of raw X, weights (M,) or (n, M), Φ (n, M)."""
         points, kernels = self.scaling.inputs(X), slice(self.n_leading, None)
         weights = np.broadcast_to(weights, block.shape)[:, kernels]
         inner = self._prepared.input_gradient if len(self.centres) else PreparedKernel().input_gradient

@@ -83,10 +83,7 @@ class Basis:
         return sum(size for _, size in self.parts)
 
     def __call__(self, points: Float) -> Float:
-        """Return φ_b(x) of points (n, d), shape (n, B), with bits independent of the size of the block.
-
-        Raises ``UsageError`` for invalid values.
-        """
+        """Return φ_b(x) of points (n, d), (n, B), in bits that do not depend on the block, or raise ``UsageError``."""
         found = []
         for function, size in self.parts:
             values = points if function == LINEAR else evaluated(function, "basis", padded(points, PIECE_ROWS))
@@ -132,8 +129,7 @@ def evaluated(given: str | Function, what: str, points: Float, centres: Float | 
     function, what = function_of(given, what), f"{what} {title_of(given)}"
     shapes = f"points {points.shape}" + ("" if centres is None else f" and centres {centres.shape}")
     try:
-        values = function(points) if centres is None else function(points, centres)
-        found = np.asarray(values, dtype=np.float64)
+        found = np.asarray(function(points) if centres is None else function(points, centres), dtype=np.float64)
     except Exception as error:
         raise UsageError(f"{what} failed for {shapes}: {type(error).__name__}: {error}") from error
     right = found.ndim == 2 and len(found) == len(points)

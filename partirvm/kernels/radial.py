@@ -68,8 +68,7 @@ class PreparedRadial(PreparedKernel):
         sums = np.zeros((len(points), d + 1))
         for some, block in self.slopes(points, values, weights):
             sums += block.T @ right[some]
-        U = (points - self.origin) * self.root
-        return np.asarray(2 * self.root * (U * sums[:, d:] - sums[:, :d]))
+        return np.asarray(2 * self.root * ((points - self.origin) * self.root * sums[:, d:] - sums[:, :d]))
 
 
 class RadialTriangle:
@@ -190,8 +189,7 @@ class PreparedDirections(PreparedKernel):
             return self.inner.gradient(self._projected(points), values, weights)
         moments = self._moments(points - self.origin, self.inner.slopes(self._projected(points), values, weights))
         half = self.kernel.kernel.widths(len(self.matrix))[:, None] * (self.matrix @ moments)
-        of_gamma = self.kernel.kernel.shared(np.einsum("ij,ij->i", half, self.matrix))
-        return np.concatenate([of_gamma, 2 * half.ravel()])
+        return np.concatenate([self.kernel.kernel.shared(np.einsum("ij,ij->i", half, self.matrix)), 2 * half.ravel()])
 
     def _moments(self, X: Float, slopes: Iterator[tuple[slice, Float]]) -> Float:
         """Return Σ_nm S_nm (x_n − z_m)(x_n − z_m)ᵀ, shape (d, d), for points X measured from the origin."""

@@ -10,10 +10,10 @@ The slopes of L, with r = t − Φμ and the row weights W, are
 
     ∂L/∂log α_i = ½ (γ_i − α_iμ_i²),   ∂L/∂log β = ½ (N − Σγ_i − β rᵀWr),   ∂L/∂Φ = βW(rμᵀ − ΦΣ).
 
-C is the inverse of the information of (log α, log β) (``core.predictive.information``), bordered by the negative
-second derivatives of L with respect to log γ, which are differences of slopes, plus the normal prior of ``REACH`` on
-each element. Directions in which this matrix is not positive are as uncertain as the prior. The design matrix of the
-rows is held in memory, and each evaluation takes N·M² products: this is for data of thousands of rows.
+C is the inverse of the information of (log α, log β) (``core.predictive.information``), bordered by the negative second
+derivatives of L in log γ, differences of slopes, plus the normal prior of ``REACH`` on each element. Directions in
+which it is not positive are as uncertain as the prior. The design matrix is in memory, and each evaluation takes N·M²
+products: for thousands of rows.
 """
 
 from dataclasses import dataclass, replace
@@ -48,9 +48,8 @@ NEAR = 2 * REACH
 class JointLaplace:
     """Predictions of a regression model whose α, σ² and kernel parameters are uncertain together.
 
-    ``theta`` (M + 1 + K,) is the joint maximum (log α, log β, log γ), of the scaled problem, ``model`` the model there;
-    ``covariance`` is C; ``log_evidence`` in nats of the scaled target. ``moved`` are the designs and means at log γ_k ±
-    ``STEP``.
+    ``theta`` (M + 1 + K,) is the joint maximum (log α, log β, log γ) of the scaled problem, ``model`` the model there;
+    ``covariance`` is C; ``log_evidence`` in nats, scaled. ``moved`` are designs and means at log γ_k ± ``STEP``.
     """
 
     model: Model
@@ -63,8 +62,7 @@ class JointLaplace:
     def predict(self, X: Any, *, noise: bool = True, parameters: bool = True) -> tuple[Float, Float]:
         """Return mean and standard deviation (n,) at raw inputs X (n, d), in the target's unit.
 
-        The standard deviation is that of a new noisy target, without ``noise`` that of the mean. Without ``parameters``
-        the weights alone are uncertain.
+        The standard deviation is that of a new target, or of the mean; without ``parameters`` only weights vary.
         """
         model = self.model if noise else replace(self.model, noise_variance=0.0)
         points = checked_rows(X, model.columns)

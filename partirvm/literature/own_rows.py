@@ -1,8 +1,7 @@
 """The literal scheme of Ben-Shimon & Shmilovici (2006, §2): each basic RVM sees only the rows of its own candidates.
 
-In this package the rows of a partition are candidates, and every fit uses all rows or a random sample of them. The text
-of the paper can also be read so that a partition gives candidates *and* data: each fit is an RVM of a few rows by
-themselves, which passes its relevance vectors on. ``own_rows`` does this with clones of an estimator.
+In this package every fit uses all rows or a random sample. The paper can also be read so that a partition gives
+candidates *and* data: each fit is an RVM of a few rows, which passes its vectors on, here of a clone.
 
 ``split-merge``
     Each partition is fitted; vectors are merged in pairs and fitted again, until one model is left.
@@ -38,8 +37,7 @@ def own_rows(
 ) -> OwnRows:
     """Run the scheme on rows X (n, d) and targets y (n,) with clones of an ``RVMRegressor``.
 
-    ``strategy`` is "split-merge", "incremental" or "working-set", ``partition_size`` P. A working set has
-    ``rounds`` rounds.
+    ``strategy`` is "split-merge", "incremental" or "working-set" (of ``rounds``), ``partition_size`` P.
     """
 
     def fit(rows: Int) -> OwnRows:
@@ -67,6 +65,5 @@ def own_rows(
     for _ in range(rounds - 1):
         error = np.abs(found.estimator.predict(X) - y)
         outside = np.setdiff1d(np.arange(len(y)), found.rows)
-        largest = outside[np.argsort(-error[outside], kind="stable")[:partition_size]]
-        found = fit(np.union1d(found.rows, largest))
+        found = fit(np.union1d(found.rows, outside[np.argsort(-error[outside], kind="stable")[:partition_size]]))
     return found

@@ -1,7 +1,6 @@
 """What fitted models of regression and classification share: their columns, values at rows, basis functions, a digest.
 
-Rows are processed in panels, and products are computed for pieces of panels (``core.predictive``). So the prediction of
-a row does not depend on the other rows.
+Products are computed for pieces of panels (``core.predictive``): no prediction depends on the other rows.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
 """A fitted classification model, which predicts class probabilities at any rows.
 
-Weights have the posterior N(μ_k, Σ_k) of the Laplace approximation (Tipping 2001, §3). Linear predictors f_k have the
-mean φᵀμ_k and the variance φᵀΣ_kφ. If ``moderate`` is true, f_k is corrected for this variance before the link
-(``core.link.moderated``).
+Weights have the posterior N(μ_k, Σ_k) of the Laplace approximation (Tipping 2001, §3); linear predictors f_k have mean
+φᵀμ_k and variance φᵀΣ_kφ. ``moderate`` corrects f_k for it before the link (``core.link.moderated``).
 """
 
 from collections.abc import Sequence
@@ -57,10 +56,7 @@ class ClassModel(FittedModel):
         return self
 
     def predict_proba(self, X: Any) -> Float:
-        """Return class probabilities (n, K) at raw inputs X (n, d).
-
-        Raises ``DataError`` for other features, or non-finite values.
-        """
+        """Return probabilities (n, K) at raw inputs X (n, d). Raises ``DataError`` for other or infinite features."""
         return self.values(checked_rows(X, self.columns))[0]
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -90,18 +86,12 @@ class ClassModel(FittedModel):
         return np.array([[quantile(level) for level in levels]])
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
-        """Return names of the columns of ``values``: ``p_<class>`` for each class, in order.
-
-        With ``interval`` ``lower_<class>`` of all and then ``upper_<class>`` follow.
-        """
+        """Return names of ``values``: all ``p_<class>``, for an ``interval`` all ``lower_…`` and ``upper_<class>``."""
         columns = ("p", "lower", "upper") if interval else ("p",)
         return tuple(f"{column}_{label}" for column in columns for label in self.classes)
 
     def values(self, X: Float, multiples: Float | None = None) -> tuple[Float, Float]:
-        """Return probabilities (n, K) at raw inputs X (n, d), and nearness (n,).
-
-        With ``multiples`` (1,) the ends of the intervals of the probabilities follow, as ``value_names`` says.
-        """
+        """Return probabilities (n, K) at X (n, d), with ``multiples`` (1,) ends of intervals, too; nearness (n,)."""
         f, near = self.predictors(X)
         found = LINKS[self.likelihood].probabilities(f)
         return found if multiples is None else np.hstack([found, self._ends(multiples[0], "probability", X)[0]]), near

@@ -1,9 +1,8 @@
 """A fitted regression model as a value: what prediction needs; and facts about fitted models for reports.
 
-Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the target's own units. The
-variances that are stated differ from this formula in three respects (``Model.predictive``): Σ includes the uncertainty
-of α and β, σ² is estimated from rows left out, and a factor makes the Gaussian as wide as their 90 % interval. Those
-of local residuals are the variances of these alone.
+Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the target's own units.
+Stated variances differ (``Model.predictive``): Σ includes the uncertainty of α and β, σ² is estimated from rows left
+out, a factor makes the Gaussian as wide as their 90 % interval; those of local residuals are of these alone.
 """
 
 import math
@@ -94,8 +93,7 @@ class Model(FittedModel):
     def prune(self, max_vectors: int = 50) -> Self:
         """As of all models; the noise variance of predictions grows by the mean squared error that this costs.
 
-        ``evidence_noise`` and local noise stay, and so do the quantiles of intervals. The prior of α has no part in the
-        loss of evidence.
+        ``evidence_noise``, local noise and quantiles of intervals stay. The loss is without the prior of α.
         """
         if self.residuals is not None:
             raise UsageError("local residuals are errors of all vectors: prune model_.sparse(), or set max_vectors")
@@ -140,10 +138,7 @@ class Model(FittedModel):
 
     @property
     def intercept(self) -> float | Float:
-        """The training mean plus the bias, in the target's unit: the mean without basis functions and kernels.
-
-        (T,) for T targets.
-        """
+        """The mean without kernels and basis functions, in the target's unit; (T,) for T targets."""
         scaling = self.design.scaling
         bias = self.mean[0] if self.design.bias else 0.0
         found: Float = scaling.t_shift + scaling.t_scale * bias
@@ -151,10 +146,7 @@ class Model(FittedModel):
 
     @property
     def determinedness(self) -> Float:
-        """γ_i = 1 − α_iΣ_ii of each column (M,), (M, T): 1 where the data determine a weight, 0 where the prior does.
-
-        Tipping (2001), eq. 17.
-        """
+        """γ_i = 1 − α_iΣ_ii (Tipping 2001, eq. 17), (M,), (M, T): 1 if data determine a weight, 0 if the prior."""
         variance = np.einsum("...mk,...mk->m...", self.root, self.root)
         return np.asarray(np.clip(1.0 - (self.alpha * variance.T).T, 0.0, 1.0))
 
@@ -219,8 +211,7 @@ class Model(FittedModel):
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
 
-        Of several targets ``mean_<target>`` for each and then ``std_<target>`` and so on; targets without names are
-        numbered.
+        Of several targets ``mean_<target>`` for each, then ``std_<target>`` and so on; without names, numbers.
         """
         names = self.columns.targets or range(self.n_targets)
         targets = [f"_{name}" for name in names] if self.n_targets > 1 else [""]
@@ -357,11 +348,7 @@ class Model(FittedModel):
         return mean[:, None] + np.sqrt(variance)[:, None] * shifts, near
 
     def _noise_at(self, X: Float) -> Float | float:
-        """Noise variance at raw inputs X (n, d); one number if it is constant.
-
-        Without rows left out ``noise_variance`` is that of maximum evidence, of tempered weights
-        (``kernels.design.TEMPER``).
-        """
+        """Noise variance at raw X (n, d), or one number; of tempered weights if no rows were left out."""
         factor = self.design.noise_factor(X, products)
         return self.noise_variance * (factor if self.calibration is not None else factor**TEMPER)
 
@@ -370,8 +357,7 @@ class Model(FittedModel):
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
         """Mean, optionally variance (or None), and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
 
-        Mean and variance are of a new noisy target, or of its mean if ``noise_variance`` is 0. Nearness and errors are
-        those of ``linear_values``.
+        Of a new target, or with a ``noise_variance`` of 0 its mean. Nearness and errors: as ``linear_values``.
         """
         scaling = self.design.scaling
         shift, scale, square = scaling.t_shift, scaling.t_scale, scaling.t_scale**2
@@ -393,8 +379,7 @@ class Model(FittedModel):
     def _of_gaps(self, X: Float) -> Float:
         """Variance of the mean (n,), of T targets (n, T), over values of features that are missing at raw inputs X.
 
-        The values are those of some relevance vectors. Features with gaps in the training rows are left out: the fit
-        knows what a gap means there.
+        Values are of some relevance vectors. Features with gaps are left out: the fit knows what a gap means there.
         """
         features, found = self.design.scaling.features, np.zeros((len(X), *self.mean.shape[1:]))
         missing = np.isnan(X)
@@ -416,10 +401,7 @@ class Model(FittedModel):
 
 
 def relevances(design: Design, variance: Float) -> Float | None:
-    """Compute gamma·variance of each feature (d,) as a fraction of the largest; None without gamma.
-
-    ``variance`` (d',) is that of the scaled inputs. Of several inputs of one feature the largest counts.
-    """
+    """Return gamma·variance (d,) as a fraction of the largest, ``variance`` (d') of its inputs; None without gamma."""
     inputs = design.kernel.relevances(len(variance))
     if inputs is None:
         return None

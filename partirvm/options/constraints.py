@@ -19,10 +19,9 @@ from partirvm.errors import UsageError
 class Check:
     """The values that an option takes: those of a ``kind`` within bounds, the ``words``, and None if ``optional``.
 
-    The kinds are "any" (checked where it is resolved), "word", "switch" (True or False), "whole" and "real" (numbers),
-    "name" (a real number, or a name that is checked where it is resolved), "numbers" (several real numbers, ``size`` of
-    them if given), "by name" (a dict of positive numbers), and "seconds" and "bytes" (a number, or a text such as
-    ``1h`` and ``512MiB``).
+    Kinds: "any" (checked where resolved), "word", "switch" (True or False), "whole" and "real" (numbers), "name" (a
+    real number, or a name checked where resolved), "numbers" (several real numbers, ``size`` of them if given), "by
+    name" (a dict of positive numbers), "seconds" and "bytes" (a number, or a text such as ``1h``, ``512MiB``).
     """
 
     kind: str
@@ -121,8 +120,7 @@ def _number(check: Check, name: str, value: Any) -> Any:
 
 def _numbers(check: Check, name: str, value: Any) -> tuple[float, ...]:
     single = isinstance(value, str | Mapping) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1
-    real = replace(check, kind="real")
-    found = () if single else tuple(real(f"each of {name}", number) for number in value)
+    found = () if single else tuple(replace(check, kind="real")(f"each of {name}", number) for number in value)
     if not found or len(found) != (check.size or len(found)):
         raise check.refuse(name, value, f"{check.size or 'some'} numbers in a tuple")
     return found

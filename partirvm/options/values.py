@@ -1,9 +1,9 @@
 """Option values: strategies, kernels, noise and priors, each with its own options.
 
-``RVMRegressor(strategy=WorkingSet(selection="gain"))`` is the same as ``--strategy working-set --selection gain`` on
-the command line. Each field of a value is one option of the table (``options.table``) and has its default, check and
-text. Values have scikit-learn's ``get_params`` and ``set_params``, so that ``clone`` copies them and ``GridSearchCV``
-finds ``strategy__selection``. A fit does not change them. The families of ``partirvm.kernels`` are values, too.
+``RVMRegressor(strategy=WorkingSet(selection="gain"))`` is ``--strategy working-set --selection gain`` on the command
+line. Each field is one option of the table (``options.table``) and has its default, check and text. Values have
+scikit-learn's ``get_params`` and ``set_params``: ``clone`` copies them and ``GridSearchCV`` finds
+``strategy__selection``. A fit does not change them. The families of ``partirvm.kernels`` are values, too.
 """
 
 import textwrap
@@ -30,8 +30,7 @@ def listed_words(option: Option) -> str:
 def entry(name: str, kind: str, default: Any, text: str) -> str:
     """Return the entry of a parameter in a docstring."""
     head = f"{name} : {kind}default={default!r}".replace("'", '"')
-    filled = textwrap.fill(" ".join(text.split()), 108, break_on_hyphens=False)
-    return head + "\n" + textwrap.indent(filled, "    ")
+    return head + "\n" + textwrap.indent(textwrap.fill(" ".join(text.split()), 108, break_on_hyphens=False), "    ")
 
 
 def document(kind: Any) -> None:
@@ -53,10 +52,7 @@ def options_of(kind: Any) -> dict[str, str]:
 
 
 class Value:
-    """Base of the values: dataclasses whose fields are options.
-
-    ``name`` is the word for the value, and ``of`` is the option for which it may be given.
-    """
+    """Base of the values, whose fields are options: ``name`` is its word, ``of`` the option that may have it."""
 
     name: ClassVar[str]
     of: ClassVar[str]
@@ -66,10 +62,7 @@ class Value:
             cls.name, cls.of = name, of
 
     def flat(self, given_for: str) -> dict[str, Any]:
-        """Return the checked options that the value stands for, by the names of the table.
-
-        Raises ``UsageError`` for an invalid field, and for an option that it is no value of.
-        """
+        """Return its options by name. Raises ``UsageError`` for an invalid field, or an option of another value."""
         if given_for != self.of:
             raise UsageError(f"{given_for} is {self!r}, which is a value of {self.of}")
         own, options = type(self).__name__, options_of(self).items()
@@ -213,10 +206,9 @@ class Warp(Value, name="auto", of="warp"):
 class AlphaPrior(Value, name="gamma", of="alpha_prior"):
     """Gamma prior on the precision α of each weight, and precisions that are given.
 
-    ``shape`` and ``rate`` are those for the standardised problem (Tipping 2001, appendix A). (0, 0) is flat in log α.
+    ``shape`` and ``rate`` are those for the standardised problem (Tipping 2001, appendix A); (0, 0) is flat in log α.
     With a positive rate no α becomes infinite; a vector is deleted if it raises the evidence without the prior at no α.
-    Kernel learning does not use this prior. Basis functions of ``fixed`` are never deleted: "bias" or others of
-    ``basis_names_``.
+    Kernel learning ignores the prior. Basis functions of ``fixed`` ("bias" or others of ``basis_names_``) stay.
 
     Examples
     --------

@@ -33,9 +33,8 @@ def written_labels(labels: Sequence[Any]) -> NDArray[Any]:
 def write_output(output: Folder, part: Path, tables: Iterable[Table], n_rows: int, check: Callable[[], None]) -> None:
     """Write tables with the same columns one after the other to OUTPUT, ``n_rows`` rows in all.
 
-    The extension selects the format. The table is written to ``part`` on this machine, and finally moved to ``output``,
-    where it replaces an existing file. ``check`` is called before and may raise. The caller removes what an error
-    leaves at ``part``.
+    The extension selects the format. The table is written to ``part`` on this machine, then moved to ``output``, and
+    replaces it. ``check`` is called before and may raise. The caller removes what an error leaves at ``part``.
     """
     with storing(output.location):
         if output.suffix == ".zarr":

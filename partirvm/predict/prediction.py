@@ -1,7 +1,4 @@
-"""Predict DATA with a job's model, or score its predictions, tile by tile.
-
-The output has the order of the rows before shuffling.
-"""
+"""Predict DATA with a job's model, in the order of rows before shuffling, or score its predictions, tile by tile."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -38,10 +35,7 @@ TILES = 16
 
 
 def tile_values(function: OfRows, source: Source, number: int) -> Float:
-    """Return the V values of a function of the raw inputs of one tile.
-
-    They are an array (rows, 2 + V): row number before shuffling, values, and 1 for rows far from all vectors.
-    """
+    """Return (rows, 2 + V) of a tile: row number before shuffling, the function's values, 1 if far from vectors."""
     values, near = function(source.tile(number).X)
     return np.column_stack([source.original_rows(number), values, near < FAR])
 
@@ -67,8 +61,7 @@ def predict(
     folder beside it (of a URL: on this machine), which the next call removes if a call was killed.
 
     ``augment`` is the DATA of the fit of JOB: each row is predicted by RVM* (``predict.rvm_star``), without local
-    residuals. This needs passes over the training rows, whose tiles are reported to ``progress``, and cannot be
-    combined with ``interval``.
+    residuals, by passes over the training rows, whose tiles are reported to ``progress``; not with ``interval``.
     ``allow_code`` permits importing and running a kernel or basis that is a named function.
 
     Raises ``DataError`` for other features, ``ChangedDataError`` for other DATA than those of the fit, ``LeaseError``
@@ -168,11 +161,10 @@ def evaluate(
     (mean continuous ranked probability score), ``interval_score_95`` (mean score of the 95 % interval), and the
     fractions of targets inside their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. Of several
     targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets`` has those of each by
-    its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row,
-    nats), ``brier``, ``ece``, and for two classes ``roc_auc`` (None where DATA hold rows of one only):
-    ``core.scores.ClassScores``. ``augment`` and ``allow_code`` are those of ``predict``. Raises
-    ``DataError`` if DATA have no target, or not the same number of targets in the same order, or other features or
-    classes, and as ``predict`` does.
+    its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row, nats), ``brier``, ``ece``,
+    and for two classes ``roc_auc`` (None where DATA hold rows of one only): ``core.scores.ClassScores``. ``augment``
+    and ``allow_code`` are those of ``predict``. Raises ``DataError`` if DATA have no target, other targets, features or
+    classes, and as ``predict``.
     """
     store, source = JobStore(job), ZarrSource(data)
     model = store.model(allow_code=allow_code)

@@ -1,9 +1,8 @@
 """RVM* for large data: predictions with an extra basis function at each test row (``core.predictive``), tile by tile.
 
-The additional function uses the model's kernel; if centres have several kernels, the first one. Local residuals have no
-part in the predictions. Test rows are cut into pieces of ``EXTRA_COLUMNS`` rows, the last one of a tile filled up with
-copies of a row, so that the bits of a row do not depend on the other rows. Each piece takes a pass over the training
-rows; all passes together need N·n·M products for N training rows, n test rows and M columns.
+The additional function uses the model's first kernel; local residuals have no part. Pieces of ``EXTRA_COLUMNS`` test
+rows, the last of a tile filled up with copies so that bits do not depend on other rows, take a pass over the training
+rows each: N·n·M products for N training rows, n test rows and M columns.
 """
 
 from collections.abc import Iterator
@@ -62,9 +61,8 @@ class Augmenting:
     def pieces(self, source: Source, progress: Progress | None = None) -> Iterator[tuple[Float, Float, Float]]:
         """Yield the predictions of all rows of a source, in pieces of n rows, in the order of its tiles.
 
-        Of each piece: records (n, 4), which are row number before shuffling, mean of a new noisy target, its standard
-        deviation, and 1 for far rows; targets (n, T); and variances (n,).
-        ``progress`` hears of tiles of training rows, over all passes.
+        Of each piece: records (n, 4), which are row number before shuffling, mean of a new target, its standard
+        deviation, and 1 for far rows; targets (n, T); and variances (n,). ``progress`` hears of tiles of all passes.
         """
         size, training = source.tile_rows, self.training.n_tiles
         sizes = [min(size, source.n_rows - number * size) for number in range(source.n_tiles)]

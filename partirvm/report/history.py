@@ -67,10 +67,7 @@ ERROR = Measure("error", "error", "Error", "of rows in a wrong class", format_sh
 
 
 class Kind(NamedTuple):
-    """Regression or classification: its main measure ``head`` and the second one ``beside``.
-
-    ``noise`` says whether there is a noise variance; ``steps`` are the iterations.
-    """
+    """Regression or classification: main measure, second one, is there a noise variance, what iterations are."""
 
     head: Measure
     beside: Measure
@@ -163,10 +160,7 @@ def kind_of(entry: Entry, plan: Entry | None = None) -> Kind:
 
 
 class Column(NamedTuple):
-    """A column of the table of fits: its title, the function of a cell, and the width on a terminal.
-
-    A terminal shows only columns that have a width.
-    """
+    """A column of the table of fits: title, function of a cell, and width on a terminal, 0: not shown there."""
 
     title: str
     cell: Callable[[Entry], str]
@@ -179,7 +173,6 @@ def columns(kind: Kind, measures: Sequence[str]) -> list[Column]:
     def fact(title: str, key: str, width: int = 0) -> Column:
         return Column(title, lambda entry: formatted(entry, key), width)
 
-    noise = [Column("noise sd", _noise)] if kind.noise else []
     return [
         Column("round", _name, 5),
         fact("rows used", "rows"),
@@ -188,7 +181,7 @@ def columns(kind: Kind, measures: Sequence[str]) -> list[Column]:
         fact(kind.steps, "iterations"),
         *(fact(QUANTITIES[key], key, len(QUANTITIES[key])) for key in measures),
         fact("log evidence", "log_evidence", 13),
-        *noise,
+        *([Column("noise sd", _noise)] if kind.noise else []),
         Column("rows/s", rate, 9),
         fact("elapsed", "seconds", 12),
         fact("memory", "peak_memory", 9),

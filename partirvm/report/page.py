@@ -33,12 +33,11 @@ FEATURES = 6
 class Report:
     """The report of a job: an HTML page without scripts, and its values. A notebook shows the page below the cell.
 
-    ``values`` is plain JSON: ``Job.progress()`` and more. ``status_advice`` is the sentence that belongs to the status,
-    ``advice`` that of the reason for the end. Times are seconds since 1970 or None. ``plan`` is that of
-    ``Plan.to_json()``, and ``history`` holds the driver's entries. ``relevance``, ``directions`` and ``bases`` are
-    those of ``Job``, and ``missing`` the shares of the training rows without a value, by feature. ``outputs`` are the
-    names of the targets, or the labels of the classes, and ``sizes`` those of ``model.fitted.sizes_json``. ``damaged``
-    are the errors of parts that could not be read.
+    ``values`` is plain JSON: ``Job.progress()`` and more. ``status_advice`` belongs to the status, ``advice`` to the
+    reason for the end. Times are seconds since 1970 or None. ``plan`` is ``Plan.to_json()``, ``history`` the driver's
+    entries. ``relevance``, ``directions``, ``bases`` are those of ``Job``, ``missing`` the shares of training rows
+    without a value, by feature. ``outputs`` name targets, or classes, ``sizes`` are of ``model.fitted.sizes_json``,
+    ``damaged`` errors of parts that could not be read.
     """
 
     values: dict[str, Any]
@@ -49,10 +48,7 @@ class Report:
         return _page(SimpleNamespace(**self.values))
 
     def save(self, location: str | Path, *, overwrite: bool = False) -> None:
-        """Write the report to a path or URL: .json all values, otherwise the page.
-
-        Raises ``ExistsError`` if the file exists and ``overwrite`` is false, ``StorageError`` if it cannot be written.
-        """
+        """Write all values (.json) or the page. ``ExistsError`` unless ``overwrite``, ``StorageError`` if it fails."""
         place = open_folder(str(location))
         text = json.dumps(self.values, indent=1) if place.suffix == ".json" else self.html
         if not overwrite and place.exists():
@@ -109,8 +105,7 @@ def _curves(title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Ma
         if len(lines) > 1:
             axis.legend()
 
-    drawn = any(len(values) > 1 for _, values in lines.values())
-    return [Chart(f"{title} over fits", remark, paint)] if drawn else []
+    return [Chart(f"{title} over fits", remark, paint)] if any(len(values) > 1 for _, values in lines.values()) else []
 
 
 def size_charts(sizes: Sequence[Sequence[float]], last: Mapping[str, Any]) -> list[Chart]:

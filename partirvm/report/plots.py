@@ -1,7 +1,6 @@
 """Charts of diagnostics, of numbers and of classes, drawn by matplotlib into axes, or as SVG for the page of a job.
 
-What was observed is blue or orange, what the model states is a dashed line, and what chance alone explains is a grey
-band.
+Blue or orange was observed, a dashed line is stated by the model, a grey band is what chance alone explains.
 """
 
 import io
@@ -150,8 +149,7 @@ def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
     if len(z) >= FEWEST:
         mean, half = _tenths(predicted, z)
         _estimates(axis, _tenths(predicted, predicted)[0], mean, mean - half, mean + half)
-    y = span(z, np.array([-2.5, 2.5]))
-    _label(axis, f"predicted {target}", "residual / stated deviation", xlim=ends, ylim=y)
+    _label(axis, f"predicted {target}", "residual / stated deviation", xlim=ends, ylim=span(z, np.array([-2.5, 2.5])))
 
 
 def _transform(found: NumberDiagnostics, target: str, axis: Any) -> None:
@@ -178,10 +176,7 @@ def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
 
 
 def class_charts(found: ClassDiagnostics, classes: Sequence[str] = ()) -> list[Chart]:
-    """Return the charts of a classification; without names ``classes`` are numbered.
-
-    Frequencies are those of the second of two classes, or of all classes.
-    """
+    """Return the charts of a classification; frequencies of all classes, but of two only those of the second."""
     if not found.n:
         return []
     whole = [printable(str(name)) for name in classes] or [f"class {code}" for code in range(len(found.rows))]
@@ -216,10 +211,7 @@ def _confusion(found: ClassDiagnostics, names: Sequence[str], axis: Any) -> None
 
 
 class TargetCharts(NamedTuple):
-    """The charts of one target by its ``number``, and what they show; one target has no ``name``.
-
-    A classification has the names of its ``classes``.
-    """
+    """Charts of the target ``number``, ``name`` None if it is alone; a classification has names of its ``classes``."""
 
     name: str
     charts: Sequence[Chart]
@@ -250,10 +242,10 @@ def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
 class DiagnosticsDisplay:
     """Picture of predictions beside what was observed, which ``plot_diagnostics`` of an estimator returns.
 
-    For numbers: actual against predicted values, the fraction of rows inside intervals of each stated level,
-    standardised residuals against predictions, and the probability integral transform (uniform if the stated normal
-    distributions are right). If the stated standard deviations vary: errors against them. For classes: observed
-    frequencies against stated probabilities, and the confusion matrix. Error bars are 95 % intervals.
+    For numbers: actual against predicted values, the fraction of rows inside intervals, standardised residuals against
+    predictions, the probability integral transform (uniform if the stated normal distributions are right), and, if
+    stated deviations vary, errors against them. For classes: observed frequencies against stated probabilities, and the
+    confusion matrix. Error bars are 95 % intervals.
 
     Parameters
     ----------

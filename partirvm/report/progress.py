@@ -52,10 +52,7 @@ class FitCallback:
         """Called once, when the kernel is learned and before the first round; ``plan`` is a ``Plan``."""
 
     def on_pass(self, name: str, done: int, total: int) -> None:
-        """Called when a pass over the rows, such as "gram", has finished ``done`` of ``total`` tiles.
-
-        With the name "solve" these are dense fits that run in parallel.
-        """
+        """Called when a pass, "gram" or so, or dense fits, "solve", have finished ``done`` of ``total`` tiles."""
 
     def on_round(self, entry: dict[str, Any]) -> bool | None:
         """Called after each fit that left a model, with its line of ``history_``. Return True to end the fit.

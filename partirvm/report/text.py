@@ -147,8 +147,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
     differ = {name: own for name, own in asked.items() if any(value != own[0] for value in own)}
     rows += [[name, *(named(parameter_text(value)) for value in own)] for name, own in differ.items()]
     header = ("", *(job["job"].rstrip("/").rpartition("/")[2] for job in jobs))
-    shown = [row for row in rows if set(row[1:]) != {MISSING}]
-    return printable(aligned(header, shown), keep="\n")
+    return printable(aligned(header, [row for row in rows if set(row[1:]) != {MISSING}]), keep="\n")
 
 
 def parameter_text(value: Any) -> str:

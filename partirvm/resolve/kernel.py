@@ -1,15 +1,13 @@
 """Make the kernel and the basis functions of a fit from the options ``kernel``, ``gamma`` and ``basis``.
 
-A family never treats the codes of categorical columns as numbers. For numeric features x and categorical features c
-its kernel is
+A family never treats codes of categories as numbers. Of numeric features x and categorical ones c it is
 
     k(x, z)·exp(−Σ_j gamma_j [c_j ≠ c'_j]),
 
 where gamma_j is subtracted from the exponent if the two rows have different levels of the feature c_j.
 
-Some rules need the variance of each column: half the mean squared difference of two rows. That of a categorical column
-with L equally frequent levels is half the probability that two rows differ, v = (1 − 1/L)/2. For two levels this is the
-variance of the codes 0 and 1, so such a column has the same weight as a number and as a category.
+Some rules need the variance of each column, half the mean squared difference of two rows. Of a categorical column with
+L equally frequent levels it is half the probability that rows differ, v = (1 − 1/L)/2: for two, as of codes 0, 1.
 """
 
 import json
@@ -80,10 +78,7 @@ def checked_kernel(given: Any) -> Any:
 
 
 def checked_basis(given: Any) -> Any:
-    """Return the option ``basis`` as None, "linear", ``module:function``, a callable, or a tuple of these.
-
-    Raises ``UsageError`` for any other value. No module is imported.
-    """
+    """Return ``basis`` as None, a text (not imported), a callable or a tuple of these, or raise ``UsageError``."""
     if isinstance(given, list | tuple) and given:
         return tuple(map(checked_basis, given))
     if given is not None and not (isinstance(given, str) and given == LINEAR):
@@ -92,10 +87,7 @@ def checked_basis(given: Any) -> Any:
 
 
 def portable(request: Request) -> dict[str, Any]:
-    """Convert a checked request to plain JSON, which other processes can read.
-
-    Raises ``UsageError`` for a kernel or a basis that they cannot import.
-    """
+    """Convert a checked request to JSON. Raises ``UsageError`` for a kernel or basis that no process can import."""
 
     def plain(given: Any) -> Any:
         return kernel_from_spec(given.spec()).spec() if isinstance(given, Kernel) else name_of(given, "basis")
@@ -204,14 +196,10 @@ def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Floa
 
 
 def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis | None:
-    """Make the basis functions of a checked basis; count their columns on the first rows.
-
-    Raises ``UsageError`` for a function that cannot be imported, and for values that cannot be columns.
-    """
+    """Make the basis functions, counted on first rows, or raise ``UsageError`` for failing imports or wrong values."""
     if request.basis is None:
         return None
-    points, parts = scaling.inputs(source.tile(0).X[:16]), []
-    for each in request.basis if isinstance(request.basis, tuple) else (request.basis,):
-        size = source.n_features if each == LINEAR else evaluated(each, "basis", points).shape[1]
-        parts.append((each, size))
-    return Basis(tuple(parts))
+    points, given = scaling.inputs(source.tile(0).X[:16]), request.basis
+    every = given if isinstance(given, tuple) else (given,)
+    sizes = [source.n_features if each == LINEAR else evaluated(each, "basis", points).shape[1] for each in every]
+    return Basis(tuple(zip(every, sizes, strict=True)))

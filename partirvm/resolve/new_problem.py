@@ -116,10 +116,7 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
 
 
 def checked_moments(source: Source, executor: Executor, interrupted: Interrupted) -> Moments:
-    """Return the moments of all rows, either stored with the data or computed by a pass.
-
-    Raises ``DataError`` for values that are not finite, and ``Stopped`` if an abort was requested.
-    """
+    """Return the moments of all rows, stored or by a pass. Raises ``DataError`` if not finite, ``Stopped`` on abort."""
     moments: Moments = source.moments or executor.run([MomentsPass()], source, partial(check_aborted, interrupted))[0]
     if moments.first_bad is not None:
         row, column = moments.first_bad
@@ -186,10 +183,8 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
 
     The scale of a constant feature is 1, that of a constant target its absolute value (unless it is nearly zero), so
     that its noise floor is in its own unit. Without ``standardize`` only the mean of the target is subtracted, for
-    numerical accuracy, and without a bias not even that. Codes of classes are not scaled.
-
-    A missing number has the mean, a missing label is a level of its own, and beside a feature with gaps stands an
-    indicator of them.
+    numerical accuracy, and without a bias not even that. Codes of classes are not scaled. A missing number has the
+    mean, a missing label is a level of its own, and beside a feature with gaps stands an indicator of them.
     """
     inputs, targets, classes = moments.inputs, moments.targets, columns.classes is not None
     d, T = len(inputs.mean), len(targets.mean)

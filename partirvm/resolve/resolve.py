@@ -1,7 +1,6 @@
 """``FitSpec``, the specification of a fit: made of a source and a request, and of a resumed fit or one with new rows.
 
-``jobs.run`` runs a spec. A resume reads the stored spec (``jobs.checkpoint``), and changes only the limits that the
-user may change.
+``jobs.run`` runs a spec. A resume reads the stored one (``jobs.checkpoint``), and changes only limits.
 """
 
 import time
@@ -76,10 +75,7 @@ class FitSpec:
 
 
 def check_parameters(request: Request) -> Request:
-    """Check all options of a request and convert texts to numbers.
-
-    Raises ``UsageError`` with the name of the invalid option.
-    """
+    """Check all options and convert texts to numbers. Raises ``UsageError`` with the name of the invalid option."""
     p = check(replace(request, kernel=checked_kernel(request.kernel), basis=checked_basis(request.basis)))
     if p.kernel == NoKernel.name and p.basis is None:
         raise UsageError("kernel and basis are both none: give a kernel, or basis functions such as basis='linear'")
@@ -132,8 +128,7 @@ def resolve(
     if rho is not None:
         entries[-1] |= {"partition_size": plan.partition_size, "notes": list(plan.notes)}
     variance = input_variance(source.columns, moments, problem.empty.scaling)
-    options = _options(plan, small_fits.centres)
-    return FitSpec(problem, options, plan, weights, variance, tuple(entries), notes)
+    return FitSpec(problem, _options(plan, small_fits.centres), plan, weights, variance, tuple(entries), notes)
 
 
 def continued(
@@ -147,9 +142,8 @@ def continued(
     """Adapt a spec to this machine, to the ``LIMITS`` of the request ``asked``, and to new rows of the source, if any.
 
     Scaling, kernel and all resolved options stay unchanged; so does the maximum number of columns if the memory limit
-    is unchanged: a process with a slightly larger base memory must not end the fit earlier than the previous one.
-
-    If new rows join in order (``FitSpec.in_order``), the strategy is ``incremental`` with the partition size of the
+    is unchanged: a process with a slightly larger base memory must not end the fit earlier than the previous one. If
+    new rows join in order (``FitSpec.in_order``), the strategy is ``incremental`` with the partition size of the
     earlier fit, and ``fit_rows="auto"`` is resolved for the new rows. After a fit of all rows at once, the partition
     size is at most the number of new rows. Raises the errors of ``resolve``.
     """
@@ -240,10 +234,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
 
 
 def schedule_for(request: Request, n_rows: int, likelihood: Likelihood, outputs: int = 1) -> Schedule:
-    """Return the schedule of the strategy: ``"auto"`` is ``basic`` for few rows and ``working-set`` for more rows.
-
-    ``outputs`` is the number of posteriors. Without a kernel the strategy is always ``basic``.
-    """
+    """Return the schedule for so many ``outputs`` (posteriors); "auto" is basic for few rows and without a kernel."""
     few, name = outputs * n_rows**2 <= likelihood.at_once and request.partition_size == "auto", request.strategy
     if request.kernel == NoKernel.name or (name == "auto" and few):
         name = "basic"

@@ -1,9 +1,8 @@
 """The addresses that partirvm opens, and errors of their stores as errors of partirvm.
 
-fsspec imports a class for each protocol; some of these run templates, join other addresses, or connect to any host, and
-an address may come from the file of somebody else. So every address is checked here before fsspec or Zarr opens it.
-Other protocols than ``PROTOCOLS`` are opened only if the user names them, and chains of addresses never. fsspec's
-configuration has the options of a store, such as its endpoint and credentials.
+fsspec imports a class for each protocol; some run templates, join other addresses, or connect to any host, and an
+address may come from somebody's file. So every address is checked before fsspec or Zarr opens it: protocols other than
+``PROTOCOLS`` only if the user names them, chains never. fsspec's configuration has endpoints and credentials.
 """
 
 import os
@@ -29,9 +28,8 @@ CLIENTS = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "gcsfs"}
 def allow_protocols(*names: str) -> None:
     """Allow this process to open URLs of further protocols of fsspec, such as ``https``.
 
-    By default partirvm opens paths and URLs of ``file``, ``s3``, ``gs``, ``gcs``, ``az``, ``abfs`` and ``memory``. The
-    jobs that this process starts on a cluster are allowed the same protocols. The command line has the option
-    ``--allow-protocol``.
+    By default partirvm opens paths and URLs of ``file``, ``s3``, ``gs``, ``gcs``, ``az``, ``abfs`` and ``memory``. Jobs
+    that this process starts on a cluster may open the same. The command line has ``--allow-protocol``.
 
     Examples
     --------
@@ -79,10 +77,7 @@ def store_of(place: str) -> tuple[str, str]:
 
 
 def open_filesystem(url: Where) -> tuple[Any, str]:
-    """Return the fsspec file system of a path or URL, and the path inside it.
-
-    Raises ``UsageError`` for an address that is not allowed or unknown, and ``StorageError`` for a silent store.
-    """
+    """Return file system and path inside. ``UsageError``: not allowed or unknown, ``StorageError``: silent store."""
     import fsspec
 
     url = os.fspath(url)

@@ -1,8 +1,7 @@
 """Values as JSON and arrays in a folder: the one format of models, specs and checkpoints.
 
-A value is a tree of dataclasses, enums, tuples, lists, dicts, arrays, NumPy scalars, numbers, texts and None. Its JSON
-has ``value`` and ``arrays`` (dtype, shape and memory order, because BLAS may round differently in another order). An
-array that occurs several times is stored once:
+A value is a tree of dataclasses, enums, tuples, lists, dicts, arrays, NumPy scalars, numbers, texts and None. JSON has
+``value`` and ``arrays`` (dtype, shape and order, on which BLAS bits depend), each distinct one stored once:
 
     None, bool, int, float, str, list    unchanged
     tuple, dict                          {"tuple": [...]}, {"dict": [[key, value], ...]}
@@ -74,11 +73,7 @@ class Codec:
         write_group(*self.encode(value), location, kind, version, about)
 
     def read(self, location: str, kind: str, version: int) -> Any:
-        """Return the value of a group.
-
-        Raises ``MissingDataError`` if the group is missing, incomplete or damaged, and ``FormatError`` for another kind
-        or version.
-        """
+        """Return a group's value. Raises ``MissingDataError`` if it is damaged, ``FormatError`` if of another kind."""
         with reading(f"{location}: the {kind.removeprefix('partirvm-')}", ADVICE):
             return self.decode(*read_group(location, kind, version))
 
@@ -186,8 +181,7 @@ def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], 
     tree, arrays = json.loads(following(head["json"]).tobytes()), list[Array]()
     for name, shape, order in tree.pop("arrays"):
         dtype = plain(name)
-        flat = following(math.prod(shape) * dtype.itemsize).view(dtype)
-        arrays.append(flat.reshape(shape, order=order))
+        arrays.append(following(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape, order=order))
     return tree, arrays
 
 

@@ -1,12 +1,11 @@
 """A folder of small objects, on this machine or on a file system of fsspec.
 
-Every object is written in one step: if a process is killed, the previous state remains. On a local disk an object is
-written beside its name, flushed, and renamed or linked, so that it survives a power failure. Other stores execute each
-request atomically.
+Every object is written in one step: if a process is killed, the previous state remains. On a local disk it is written
+beside its name, flushed, and renamed or linked, to survive a power failure. Requests to other stores are atomic.
 
-If two processes ``create`` the same name, exactly one call succeeds: numbered events, lease epochs and the heads of
-groups rely on this. Clients repeat requests whose reply was lost, and the repetition fails, so ``create`` then compares
-the object with its own bytes. Objects of different writers must therefore differ, by a token, or a time and an epoch.
+If two processes ``create`` the same name, exactly one succeeds: numbered events, lease epochs and heads of groups rely
+on this. A client may repeat a request whose reply was lost, so ``create`` then compares the object with its own bytes:
+those of different writers must differ, by a token, or a time and an epoch.
 """
 
 import builtins
@@ -212,8 +211,7 @@ class Folder:
                 return
             self.remove("zarr.json")  # a Zarr group loses its root object first and gets it last
             self.remove()
-            files = filter(Path.is_file, part.rglob("*"))
-            for file in sorted(files, key=lambda file: file == part / "zarr.json"):
+            for file in sorted(filter(Path.is_file, part.rglob("*")), key=lambda file: file == part / "zarr.json"):
                 self._fs.put_file(str(file), f"{self._root}/{file.relative_to(part).as_posix()}")
 
     def _at(self, name: str) -> Any:

@@ -5,16 +5,14 @@
     lease/000003.over.json    the holder has released the lease
 
 The number is the *epoch*; the newest one holds the lease. A process takes it by creating the file of the next number,
-which only one of several can. It may do so if the holder has released the lease, is dead (on the same machine
-``Process`` shows this at once), or wrote no heartbeat while it was watched for ``EXPIRY`` seconds: clocks of machines
-may differ, so they are not compared.
+which only one can, if the holder has released the lease, is dead (on the same machine ``Process`` shows this at once),
+or wrote no heartbeat while watched for ``EXPIRY`` seconds: clocks may differ, so they are not compared.
 
-A process that was frozen for an hour can still write the object that it was about to write. The lease makes such
-writes void: each event of a job carries the epoch of its writer, is created exclusively, and never replaces another
-one; ``lease/E.json`` contains a *mark*, the number of the last event when epoch E was claimed; readers ignore what an
-older epoch wrote beyond it. All this is immutable, so all readers agree. ``Lease.check``, before and after each
-publication, stops a holder that has lost the lease. Events also carry the *token* of the claim, so that an event of
-another folder is detected.
+A process that was frozen for an hour can still write what it was about to write. The lease makes such writes void: each
+event of a job carries the epoch of its writer and is created exclusively; ``lease/E.json`` contains a *mark*, the
+number of the last event when epoch E was claimed; readers ignore what an older epoch wrote beyond it. ``Lease.check``,
+before and after each publication, stops a holder that has lost the lease. Events also carry the *token* of the claim,
+so that an event of another folder is detected.
 """
 
 import os
@@ -73,10 +71,7 @@ class Process:
 
 
 def started(pid: int) -> str | None:
-    """Return the start time of a process in Linux's ticks since the boot: None if it has ended, "" if unknown.
-
-    A killed process whose parent has not collected it counts as ended.
-    """
+    """Return a process's start in Linux's ticks since the boot; None if it ended (zombies, too), "" if unknown."""
     try:
         # the name in parentheses may contain any text; after the last parenthesis: state, 18 fields, start time
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -142,9 +137,7 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
     """Take the lease; a thread writes heartbeats until the lease is released or this process ends.
 
     ``mark`` is called when the old holder is certainly gone. A holder on another machine is watched until it writes a
-    heartbeat or counts as gone.
-
-    Raises ``LeaseError`` if the holder is alive after ``patience`` seconds, and
+    heartbeat or counts as gone. Raises ``LeaseError`` if the holder is alive after ``patience`` seconds, and
     ``StorageError`` if the store does not support leases.
     """
     seen: tuple[int, int] | None = None

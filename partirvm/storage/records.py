@@ -1,8 +1,7 @@
 """JSON and chunks of numbers whose checksums show that they are whole, and the types of JSON from files.
 
 The schema of a JSON object maps each field that readers use to its type: an annotation such as ``list[str] | None``, a
-``range`` of numbers, the schema of an object inside, or a tuple of alternatives. A field whose name ends in ``?`` may
-be missing.
+``range``, the schema of an object inside, or a tuple of alternatives. A field ``name?`` may be missing.
 
 Readers of DATA use only the bytes of chunks, never the metadata that Zarr keeps of an array: no file chooses a codec.
 At most ``BLOSC_RATIO`` times the stored bytes of a chunk are allocated.
@@ -83,10 +82,7 @@ def digest(value: Any) -> str:
 
 
 def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
-    """Return the numbers of the objects ``000001.json``, ``000002.json``, … of a series from ``first``, or the lowest.
-
-    Raises ``MissingDataError`` with the first missing number.
-    """
+    """Return the numbers of ``000001.json`` … from ``first``, or the lowest; ``MissingDataError`` if one is missing."""
     found = listed_numbers(folder, series)
     there, whole = {*found}, range(first or found[0], found[-1] + 1) if found else range(0)
     for number in whole:  # one by one: a file that was added by hand may have any number
