@@ -269,9 +269,9 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices:
     """Score the model of a job on a dataset that was not used in the fit.
 
     Prints one line of JSON, with or without --json. For a regression, it contains n_rows, n_vectors, rmse (root mean
-    square error), nlpd (mean negative log predictive density, in nats), crps (continuous ranked probability score),
-    interval_score_95, and coverage_50, coverage_80, coverage_90, coverage_95 and coverage_99 (fraction of the rows
-    inside the interval of this level), in the units of the target. For several targets, these are means over the
+    square error), nlpd (mean negative log predictive density, in nats per row), crps (continuous ranked probability
+    score), interval_score_95, and coverage_50, coverage_80, coverage_90, coverage_95 and coverage_99 (fraction of the
+    rows inside the interval of this level), in the units of the target. For several targets, these are means over the
     targets (for rmse, the root of the mean square), and `targets` contains the scores of each target. For a
     classification, it contains n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean squared error of the
     probabilities), ece (expected calibration error, 15 bins) and, for two classes, roc_auc. --augment means the same as
