@@ -70,8 +70,8 @@ season = np.sin(2 * np.pi * years[:, 0]) + 0.4 * np.cos(4 * np.pi * years[:, 0])
 level = season + 0.8 * years[:, 0] + 0.2 * rng.standard_normal(300)
 
 # %%
-# Basis functions beside the kernel
-# ---------------------------------
+# Basis functions in addition to the kernel
+# -----------------------------------------
 #
 # ``basis="linear"`` adds a linear term for each feature. Together with the periodic kernel it describes a trend and a
 # season, and both continue after the last row. A Gaussian kernel also fits the rows, but after the last row, far from

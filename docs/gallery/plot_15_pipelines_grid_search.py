@@ -93,7 +93,7 @@ pipeline.fit(X, y)
 print(list(pipeline[-1].feature_names_in_))
 
 # %%
-# Predictions of rows left out
+# Predictions of left-out rows
 # ----------------------------
 #
 # ``cross_val_predict`` predicts each row with a model that was fitted without the fold of this row.

@@ -1,5 +1,7 @@
 """
-Vectors for the whole, nearest rows for the rest
+============================================== == Vectors for the overall shape, nearest rows for the details
+===========================================================
+===========================================================
 ================================================
 
 A few hundred relevance vectors describe the smooth part of a landscape. The errors that remain are similar for
