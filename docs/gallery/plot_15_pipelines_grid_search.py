@@ -109,6 +109,5 @@ ax.legend(loc="upper left")
 plt.show()
 
 # %%
-# The error hardly depends on the selection, and changes little while the width varies by a factor of ten. The pipeline
-# that learns its features and widths from the evidence has about the same error as the best grid point, without a
-# search.
+# The error hardly depends on the selection, and it changes little over a tenfold range of widths. The pipeline that
+# learns its features and widths from the evidence has about the same error as the best grid point, without a search.

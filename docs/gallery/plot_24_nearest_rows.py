@@ -1,8 +1,6 @@
 """
-============================================== == Vectors for the overall shape, nearest rows for the details
+Vectors for the overall shape, nearest rows for the details
 ===========================================================
-===========================================================
-================================================
 
 A few hundred relevance vectors describe the smooth part of a landscape. The errors that remain are similar for
 neighbouring rows: local residuals predict them from the errors of the nearest training rows.

@@ -156,11 +156,11 @@ def resume(job: str, **choices: Any) -> int:
     """Resume a job that was aborted, interrupted or limited.
 
     The job continues from its last checkpoint. Its final model is bit-identical to that of an uninterrupted fit. Only
-    the limits below can be changed; for other changes, start a new job. The limits of rounds and vectors include the
-    earlier ones, and --time-limit counts from now. A job that ended at a limit needs a larger limit; a job that is done
-    for another reason is not changed. --data and --validation give the new locations of datasets that were moved; the
-    rows must be the same. With --scheduler, the job continues on a cluster, no matter where it ran before. Ctrl-C works
-    as in `fit`: the exit status is 3 with a usable model and 4 without one.
+    the limits below can be changed; for other changes, start a new job. The limits on rounds and vectors include those
+    of earlier runs, and --time-limit counts from now. A job that ended at a limit needs a larger limit; a job that is
+    done for another reason is not changed. --data and --validation give the new locations of datasets that were moved;
+    the rows must be the same. With --scheduler, the job continues on a cluster, no matter where it ran before. Ctrl-C
+    works as in `fit`: the exit status is 3 with a usable model and 4 without one.
 
     \b
     Examples:
