@@ -97,4 +97,4 @@ plt.show()
 
 # %%
 # The intervals of the RVM and of the Gaussian process have about the same coverage and the same width. Those of the
-# boosted quantiles are narrower and contain fewer rows than their nominal level.
+# boosted quantiles are narrower and contain fewer rows than their nominal level promises.

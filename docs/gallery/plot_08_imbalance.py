@@ -87,6 +87,6 @@ right.legend(fontsize=9, loc="lower left")
 plt.show()
 
 # %%
-# Weights shift the threshold: the balanced fit finds more of the rare rows, and more of the rows that it labels as rare
-# are not. Its probabilities hold for equally frequent classes. Use weights if you need only labels, and a threshold if
-# you also need probabilities.
+# Weights shift the threshold: the balanced fit finds more of the rare rows, but a larger fraction of the rows that it
+# labels as rare are not. Its probabilities hold for equally frequent classes. Use weights if you need only labels, and
+# a threshold if you also need probabilities.

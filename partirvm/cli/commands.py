@@ -156,7 +156,7 @@ def ingest(
 @partirvm.command(cls=GroupedCommand)
 @takes("data", options.fit_options, "--json", "--help-all")
 def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool, **choices: Any) -> None:
-    """Show what a fit would do, without fitting.
+    """Show what a fit would do, without running it.
 
     Prints the number of candidates per fit and how it was chosen, the passes over the rows, and the estimated time and
     memory. Takes the options of `fit` and refuses whatever `fit` would refuse.

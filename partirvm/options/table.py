@@ -103,7 +103,8 @@ class Request:
     metric
         Distances in a learned "gaussian", "matern52" or "matern32" kernel: "widths" (a width per feature), "directions"
         (learned combinations of up to 45 features, each with a width), or "auto" (if gamma is "auto", directions if
-        they predict better, judged by left-out rows for up to 2,000 rows and by the evidence above; otherwise widths).
+        they predict better, judged by left-out rows for up to 2,000 rows and by the evidence for more rows; otherwise
+        widths).
     warp
         Transformation of skewed features: "auto" (if gamma is "auto" and this raises the evidence, a feature with a
         long tail is replaced by the inverse hyperbolic sine of its distance from a centre, a smooth logarithm) or
