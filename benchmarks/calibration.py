@@ -12,9 +12,8 @@ within         whether the coverage is within max(1 point, 2 standard errors) of
 plain          the fraction of targets inside mean ± 1.96 std (``hyperparameters=False``)
 NLPD           mean negative log density of ``predict(X, return_std=True)`` in nats, for targets in units of their sd
 
-A picture shows coverage over level, with one line per set. ``benchmarks/datasets.py`` describes the files NAME.npz of
-DIR. Diabetes is part of scikit-learn. The Friedman sets and sinc are generated with the noise of Friedman (1991); in #2
-and #3 the sd of the noise is a third of the sd of the signal.
+``benchmarks/datasets.py`` describes the files NAME.npz of DIR. Diabetes is part of scikit-learn. The Friedman sets and
+sinc are generated with the noise of Friedman (1991); in #2 and #3 its sd is a third of the sd of the signal.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import measure, sheets
+from benchmarks import measure
 from benchmarks.ben_shimon.data import friedman, sinc
 from benchmarks.datasets import Split
 from partirvm import RVMRegressor
@@ -183,23 +182,8 @@ COLUMNS = {"set": "", "train": "d", "held out": "d", "vectors": ".0f", "coverage
 COLUMNS |= {"plain %": ".1f", "NLPD": ".3f", "seconds": ".0f"}
 
 
-def picture(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw coverage over level, with a line per set."""
-    from matplotlib import colormaps
-
-    figure, (axis,) = sheets.sheet(1, "Coverage of prediction intervals on held-out rows", 1, (6.6, 5.6))
-    axis.plot([0, 1], [0, 1], color=sheets.INK, lw=1.0, ls=":")
-    for number, row in enumerate(rows):
-        style = {"lw": 1.3, "ls": ("-", "--")[number // 10], "marker": ".", "ms": 4}
-        axis.plot(LEVELS, row["curve"], color=colormaps["tab10"](number % 10), label=row["set"], **style)
-    axis.set(xlabel="level of the interval", ylabel="fraction of new targets inside", xlim=(0, 1), ylim=(0, 1))
-    axis.set_aspect("equal")
-    axis.legend(fontsize=7, frameon=False, loc="lower right")
-    sheets.save(figure, path)
-
-
 def main(arguments: list[str] | None = None) -> None:
-    """Run the requested sets; write the table and the picture."""
+    """Run the requested sets; write the table."""
     parser = measure.command_line(__doc__)
     parser.add_argument("--sets", nargs="+", choices=DATASETS, metavar="NAME", help="data sets (default: all)")
     options = parser.parse_args(arguments)
@@ -211,7 +195,6 @@ def main(arguments: list[str] | None = None) -> None:
             measure.write(options.output, "calibration", rows, COLUMNS)
     within = sum(row["within"] == "yes" for row in rows)
     measure.say(f"{within} of {len(rows)} sets within max(1 point, 2 s.e.) of 95 %; the goal is {GOAL:.0%}")
-    picture(rows, Path(options.output, "calibration.png"))
 
 
 if __name__ == "__main__":

@@ -1,28 +1,26 @@
-"""Predictive bands and posterior samples of a Bayesian linear model, as on Denœux's slides 18 and 19.
+"""Predictive bands of a Bayesian linear model, as on Denœux's slides 18 and 19.
 
     python -m benchmarks.denoeux [--output FOLDER]
 
 The data are sin(2πx) + noise at n = 1, 2, 4 and 25 points x, uniform on [0, 1]; the model has nine Gaussian basis
 functions and a bias, with given α and σ². The slides state neither α and σ² nor the widths: here α = 2, σ = 0.2 and the
-functions are 0.1 wide. Every panel has the mean ± one standard deviation of a new target by the formulas
+functions are 0.1 wide. The mean and the standard deviation of a new target are, by the formulas,
 
-    Σ = (A + ΦᵀΦ/σ²)⁻¹,    μ = ΣΦᵀt/σ²,    σ²(x) = σ² + φ(x)ᵀΣφ(x),
+    Σ = (A + ΦᵀΦ/σ²)⁻¹,    μ = ΣΦᵀt/σ²,    σ²(x) = σ² + φ(x)ᵀΣφ(x).
 
-and curves φ(x)ᵀw with w from N(μ, Σ). The table compares them with ``RVMRegressor(kernel="none", basis=…)`` with fixed
-precisions. A fit needs two rows, so the panel of one row is by the formulas alone. ``least`` is the smallest standard
+The table compares them with ``RVMRegressor(kernel="none", basis=…)`` with fixed
+precisions. A fit needs two rows, so one row is by the formulas alone. ``least`` is the smallest standard
 deviation over x: it falls to σ with n.
 """
 
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import sheets
 from benchmarks.measure import command_line, write
 from partirvm import AlphaPrior, RVMRegressor
 from partirvm.errors import PartirvmWarning
@@ -33,7 +31,6 @@ COUNTS = (1, 2, 4, 25)
 ALPHA, SIGMA, WIDTH = 2.0, 0.2, 0.1
 CENTRES = np.linspace(0.0, 1.0, 9)
 GRID = np.linspace(0.0, 1.0, 201)
-CURVES = 5
 
 COLUMNS = {"n": "d", "least": ".3f", "widest": ".3f", "mean_difference": ".1e", "std_difference": ".1e"}
 
@@ -50,14 +47,12 @@ def rows(n: int) -> tuple[Float, Float]:
     return x[:n, None], (np.sin(2 * np.pi * x) + SIGMA * noise)[:n]
 
 
-def by_formula(X: Float, t: Float) -> tuple[Float, Float, Float]:
-    """Return mean and standard deviation (201,) on the grid, and ``CURVES`` curves (201, CURVES)."""
+def by_formula(X: Float, t: Float) -> tuple[Float, Float]:
+    """Return mean and standard deviation (201,) on the grid."""
     Phi, new = functions(X), functions(GRID[:, None])
     Sigma = np.linalg.inv(ALPHA * np.eye(Phi.shape[1]) + Phi.T @ Phi / SIGMA**2)
     mean = Sigma @ Phi.T @ t / SIGMA**2
-    std = np.sqrt(SIGMA**2 + np.einsum("nm,mk,nk->n", new, Sigma, new))
-    weights = np.random.default_rng(0).multivariate_normal(mean, Sigma, size=CURVES)
-    return new @ mean, std, new @ weights.T
+    return new @ mean, np.sqrt(SIGMA**2 + np.einsum("nm,mk,nk->n", new, Sigma, new))
 
 
 def by_library(X: Float, t: Float) -> tuple[Float, Float]:
@@ -75,7 +70,7 @@ def by_library(X: Float, t: Float) -> tuple[Float, Float]:
 def measure(n: int) -> dict[str, Any]:
     """Return the row of the table for n rows."""
     X, t = rows(n)
-    mean, std, _ = by_formula(X, t)
+    mean, std = by_formula(X, t)
     row: dict[str, Any] = {"n": n, "least": float(std.min()), "widest": float(std.max())}
     if n > 1:
         ours, width = by_library(X, t)
@@ -84,33 +79,12 @@ def measure(n: int) -> dict[str, Any]:
     return row
 
 
-def draw(path: Path) -> None:
-    """Draw bands and curves for each number of rows."""
-    figure, axes = sheets.sheet(
-        2 * len(COUNTS), "Nine Gaussian basis functions: ± 1 sd, and curves", len(COUNTS), (3, 2.6)
-    )
-    for k, n in enumerate(COUNTS):
-        X, t = rows(n)
-        mean, std, curves = by_formula(X, t)
-        bands, samples = axes[k], axes[len(COUNTS) + k]
-        bands.fill_between(GRID, mean - std, mean + std, color="#3b6ea8", alpha=0.2, lw=0)
-        bands.plot(GRID, mean, color="#3b6ea8")
-        samples.plot(GRID, curves, color="#c8553d", lw=1)
-        for panel in (bands, samples):
-            panel.plot(GRID, np.sin(2 * np.pi * GRID), ":", color=sheets.INK, lw=1)
-            panel.plot(X[:, 0], t, "o", color=sheets.INK, ms=3)
-            panel.set_ylim(-2.2, 2.2)
-        bands.set_title(f"n = {n}", loc="left", fontsize=9)
-    sheets.save(figure, path)
-
-
 def main(arguments: list[str] | None = None) -> None:
-    """Write the table and the picture."""
+    """Write the table."""
     parser = command_line(__doc__, data=False)
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", PartirvmWarning)
     write(options.output, "denoeux", [measure(n) for n in COUNTS], COLUMNS)
-    draw(Path(options.output, "denoeux.png"))
 
 
 if __name__ == "__main__":

@@ -92,19 +92,16 @@ def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
     lines = ["0::/", "0:memory:/"]  # a container may see its limit as that of the root
     with suppress(OSError):
         lines += (proc / "self" / "cgroup").read_text().splitlines()
+    places = {"": (cgroups, "memory.max"), "memory": (cgroups / "memory", "memory.limit_in_bytes")}
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        folder, name = cgroups, "memory.max"
-        if controllers:
-            if "memory" not in controllers.split(","):
-                continue
-            folder, name = cgroups / "memory", "memory.limit_in_bytes"
-        for part in ["", *(part for part in path.split("/") if part not in ("", ".."))]:
-            folder /= part
-            with suppress(OSError):
-                text = (folder / name).read_text().strip()
-                if text.isdigit() and int(text) < NO_LIMIT:
-                    yield int(text)
+        for folder, name in (places[each] for each in controllers.split(",") if each in places):
+            for part in ["", *(part for part in path.split("/") if part not in ("", ".."))]:
+                folder /= part
+                with suppress(OSError):
+                    text = (folder / name).read_text().strip()
+                    if text.isdigit() and int(text) < NO_LIMIT:
+                        yield int(text)
 
 
 def return_freed_memory(least: int = RETURNED) -> bool:

@@ -1,8 +1,15 @@
 """Clusters of worker processes over TCP."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from waiting import wait_for
 
 
 @contextmanager
@@ -22,3 +29,37 @@ def cluster(n_workers: int) -> Iterator[Any]:
         Client(local, timeout="120s", set_as_default=False) as client,
     ):
         yield client
+
+
+class Processes:
+    """A scheduler and workers of one thread, each a process as a person starts it; ``options`` are those of workers."""
+
+    def __init__(self, folder: Path, n_workers: int, *options: str, **environment: str) -> None:
+        self._folder, self._options, self._environment = folder, options, environment
+        self._all: list[subprocess.Popen[bytes]] = []
+        self.workers: list[subprocess.Popen[bytes]] = []
+        contact = folder / "scheduler.json"
+        place = ("--host", "127.0.0.1", "--port", "0", "--dashboard-address", ":0", "--scheduler-file", str(contact))
+        self.scheduler = self._start("scheduler", *place)
+        wait_for(lambda: contact.exists() and contact.read_text(), "the scheduler")
+        self.address = json.loads(contact.read_text())["address"]
+        self.add(n_workers)
+
+    def add(self, n: int) -> None:
+        """Start so many workers."""
+        alone = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "2GiB")
+        more = ("--local-directory", str(self._folder), *self._options)
+        self.workers += [self._start("worker", self.address, *alone, *more) for _ in range(n)]
+
+    def close(self) -> None:
+        """Let nothing live on."""
+        for process in self._all:
+            process.kill()
+            process.wait()
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        more = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", **self._environment}
+        with (self._folder / f"{arguments[0]}.log").open("a") as log:
+            command = [sys.executable, "-m", "dask", *arguments]
+            self._all.append(subprocess.Popen(command, env={**os.environ, **more}, stdout=log, stderr=log))
+        return self._all[-1]

@@ -29,7 +29,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "partirvm"))
 
 
 QUIET = {"WORKER__PROFILE__ENABLED": "False", "ADMIN__TICK__INTERVAL": "1s", "ADMIN__SYSTEM_MONITOR__INTERVAL": "5s"}
-"""Settings of Dask: a cluster that waits takes a quarter of the time that its profilers and monitors would take."""
+QUIET["WORKER__MULTIPROCESSING_METHOD"] = "forkserver"
+"""Settings of Dask: a cluster that waits takes a quarter of the time that its profilers and monitors would take, and
+its workers import Dask once."""
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # boosting of several processes would take turns at busy waiting
 
@@ -45,6 +47,33 @@ def pytest_configure(config: pytest.Config) -> None:
     memory = Path("/dev/shm")
     if config.option.basetemp is None and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+
+TOGETHER = ("tests/execution", "tests/faults", "tests/objects")
+"""Folders of which each is one unit for xdist: their tests share clusters, servers and undisturbed jobs."""
+
+FIRST = (*TOGETHER, "tests/docs/test_guide", "tests/cli", "tests/bits", "tests/jobs", "tests/learning", "tests/report")
+"""Where the longest units are: they run first, so that processes end at about the same time."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadfile``: folders ``TOGETHER`` and other files, in the order of the tests."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Units(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next(filter(nodeid.startswith, TOGETHER), nodeid.partition("::")[0])
+
+    config.option.loadscopereorder = False
+    return Units(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order tests by the place of their unit in ``FIRST``."""
+    items.sort(key=lambda item: next((k for k, unit in enumerate(FIRST) if item.nodeid.startswith(unit)), len(FIRST)))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -97,6 +126,13 @@ def open_to_all(tmp_path: Path) -> Path:
         if mode & 0o005 != 0o005:
             folder.chmod(mode | 0o055)
     return tmp_path
+
+
+@pytest.fixture
+def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default kernel is learned all the same, in fewer steps and from fewer rows: hundreds of fits do so."""
+    monkeypatch.setattr("partirvm.core.ascent.MOST_EVALUATIONS", 3)
+    monkeypatch.setattr("partirvm.learning.class_search.ROWS", 60)
 
 
 @pytest.fixture

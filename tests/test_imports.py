@@ -29,8 +29,8 @@ ARROWS = {
     "kernels": VALUES,
     # Errors of the rows of a fit, which a model keeps.
     "local": VALUES | {"storage", "core", "kernels"},
-    # A model as a graph of operations: kernels are turned into operations by their kind.
-    "export": VALUES | {"storage", "kernels"},
+    # A model as a graph of operations: kernels are turned into operations by their kind. Explanations take data frames.
+    "export": VALUES | {"storage", "kernels", "data.convert"},
     "planning": VALUES,
     # A likelihood says what model its fits leave.
     "likelihoods": VALUES | {"core", "kernels", "model", "local"},
@@ -70,6 +70,9 @@ ARROWS = {
     "estimators": VALUES | {"resolve", "jobs", "predict", "report", "data", "model", "execution", "core", "export"},
     # Nothing may know the systems of the sources.
     "literature": VALUES | {"core", "kernels", "likelihoods", "data", "model", "resolve"},
+    # Estimators in other libraries.
+    "skl2onnx": {"estimators", "export"},
+    "mlflow": {"estimators", "data.convert"},
     "cli": VALUES
     | {"storage.address", "resolve", "jobs", "predict", "report", "export", "data.ingest", "model.fitted"},
     "__main__": {"cli"},
@@ -120,6 +123,8 @@ THIRD_PARTIES = {
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "sklearn"},
+    "skl2onnx": {"skl2onnx"},
+    "mlflow": {"mlflow", "numpy", "pandas"},
     "cli.demo": {"numpy", "zarr", "matplotlib", "pyarrow"},
     "cli": {"click", "distributed"},
     "__main__": set(),

@@ -72,12 +72,6 @@ SECONDS: dict[str, tuple[Value, ...]] = {
 TABLE_6 = {"pumadyn_8fh": 45, "pumadyn_8nm": 134, "pumadyn_32fh": 89, "pumadyn_32nm": 89}
 """The heuristic's P of each set in Table 6."""
 
-MISPRINT = 0.01
-"""The probable RMSE of the working set on Sinc: 0.001 would be below all other methods by a factor of ten."""
-
-UNROUNDED = {"pumadyn_32fh": 0.0215, "pumadyn_32fm": 0.0055, "pumadyn_32nh": 0.0335, "pumadyn_32nm": 0.0275}
-"""Largest mean RMSE that is printed like this; of 32fh Table 7 prints 0.02 and Table 6 0.021."""
-
 
 def _value(table: dict[str, tuple[Value, ...]], name: str, strategy: str) -> Value | None:
     """Return the value of a set and a strategy; None if the paper has none."""
@@ -99,12 +93,3 @@ def vectors(name: str, strategy: str) -> Value | None:
 def seconds(name: str, strategy: str) -> Value | None:
     """Return the paper's seconds of a set and a strategy, on the authors' machine."""
     return _value(SECONDS, name, strategy)
-
-
-def largest_rmse(name: str, strategy: str) -> float | None:
-    """Return the paper's mean + one standard deviation; the mean as large as its rounding or misprint allows."""
-    found = rmse(name, strategy)
-    if found is None:
-        return None
-    mean, deviation = found
-    return UNROUNDED.get(name, max(mean, MISPRINT)) + deviation

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import measure, sheets
+from benchmarks import measure
 from benchmarks.measure import say
 from partirvm import Gaussian, RVMClassifier
 from partirvm.errors import PartirvmWarning
@@ -145,23 +145,8 @@ COLUMNS |= {"noise most": ".2f", "features 1, 21": "", "test error": ".4f", "vec
 COLUMNS |= {"seconds": ".1f", "paper": ""}
 
 
-def figure(fits: list[dict[str, Any]], path: Path) -> None:
-    """Draw bars of the selection frequency by feature, with a panel for each setting."""
-    title = f"Waveform: selection frequency of features in {len({one['set'] for one in fits})} sets"
-    drawn, axes = sheets.sheet(len(SETTINGS), title, 1, (8, 2.0))
-    for axis, setting in zip(axes, SETTINGS, strict=True):
-        often = frequencies(fits, setting)
-        colours = ["#357a5b"] * len(POINTS) + ["#9a9a9a"] * NOISE
-        axis.bar(np.arange(1, len(often) + 1), often, color=colours, width=0.75)
-        axis.axhline(0.5, color=sheets.INK, linewidth=0.7, linestyle=":")
-        axis.set(ylim=(0, 1), xlim=(0.2, len(often) + 0.8), ylabel="frequency", xticks=[1, *range(5, 41, 5)])
-        axis.set_title(setting.name, fontsize=9, loc="left")
-    axes[-1].set_xlabel("feature (1–21: waves and noise; 22–40: only noise)")
-    sheets.save(drawn, path)
-
-
 def main(arguments: list[str] | None = None) -> None:
-    """Run the fits, and write the table and the picture."""
+    """Run the fits, and write the table."""
     parser = measure.command_line(__doc__, data=False)
     parser.add_argument("--sets", type=int, default=30, help="number of data sets (default: 30)")
     parser.add_argument("--minutes", type=float, default=15, help="minutes after which no fit starts (default: 15)")
@@ -179,7 +164,6 @@ def main(arguments: list[str] | None = None) -> None:
             say(f"set {number}, seed {seed}: error {fits[-1]['error']:.4f}, {fits[-1]['seconds']:.1f} s")
     rows = [row(fits, setting) for setting in SETTINGS]
     measure.write(options.output, "waveform", rows, COLUMNS)
-    figure(fits, Path(options.output, "waveform.png"))
 
 
 if __name__ == "__main__":

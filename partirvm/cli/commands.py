@@ -51,12 +51,7 @@ def partirvm() -> None:
 
 
 @partirvm.command()
-@click.option(
-    "--output",
-    default="partirvm-demo",
-    metavar="FOLDER",
-    help="Folder for the data, the model and the picture; files of an earlier demo are replaced.",
-)
+@click.option("--output", default="partirvm-demo", metavar="FOLDER", help="Folder; an earlier demo there is replaced.")
 @click.option("--memory-limit", default="512MiB", type=options.SIZE, help="Maximum resident memory of the whole demo.")
 @takes("--quiet")
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
@@ -91,12 +86,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @click.option("--noise", metavar="COLUMN", help="Column of relative noise instead of weights (1/noise²).")
 @click.option("--classes", is_flag=True, help="The target is a class, not a number.")
 @click.option("--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing.")
-@click.option(
-    "--like",
-    metavar="DATA",
-    help="Take columns, categories and classes from these DATA; test rows and rows for prediction need those "
-    "of the training.",
-)
+@click.option("--like", metavar="DATA", help="Take columns, categories and classes of these DATA, as test rows must.")
 @click.option("--shuffle", type=click.IntRange(0), metavar="SEED", help="Seed of the shuffle.  [default: 0]")
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
 @click.option("--append", is_flag=True, help="Append the rows to existing DATA.")
@@ -176,9 +166,7 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
     click.option("--verify", is_flag=True, help="First read all of DATA and compare it with its checksums."),
     *("--detach", "--overwrite", "--quiet", "--json", "--help-all"),
 )
-def fit(
-    data: str, job: str, validation: str | None, scheduler: str | None, detach: bool, verify: bool, **choices: Any
-) -> int:
+def fit(data: str, job: str, validation: str | None, scheduler: str | None, detach: bool, **choices: Any) -> int:
     """Train a model on a dataset and save it in a job folder.
 
     A usable model is saved after every round (split-merge: after each partition that is better than all before). Ctrl-C
@@ -201,7 +189,7 @@ def fit(
     from partirvm.jobs.request import open_sources
 
     options.require_detachable(detach, scheduler)
-    quiet, as_json, overwrite = (choices.pop(name) for name in ("quiet", "as_json", "overwrite"))
+    quiet, as_json, overwrite, verify = (choices.pop(name) for name in ("quiet", "as_json", "overwrite", "verify"))
     asked = options.parameters(choices)
     if verify:
         open_sources(data, None)[0].verify()
@@ -216,17 +204,10 @@ def fit(
 @partirvm.command()
 @takes(
     *("job", "data", "output", "--augment"),
-    click.option(
-        "--interval",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        metavar="LEVEL",
-        help="Also write the bounds of the prediction interval of this level, such as 0.95.",
-    ),
+    click.option("--interval", type=options.LEVEL, metavar="LEVEL", help="Also write bounds at this level, e.g. 0.95."),
     *("--allow-code", "--scheduler", "--overwrite", "--quiet", "--json"),
 )
-def predict(
-    job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **choices: Any
-) -> None:
+def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **how: Any) -> None:
     """Predict every row of a dataset with the model of a job.
 
     The extension of OUTPUT selects its format: .zarr, .parquet or .csv. For a regression, the columns are mean, the
@@ -255,8 +236,8 @@ def predict(
     from partirvm.report.progress import Progress
 
     with cluster(scheduler) as client, Progress(quiet=quiet) as progress:
-        hears = partial(progress.on_tiles, "predict")
-        rows = predict.predict(job, data, output, client=client, progress=hears, **choices)
+        hears = partial(progress.on_tiles, "predicting")
+        rows = predict.predict(job, data, output, client=client, progress=hears, **how)
     show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
 
 
@@ -285,7 +266,7 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices:
     from partirvm.report.progress import Progress
 
     with cluster(scheduler) as client, Progress(quiet=quiet) as progress:
-        hears = partial(progress.on_tiles, "evaluate")
+        hears = partial(progress.on_tiles, "evaluating")
         scores: dict[str, Any] = predict.evaluate(job, data, client=client, progress=hears, **choices)
     echo(json.dumps(scores))
     return scores

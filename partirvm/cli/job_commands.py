@@ -138,10 +138,7 @@ def _end(job: str, verb: str, reason: str, as_json: bool) -> None:
 again = takes(
     "--allow-code",
     click.option(
-        "--allow-data",
-        multiple=True,
-        metavar="URL",
-        help="DATA that JOB may read although they are in another store than JOB; may be given twice.",
+        "--allow-data", multiple=True, metavar="URL", help="DATA in another store that JOB may read; may be repeated."
     ),
     click.option("--data", metavar="DATA", help="New place of the DATA of JOB, if they were moved."),
     click.option("--validation", metavar="DATA", help="New place of the held-out DATA of JOB, if they were moved."),
@@ -199,21 +196,19 @@ def update(job: str, **choices: Any) -> int:
     return _run_again(job, "update", **choices)
 
 
-def _run_again(
-    job: str, verb: str, *, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **choices: Any
-) -> int:
+def _run_again(job: str, verb: str, scheduler: str | None, detach: bool, quiet: bool, as_json: bool, **how: Any) -> int:
     """Resume or update a job, on a cluster or in this process."""
     options.require_detachable(detach, scheduler)
     opened = jobs.open_job(job)
     with cluster(scheduler) as client:
         try:
             if detach:
-                return detached(getattr(opened, verb)(client=client, **choices), as_json)
-            attempt = opened.requeue(grown=verb == "update", **choices).attempt
+                return detached(getattr(opened, verb)(client=client, **how), as_json)
+            attempt = opened.requeue(grown=verb == "update", **how).attempt
         except DoneError as error:
             show(opened.progress(), as_flags(str(error)), as_json)
             return ExitStatus.DONE
-        work = partial(jobs.run_job, job, attempt=attempt, client=client, allow_code=choices["allow_code"])
+        work = partial(jobs.run_job, job, attempt=attempt, client=client, allow_code=how["allow_code"])
         return in_foreground(work, job, quiet=quiet, as_json=as_json)
 
 
@@ -247,7 +242,7 @@ def report(job: str, output: str, overwrite: bool) -> None:
     *("job", "output"),
     click.option("--dtype", type=click.Choice(["float32", "float64"]), help="Default: float64; of ONNX float32."),
     click.option("--outputs", metavar="A,B", help="mean,std,lower,upper or label,probabilities.  [default: two]"),
-    click.option("--level", type=click.FloatRange(0, 1, True, True), default=0.95, help="Of lower and upper."),
+    click.option("--level", type=options.LEVEL, default=0.95, help="Of lower and upper."),
     *("--allow-code", "--overwrite"),
 )
 def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: str | None, **choices: Any) -> None:

@@ -80,6 +80,7 @@ def pairs(kind: str, example: str, text: str) -> dict[str, float]:
     return found
 
 
+LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 SIZE = Text("SIZE", partial(parse_bytes, what="the value"))
 DURATION = Text("TIME", partial(parse_duration, what="the value"))
 NAMES = Text("A,B,…", lambda text: tuple(name.strip() for name in text.split(",")))
@@ -137,33 +138,28 @@ def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         ctx.exit()
 
 
-switch = partial(click.option, is_flag=True)
+VALUES = {
+    "--scheduler": ("ADDRESS", "Run on this Dask scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]"),
+    "--validation": ("DATA", "Held-out DATA: their error is shown each round; working-set ends when it stops falling."),
+    "--augment": ("TRAIN_DATA", "Training DATA: std grows away from them (RVM*), without local residuals."),
+}
+"""Metavar and help of options of several commands."""
+
+SWITCHES = {
+    "--quiet": "Print no progress, only errors and warnings.",
+    "--overwrite": "Replace an existing output.",
+    "--detach": "With --scheduler: submit the fit to the cluster and return.",
+    "--allow-code": "Import and run the Python function that is the kernel or basis of the job; such jobs require it.",
+}
+"""Help of flags of several commands."""
 
 SHARED: dict[str, Callable[[Any], Any]] = {
-    "--scheduler": click.option(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="Run on the Dask cluster of this scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]",
-    ),
-    "--validation": click.option(
-        "--validation",
-        metavar="DATA",
-        help="Held-out DATA: their error is shown after each round; working-set ends when it stops falling.",
-    ),
-    "--quiet": switch("--quiet", help="Print no progress, only errors and warnings."),
-    "--json": switch("--json", "as_json", help="Print the result as one line of JSON."),
-    "--help-all": switch("--help-all", is_eager=True, expose_value=False, callback=_show_all, help="Show all options."),
-    "--overwrite": switch("--overwrite", help="Replace an existing output."),
-    "--augment": click.option(
-        "--augment",
-        metavar="TRAIN_DATA",
-        help="The training DATA: for std that grows with the distance from them (RVM*), without local residuals.",
-    ),
+    **{name: click.option(name, metavar=metavar, help=text) for name, (metavar, text) in VALUES.items()},
+    **{name: click.option(name, is_flag=True, help=text) for name, text in SWITCHES.items()},
+    "--json": click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON."),
     "--reason": click.option("--reason", default="", help="Why the job is ended; stored with the job."),
-    "--detach": switch("--detach", help="With --scheduler: submit the fit to the cluster and return."),
-    "--allow-code": switch(
-        "--allow-code",
-        help="Import and run the Python function that is the kernel or basis of the job; required for such jobs.",
+    "--help-all": click.option(
+        "--help-all", is_flag=True, is_eager=True, expose_value=False, callback=_show_all, help="Show all options."
     ),
     "--allow-protocol": click.option(
         "--allow-protocol",
@@ -200,8 +196,7 @@ limits = takes(
 GROUPS = {option.name: option.group for option in TABLE.values()} | {"validation": "everyday", "scheduler": "cluster"}
 
 fit_options = takes(
-    *(flag(option) for group in ORDER for option in TABLE.values() if option.group == group),
-    *("--validation", "--scheduler"),
+    *(flag(each) for group in ORDER for each in TABLE.values() if each.group == group), "--validation", "--scheduler"
 )
 """The options of a fit, which ``fit`` and ``plan`` have in common."""
 

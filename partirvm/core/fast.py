@@ -13,7 +13,6 @@ and q = Q, an active one s = 1/Σ_ii − α_i and q = μ_i/Σ_ii: eq. 23 is less
 rounding error. (Other programs bound the cosine by 0.999, which has excluded columns worth 3 nats.)
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +22,7 @@ from partirvm.core.posterior import Posterior, own_factors, posterior, sparsity_
 from partirvm.core.priors import DEPENDENT, log_contribution, optimal_alpha
 from partirvm.core.statistics import EPS, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, noise_precision
+from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, Watch, noise_precision
 from partirvm.types import Float, Int
 
 FEWEST, PART = 16, 8
@@ -117,6 +116,8 @@ class ActiveColumns:
         """Deactivate a candidate. The last active candidate moves to the free position."""
         i, last, Sigma = int(self.place[column]), self.M - 1, self._Sigma
         self._scale(i, 1.0 / Sigma[i, i])
+        self.place[self.columns[last]] = i
+        self.place[column] = -1
         self._rows[i] = self._rows[last]
         Sigma[:, i] = Sigma[:, last]
         Sigma[i, :] = Sigma[last, :]
@@ -125,9 +126,6 @@ class ActiveColumns:
         for each in (self.mean, self.alpha, self.columns):
             each[i] = each[last]
         self.mean, self.alpha, self.columns = self.mean[:last], self.alpha[:last], self.columns[:last]
-        if i < last:
-            self.place[self.columns[i]] = i
-        self.place[column] = -1
 
     def now(self) -> tuple[float, float]:
         """Return Σγ and ‖t − Φμ‖² at the current mean and variance."""
@@ -169,11 +167,9 @@ class Greedy:
 
     def __init__(self, state: HyperState) -> None:
         begun = np.arange(len(state.labels)) if state.entered is None else np.flatnonzero(~state.entered)
-        self._state = state
-        self.floored, self.iteration = state.floored, state.iteration
+        self._state, self.floored, self.iteration, self.since = state, state.floored, state.iteration, 0
         self.active = ActiveColumns(state.statistics, begun, state.alpha[begun], float(state.beta))
         self.log_evidence = self.active.posterior.log_evidence
-        self.since = 0
 
     @property
     def n_vectors(self) -> int:
@@ -245,13 +241,10 @@ class Greedy:
         return replace(fit, found=fit.posterior)
 
 
-def grow(
-    state: HyperState, rule: StopRule, on_step: Callable[[StepInfo], None] = lambda info: None
-) -> tuple[HyperState, Termination]:
+def grow(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
     """A dense fit by actions, until no gain exceeds ``tol``·N nats and σ² has converged, or the rule ends it.
 
-    ``on_step`` is called at each refresh, which is an iteration of the rule, and may raise to stop.
-    ``vectors`` ends a fit that starts with more.
+    Each refresh is an iteration of the rule. ``vectors`` ends a fit that starts with more.
     """
     greedy, least, reason = Greedy(state), rule.tol * state.n, None
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors
@@ -262,12 +255,11 @@ def grow(
         if action and not (halved or drifts or since >= FEWEST + greedy.active.M // PART):
             greedy.do(action)
             continue
-        done = greedy.since
         info = greedy.refresh()
         on_step(info)
         if halved:
             reason = Termination.HALVED
-        elif greedy.is_settled(info, done, least) and not greedy.best(least, thin=rule.thin):
+        elif greedy.is_settled(info, since, least) and not greedy.best(least, thin=rule.thin):
             reason = Termination.CONVERGED
         elif greedy.iteration >= rule.max_iterations:
             reason = Termination.ITERATIONS

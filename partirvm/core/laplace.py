@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from partirvm.core.link import LogisticBlock
-from partirvm.core.posterior import Posterior, factorise, solve, sparsity_quality, weakly_correlated
+from partirvm.core.posterior import Posterior, own_factors, solve, weakly_correlated
 from partirvm.core.priors import FLAT, Prior, optimum
 from partirvm.core.updates import ALPHA_FLOOR, FADED, LOST
 from partirvm.types import Bool, Float, Int
@@ -55,11 +55,6 @@ class LaplaceState:
     def n_vectors(self) -> int:
         """Number of kernel columns, without the leading columns."""
         return int((self.labels >= 0).sum())
-
-    @property
-    def own_prior(self) -> Prior:
-        """The part of the prior that each output has."""
-        return self.prior.shared(self.weights.shape[1])
 
     @cached_property
     def mean(self) -> Float:
@@ -93,17 +88,12 @@ class LaplaceState:
     @cached_property
     def log_evidence(self) -> float:
         """Log evidence of the quadratic with the prior of α, nats; at the mode the Laplace approximation."""
-        density = self.own_prior.log_density(self.labels, self.alpha, None)
+        density = self.prior.shared(self.weights.shape[1]).log_density(self.labels, self.alpha, None)
         return float(sum(each.log_evidence + density for each in self.posteriors))
-
-    def sparsity_quality(self) -> tuple[Float, Float]:
-        """Return s and q of each column, (M, C)."""
-        inverse = 1.0 / self.variance
-        return np.maximum(inverse - self.alpha[:, None], 0.0), self.mean * inverse
 
     def losses(self) -> Float:
         """Return the loss of evidence by the deletion of each column (M,), nats, summed over outputs."""
-        return np.asarray(optimum(*self.sparsity_quality())[1].sum(axis=1))
+        return np.asarray(optimum(*own_factors(self, self.alpha))[1].sum(axis=1))
 
 
 def init(
@@ -123,26 +113,21 @@ def settled(state: LaplaceState, alpha: Float, weights: Float, block: LogisticBl
 def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock) -> Posterior:
     """Return the posterior of output k; the first one holds the log likelihood, which is shared."""
     G, gradient = block.curvature[k], block.gradient[:, k]
-    H = G.copy()
-    H.flat[:: len(H) + 1] += alpha
-    factor, scale = factorise(H)
-    delta, variance = solve(factor, scale, gradient - alpha * weights)
+    delta, log_det, parts = solve(G.copy(), alpha, gradient - alpha * weights)
     mean = weights + delta
     predicted = (0.0 if k else block.log_likelihood) + delta @ (gradient - 0.5 * (G @ delta))
-    log_det = 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
     evidence = float(predicted + 0.5 * (np.log(alpha).sum() - alpha @ mean**2 - log_det))
-    determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
-    return Posterior(mean, variance, determinedness, -2 * float(predicted), evidence, factor, scale, 0.0)
+    return Posterior(mean=mean, residual=-2 * float(predicted), log_evidence=evidence, rounding=0.0, **parts)
 
 
 def update(state: LaplaceState) -> LaplaceState:
     """Update α once on the fixed quadratic, by the rule of the prior, and prune columns."""
     gamma, square = state.determinedness.mean(axis=1), (state.mean**2).mean(axis=1)
-    alpha = state.own_prior.alpha_update(gamma, square)
+    alpha = state.prior.shared(state.weights.shape[1]).alpha_update(gamma, square)
     gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
-    gone &= ~state.prior.held(state.labels)
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature).max(axis=1)
-    return _without(state, gone, np.maximum(alpha, floor))
+    kept = np.flatnonzero(~gone | state.prior.held(state.labels))
+    return _of_columns(state, kept, np.maximum(alpha, floor))
 
 
 def thin(state: LaplaceState) -> LaplaceState:
@@ -150,33 +135,23 @@ def thin(state: LaplaceState) -> LaplaceState:
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
-    gone = np.zeros(len(state.labels), bool)
-    gone[weakly_correlated(state.posteriors, failing)] = True
-    return _without(state, gone, state.alpha)
+    gone = weakly_correlated(state.posteriors, failing)
+    return _of_columns(state, np.setdiff1d(np.arange(len(state.labels)), gone), state.alpha)
 
 
 def _worthless(state: LaplaceState) -> Bool:
     """True for columns that do not raise the evidence at any α (M,)."""
-    s, q = state.sparsity_quality()
+    s, q = own_factors(state, state.alpha)
     return np.asarray((q**2).mean(axis=1) <= s.mean(axis=1))
 
 
-def _without(state: LaplaceState, gone: Bool, alpha: Float) -> LaplaceState:
-    """Return the state at this α without the columns ``gone`` (M,): the quadratic with zeros in their place."""
-    shift, block, kept = np.where(gone[:, None], state.weights, 0.0), state.block, np.flatnonzero(~gone)
+def _of_columns(state: LaplaceState, kept: Int, alpha: Float) -> LaplaceState:
+    """Return the state at this α with the columns at these positions: the quadratic with zeros for the others."""
+    shift, block = state.weights.copy(), state.block
+    shift[kept] = 0.0
     if shift.any():
         moved = np.einsum("kij,jk->ik", block.curvature, shift)
         change = float(np.sum(shift * (block.gradient + 0.5 * moved)))
         block = replace(block, log_likelihood=block.log_likelihood - change, gradient=block.gradient + moved)
     state, weights = replace(state, labels=state.labels[kept]), (state.weights - shift)[kept]
     return settled(state, alpha[kept], weights, block.take(kept))
-
-
-def trial_factors(state: LaplaceState, cross: Float, diagonal: Float, gradient: Float) -> tuple[Float, Float]:
-    """Return s and q (P, C) of columns on trial, by Tipping & Faul (2003), eqs. 19 and 22, on each output's quadratic.
-
-    ``cross`` is (C, M, P); ``diagonal`` and ``gradient`` are (P, C), measured at the weights of ``state``.
-    """
-    outputs = zip(state.posteriors, state.weights.T, cross, diagonal.T, gradient.T, strict=True)
-    pairs = [sparsity_quality(each, 1.0, w, own, d, g) for each, w, own, d, g in outputs]
-    return np.stack([s for s, _ in pairs], axis=1), np.stack([q for _, q in pairs], axis=1)

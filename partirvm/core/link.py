@@ -120,13 +120,13 @@ class LogisticBlock(FieldSums):
     @classmethod
     def of(cls, likelihood: str, block: Float, codes: Float, mean: Float, weights: Float | None = None) -> Self:
         """Return the statistic of a design block (rows, M) with class codes (rows,) at weights ``mean`` (M, C)."""
-        predictors, link = block @ mean, LINKS[likelihood]
-        found = link.derivatives(predictors, targets(codes, mean.shape[1]))
+        predictors = block @ mean
+        found = LINKS[likelihood].derivatives(predictors, targets(codes, mean.shape[1]))
         log_likelihood, slope, bend = found if weights is None else (each * weights[:, None] for each in found)
         present = np.ones(len(codes), dtype=bool) if weights is None else weights > 0
         likeliest = predictors[:, 0] > 0 if predictors.shape[1] == 1 else predictors.argmax(axis=1)
         wrong = (likeliest != codes) & present
-        nll = -link.log_probability(predictors, codes)[present].sum()
+        nll = -found[0][present, 0].sum()
         root = np.sqrt(bend)
         curvature = np.empty((mean.shape[1], mean.shape[0], mean.shape[0]))
         scaled = np.empty_like(block)

@@ -13,12 +13,14 @@ G, including the blocks between outputs, satisfies Gs = y. The pairs (s, y + As)
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 from scipy.linalg import lapack
 
-from partirvm.core.laplace import LaplaceState, init, settled, thin, trial_factors, update
+from partirvm.core.laplace import LaplaceState, init, settled, thin, update
 from partirvm.core.link import LogisticBlock
+from partirvm.core.posterior import sparsity_quality
 from partirvm.core.priors import FLAT, JOINING, Prior, entry_precision
 from partirvm.core.termination import StopRule, Termination
 from partirvm.types import Float, Int
@@ -102,28 +104,22 @@ def receive(
         return replace(search, current=now), Termination.CONVERGED
     if now.iteration >= rule.max_iterations:
         return replace(search, current=now), Termination.ITERATIONS
-    if search.settling:
+    level = abs(now.log_evidence - before.log_evidence) < small and len(now.labels) == len(before.labels)
+    level = level and not search.step and now.decrement < small
+    if search.settling or (level and not reached):
         return _at_fixed_alpha(now, 1.0, since, pairs, settling=True), None
     if search.step and now.decrement > NEAR:
         return _at_fixed_alpha(now, min(LONGER * search.step, 1.0), now.iteration, pairs), None
-    level = abs(now.log_evidence - before.log_evidence) < small and len(now.labels) == len(before.labels)
-    if level and not search.step and now.decrement < small:
-        if not reached:
-            return _at_fixed_alpha(now, 1.0, since, pairs, settling=True), None
+    if level:
         thinner = thin(now) if now.prior.keeps_worthless else now
         if thinner is now:
             return replace(search, current=now), Termination.CONVERGED
         return _at_new_alpha(now, thinner, now.iteration, pairs), None
-    return begin(now, rule, poll, 0 if search.step else now.iteration - since, pairs, search), None
+    return begin(now, rule, poll, 0 if search.step else now.iteration - since, replace(search, pairs=pairs)), None
 
 
 def begin(
-    state: LaplaceState,
-    rule: StopRule,
-    poll: Poll = lambda: None,
-    age: int = 0,
-    pairs: Pairs = (),
-    last: NewtonSearch | None = None,
+    state: LaplaceState, rule: StopRule, poll: Poll = lambda: None, age: int = 0, last: NewtonSearch | None = None
 ) -> NewtonSearch:
     """Update α on the current quadratic, and return the search with the corresponding Newton step.
 
@@ -153,6 +149,7 @@ def begin(
         share = np.clip(factor * last.share[kept], LEAST_SHARE, 1.0)
     if (share < 1.0).any():
         moved = settled(moved, old * np.exp(share * drift), moved.weights, moved.block)
+    pairs = () if last is None else last.pairs
     return replace(_at_new_alpha(state, moved, state.iteration - age, pairs), drift=drift, share=share)
 
 
@@ -166,9 +163,7 @@ def _at_new_alpha(state: LaplaceState, moved: LaplaceState, since: int, pairs: P
     return NewtonSearch(state, _moved(moved, 1.0, pairs), baseline, 0.0, since, False, moved.weights, pairs)
 
 
-def _at_fixed_alpha(
-    state: LaplaceState, step: float, since: int, pairs: Pairs, *, settling: bool = False
-) -> NewtonSearch:
+def _at_fixed_alpha(state: LaplaceState, step: float, since: int, pairs: Pairs, settling: bool = False) -> NewtonSearch:
     """Return the search with a part of the Newton step at the α of ``state``."""
     trial = _moved(state, step, pairs)
     return NewtonSearch(state, trial, state.penalised(), step, since, settling, state.weights, pairs)
@@ -184,11 +179,9 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSear
     if search.step:
         rise = search.step * state.decrement
         step = search.step * min(max(rise / (2 * rise + fall), SHORTER), 0.5)
-    else:
-        entering = (state.weights == 0).all(axis=1)
-        if entering.any():
-            alpha = np.where(entering, state.alpha / JOINING, state.alpha)
-            state = settled(state, alpha, state.weights, state.block)
+    elif (entering := (state.weights == 0).all(axis=1)).any():
+        alpha = np.where(entering, state.alpha / JOINING, state.alpha)
+        state = settled(state, alpha, state.weights, state.block)
     # at the mode a step at fixed α is zero, and the same update would be tried and undone without end
     idle = not search.step and state.decrement < SETTLED * rule.tol * state.n
     if step < SHORTEST or (idle and state.iteration - search.since <= TIMID):
@@ -200,14 +193,10 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSear
 
 def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
     """Return the state with the weights after ``part`` of a Newton step; those of several outputs sum to zero."""
-    if state.weights.shape[1] > 1:
-        return replace(state, weights=centred(state.weights + part * _newton_step(state, pairs)))
-    return replace(state, weights=state.weights + part * (state.mean - state.weights))
-
-
-def centred(weights: Float) -> Float:
-    """Return weights (M, C) whose sum over outputs is zero; the softmax is the same."""
-    return np.asarray(weights - weights.mean(axis=1, keepdims=True))
+    if state.weights.shape[1] == 1:
+        return replace(state, weights=state.weights + part * (state.mean - state.weights))
+    weights = state.weights + part * _newton_step(state, pairs)
+    return replace(state, weights=weights - weights.mean(axis=1, keepdims=True))  # the softmax is the same
 
 
 def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:
@@ -241,11 +230,15 @@ def _by_blocks(state: LaplaceState, right: Float) -> Float:
 
 
 def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
-    """Return s, q and ΦᵀBΦ, (P, C) each, of the P columns of ``block``, at weight zero, after those of ``state``."""
+    """Return s, q and ΦᵀBΦ, (P, C) each, of the P columns of ``block``, at weight zero, after those of ``state``.
+
+    s and q follow Tipping & Faul (2003), eqs. 19 and 22, on each output's quadratic at the weights of ``state``.
+    """
     M = len(state.labels)
     diagonal = np.einsum("kmm->mk", block.curvature)[M:]
-    s, q = trial_factors(state, block.curvature[:, :M, M:], diagonal, block.gradient[M:])
-    return s, q, diagonal
+    sums = block.curvature[:, :M, M:], diagonal.T, block.gradient[M:].T
+    s, q = zip(*map(sparsity_quality, state.posteriors, repeat(1.0), state.weights.T, *sums), strict=True)
+    return np.stack(s, axis=1), np.stack(q, axis=1), diagonal
 
 
 def enter(

@@ -27,7 +27,7 @@ from scipy.linalg import blas, lapack, solve_triangular
 
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
-from partirvm.types import Float, Int
+from partirvm.types import Each, Float, Int
 
 WEAK_CORRELATION = 0.1
 """Absolute posterior correlation of two weights below which their columns may be deleted together."""
@@ -133,13 +133,14 @@ def cholesky(L: Float) -> bool:
     return True
 
 
-def inverse_columns(L: Float, use: Callable[[slice, Float], None]) -> None:
-    """Compute L⁻¹ of L (M, M), zero above the diagonal, by blocks of columns W, in any order: ``use(columns, rows
-    from there)``.
+def inverse_columns(L: Float, use: Callable[[slice, Float], Any]) -> list[Any]:
+    """Compute L⁻¹ of L (M, M), zero above the diagonal, by blocks of columns W, in any order.
+
+    Return the result of ``use(columns, rows from there)`` for each block, in order.
     """
     ranges = blocks(len(L))
 
-    def inverse(number: int) -> None:
+    def inverse(number: int) -> Any:
         j = ranges[number]
         corner = lapack.dtrtri(L[j, j], lower=1)[0]
         W = corner if j.stop == len(L) else np.zeros((len(L) - j.start, len(corner)), order="F")
@@ -148,20 +149,9 @@ def inverse_columns(L: Float, use: Callable[[slice, Float], None]) -> None:
         for i in ranges[number + 1 :]:
             above = W[: i.start - j.start]
             W[len(above) : i.stop - j.start] = blas.dtrsm(-1.0, L[i, i], L[i, j.start : i.start] @ above, lower=1)
-        use(j, W)
+        return use(j, W)
 
-    in_threads(inverse, range(len(ranges)))
-
-
-def require_positive(diagonal: Float) -> None:
-    """Raise ``NumericalError`` unless all elements of a diagonal are finite and positive."""
-    wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
-    if wrong.any():
-        raise NumericalError(
-            f"{int(wrong.sum()):,} of {len(wrong):,} basis functions, the first at position {int(np.argmax(wrong))}, "
-            "have a sum of squares or a precision that is not finite and positive: standardize the inputs, "
-            "choose a gamma, degree or basis of smaller values, or leave alpha and noise to be estimated"
-        )
+    return in_threads(inverse, range(len(ranges)))
 
 
 def factorise(H: Float) -> tuple[Float, Float]:
@@ -170,7 +160,13 @@ def factorise(H: Float) -> tuple[Float, Float]:
     H is overwritten by L. Raises ``NumericalError`` if H is not finite or not positive definite with any jitter.
     """
     diagonal = np.diagonal(H)
-    require_positive(diagonal)
+    wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
+    if wrong.any():
+        raise NumericalError(
+            f"{int(wrong.sum()):,} of {len(wrong):,} basis functions, the first at position {int(np.argmax(wrong))}, "
+            "have a sum of squares or a precision that is not finite and positive: standardize the inputs, "
+            "choose a gamma, degree or basis of smaller values, or leave alpha and noise to be estimated"
+        )
     scale, ranges = 1.0 / np.sqrt(diagonal), blocks(len(H))
     L = np.ascontiguousarray(H).T  # H is symmetric: its transpose has LAPACK's column-major layout
     corners = [L[k, k].copy(order="F") for k in ranges]
@@ -201,47 +197,46 @@ def root_of(factor: Float, scale: Float) -> Float:
     return np.ascontiguousarray(scale[:, None] * found.T)
 
 
-def posterior(statistics: GramStatistics, alpha: Float, beta: float | Float) -> Posterior:
+def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior:
     """Return posterior and evidence of the columns of ``statistics`` at α (M,) and β, (T,) or shared by T targets.
 
     This takes ⅔ M³ flops for each β. Raises ``NumericalError`` as ``factorise`` does.
     """
     if isinstance(beta, np.ndarray):
-        parts = (statistics.of_targets(slice(k, k + 1)) for k in range(len(beta)))
-        each = tuple(posterior(part, alpha, float(b)) for part, b in zip(parts, beta, strict=True))
+        each = tuple(posterior(statistics.of_target(k), alpha, float(b)) for k, b in enumerate(beta))
         names, none = ("mean", "variance", "determinedness", "residual", "rounding"), np.zeros(0)
         joined = {name: np.stack([getattr(one, name) for one in each], axis=-1) for name in names}
         log_evidence = float(sum(one.log_evidence for one in each))
         return Posterior(**joined, log_evidence=log_evidence, factor=none, scale=none, targets=each)
     T = len(statistics.sum_squares)
     m, projection = (each if T > 1 else each[:, 0] for each in (statistics.offset, statistics.projection))
-    H = beta * statistics.gram
-    H.flat[:: len(H) + 1] += alpha
-    factor, scale = factorise(H)
-    delta, variance = solve(factor, scale, beta * projection - (alpha * m.T).T)
+    delta, log_det, parts = solve(beta * statistics.gram, alpha, beta * projection - (alpha * m.T).T)
     mean = m + delta
 
     residual, rounding = statistics.residual(delta)
-    log_det = 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
     normal = statistics.n * (np.log(beta) - np.log(2 * np.pi))
     of_each = np.log(alpha).sum() - log_det + normal + statistics.log_weight
     log_evidence = 0.5 * (T * of_each - beta * residual - np.sum(alpha @ mean**2))
+    return Posterior(mean=mean, residual=residual, log_evidence=float(log_evidence), rounding=rounding, **parts)
+
+
+def solve(data: Float, alpha: Float, right: Float) -> tuple[Float, float, dict[str, Any]]:
+    """Return H⁻¹·right, (M,) or (M, T), log|H|, and those fields of the posterior that follow from H = ``data`` + A.
+
+    ``data`` (M, M) is overwritten. Raises ``NumericalError`` as ``factorise`` does.
+    """
+    data.flat[:: len(data) + 1] += alpha
+    factor, scale = factorise(data)
+    solution, variance = right, scale
+    if len(right):
+        solution = (scale * lapack.dpotrs(factor, (scale * right.T).T, lower=1)[0].T).T
+        # the squared lengths of the columns of L⁻¹ are the diagonal
+        lengths = inverse_columns(factor, lambda columns, block: np.einsum("ij,ij->j", block, block))
+        variance = scale**2 * np.concatenate(lengths)
+    log_det = 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
     determinedness = np.clip(1.0 - alpha * variance, 0.0, 1.0)
-    return Posterior(mean, variance, determinedness, residual, float(log_evidence), factor, scale, rounding)
-
-
-def solve(factor: Float, scale: Float, right: Float) -> tuple[Float, Float]:
-    """Return H⁻¹·right, (M,) or (M, T), and the diagonal of H⁻¹, from the scaled factor."""
-    if not len(right):
-        return right, scale
-    solution = (scale * lapack.dpotrs(factor, (scale * right.T).T, lower=1)[0].T).T
-    lengths = np.empty(len(scale))  # the squared lengths of the columns of L⁻¹ are the diagonal
-
-    def measure(columns: slice, block: Float) -> None:
-        lengths[columns] = np.einsum("ij,ij->j", block, block)
-
-    inverse_columns(factor, measure)
-    return solution, scale**2 * lengths
+    parts = {"variance": variance, "determinedness": determinedness, "factor": factor, "scale": scale}
+    return solution, float(log_det), parts
 
 
 def own_factors(fit: Any, alpha: Float) -> tuple[Float, Float]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from partirvm.types import Bool, Float, Int
+from partirvm.types import Bool, Each, Float, Int
 
 JOINING = 1e-3
 """Columns that join together start at this fraction of their individually optimal α. Similar columns share what one of
@@ -76,10 +76,9 @@ class Prior:
         return np.isin(labels, [label for label, _ in self.fixed]) if self.fixed else np.zeros(len(labels), np.bool_)
 
     def fix(self, labels: Int, alpha: Float) -> Float:
-        """Return α (M,) or (M, C) with the fixed values inserted."""
+        """Return α (M,) with the fixed values inserted."""
         for label, value in self.fixed:
-            mine = (labels == label).reshape(-1, *[1] * (alpha.ndim - 1))
-            alpha = np.where(mine, value, alpha)
+            alpha = np.where(labels == label, value, alpha)
         return alpha
 
     def alpha_update(self, determinedness: Float, square: Float) -> Float:
@@ -88,11 +87,11 @@ class Prior:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return (determinedness + a) / (square + b)
 
-    def log_density(self, labels: Int, alpha: Float, beta: float | Float | None) -> float:
+    def log_density(self, labels: Int, alpha: Float, beta: Each | None) -> float:
         """Return the contribution of the priors to the log evidence, nats; infinite α and β = None contribute zero."""
         if self.alpha == self.noise == GammaDensity():
             return 0.0
-        free = np.isfinite(alpha) & ~self.held(labels).reshape(-1, *[1] * (alpha.ndim - 1))
+        free = np.isfinite(alpha) & ~self.held(labels)
         found = float(self.alpha.log_density(alpha[free]).sum())
         if beta is not None:
             found += float(np.sum(self.noise.log_density(np.array(beta))))

@@ -1,7 +1,7 @@
 """Scores of predictions as additive statistics: of numbers, and of class probabilities; quotients come at the end."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -66,22 +66,19 @@ class Scores(FieldSums):
         width = high - low + 2 / (1 - 0.95) * np.maximum(np.maximum(low - t, t - high), 0.0)
         sums = [nll.sum(axis=1), crps.sum(axis=1), width.sum(axis=1)]
         sums += [(np.abs(z) <= half_widths[level]).sum(axis=1) for level in LEVELS]
-        found = cls(t.shape[1], np.einsum("tn,tn->t", r, r), np.stack(sums, axis=1))
-        if rows is None:
-            return found
-        first = range(min(len(t), MOST_TARGETS))
-        shown = (NumberDiagnostics.of(own[k], mean[k], sd[k], rows, widths[k]) for k in first)
-        return replace(found, diagnostics=tuple(each.scaled(0.0, 1.0, target) for each in shown))
+        first = list(zip(own, mean, sd, widths, strict=True))[:MOST_TARGETS]
+        shown = [] if rows is None else [NumberDiagnostics.of(k, m, s, rows, some) for k, m, s, some in first]
+        diagnostics = tuple(each.scaled(0.0, 1.0, target) for each in shown)
+        return cls(t.shape[1], np.einsum("tn,tn->t", r, r), np.stack(sums, axis=1), diagnostics)
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
         """The scores of an evaluation by name: means over rows and targets, and those of several ``targets``."""
         means = dict(zip(MEANS, (self.sums.mean(axis=0) / self.n).tolist(), strict=True))
+        found = {"rmse": self.loss, **means}
         if len(targets) < 2:
-            return {"rmse": self.loss, **means}
-        ones = (slice(k, k + 1) for k in range(len(targets)))
-        alone = (Scores(self.n, self.square[one], self.sums[one]) for one in ones)
-        each = {name: scores.figures() for name, scores in zip(targets, alone, strict=True)}
-        return {"rmse": self.loss, **means, "targets": each}
+            return found
+        alone = (Scores(self.n, self.square[k : k + 1], self.sums[k : k + 1]) for k in range(len(targets)))
+        return found | {"targets": {name: scores.figures() for name, scores in zip(targets, alone, strict=True)}}
 
     @property
     def loss(self) -> float:
@@ -148,16 +145,13 @@ class ClassScores(FieldSums):
         own, likeliest = probabilities[rows, classes], probabilities.argmax(axis=1)
         confidence, correct = probabilities[rows, likeliest], likeliest == classes
         bins = np.searchsorted(np.arange(1, N_BINS) / N_BINS, confidence, side="left")  # closed above
+        excess = np.bincount(bins, correct - confidence, minlength=N_BINS).astype(np.float64)
+        nll = float(-np.log(np.maximum(own, np.finfo(np.float64).eps)).sum())  # clipped as in scikit-learn
         squares = np.einsum("nk,nk->", probabilities, probabilities) - own @ own + (1.0 - own) @ (1.0 - own)
-        return cls(
-            n=len(classes),
-            nll=float(-np.log(np.maximum(own, np.finfo(np.float64).eps)).sum()),  # clipped as in scikit-learn
-            wrong=int((~correct).sum()),
-            squares=float(squares) / (2.0 if k == 2 else 1.0),
-            excess=np.bincount(bins, correct - confidence, minlength=N_BINS).astype(np.float64),
-            ranking=None if scores is None else ranking(scores, classes == 1),
-            diagnostics=(ClassDiagnostics.of(classes, probabilities, start),),
-        )
+        squares = float(squares) / (2.0 if k == 2 else 1.0)
+        counts = None if scores is None else ranking(scores, classes == 1)
+        diagnostics = (ClassDiagnostics.of(classes, probabilities, start),)
+        return cls(len(classes), nll, int((~correct).sum()), squares, excess, counts, diagnostics)
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
         """Return the scores by name; ``ece`` is the expected calibration error (Guo et al. 2017, eq. 3)."""

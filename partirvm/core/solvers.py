@@ -30,7 +30,7 @@ from partirvm.core.posterior import own_factors, posterior, whitened
 from partirvm.core.priors import ABSENT, DEPENDENT, FLAT, entry_precision
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.core.updates import HyperState, StepInfo, maximise
+from partirvm.core.updates import HyperState, Watch, maximise
 
 ROUGH, LOOSE = 3e-4, 1e-4
 """Tolerances of the starts and of turns, where that of the rule is not larger; their end converges to the rule's. Over
@@ -41,8 +41,8 @@ SCREENING, JOINT, SCARCE = 12, 3, 2
 how many times as many leave fewer columns, where their number is limited, and in a last fit. With 30 and 6 iterations
 kin40k, 10,000 rows, is slower, and 3 % worse: columns that leave early do not come back."""
 
-Watch = Callable[[StepInfo], None]
 Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
+Begin = Callable[[HyperState, HyperState], HyperState]
 
 
 def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
@@ -57,10 +57,8 @@ def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) 
     begins = len(state.labels) <= 500  # then a fixed point takes less than a second
     if not (reason is Termination.CONVERGED or (begins and reason is Termination.CANCELLED)):
         return found, reason
-    fits = [found]
+    fits = [_from_starts(found, state, rule, on_step) if begins else found]
     del found  # two M × M matrices, which are not held beside those of the fits that follow
-    if begins:
-        fits.append(_from_starts(fits.pop(), state, rule, on_step))
     best, reason = improve(turns(fits.pop(), state, rule, rejoined, on_step), state, rule, on_step)
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
 
@@ -135,9 +133,7 @@ def _loose(rule: StopRule, done: int) -> StopRule:
     return StopRule(max(rule.tol, LOOSE), done + rule.max_iterations, guard=False, thin=True)
 
 
-def improve(
-    fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch = lambda info: None
-) -> tuple[HyperState, Termination]:
+def improve(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
     """Turns of actions and fixed point from ``fit``, which has some of the columns of ``whole``."""
     loose = _loose(rule, fit.iteration)
 
@@ -151,13 +147,7 @@ def improve(
     return (last, reason) if last.log_evidence >= fit.log_evidence else (fit, reason)
 
 
-def turns(
-    fit: HyperState,
-    whole: HyperState,
-    rule: StopRule,
-    start: Callable[[HyperState, HyperState], HyperState],
-    on_step: Watch = lambda info: None,
-) -> HyperState:
+def turns(fit: HyperState, whole: HyperState, rule: StopRule, start: Begin, on_step: Watch) -> HyperState:
     """Repeat the fixed point from ``start(fit, whole)`` while it gains 1e-3 nats per row and explains as much."""
     loose, gain = _loose(rule, fit.iteration), np.inf
     while gain > 1e-3 * whole.n and fit.iteration < loose.max_iterations:
@@ -185,9 +175,8 @@ def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
 
 def _among(whole: HyperState, fit: HyperState) -> HyperState:
     """All candidates of ``whole``, those of ``fit`` as it has them, the others as if they had just entered."""
-    order = np.argsort(whole.labels)
-    there = order[np.searchsorted(whole.labels, fit.labels, sorter=order)]
+    _, there, own = np.intersect1d(whole.labels, fit.labels, assume_unique=True, return_indices=True)
     alpha, entered = whole.alpha.copy(), np.ones(len(whole.labels), bool)
-    alpha[there], entered[there] = fit.alpha, False
+    alpha[there], entered[there] = fit.alpha[own], False
     known = {"floored": fit.floored, "iteration": fit.iteration, "entered": entered}
     return whole.restarted(whole.statistics, alpha, fit.beta, **known)

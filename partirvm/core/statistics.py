@@ -145,10 +145,10 @@ class GramStatistics:
         """Return the statistics of the new columns of a block, with these labels."""
         return cls.empty(len(block.sum_squares)).extend(labels, block)
 
-    def of_targets(self, some: slice) -> Self:
-        """Return the statistics of these targets, with the same Gram matrix."""
-        projection, offset = self.projection[:, some], self.offset[:, some]
-        return replace(self, projection=projection, sum_squares=self.sum_squares[some], offset=offset)
+    def of_target(self, k: int) -> Self:
+        """Return the statistics of one target, with the same Gram matrix."""
+        names = ("projection", "sum_squares", "offset")
+        return replace(self, **{name: getattr(self, name)[..., k : k + 1] for name in names})
 
     def extend(self, labels: Int, block: GramBlock) -> Self:
         """Add P columns with these labels, of a block of the same kept columns and rows."""

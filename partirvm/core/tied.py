@@ -26,7 +26,7 @@ from scipy.linalg import get_blas_funcs
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import ALPHA_FLOOR, NOISE_FLOOR
-from partirvm.types import Float, Int
+from partirvm.types import Each, Float, Int
 
 ALPHA_CEILING = 1e5
 """Maximum α, as a multiple of the columns' largest data precision: larger values could hardly decrease again."""
@@ -38,7 +38,7 @@ class Tied:
 
     alpha: float
     leading: float
-    beta: float | Float = 1.0
+    beta: Each = 1.0
 
     def alphas(self, labels: Int) -> Float:
         """Return α of the columns with these labels, (M,)."""
@@ -46,11 +46,7 @@ class Tied:
 
 
 def updates(
-    statistics: GramStatistics,
-    tied: Tied,
-    count: int,
-    target_variance: float | Float | None = None,
-    fixed: float | Float | None = None,
+    statistics: GramStatistics, tied: Tied, count: int, target_variance: Each | None = None, fixed: Each | None = None
 ) -> tuple[Tied, Posterior]:
     """Apply ``count`` updates of α and β on these statistics, and return α, β and the posterior.
 

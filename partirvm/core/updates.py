@@ -25,7 +25,7 @@ from partirvm.core.priors import FLAT, Prior, fails, optimum
 from partirvm.core.ramp import Ramp
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
-from partirvm.types import Bool, Float, Int
+from partirvm.types import Bool, Each, Float, Int
 
 FADED, LOST = 1e-3, 1e-12
 """A column that fails q² > s is pruned once its determinedness γ is below the first, any column once below the second.
@@ -53,8 +53,8 @@ class HyperState:
 
     statistics: GramStatistics
     alpha: Float
-    beta: float | Float
-    target_variance: float | Float
+    beta: Each
+    target_variance: Each
     fixed_noise: bool = False
     iteration: int = 0
     floored: bool = False
@@ -99,11 +99,11 @@ class HyperState:
         return self.n_classes or 1
 
     @property
-    def noise_variance(self) -> float | Float:
+    def noise_variance(self) -> Each:
         """σ² of predictions, in the model's units: 1/β, or if rows were left out, the estimate from these; or (T,)."""
         return 1 / self.beta if self.calibration is None else self.calibration.noise_variance
 
-    def restarted(self, statistics: GramStatistics, alpha: Float, beta: float | Float, **others: Any) -> Self:
+    def restarted(self, statistics: GramStatistics, alpha: Float, beta: Each, **others: Any) -> Self:
         """A fit of the same target with these statistics, α (except fixed ones), β and ``others`` of its fields."""
         unknown = dict.fromkeys(("entered", "calibration", "left_out", "found"))
         others = {"iteration": 0, "floored": False, **unknown, **others}
@@ -150,6 +150,10 @@ class StepInfo:
     noise_variance: float
 
 
+Watch = Callable[[StepInfo], None]
+"""A function that is called at each step of a dense fit; it may raise to stop the fit."""
+
+
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """One update of α and β, pruning, one factorisation."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
@@ -175,7 +179,7 @@ def _worthless(state: HyperState) -> Bool:
     return fails(s, q, state.alpha) if s.ndim == 2 else q**2 <= s
 
 
-def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tuple[float | Float, bool]:
+def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tuple[Each, bool]:
     """The next β, MacKay's (N − Σγ)/‖t − Φμ‖² (Tipping 2001, eqs. 18 and 50), and True if ``NOISE_FLOOR`` limits any.
 
     ``now`` are Σγ and ‖t − Φμ‖², by default those of the posterior.
@@ -192,10 +196,8 @@ def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tu
     return (beta if isinstance(state.beta, np.ndarray) else float(beta[0])), floored
 
 
-def maximise(
-    state: HyperState, rule: StopRule, on_step: Callable[[StepInfo], None] = lambda info: None
-) -> tuple[HyperState, Termination]:
-    """A dense fit: step until the rule ends it. ``on_step`` is called at each step; it may raise to stop the fit."""
+def maximise(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
+    """A dense fit: step until the rule ends it."""
     state, reason, keeps = replace(state, found=state.posterior), None, state.prior.keeps_worthless
     while reason is None:
         state, info = step(state)

@@ -20,20 +20,14 @@ from partirvm.types import Columns, Float, is_frame, pandas_column, pandas_frame
 
 
 def as_source(
-    X: Any,
-    y: Any = None,
-    weights: Any = None,
-    *,
-    seed: int | None = None,
-    columns: Columns | None = None,
-    tile_rows: int | None = None,
+    X: Any, y: Any = None, weights: Any = None, *, seed: int | None = None, columns: Columns | None = None, **how: Any
 ) -> Source:
     """Convert data to a source of row tiles. Large data are neither read nor copied.
 
     X (N, d) is a NumPy array, nested list, data frame, or Zarr or Dask array. Beside it are the targets y, (N,) or
     (N, T), and the precision weights (N,), of the same kind or as NumPy arrays. X may also be the path or URL of DATA,
     or a source, which contain y and weights. ``seed`` shuffles the rows of data in memory as ``ingest`` does.
-    ``columns`` are by default the names of the data frame, or ``x0``, ``x1``, ….
+    ``columns`` are by default the names of the data frame, or ``x0``, ``x1``, …. ``how`` may be ``tile_rows``.
 
     Raises ``DataError`` for values that cannot be used, ``MissingDataError`` or ``FormatError`` for DATA or chunks that
     cannot be read, and ``UsageError`` if y or weights are given together with DATA or a source.
@@ -49,7 +43,7 @@ def as_source(
     X, y, weights = _array("X", X), _array("y", y), _array("the weights", weights)
     loaded = not any(hasattr(values, "chunks") for values in (X, y, weights))
     order = shuffled_rows(len(X), seed) if loaded and seed is not None and X.ndim == 2 else None
-    return ArraySource(X, y, weights, permutation=order, tile_rows=tile_rows, columns=columns)
+    return ArraySource(X, y, weights, permutation=order, columns=columns, **how)
 
 
 def _array(name: str, values: Any, *, numbers: bool = True) -> Any:

@@ -25,7 +25,7 @@ from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.options.constraints import Check, parse_bytes
 from partirvm.process import return_freed_memory, settled_memory
 from partirvm.quoting import listed
-from partirvm.storage import storing
+from partirvm.storage import Where, storing
 from partirvm.types import Float
 
 ALLOWANCE = 28 << 20
@@ -43,7 +43,7 @@ LEAST_BATCH, LEAST_SORT = 1 << 20, 4 << 20
 
 def ingest(
     source: Any,
-    data: str | os.PathLike[str],
+    data: Where,
     *,
     target: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,

@@ -30,7 +30,7 @@ import numpy as np
 from partirvm.core.moments import Moments
 from partirvm.data.source import Source, hash_of, hash_tile
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
-from partirvm.storage import Folder, open_folder, reading
+from partirvm.storage import Folder, Where, open_folder, reading
 from partirvm.storage.address import absolute, allow_protocols, protocol_of
 from partirvm.storage.codec import Codec
 from partirvm.storage.records import checksum, digest, listed_numbers, numbered, read_blosc, read_json
@@ -76,13 +76,9 @@ class DataAttributes:
     def chunks(self) -> dict[str, tuple[int, ...]]:
         """The shape of a chunk of each array."""
         R, T = self.tile_rows, self.n_targets
-        arrays = {
-            "X": (R, self.n_features),
-            "y": None if T == 0 else (R,) if T == 1 else (R, T),
-            "weights": (R,) if self.weighted else None,
-            "row": None if self.seed is None else (R,),
-        }
-        return {name: shape for name, shape in arrays.items() if shape is not None}
+        shapes = {"X": (R, self.n_features), "y": (R, T) if T > 1 else (R,), "weights": (R,), "row": (R,)}
+        absent = {"y": not T, "weights": not self.weighted, "row": self.seed is None}
+        return {name: shape for name, shape in shapes.items() if not absent.get(name)}
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the identity of the data, as JSON: shape, and hashes of each tile, of the moments, and of the rest.
@@ -161,7 +157,7 @@ class ZarrSource(Source):
     ``FormatError`` for another format. ``notes`` has a text for each column that ``ingest`` changed.
     """
 
-    def __init__(self, url: str | os.PathLike[str]) -> None:
+    def __init__(self, url: Where) -> None:
         self.url, self.notes = os.fspath(url), dict[str, str]()
         self._opened: tuple[Folder, DataAttributes] | None = None
         self._group: str | None = None

@@ -247,23 +247,16 @@ class RelevanceVectorMachine(BaseEstimator):
         parameters = self.parameters()
         source, labels = training_source(self, X, y, sample_weight, parameters.seed)
         held_out = None if validation is None else source_of(self, validation, source.columns, labels)
-        self._fit(source, held_out, parameters)
+        self._fit(source, held_out, parameters, MemoryJournal(), None)
         if is_classifier(self):
             self.classes_ = label_array(source.columns.classes or ()) if labels is None else labels
         self.__dict__.pop("_stream", None)
         return self
 
-    def _fit(
-        self,
-        source: Source,
-        held_out: Source | None,
-        parameters: Request,
-        journal: MemoryJournal | None = None,
-        before: tuple[FitSpec, Any] | None = None,
-    ) -> FitSpec:
-        """Fit, and set the attributes; return the spec of the fit. A fit of fewer rows ``before`` is continued."""
-        log, checkpoint = journal or MemoryJournal(), None
-        parameters = check_parameters(parameters)
+    def _fit(self, source: Source, held_out: Source | None, asked: Request, log: MemoryJournal, before: Any) -> FitSpec:
+        """Fit, and set the attributes; return the spec of the fit. One of fewer rows, the spec and the checkpoint
+        ``before``, is continued."""
+        parameters, checkpoint = check_parameters(asked), None
         if self.client is not None:
             portable(parameters)
         with closing(executor_for(self.client)) as executor, Progress(quiet=not self.verbose) as display:
@@ -325,6 +318,21 @@ class RelevanceVectorMachine(BaseEstimator):
             raise UsageError(f"the {self.kernel_.name} kernel has no per-feature widths, from which relevances follow")
         mask = self.feature_relevance_ >= OFF
         return np.flatnonzero(mask) if indices else mask
+
+    def prune(self, max_vectors: int = 50) -> Self:
+        """Return a copy of the fitted estimator with at most ``max_vectors`` relevance vectors; no data are needed.
+
+        The vectors of least evidence are deleted one after the other, and the weights of the others are refitted at the
+        same α and noise. ``model_.pruned`` states the loss of ``log_evidence`` in nats, and for a regression the
+        ``rmse`` that this adds. Of classes the posterior is that of the Laplace approximation or of the indicators.
+        Raises ``UsageError`` for a number below 0, and for local residuals: fit with ``residual="none"``.
+        """
+        check_is_fitted(self)
+        found = copy(self)
+        found.client = self.client
+        found.__dict__.pop("_stream", None)
+        found._take(self.model_.prune(max_vectors), self._input_variance)
+        return found
 
     def _values(self, function: OfRows, X: Any) -> Float:
         """Return the values (n, V) of a function of raw inputs, such as a model's intervals, for each row of X."""

@@ -125,9 +125,7 @@ def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: in
     return source, labels
 
 
-def source_of(
-    estimator: Any, given: Any, columns: Columns, labels: Labels | None = None, *, name: str = "validation"
-) -> Source:
+def source_of(estimator: Any, given: Any, columns: Columns, labels: Any = None, *, name: str = "validation") -> Source:
     """Return rows with the ``columns`` and classes of the training rows: (X, y), (X, y, sample_weight), or DATA."""
     if not isinstance(given, tuple | list):
         return as_source(given)

@@ -16,6 +16,7 @@ from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import TrainingRows, data_errors, in_memory, rows_of, source_of, training_rows
 from partirvm.execution import executor_for
+from partirvm.export.shapley import explain
 from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import is_growable
 from partirvm.model import Model
@@ -84,6 +85,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     >>> bool(abs(mean[0] - 1.0) < 0.03), model.n_relevance_vectors_ < 20
     (True, True)
     """
+
+    explain = explain
 
     noise_variance: float | Estimate | Noise = "estimate"
     noise: NoiseForm = "auto"
@@ -165,7 +168,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         limits["max_rounds"] = None if rounds is None else stream.checkpoint.round + rounds
         return replace(stream.request, **limits)
 
-    def predict(self, X: Any, return_std: bool = False, augment: Any = None) -> Any:
+    def predict(self, X: Any, return_std: bool = False, augment: Any = None, return_gradient: bool = False) -> Any:
         """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a new noisy target.
 
         Of T targets both are (n, T). Mean ± 1.645 × the standard deviation is the 90 % interval of
@@ -180,10 +183,17 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         over them, N·n·M products for N rows of the fit, n of X and M basis functions. RVM* is that of the vectors
         alone: local residuals correct neither its mean nor its standard deviation.
 
+        ``return_gradient`` adds the gradient of the mean in the features ``model_.columns.features``, (n, d), and with
+        ``return_std`` that of the standard deviation, in the units of X; of T targets (n, T, d). Categories have the
+        derivative 0, and so has a kernel with a kink (Laplacian) at its centre. Local residuals, Python functions as
+        kernel or basis, and rows with missing values have no gradient.
+
         Raises ``DataError`` or ``ValueError`` if X has other features, or ``augment`` has another number of rows.
         """
         check_is_fitted(self)
         model: Model = self.model_
+        if augment is not None and return_gradient:
+            raise UsageError("augment and return_gradient cannot be combined: leave one of them out")
         if augment is not None:
             training, own = source_of(self, augment, model.columns, name="augment"), in_memory(X)
             source = as_source(rows_of(self, X, model.columns)[0] if own else X, columns=model.columns if own else None)
@@ -193,10 +203,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
                 found = np.concatenate([records for records, *_ in augmenting.pieces(source)])
             _, mean, std, _ = found[np.argsort(found[:, 0])].T
             return (mean, std) if return_std else mean
-        found = self._values(model.predictive.values if return_std else model.means, X)
-        columns = slice(model.n_targets) if model.n_targets > 1 else 0
-        mean, std = found[:, columns], found[:, model.n_targets :]
-        return (mean, std if model.n_targets > 1 else std[:, 0]) if return_std else mean
+        found = self._values(model.predictions(std=return_std, gradient=return_gradient), X)
+        return model.parted(found, std=return_std, gradient=return_gradient)
 
     def nearest_rows(self, X: Any) -> dict[str, Any]:
         """The training rows whose errors correct the predictions at X (n, d), rows in memory, by local residuals.

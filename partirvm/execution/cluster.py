@@ -55,13 +55,12 @@ def connect(address: str) -> Any:
 
 def address_of(client: Any) -> str:
     """Return the address of the scheduler of a client. Raises ``ClusterError`` if the client is closed."""
-    scheduler = client.scheduler
-    if scheduler is None:
+    if client.scheduler is None:
         raise ClusterError(
             "the Dask client is closed, or the worker that it belongs to was stopped: open a new client, "
             "and resume a job with `partirvm resume JOB --scheduler ADDRESS`"
         )
-    return str(scheduler.address)
+    return str(client.scheduler.address)
 
 
 class Cluster:
@@ -229,9 +228,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
     cluster.call(accepted(), ANSWER)
 
 
-def _drive(
-    protocols: tuple[str, ...], function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
-) -> None:
+def _drive(protocols: tuple[str, ...], function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
     """Call a function in a process of the cluster, which may open what the submitting process may open."""
     from distributed import get_client, secede  # type: ignore[attr-defined,unused-ignore]
 

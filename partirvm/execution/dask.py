@@ -63,18 +63,14 @@ class DaskExecutor:
         self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, keeping: Keeping | None = None
     ) -> list[Any]:
         """Return the statistic of each pass, summed on the workers; ``progress`` is called after each tile."""
-        groups = grouped(passes, source)
-        totals = self._persist(lambda: self._run(groups, source, progress, keeping))
-        return [part for total in totals for part in total]
+        return self._persist(lambda: self._run(grouped(passes, source), source, progress, keeping))
 
     def forget(self, token: str) -> None:
         """Delete the kept kernel blocks of a fit on all workers that respond."""
         with suppress(Exception):  # a worker that cannot be reached deletes the blocks after ``IDLE`` seconds
             self._cluster.call(self._client.run(forget, token, asynchronous=True), QUESTION)
 
-    def _run(
-        self, groups: Sequence[Any], source: Source, progress: Progress | None, keeping: Keeping | None
-    ) -> list[Any]:
+    def _run(self, groups: list[Any], source: Source, progress: Progress | None, keeping: Keeping | None) -> list[Any]:
         self._cluster.workers()
         n_tiles = sum(len(numbers) for numbers, _ in groups)
         level = self._level(n_tiles)
@@ -98,7 +94,7 @@ class DaskExecutor:
                 done += sum(tiles.pop(future, 0) for future in finished)
                 if progress is not None:
                     progress(done, n_tiles)
-            return [self._cluster.result(root) for root in roots]
+            return [part for root in roots for part in self._cluster.result(root)]
         finally:
             _release([*tiles, *roots, *sent])
 
@@ -243,9 +239,7 @@ def _key(name: str) -> str:
     return f"{name}-{uuid.uuid4().hex}"
 
 
-def run_tiles(
-    passes: Sequence[Pass], parts: Sequence[Source], tiles: Sequence[tuple[int, int]], keeping: Keeping | None
-) -> Any:
+def run_tiles(passes: list[Pass], parts: list[Source], tiles: list[tuple[int, int]], keeping: Keeping | None) -> Any:
     """Return the node of an aligned run of tiles. Each tile is given by its number and the index of its part."""
     total = TreeSum(len(tiles), added)
     for position, (number, part) in enumerate(tiles):

@@ -51,9 +51,7 @@ KeepBlocks: TypeAlias = Callable[[int], Keeping]
 
 
 @contextmanager
-def keeping_blocks(
-    plan: Plan, forget: Callable[[str], None], beside: Path | None = None
-) -> Iterator[KeepBlocks | None]:
+def keeping_blocks(plan: Plan, forget: Callable[[str], Any], beside: Path | None = None) -> Iterator[KeepBlocks | None]:
     """Keep kernel blocks as planned until the end of the ``with`` statement; ``forget`` then gets their token.
 
     ``beside`` is the folder for blocks on disk, emptied first; None for a temporary one. Raises ``StorageError`` if it
@@ -96,8 +94,7 @@ class BlockStore:
     """Kept blocks of one fit in this process; thread-safe. ``used`` is the number of kept bytes, within the budget."""
 
     def __init__(self, folder: str | None) -> None:
-        self._folder = None if folder is None else Path(folder)
-        self._lock = threading.Lock()
+        self._folder, self._lock = folder, threading.Lock()
         self._panels: dict[Key, _Panel] = {}
         self._run, self._budget, self.used = -1, 0, 0
         self.touched = time.monotonic()
@@ -120,13 +117,10 @@ class BlockStore:
         with self._lock:
             panel = self._panels.pop(key, None) or _Panel(np.empty((0, len(X))))
         values = _read(panel.values)
-        kept, order = np.isin(labels, panel.labels), np.argsort(panel.labels)
-        rows[kept] = values[order[np.searchsorted(panel.labels, labels[kept], sorter=order)]]
-        missing = np.flatnonzero(~kept)
-        new = np.empty((len(missing), len(X)))
-        if missing.size:
-            design.take(missing, leading=NONE).block(X, new.T)
-            rows[missing] = new
+        _, kept, there = np.intersect1d(labels, panel.labels, assume_unique=True, return_indices=True)
+        rows[kept] = values[there]
+        missing = np.setdiff1d(np.arange(len(labels)), kept)
+        rows[missing] = new = design.take(missing, leading=NONE).block(X).T
         self._keep(panel, values, labels, labels[missing], new)
         with self._lock:
             if self._panels.setdefault(key, panel) is not panel:
@@ -164,14 +158,14 @@ def _read(values: Float | Path) -> Float:
         return np.asarray(zarr.open_array(str(values), mode="r")[:])
 
 
-def _written(values: Float, folder: Path) -> Path:
+def _written(values: Float, folder: str) -> Path:
     """Write values to a Zarr array of one chunk, with a checksum, and return its place."""
     import zarr
     from zarr.codecs import Crc32cCodec
 
-    place, how = folder / f"block-{uuid.uuid4().hex}", {"write_empty_chunks": True}
-    with storing(str(folder), ADVICE):
-        folder.stat()  # Zarr would create it, even after the end of the fit
+    place, how = Path(folder) / f"block-{uuid.uuid4().hex}", {"write_empty_chunks": True}
+    with storing(folder, ADVICE):
+        place.parent.stat()  # Zarr would create it, even after the end of the fit
         zarr.create_array(str(place), data=values, chunks=values.shape, compressors=[Crc32cCodec()], config=how)  # type: ignore[arg-type]
     return place
 

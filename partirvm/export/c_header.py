@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import UsageError
-from partirvm.export.graph import TOLERANCE, Graph, Node, dtypes, graph_of, template, write
+from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, template, write
 from partirvm.quoting import printable
+from partirvm.storage import Where
 from partirvm.types import AS_IT_IS, Float
 
 ELEMENTWISE = {
@@ -19,21 +20,18 @@ ELEMENTWISE = {
     "IsNaN": "({0} != {0})",
     "Neg": "-{0}",
     "Sigmoid": "1 / (1 + exp$(-{0}))",
-    "Softplus": "({0} > 0 ? {0} + log1p$(exp$(-{0})) : log1p$(exp$({0})))",
+    "LogAddExp": "({0} > {1} ? {0} + log1p$(exp$({1} - {0})) : {1} + log1p$(exp$({0} - {1})))",
+    "Pow": "pow$({0}, {1})",
 }
-ELEMENTWISE |= {
-    name: f"{{0}} {sign} {{1}}" for name, sign in zip(("Add", "Sub", "Mul", "Div", "Less"), "+-*/<", strict=True)
-}
-ELEMENTWISE |= {name: f"{name.lower()}$({{0}})" for name in ("Exp", "Log", "Sqrt", "Sinh", "Asinh", "Tanh", "Cos")}
+ELEMENTWISE |= {op: f"{{0}} {c} {{1}}" for op, c in zip(("Add", "Sub", "Mul", "Div", "Less"), "+-*/<", strict=True)}
+ELEMENTWISE |= {op: f"{op.lower()}$({{0}})" for op in ("Exp", "Expm1", "Log", "Sqrt", "Sinh", "Asinh", "Tanh", "Cos")}
 """C expressions of elementwise operations; $ is the suffix of functions of the type."""
 
 TESTED = 4
 """Number of rows of the self-test."""
 
 
-def to_c(
-    model: Any, path: str | Path, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95
-) -> None:
+def to_c(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95) -> None:
     """Write a model to ``path``, a C99 header that needs ``math.h`` alone.
 
     ``<name>_predict(x, mean, std)`` predicts one row x of d raw inputs, with an argument for each of the ``outputs``
@@ -50,15 +48,9 @@ def to_c(
     rows = centres[:: -(-len(centres) // TESTED)].astype(header.io).astype(float)
     expected, unit = _expected(model, rows, level)
     page = template("model.h.jinja", number=_number, quoted=_quoted).render(
-        header=header,
-        elementwise=ELEMENTWISE,
-        title=repr(model),
-        rows=rows,
-        expected=expected,
-        unit=unit,
-        least=TOLERANCE,
+        header=header, simple=ELEMENTWISE, title=repr(model), rows=rows, expected=expected, unit=unit, least=TOLERANCE
     )
-    write(path, page.encode())
+    write(path, f"{page}\n".encode())
 
 
 class Header:
@@ -71,7 +63,7 @@ class Header:
         self.suffix = "f" if self.real == "float" else ""
         self.constants = list[dict[str, Any]]()
 
-    def text_of(self, node: Node) -> str:
+    def text_of(self, node: Quantity) -> str:
         """Return the C expression of an elementwise operation."""
         operands = [self.operand(arg, "i") for arg in node.args]
         return ELEMENTWISE[node.op].replace("$", self.suffix).format(*operands)
@@ -86,8 +78,8 @@ class Header:
 
     def operand(self, arg: Any, place: str) -> str:
         """Return an element of a value or a constant; the only one of a width of 1."""
-        if isinstance(arg, int):
-            return f"v{arg}[{place if self.graph.nodes[arg].width > 1 else 0}]"
+        if isinstance(arg, Quantity):
+            return f"v{arg.number}[{place if arg.width > 1 else 0}]"
         return _number(float(arg[0]), self.suffix) if arg.size == 1 else f"{self.stored(arg)}[{place}]"
 
     def product(self, matrix: Float) -> dict[str, Any]:

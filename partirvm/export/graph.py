@@ -3,12 +3,14 @@
 A value is a quantity of each row, an array (n, width). A node makes one value from others and from constants. Its
 operation has the name and meaning of an ONNX operator where there is one, applied row by row:
 
-    elementwise     Add Sub Mul Div Max Min Where(c, a, b), Neg Abs Exp Log Sqrt Sinh Asinh Tanh Cos Sigmoid Softplus;
-                    a width of 1 stands for any; conditions are 0 or 1: IsNaN, Equal, Less
+    elementwise     Add Sub Mul Div Pow Max Min LogAddExp Where(c, a, b), Neg Exp Expm1 Log Sqrt Sinh Asinh Tanh Cos
+                    Sigmoid; a width of 1 stands for any; conditions are 0 or 1: IsNaN, Less
     of the row      Gather(x, positions)  Concat(x, …)  MatMul(x, W)  Sum  Softmax  ArgMax
-    of M centres    Squares(x, V): Σ_j (x_j − v_mj)²   Steps(x, V): Σ_j |x_j − v_mj|
-                    Differ(x, V, g): Σ_j g_j [x_j ≠ v_mj]   Spline(x, V): the linear spline kernel
+    of M centres    Squares(x, V): Σ_j (x_j − v_jm)²   Steps(x, V): Σ_j |x_j − v_jm|
+                    Differ(x, V, g): Σ_j g_j [x_j ≠ v_jm]   Spline(x, V): the linear spline kernel
     of levels       Table(x, T): the row of T (L + 1, r) of the code x, the last one for other and missing codes
+
+NumPy's operators and functions of a ``Quantity`` add such nodes, so formulas of the model itself can be applied to it.
 
 **Digits.** Squared distances are sums of squares of differences, which lose no digits far from the origin. The mean Φμ
 and φᵀΣφ = ‖φR‖² may be small sums of large terms, where columns are similar or the noise is tiny: a graph of single
@@ -16,13 +18,13 @@ precision whose ``amplification`` is large is computed in double precision insid
 single.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from partirvm import kernels
@@ -30,7 +32,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.kernels.functions import LINEAR
 from partirvm.quoting import printable
-from partirvm.storage import storing
+from partirvm.storage import Where, open_folder, storing
 from partirvm.types import SWEEPS, FeatureMap, Float, Scaling, TargetMap
 
 SINGLE = 100.0
@@ -39,50 +41,71 @@ SINGLE = 100.0
 TOLERANCE = 1e-4
 """Codes of categories in scaled coordinates that differ by less are equal: single precision rounds them."""
 
+NAMES = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "power": "Pow", "matmul": "MatMul"}
+NAMES |= {"maximum": "Max", "minimum": "Min", "negative": "Neg", "absolute": "Abs", "arcsinh": "Asinh"}
+NAMES |= {"isnan": "IsNaN", "logaddexp": "LogAddExp"}
+"""Operations of NumPy's functions that have another name than these."""
 
-@dataclass(frozen=True)
-class Node:
-    """An operation on values, given by their numbers, and constants; its own value has this ``width``."""
+TO_ONE, OF_MATRIX = ("Sum", "ArgMax"), ("Gather", "MatMul", "Squares", "Steps", "Differ", "Spline", "Table")
+"""Operations of width 1, and those whose width is that of their second argument."""
 
+
+@dataclass(frozen=True, eq=False)
+class Quantity(NDArrayOperatorsMixin):
+    """A value (n, width), the node ``number`` of its graph: an operation on other quantities and constants."""
+
+    graph: "Graph"
+    number: int
     op: str
     args: tuple[Any, ...]
     width: int
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any) -> Any:
+        return self.graph(NAMES.get(ufunc.__name__, ufunc.__name__.capitalize()), *args)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, how: Any) -> Any:
+        return self.graph(function.__name__.capitalize(), *args)  # np.where
+
+    def some(self, columns: Sequence[int] | NDArray[Any]) -> Any:
+        """Return these columns; the value itself if they are all."""
+        return self if list(columns) == list(range(self.width)) else self.graph("Gather", self, columns)
+
 
 @dataclass
 class Graph:
-    """Nodes in order; node 0 is the input X (n, d) in raw units. ``outputs`` are names and numbers of values.
+    """Nodes in order; node 0 is the input X (n, d) in raw units. ``outputs`` are values by name.
 
     ``amplification`` is the largest sum of sizes of terms of a mean or a standard deviation, in the target's standard
-    deviations.
+    deviations. Operations that a format lacks are functions of values, ``lacking``, by their name.
     """
 
     features: tuple[str, ...]
-    nodes: list[Node]
-    outputs: dict[str, int] = field(default_factory=dict)
+    lacking: Mapping[str, Any]
+    nodes: list[Quantity] = field(default_factory=list)
+    outputs: dict[str, Quantity] = field(default_factory=dict)
     labels: tuple[Any, ...] = ()
     amplification: float = 0.0
 
-    def __call__(self, op: str, *args: Any, width: int = 0) -> int:
-        """Add a node and return its number; elementwise operations have the largest width of their arguments."""
-        given = tuple(each if isinstance(each, int) else np.atleast_1d(np.asarray(each, float)) for each in args)
-        wide = [self.nodes[each].width if isinstance(each, int) else each.shape[-1] for each in given]
-        self.nodes.append(Node(op, given, width or max(wide)))
-        return len(self.nodes) - 1
+    def __post_init__(self) -> None:
+        self.rows = Quantity(self, 0, "Input", (), len(self.features))
+        self.nodes.append(self.rows)
 
-    def some(self, x: int, columns: Sequence[int] | NDArray[Any]) -> int:
-        """Return these columns of a value; the value itself if they are all."""
-        if list(columns) == list(range(self.nodes[x].width)):
-            return x
-        return self("Gather", x, np.asarray(columns, float), width=len(columns))
+    def __call__(self, op: str, *args: Any) -> Any:
+        """Add a node of values and constants, and return its value."""
+        if op in self.lacking:
+            return self.lacking[op](*args)
+        given = [each if isinstance(each, Quantity) else np.atleast_1d(np.asarray(each, float)) for each in args]
+        wide = [each.width if isinstance(each, Quantity) else each.shape[-1] for each in given]
+        width = 1 if op in TO_ONE else sum(wide) if op == "Concat" else wide[1] if op in OF_MATRIX else max(wide)
+        self.nodes.append(Quantity(self, len(self.nodes), op, tuple(given), width))
+        return self.nodes[-1]
 
-    def joined(self, parts: Sequence[int]) -> int:
+    def joined(self, parts: Sequence[Any]) -> Any:
         """Return values side by side."""
-        width = sum(self.nodes[each].width for each in parts)
-        return self("Concat", *parts, width=width) if len(parts) > 1 else parts[0]
+        return self("Concat", *parts) if len(parts) > 1 else parts[0]
 
 
-def graph_of(model: Any, outputs: Sequence[str] = (), level: float = 0.95) -> Graph:
+def graph_of(model: Any, outputs: Sequence[str] = (), level: float = 0.95, lacking: Mapping[str, Any] = {}) -> Graph:
     """Return the graph of the predictions of a model, or of a fitted estimator, at raw inputs X (n, d).
 
     ``outputs`` are some of ``mean``, ``std``, ``lower`` and ``upper`` (the ends of the interval at ``level``), or of
@@ -95,14 +118,13 @@ def graph_of(model: Any, outputs: Sequence[str] = (), level: float = 0.95) -> Gr
     wanted = tuple(outputs) or known[:2]
     if unknown := [name for name in wanted if name not in known]:
         raise UsageError(f"the model has no output {unknown[0]!r}: outputs are {', '.join(known)}")
-    features = model.columns.features
-    graph = Graph(features, [Node("Input", (), len(features))])
+    graph = Graph(model.columns.features, lacking)
     made = _of_classes(graph, model) if len(known) == 2 else _of_numbers(graph, model, level, wanted)
     graph.outputs = {name: made[name] for name in wanted}
     return graph
 
 
-def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -> dict[str, int]:
+def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -> dict[str, Any]:
     """Add mean, standard deviation and interval of a regression."""
     if model.residuals is not None:
         what = "local residuals need the training rows, which no export holds"
@@ -110,235 +132,176 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     scaling, stated = model.design.scaling, model.predictive
     inputs = _inputs(graph, scaling)
     phi = columns_of(graph, model.design, inputs)
-    shift, scale = scaling.t_shift, scaling.t_scale
-    mean = _linear(graph, model, phi, model.mean.reshape(len(model.mean), -1) * scale, shift)
-    if wanted == ("mean",) and scaling.target.kind == "none":
+    scale, target = scaling.t_scale, scaling.target
+    mean = _linear(graph, model, phi, model.mean.reshape(len(model.mean), -1) * scale, scaling.t_shift)
+    if wanted == ("mean",) and target.kind == "none":
         return {"mean": mean}
-    variance = graph("Mul", _square(graph, stated, phi, stated.root), scale**2)
-    factor = _noise_factor(graph, stated, inputs)
-    noise = np.broadcast_to(stated.noise_variance, scale.shape).astype(float)
-    variance = graph("Add", variance, noise if factor is None else graph("Mul", factor, noise))
-    half = graph("Mul", graph("Sqrt", variance), model.multiples([level])[:, 0])
-    found = {"lower": _back(graph, scaling.target, graph("Sub", mean, half))}
-    found["upper"] = _back(graph, scaling.target, graph("Add", mean, half))
-    found["mean"], variance = _target_moments(graph, scaling.target, mean, variance)
-    return found | {"std": graph("Sqrt", variance)}
+    roots = stated.root if stated.root.ndim == 3 else [stated.root]
+    variance = graph.joined([_square(graph, stated, phi, root) for root in roots]) * scale**2 + _noise(stated, inputs)
+    half = np.sqrt(variance) * model.multiples([level])[:, 0]
+    ends = {"lower": _back(target, mean - half), "upper": _back(target, mean + half)}
+    mean, variance = target.moments(mean, variance)
+    return ends | {"mean": mean, "std": np.sqrt(variance)}
 
 
-def _of_classes(graph: Graph, model: Any) -> dict[str, int]:
+def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
     """Add the probabilities of a classification, and the code of the most probable class."""
     graph.labels = model.classes
     phi = columns_of(graph, model.design, _inputs(graph, model.design.scaling))
     f = _linear(graph, model, phi, model.mean, np.zeros(model.mean.shape[1]))
     if model.moderate:
-        variances = [_square(graph, model, phi, root) for root in model.root]
-        inner = graph("Add", graph("Mul", graph.joined(variances), np.pi / 8.0), 1.0)
-        f = graph("Div", f, graph("Sqrt", inner))
+        variance = graph.joined([_square(graph, model, phi, root) for root in model.root])
+        f = f / np.sqrt(variance * (np.pi / 8.0) + 1.0)
     if model.ramp is not None:
-        f = graph("Mul", _log_softplus(graph, graph("Div", f, model.ramp.width)), model.ramp.power)
-    if graph.nodes[f].width == 1:
+        f = model.ramp.logits(f)
+    if f.width == 1:
         p = graph("Sigmoid", f)
-        probabilities = graph.joined([graph("Sub", np.ones(1), p), p])
+        probabilities = graph.joined([1.0 - p, p])
     else:
         probabilities = graph("Softmax", f)
-    return {"probabilities": probabilities, "label": graph("ArgMax", probabilities, width=1)}
+    return {"probabilities": probabilities, "label": graph("ArgMax", probabilities)}
 
 
-def _log_softplus(graph: Graph, z: int) -> int:
-    """Return log(log(1 + eᶻ)), of small e = eᶻ by the series z − e/2 + 5e²/24 − e³/8."""
-    e = graph("Exp", graph("Min", z, -8.0))
-    inner = graph("Sub", 0.5, graph("Mul", e, graph("Sub", 5.0 / 24.0, graph("Mul", e, 0.125))))
-    soft = graph("Log", graph("Softplus", graph("Max", z, -8.0)))
-    return graph("Where", graph("Less", z, -8.0), graph("Sub", z, graph("Mul", e, inner)), soft)
-
-
-def _linear(graph: Graph, model: Any, phi: int | None, weights: Float, shift: Float) -> int:
+def _linear(graph: Graph, model: Any, phi: Any, weights: Float, shift: Float) -> Any:
     """Return Φw + shift, (n, C); the bias is the first weight."""
     bias, sizes = int(model.design.bias), np.abs(weights[int(model.design.bias) :]).sum(axis=0)
-    constant = shift + (weights[0] if bias else 0.0)
     unit = 1.0 if graph.labels else model.design.scaling.t_scale
     graph.amplification = max(graph.amplification, float(np.max(sizes / unit, initial=0.0)))
-    return graph("Add", _times(graph, phi, weights[bias:]), constant)
+    return _times(graph, phi, weights[bias:]) + (shift + (weights[0] if bias else 0.0))
 
 
-def _square(graph: Graph, model: Any, phi: int | None, root: Float) -> int:
+def _square(graph: Graph, model: Any, phi: Any, root: Float) -> Any:
     """Return ‖φR‖², (n, 1), of an upper triangular root."""
     bias = int(model.design.bias)
     graph.amplification = max(graph.amplification, float(np.abs(root).sum(axis=0).max(initial=0.0)))
     moved = _times(graph, phi, root[bias:])
-    moved = graph("Add", moved, root[0]) if bias else moved
-    return graph("Sum", graph("Mul", moved, moved), width=1)
+    moved = moved + root[0] if bias else moved
+    return graph("Sum", moved * moved)
 
 
-def _times(graph: Graph, phi: int | None, matrix: Float) -> int:
+def _times(graph: Graph, phi: Any, matrix: Float) -> Any:
     """Return φ times a matrix (M, k); zeros without columns."""
-    if phi is None:
-        zero = graph("Mul", graph("IsNaN", graph.some(0, [0])), 0.0)
-        return graph("Add", zero, np.zeros(matrix.shape[1]))
-    return graph("MatMul", phi, matrix, width=matrix.shape[1])
+    return np.isnan(graph.rows.some([0])) * np.zeros(matrix.shape[1]) if phi is None else phi @ matrix
 
 
-def _noise_factor(graph: Graph, model: Any, inputs: int) -> int | None:
-    """Return the noise factor (n, 1) as the model states it; None if it is one."""
-    noise = model.design.noise
+def _noise(model: Any, inputs: Any) -> Any:
+    """Return the noise variance as the model states it, (n, T) or (T,)."""
+    variance, noise = np.atleast_1d(model.noise_variance), model.design.noise
     if noise is None:
-        return None
-    values = kernel_values(graph, noise.kernel, inputs, noise.centres)
-    logs = graph("Sub", _times(graph, values, noise.weights[:, None]), float(noise.shift))
-    return graph("Exp", graph("Mul", logs, 1.0 if model.calibration is not None else TEMPER))
+        return variance
+    logs = kernel_values(noise.kernel, inputs, noise.centres) @ noise.weights[:, None] - float(noise.shift)
+    return np.exp(logs * (1.0 if model.calibration is not None else TEMPER)) * variance
 
 
-def _back(graph: Graph, target: TargetMap, z: int) -> int:
+def _back(target: TargetMap, z: Any) -> Any:
     """Return the target of z, as ``TargetMap.back``."""
-    if target.kind == "none":
-        return z
     if target.kind == "log":
-        return graph("Exp", z)
-    return graph("Add", graph("Mul", graph("Sinh", z), target.spread), target.centre)
+        return np.exp(z)
+    return z if target.kind == "none" else np.sinh(z) * target.spread + target.centre
 
 
-def _target_moments(graph: Graph, target: TargetMap, mean: int, variance: int) -> tuple[int, int]:
-    """Return mean and variance of the target, as ``TargetMap.moments``; exp(v) − 1 is 2 sinh(v/2) exp(v/2)."""
-    if target.kind == "none":
-        return mean, variance
-    half = graph("Mul", variance, 0.5)
-    grown = graph("Exp", half)
-    tail = graph("Mul", graph("Mul", graph("Sinh", half), grown), 2.0)
-    middle = graph("Mul", grown, graph("Exp" if target.kind == "log" else "Sinh", mean))
-    square = graph("Mul", tail, graph("Mul", middle, middle))
-    if target.kind == "log":
-        return middle, square
-    # ½ (exp(2v) − 1) is sinh(v) exp(v)
-    square = graph("Add", square, graph("Mul", graph("Sinh", variance), graph("Exp", variance)))
-    mean = graph("Add", graph("Mul", middle, target.spread), target.centre)
-    return mean, graph("Mul", square, target.spread**2)
-
-
-def _inputs(graph: Graph, scaling: Scaling) -> int:
+def _inputs(graph: Graph, scaling: Scaling) -> Any:
     """Return the inputs (n, d') in the kernel's coordinates, as ``Scaling.inputs``."""
-    found = 0 if scaling.features is None else _mapped(graph, scaling.features)
-    found = graph("Div", graph("Sub", found, scaling.x_shift), scaling.x_scale)
+    found = graph.rows if scaling.features is None else _mapped(graph, scaling.features)
+    found = (found - scaling.x_shift) / scaling.x_scale
     gaps = [] if scaling.features is None else scaling.features.gaps.tolist()
     if not gaps:
         return found
-    fillable = np.isin(np.arange(scaling.n_inputs), gaps).astype(float)
-    missing = graph("Mul", graph("IsNaN", found), fillable)
-    blank = np.zeros(scaling.n_inputs) if scaling.blank is None else scaling.blank
-    found = graph("Where", missing, blank, found)
-    if scaling.regressions is None:
-        return found
-    for j in [j for _ in range(SWEEPS) for j in gaps if scaling.regressions[j].any()]:
-        own = graph("Mul", missing, (np.arange(scaling.n_inputs) == j).astype(float))
-        found = graph("Where", own, _times(graph, found, scaling.regressions[j][:, None]), found)
+    columns = np.arange(scaling.n_inputs)
+    missing = np.isnan(found) * np.isin(columns, gaps)
+    found = np.where(missing, np.zeros(len(columns)) if scaling.blank is None else scaling.blank, found)
+    if scaling.regressions is not None:
+        for j in [j for _ in range(SWEEPS) for j in gaps if scaling.regressions[j].any()]:
+            found = np.where(missing * (columns == j), found @ scaling.regressions[j][:, None], found)
     return found
 
 
-def _mapped(graph: Graph, features: FeatureMap) -> int:
+def _mapped(graph: Graph, features: FeatureMap) -> Any:
     """Return the inputs (n, d') of the features, before scaling, as ``FeatureMap``."""
-    d, warped = len(features.spreads), features.spreads > 0
-    plain = 0
+    warped, X = features.spreads > 0, cast(Any, graph.rows)
     if warped.any():
-        moved = graph("Div", graph("Sub", 0, features.centres), np.where(warped, features.spreads, 1.0))
-        plain = graph("Where", warped.astype(float), graph("Asinh", moved), 0)
-    tables = [graph("Table", graph.some(0, [j]), table, width=table.shape[1]) for j, table in features.tables]
+        X = np.where(warped, np.arcsinh((X - features.centres) / np.where(warped, features.spreads, 1.0)), X)
+    tables = [graph("Table", graph.rows.some([j]), table) for j, table in features.tables]
     effects = [_effect(graph, features, j, weights) for j, weights in features.effects]
-    gaps = [graph("IsNaN", graph.some(0, features.gaps))] if len(features.gaps) else []
-    parts, order, further = [plain, *tables, *effects, *gaps], list(range(d)), list[int]()
-    place = d
-    for j, table in features.tables:
-        order[j], place = place, place + table.shape[1]
-        further += range(order[j] + 1, place)
-    return graph.some(graph.joined(parts), [*order, *further, *range(place, place + len(effects) + len(features.gaps))])
+    gaps = [np.isnan(graph.rows.some(features.gaps))] if len(features.gaps) else []
+    found = graph.joined([X, *tables, *effects, *gaps])
+    order, firsts = np.arange(found.width), X.width + np.cumsum([0, *(each.width for each in tables)])[:-1]
+    order[[j for j, _ in features.tables]] = firsts  # the first coordinate of a level stands in place of its code
+    return found.some(np.delete(order, firsts))
 
 
-def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> int:
+def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> Any:
     """Return the effect (n, 1) of a categorical feature, as ``level_functions`` times the weights of its level."""
-    of_level = graph("Table", graph.some(0, [j]), weights, width=weights.shape[1])
-    numbers, curves = graph.some(0, features.numbers), list[int]()
-    z = graph("Div", graph("Sub", numbers, features.moments[0]), features.moments[1])
-    z = graph("Max", graph("Min", graph("Where", graph("IsNaN", z), np.zeros(1), z), 4.0), -4.0)
-    quantile = graph("Add", graph("Mul", graph("Tanh", graph("Mul", z, 0.8)), 0.5), 0.5)
-    for k in range((weights.shape[1] - 1) // max(len(features.numbers), 1)):
-        curves.append(graph("Cos", graph("Mul", quantile, np.pi * k)) if k else z)
-    first = graph.some(of_level, [0])
-    if not curves:
-        return first
-    functions = graph.joined(curves)
-    rest = graph.some(of_level, range(1, 1 + graph.nodes[functions].width))
-    return graph("Add", first, graph("Sum", graph("Mul", functions, rest), width=1))
+    of_level, p = graph("Table", graph.rows.some([j]), weights), weights.shape[1]
+    if p == 1:
+        return of_level
+    z = (graph.rows.some(features.numbers) - features.moments[0]) / features.moments[1]
+    z = np.maximum(np.minimum(np.where(np.isnan(z), 0.0, z), 4.0), -4.0)
+    quantile = 0.5 + 0.5 * np.tanh(0.8 * z)
+    curves = [np.cos(np.pi * k * quantile) if k else z for k in range((p - 1) // len(features.numbers))]
+    return of_level.some([0]) + graph("Sum", graph.joined(curves) * of_level.some(range(1, p)))
 
 
-def columns_of(graph: Graph, design: Design, inputs: int) -> int | None:
+def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
     """Return the columns of the design without the bias, (n, M); None if there are none.
 
     Raises ``UsageError`` for basis functions other than the features.
     """
-    parts = list[int]()
+    parts = list[Any]()
     if len(design.active):
         assert design.functions is not None
         if any(function != LINEAR for function, _ in design.functions.parts):
             raise UsageError("a basis of Python functions cannot be exported: only basis='linear' can")
-        d = len(graph.features)
-        parts.append(graph.some(inputs, design.active % d))
-    centres = design.scaling.inputs(design.centres)
-    if isinstance(design.kernel, kernels.Several) and len(centres):
-        groups = [np.flatnonzero(design.which == k) for k in range(len(design.kernels))]
-        pairs = [(kernel, mine) for kernel, mine in zip(design.kernels, groups, strict=True) if len(mine)]
-        found = graph.joined([kernel_values(graph, kernel, inputs, centres[mine]) for kernel, mine in pairs])
-        parts.append(graph.some(found, np.argsort(np.concatenate([mine for _, mine in pairs]))))
-    elif len(centres):
-        parts.append(kernel_values(graph, design.kernel, inputs, centres))
+        parts.append(inputs.some(design.active % len(graph.features)))
+    if len(design.centres):
+        centres, groups = design.scaling.inputs(design.centres), [design.which == k for k in range(len(design.kernels))]
+        pairs = [(kernel, mine) for kernel, mine in zip(design.kernels, groups, strict=True) if mine.any()]
+        found = graph.joined([kernel_values(kernel, inputs, centres[mine]) for kernel, mine in pairs])
+        parts.append(found.some(np.argsort(np.argsort(design.which, kind="stable"))))
     return graph.joined(parts) if parts else None
 
 
-def kernel_values(graph: Graph, kernel: kernels.Kernel, x: int, Z: Float) -> int:
+def kernel_values(kernel: kernels.Kernel, x: Any, Z: Float) -> Any:
     """Return k(x, z) of the M centres Z (M, d), (n, M). Raises ``UsageError`` for a function of the user."""
-    M = len(Z)
-    if isinstance(kernel, kernels.OnColumns):
-        columns = list(kernel.columns)
-        return kernel_values(graph, kernel.kernel, graph.some(x, columns), Z[:, columns])
-    if isinstance(kernel, kernels.Product | kernels.Sum):
-        parts = [kernel_values(graph, part, x, Z) for part in kernel.parts]
-        if isinstance(kernel, kernels.Product):
-            return reduce(lambda a, b: graph("Mul", a, b), parts)
-        weighted = [graph("Mul", part, float(weight)) for part, weight in zip(parts, kernel.weights, strict=True)]
-        return reduce(lambda a, b: graph("Add", a, b), weighted)
-    if isinstance(kernel, kernels.Directions):
-        middle = Z.mean(axis=0)
-        turned = graph("MatMul", graph("Sub", x, middle), kernel.matrix.T, width=len(kernel.axes))
-        return kernel_values(graph, kernel.kernel, turned, (Z - middle) @ kernel.matrix.T)
-    if isinstance(kernel, kernels.Linear):
-        return graph("MatMul", x, Z.T, width=M)
-    if isinstance(kernel, kernels.LinearSpline):
-        return graph("Spline", x, Z, width=M)
-    if isinstance(kernel, kernels.Polynomial):
-        inner = graph("Add", graph("MatMul", x, (Z * kernel.widths(Z.shape[1])).T, width=M), float(kernel.coef0))
-        return reduce(lambda power, _: graph("Mul", power, inner), range(kernel.degree - 1), inner)
-    if isinstance(
-        kernel, kernels.Gaussian | kernels.Matern32 | kernels.Matern52 | kernels.Laplacian | kernels.Categorical
-    ):
-        return _decreasing(graph, kernel, x, Z)
+    match kernel:
+        case kernels.OnColumns():
+            columns = list(kernel.columns)
+            return kernel_values(kernel.kernel, x.some(columns), Z[:, columns])
+        case kernels.Product() | kernels.Sum():
+            return kernel.join([kernel_values(part, x, Z) for part in kernel.parts])
+        case kernels.Directions():
+            middle, turned = Z.mean(axis=0), kernel.matrix.T
+            return kernel_values(kernel.kernel, (x - middle) @ turned, (Z - middle) @ turned)
+        case kernels.Linear():
+            return x @ Z.T
+        case kernels.LinearSpline():
+            return x.graph("Spline", x, Z.T)
+        case kernels.Polynomial():
+            inner = x @ (Z * kernel.widths(Z.shape[1])).T + kernel.coef0
+            return reduce(np.multiply, [inner] * kernel.degree)
+        case _ if kernel.decreasing:
+            return _decreasing(kernel, x, Z)
     raise UsageError(f"the kernel {kernel.name!r} is a Python function, which cannot be exported")
 
 
-def _decreasing(graph: Graph, kernel: Any, x: int, Z: Float) -> int:
+def _decreasing(kernel: Any, x: Any, Z: Float) -> Any:
     """Return the values of a kernel that decreases with a distance; features of gamma 0 are left out."""
-    widths, M = kernel.widths(Z.shape[1]), len(Z)
+    widths = kernel.widths(Z.shape[1])
     used = np.flatnonzero(widths)
-    x, Z, widths = graph.some(x, used), Z[:, used], widths[used]
+    x, Z, widths = x.some(used), Z[:, used], widths[used]
     if isinstance(kernel, kernels.Categorical):
-        return graph("Exp", graph("Neg", graph("Differ", x, Z, widths, width=M)))
+        return np.exp(-x.graph("Differ", x, Z.T, widths))
     if isinstance(kernel, kernels.Laplacian):
-        return graph("Exp", graph("Neg", graph("Steps", graph("Mul", x, widths), Z * widths, width=M)))
+        return np.exp(-x.graph("Steps", x * widths, (Z * widths).T))
     root = np.sqrt(widths)
-    squares = graph("Squares", graph("Mul", x, root), Z * root, width=M)
+    squares = x.graph("Squares", x * root, (Z * root).T)
     if isinstance(kernel, kernels.Gaussian):
-        return graph("Exp", graph("Neg", squares))
-    s = graph("Sqrt", graph("Mul", squares, 3.0 if isinstance(kernel, kernels.Matern32) else 5.0))
-    rising = graph("Add", s, 1.0)
-    if isinstance(kernel, kernels.Matern52):
-        rising = graph("Add", rising, graph("Mul", graph("Mul", s, s), 1.0 / 3.0))
-    return graph("Mul", rising, graph("Exp", graph("Neg", s)))
+        return np.exp(-squares)
+    if isinstance(kernel, kernels.Matern32):
+        s = np.sqrt(squares * 3.0)
+        return (1.0 + s) * np.exp(-s)
+    s = np.sqrt(squares * 5.0)
+    return (1.0 + s * (1.0 + s / 3.0)) * np.exp(-s)
 
 
 def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:
@@ -348,15 +311,10 @@ def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:
     return "float64" if graph.amplification > SINGLE else dtype, dtype
 
 
-def write(path: str | Path, content: bytes) -> None:
+def write(path: Where, content: bytes) -> None:
     """Write a file that is whole or absent. Raises ``StorageError`` if it cannot be written."""
-    part = Path(path).with_name(f".{Path(path).name}.partial")
     with storing(str(path)):
-        try:
-            part.write_bytes(content)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        open_folder(path).write("", content)
 
 
 def template(name: str, **filters: Any) -> Any:

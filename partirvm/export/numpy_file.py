@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.export.graph import dtypes, graph_of, template, write
+from partirvm.export.graph import Quantity, dtypes, graph_of, template, write
+from partirvm.storage import Where
 
 
-def to_numpy(
-    model: Any, path: str | Path, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95
-) -> None:
+def to_numpy(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95) -> None:
     """Write a model to ``path``, an .npz file, and beside it ``partirvm_predict.py``, which needs NumPy alone.
 
     Parameters and errors are those of ``to_onnx``.
@@ -24,15 +23,16 @@ def to_numpy(
     constants = dict[str, Any]()
 
     def name_of(arg: Any) -> Any:
-        if isinstance(arg, int):
-            return arg
+        if isinstance(arg, Quantity):
+            return arg.number
         constants[f"c{len(constants)}"] = arg.astype(inner)
         return f"c{len(constants) - 1}"
 
     nodes = [[node.op, [name_of(arg) for arg in node.args]] for node in graph.nodes[1:]]
     labels = [label if isinstance(label, str | int | bool) else str(label) for label in graph.labels]
+    numbers = {name: value.number for name, value in graph.outputs.items()}
     facts = {"features": graph.features, "labels": labels, "inner": inner, "outer": outer}
-    text = json.dumps({**facts, "nodes": nodes, "outputs": graph.outputs})
+    text = json.dumps({**facts, "nodes": nodes, "outputs": numbers})
     file = io.BytesIO()
     np.savez_compressed(file, graph=np.array(text), **constants)
     write(path, file.getvalue())

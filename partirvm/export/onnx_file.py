@@ -1,21 +1,42 @@
 """A model as an ONNX file of standard operators (opset 18)."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from partirvm.errors import UsageError
-from partirvm.export.graph import TOLERANCE, Graph, dtypes, graph_of, write
+from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, write
+from partirvm.storage import Where
 
 OPSET, IR = 18, 9
 """Version of the operators and of the file format, from 2022 and 2023."""
 
 
-def to_onnx(
-    model: Any, path: str | Path, dtype: str = "float32", outputs: Sequence[str] = (), level: float = 0.95
-) -> None:
+def _sinh(x: Any) -> Any:
+    """Return (eˣ − e⁻ˣ)/2, and of small x 2t/(1 − t²) with t = tanh(x/2), which loses no digits there."""
+    t = np.tanh(0.5 * x)
+    return np.where(np.abs(x) > 1.0, 0.5 * (np.exp(x) - np.exp(-x)), (t + t) / (1.0 - t * t))
+
+
+def _log_add_exp(a: Any, b: Any) -> Any:
+    """Return the larger one plus log(1 + u); of small u the quotient has the rounding error of 1 + u, too."""
+    u = np.exp(-np.abs(b - a))
+    w = 1.0 + u
+    return np.maximum(a, b) + np.where(w > 1.0, np.log(w) * (u / (w - 1.0)), u)
+
+
+LACKING: dict[str, Callable[..., Any]] = {
+    "Asinh": lambda x: np.sign(x) * np.log(np.abs(x) + np.sqrt(x * x + 1.0)),
+    "Cos": lambda x: np.sin(x + np.pi / 2),
+    "Sinh": _sinh,
+    "Expm1": lambda x: 2.0 * (np.sinh(0.5 * x) * np.exp(0.5 * x)),
+    "LogAddExp": _log_add_exp,
+}
+"""Operations that runtimes have not of double precision, or not at all."""
+
+
+def to_onnx(model: Any, path: Where, dtype: str = "float32", outputs: Sequence[str] = (), level: float = 0.95) -> None:
     """Write a model to ``path``, which ONNX Runtime and others run; needs the package onnx.
 
     The input is ``X`` (n, d) of raw units and of ``dtype``, "float32" or "float64"; categories are codes. The
@@ -27,7 +48,7 @@ def to_onnx(
         import onnx  # noqa: F401
     except ImportError as error:
         raise UsageError("to_onnx needs the package onnx: pip install 'partirvm[onnx]'") from error
-    write(path, onnx_model(graph_of(model, outputs, level), dtype).SerializeToString())
+    write(path, onnx_model(graph_of(model, outputs, level, LACKING), dtype).SerializeToString())
 
 
 def onnx_model(graph: Graph, dtype: str) -> Any:
@@ -38,8 +59,8 @@ def onnx_model(graph: Graph, dtype: str) -> Any:
     types = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
     writer = _Writer(inner, types[inner])
     writer("Cast", "X", to=types[inner], name="v0")
-    for number, node in enumerate(graph.nodes[1:], start=1):
-        writer.node(node.op, [f"v{arg}" if isinstance(arg, int) else arg for arg in node.args], f"v{number}")
+    for node in graph.nodes[1:]:
+        writer.node(node.op, [f"v{a.number}" if isinstance(a, Quantity) else a for a in node.args], f"v{node.number}")
     outputs = [_output(writer, graph, name, types[outer]) for name in graph.outputs]
     rows = helper.make_tensor_value_info("X", types[outer], ["n", len(graph.features)])
     made = helper.make_graph(writer.nodes, "partirvm", [rows], outputs, writer.constants)
@@ -51,7 +72,8 @@ def onnx_model(graph: Graph, dtype: str) -> Any:
 def _output(writer: Any, graph: Graph, name: str, outer: int) -> Any:
     from onnx import TensorProto, helper
 
-    value, node = f"v{graph.outputs[name]}", graph.nodes[graph.outputs[name]]
+    node = graph.outputs[name]
+    value = f"v{node.number}"
     if name != "label":
         writer("Cast", value, to=outer, name=name)
         return helper.make_tensor_value_info(name, outer, ["n", node.width])
@@ -85,17 +107,8 @@ class _Writer:
 
     def node(self, op: str, args: list[Any], name: str) -> None:
         """Add the nodes of an operation of a graph."""
-        if op in ("IsNaN", "Less"):
+        if op in ("IsNaN", "Less", "Greater"):
             self("Cast", self(op, *args), to=self.type, name=name)
-        elif op == "Asinh":
-            square = self("Add", self("Mul", *args, *args), 1.0)
-            size = self("Log", self("Add", self("Abs", *args), self("Sqrt", square)))
-            self("Mul", self("Sign", *args), size, name=name)
-        elif op == "Softplus":
-            rest = self("Exp", self("Neg", self("Abs", *args)))
-            self("Add", self("Max", *args, 0.0), self("Log", self("Add", rest, 1.0)), name=name)
-        elif op == "Cos":
-            self("Sin", self("Add", *args, np.pi / 2), name=name)
         elif op == "Where":
             self(op, self("Cast", args[0], to=9), *args[1:], name=name)  # 9 is bool
         elif op == "Gather":
@@ -109,30 +122,22 @@ class _Writer:
             self("ReduceSum", args[0], self.constant(np.array([1])), name=name)
         elif op in ("Concat", "Softmax", "ArgMax"):
             self(op, *args, axis=1, name=name)
-        elif op == "Sinh":
-            self._sinh(args[0], name)
         elif op in ("Squares", "Steps", "Differ", "Spline"):
             self._of_centres(op, args, name)
         else:
             self(op, *args, name=name)
 
-    def _sinh(self, x: str, name: str) -> None:
-        """Add sinh x: (eˣ − e⁻ˣ)/2, and of small x 2t/(1 − t²) with t = tanh(x/2), which loses no digits there."""
-        t, large = self("Tanh", self("Mul", x, 0.5)), self("Sub", self("Exp", x), self("Exp", self("Neg", x)))
-        small = self("Div", self("Add", t, t), self("Sub", 1.0, self("Mul", t, t)))
-        self("Where", self("Greater", self("Abs", x), 1.0), self("Mul", large, 0.5), small, name=name)
-
     def _of_centres(self, op: str, args: list[Any], name: str) -> None:
         """Add an operation on all pairs of rows and centres, by an axis for these."""
-        last, x, V = self.constant(np.array([2])), self("Unsqueeze", args[0], self.constant(np.array([1]))), args[1]
+        axis, x, V = self.constant(np.array([1])), self("Unsqueeze", args[0], self.constant(np.array([2]))), args[1]
         if op == "Spline":
             a, b = self("Min", x, V), self("Max", x, V)
             cube = self("Mul", self("Mul", a, a), self("Sub", self("Mul", b, 3.0), a))
             each = self("Add", self("Add", self("Mul", a, b), self("Mul", cube, 1 / 6)), 1.0)
-            self("ReduceProd", each, last, keepdims=0, name=name)
+            self("ReduceProd", each, axis, keepdims=0, name=name)
             return
         step = self("Sub", x, V)
         step = self("Mul", step, step) if op == "Squares" else self("Abs", step)
         if op == "Differ":
-            step = self("Mul", self("Cast", self("Greater", step, TOLERANCE), to=self.type), args[2])
-        self("ReduceSum", step, last, keepdims=0, name=name)
+            step = self("Mul", self("Cast", self("Greater", step, TOLERANCE), to=self.type), args[2][:, None])
+        self("ReduceSum", step, axis, keepdims=0, name=name)

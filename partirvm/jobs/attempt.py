@@ -5,7 +5,6 @@ records no end: the next one takes the expired lease and resumes the job. A clus
 is recorded as ``interrupted``, because the job itself has no error.
 """
 
-import os
 import time
 import traceback
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.resolve.new_problem import Interrupted, timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
+from partirvm.storage import Where
 from partirvm.storage.lease import Process
 from partirvm.strategies.problem import Stopped
 
@@ -60,7 +60,7 @@ class JobJournal(MemoryJournal):
         self.store.checkpoint(Checkpoint(self.spec, state, lines))
 
 
-def plan(estimator: Any, data: str | os.PathLike[str], *, validation: Place = None, client: Any = None) -> Plan:
+def plan(estimator: Any, data: Where, *, validation: Place = None, client: Any = None) -> Plan:
     """Return the plan of a fit to DATA: partition size, passes, seconds and memory; ``print`` shows it.
 
     DATA and validation are paths or URLs of what ``ingest`` made; a ``Request`` may be given in place of the estimator.
@@ -91,40 +91,28 @@ def _plan(asked: Request, data: Any, validation: Place, client: Any, interrupted
 
 
 def fit(
-    data: str,
-    job: str,
-    parameters: Request,
-    *,
-    validation: str | None = None,
-    client: Any = None,
-    overwrite: bool = False,
-    watcher: Watcher | None = None,
+    data: str, job: str, parameters: Request, *, validation: Place = None, overwrite: bool = False, **how: Any
 ) -> Outcome | None:
     """Fit DATA in this process and store model and history in JOB, as ``submit`` and ``run_job`` together.
+
+    ``how`` are the ``client`` and the ``watcher`` of ``run_attempt``.
 
     The fit is planned first, but for kernel learning: what is refused, as a fit that needs more memory than allowed,
     makes no JOB, and leaves the old one of ``overwrite``. Raises as ``resolve.resolve.resolve`` does, and
     ``ExistsError`` if JOB exists. If the watcher aborts the fit, it ends with the last saved model, or without one; JOB
     can be resumed.
     """
-    _plan(parameters, data, validation, client, lambda: Termination.TIME)
+    _plan(parameters, data, validation, how.get("client"), lambda: Termination.TIME)
     requests.create(data, job, parameters, validation, overwrite)
-    return run_job(job, attempt=1, allow_code=True, client=client, watcher=watcher)
+    return run_job(job, attempt=1, allow_code=True, **how)
 
 
-def run_job(
-    job: str,
-    *,
-    attempt: int | None = None,
-    patience: float = TAKE_OVER_SECONDS,
-    allow_code: bool = False,
-    client: Any = None,
-    watcher: Watcher | None = None,
-) -> Outcome | None:
+def run_job(job: str, *, attempt: int | None = None, patience: float = TAKE_OVER_SECONDS, **how: Any) -> Outcome | None:
     """Run a queued or interrupted job in this process and return its result.
 
-    Returns None if the job has already ended or if its current attempt is not ``attempt``. A job that names functions
-    raises ``UsageError`` without ``allow_code``, and stays unchanged.
+    Returns None if the job has already ended or if its current attempt is not ``attempt``. ``how`` are ``allow_code``,
+    ``client`` and ``watcher`` of ``run_attempt``. A job that names functions raises ``UsageError`` without
+    ``allow_code``, and stays unchanged.
 
     Raises ``LeaseError`` while another process runs the job. If the DATA are missing or have changed since the job
     began, it raises ``MissingDataError`` or ``ChangedDataError``; the job is then interrupted, and can be resumed once
@@ -132,14 +120,14 @@ def run_job(
     """
     store = JobStore(job)
     with store.acquire(patience=patience):
-        return run_attempt(store, attempt, allow_code, client, watcher or Watcher())
+        return run_attempt(store, attempt, **how)
 
 
 def run_attempt(
-    store: JobStore, attempt: int | None, allow_code: bool, client: Any, watcher: Watcher
+    store: JobStore, attempt: int | None, allow_code: bool = False, client: Any = None, watcher: Watcher | None = None
 ) -> Outcome | None:
     """Run an attempt at a job whose lease the caller holds, as ``run_job``."""
-    state = store.folded()
+    state, watcher = store.folded(), watcher or Watcher()
     if Status.RUNNING not in TRANSITIONS[state.status] or attempt not in (None, state.attempt):
         return None
     asked = state.request

@@ -17,14 +17,13 @@ from partirvm.errors import LeaseError, UsageError
 from partirvm.execution.cluster import address_of, start
 from partirvm.jobs.attempt import TAKE_OVER_SECONDS, run_attempt, run_job
 from partirvm.jobs.checkpoint import Checkpoint
-from partirvm.jobs.driver import Watcher
 from partirvm.jobs.request import Place, Places, create, request_of, requeue
 from partirvm.jobs.state import TRANSITIONS, JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
-from partirvm.model.fitted import basis_functions_json, directions_json, relevances
+from partirvm.model.fitted import basis_functions_json, directions_json, relevances, sizes_json
 from partirvm.quoting import html_table
-from partirvm.storage import open_folder
+from partirvm.storage import Where, open_folder
 from partirvm.storage.address import absolute
 from partirvm.storage.records import MOST, TIME, require
 from partirvm.strategies.problem import Record
@@ -44,13 +43,7 @@ FIELDS = {
 
 
 def submit(
-    estimator: Any,
-    data: str | os.PathLike[str],
-    job: str | os.PathLike[str],
-    *,
-    validation: Place = None,
-    client: Any = None,
-    overwrite: bool = False,
+    estimator: Any, data: Where, job: Where, *, validation: Place = None, client: Any = None, overwrite: bool = False
 ) -> Job:
     """Start fitting this estimator to DATA, keep it in the folder JOB, and return at once.
 
@@ -84,7 +77,7 @@ def submit(
     return made._start(create(data, made.location, asked, validation, overwrite), True, client)
 
 
-def open_job(job: str | os.PathLike[str]) -> Job:
+def open_job(job: Where) -> Job:
     """Return the job in this folder. Raises ``MissingDataError`` if there is no job.
 
     Examples
@@ -193,30 +186,20 @@ class Job:
         """Request the end of the job and discard its model. Return its status; a done job raises ``UsageError``."""
         return self._end("cancel", reason)
 
-    def resume(
-        self,
-        *,
-        client: Any = None,
-        data: Place = None,
-        validation: Place = None,
-        allow_code: bool = False,
-        allow_data: Places = (),
-        **changed: Any,
-    ) -> Job:
+    def resume(self, *, client: Any = None, allow_code: bool = False, allow_data: Places = (), **changed: Any) -> Job:
         """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
 
-        ``data`` and ``validation`` are new places of moved DATA. ``changed`` holds new limits: ``max_rounds``,
-        ``max_vectors``, ``effort``, ``time_limit`` (from the resume on) and ``memory_limit``. ``allow_code`` permits a
-        named function as kernel or basis, ``allow_data`` names DATA in another store (host, bucket, or this machine)
-        than the job that it may read.
+        ``changed`` holds new limits: ``max_rounds``, ``max_vectors``, ``effort``, ``time_limit`` (from the resume on)
+        and ``memory_limit``; and new places of moved DATA: ``data`` and ``validation``. ``allow_code`` permits a named
+        function as kernel or basis, ``allow_data`` names DATA in another store (host, bucket, or this machine) than the
+        job that it may read.
 
         The job is not changed if an error is raised: ``UsageError`` for other changes or without a permission,
         ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.
         """
         if client is not None:
             address_of(client)
-        how = {"allow_code": allow_code, "allow_data": allow_data, **changed}
-        return self._start(self.requeue(data=data, validation=validation, **how), allow_code, client)
+        return self._start(self.requeue(allow_code=allow_code, allow_data=allow_data, **changed), allow_code, client)
 
     def update(self, *, residual_only: bool = False, **how: Any) -> Job:
         """Update with rows appended to the DATA; ``how`` is described in ``resume``, its one limit is ``max_rounds``.
@@ -247,7 +230,7 @@ class Job:
 
         def run() -> None:
             with lease, suppress(Exception):  # recorded in the job
-                run_attempt(store, state.attempt, allow_code, None, Watcher())
+                run_attempt(store, state.attempt, allow_code)
 
         threading.Thread(target=run, name=f"partirvm {place}", daemon=True).start()
         return self
@@ -274,6 +257,7 @@ class Job:
             "directions": directions_json(design.kernel, variance, names),
             "bases": basis_functions_json(model),
             "missing": design.scaling.shares_missing(features),
+            "sizes": sizes_json(model),
         }
 
     def _end(self, what: str, reason: str) -> Status:

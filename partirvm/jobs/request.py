@@ -19,12 +19,13 @@ from partirvm.options import Request
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import check_request
 from partirvm.resolve.resolve import LIMITS, check_parameters
-from partirvm.storage.address import absolute, reading, require_address, store_of
+from partirvm.storage.address import Where, absolute, reading, require_address, store_of
 from partirvm.strategies.rounds import IncrementalRounds
 from partirvm.strategies.stages import LEAST_GAIN
 
-Place: TypeAlias = str | os.PathLike[str] | None
-Places: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+Json: TypeAlias = dict[str, Any]
+Place: TypeAlias = Where | None
+Places: TypeAlias = Where | Sequence[Where]
 
 
 def request_of(asked: Any, client: Any) -> tuple[Request, Any]:
@@ -45,24 +46,24 @@ def require_places(location: str, places: Iterable[str | None], allow_data: Plac
             )
 
 
-def require_code_allowed(location: str, request: dict[str, Any], allow_code: bool) -> None:
+def require_code_allowed(location: str, request: Json, allow_code: bool) -> None:
     """Raise ``UsageError`` if a job names functions, unless code is allowed."""
     if not allow_code:
         require_no_code([request["parameters"][name] for name in ("kernel", "basis")], location)
 
 
-def parameters_of(request: dict[str, Any], **changed: Any) -> Request:
+def parameters_of(request: Json, **changed: Any) -> Request:
     """Return the parameters of a job with the changes made by resumes and updates, and further ones."""
     with reading("the options of the job", "start it again"):
         return Request(**{**request["parameters"], **changed})
 
 
-def open_sources(data: str | os.PathLike[str], validation: Place) -> tuple[ZarrSource, ZarrSource | None]:
+def open_sources(data: Where, validation: Place) -> tuple[ZarrSource, ZarrSource | None]:
     """Open DATA and held-out DATA. Raises as ``ZarrSource`` does."""
     return ZarrSource(data), None if validation is None else ZarrSource(validation)
 
 
-def open_held_out(request: dict[str, Any]) -> ZarrSource | None:
+def open_held_out(request: Json) -> ZarrSource | None:
     """Open the held-out DATA of a job, or return None if it has none. Raises as ``open_unchanged`` does."""
     place, began = request["validation"], request["validation_fingerprint"]
     if place is not None and began is None:
@@ -70,7 +71,7 @@ def open_held_out(request: dict[str, Any]) -> ZarrSource | None:
     return None if place is None else open_unchanged(place, began)
 
 
-def open_unchanged(place: str, began: dict[str, Any]) -> ZarrSource:
+def open_unchanged(place: str, began: Json) -> ZarrSource:
     """Open DATA of a job. Raises ``MissingDataError``, or ``ChangedDataError`` without the fingerprint ``began``."""
     moved = "if the DATA were moved, give the new place with --data or --validation"
     try:
@@ -85,14 +86,14 @@ def open_unchanged(place: str, began: dict[str, Any]) -> ZarrSource:
     return source
 
 
-def difference(source: ZarrSource, began: dict[str, Any]) -> str:
+def difference(source: ZarrSource, began: Json) -> str:
     """Return a text on the difference between data and the fingerprint ``began``; empty if they are equal."""
     now = source.fingerprint()
     rows = f"{began['n_rows']:,} rows at the start, {now['n_rows']:,} now; "
     return "" if now == began else rows + "values, names, categories, classes, moments or tile size differ"
 
 
-def create(data: str | os.PathLike[str], job: str, parameters: Request, validation: Place, overwrite: bool) -> JobState:
+def create(data: Where, job: str, parameters: Request, validation: Place, overwrite: bool) -> JobState:
     """Create a queued job and return its state, after all checks that read no rows. Raises as ``fit`` does."""
     source, held_out = open_sources(data, validation)
     parameters = check_parameters(parameters)
@@ -140,7 +141,7 @@ def requeue(
         return store.folded()
 
 
-def _resumed(location: str, state: JobState, request: dict[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
+def _resumed(location: str, state: JobState, request: Json, changed: Json) -> Json:
     """Return the event of a resume. A finished job needs a larger limit, or more time or memory (``DoneError``)."""
     before, after = parameters_of(request), check_parameters(parameters_of(request, **changed))
     if state.status is Status.DONE:
@@ -156,7 +157,7 @@ def _resumed(location: str, state: JobState, request: dict[str, Any], changed: d
     return {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
 
 
-def _grown(store: JobStore, request: dict[str, Any], allow_code: bool, changed: dict[str, Any]) -> dict[str, Any]:
+def _grown(store: JobStore, request: Json, allow_code: bool, changed: Json) -> Json:
     """Return the event of an update."""
     source = _open_grown(request["data"], request["fingerprint"])
     last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allow_code)
@@ -167,7 +168,7 @@ def _grown(store: JobStore, request: dict[str, Any], allow_code: bool, changed: 
         )
     # as many rounds as the last update, or as the fit
     rounds = changed.get("max_rounds", request.get("rounds", request["parameters"].get("max_rounds")))
-    changes: dict[str, Any] = {"max_rounds": None if rounds is None else last.state.round + rounds}
+    changes: Json = {"max_rounds": None if rounds is None else last.state.round + rounds}
     if last.spec.in_order:
         changes["strategy"] = IncrementalRounds.schedule.name
     check_parameters(parameters_of(request, **changes))
@@ -175,9 +176,7 @@ def _grown(store: JobStore, request: dict[str, Any], allow_code: bool, changed: 
     return {**event, "joining": None}
 
 
-def _joining(
-    store: JobStore, state: JobState, request: dict[str, Any], allow_code: bool, changed: dict[str, Any]
-) -> dict[str, Any]:
+def _joining(store: JobStore, state: JobState, request: Json, allow_code: bool, changed: Json) -> Json:
     """Return the event of an update of the local residuals alone."""
     done, before = state.status is Status.DONE, request.get("joining")
     if changed:
@@ -191,7 +190,7 @@ def _joining(
     return {"reason": "updated", "joining": source.fingerprint()}
 
 
-def _open_grown(place: str, began: dict[str, Any]) -> ZarrSource:
+def _open_grown(place: str, began: Json) -> ZarrSource:
     """Open DATA that have more rows than those of a fingerprint. Raises ``UsageError`` for others."""
     source = ZarrSource(place)
     if not source.has_grown(began):

@@ -88,9 +88,7 @@ def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
     return state if spec.plan.schedule.selects else replace(state, selection=spec.options.selection)
 
 
-def table_rows(
-    diagnostics: list[dict[str, Any]], source: Source, held_out: Source | None, model: Any = None
-) -> list[dict[str, Any]]:
+def table_rows(diagnostics: list[Entry], source: Source, held_out: Source | None, model: Any = None) -> list[Entry]:
     """Return the diagnostics of a line of history with row numbers of the given table in ``largest``.
 
     With a model with local residuals ``neighbours`` has, for each of these rows, number, distance, weight and error of
@@ -102,7 +100,7 @@ def table_rows(
     shown = source if held_out is None or left_out else held_out
     numbers = cache(shown.original_rows)
 
-    def with_numbers(target: int, each: dict[str, Any]) -> dict[str, Any]:
+    def with_numbers(target: int, each: Entry) -> Entry:
         found, places = {**each, "largest": []}, [row for row, *_ in each["largest"]]
         with suppress(errors.PartirvmError):
             rows = [int(numbers(row // shown.tile_rows)[row % shown.tile_rows]) for row in places]

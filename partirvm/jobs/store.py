@@ -29,8 +29,8 @@ from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.local.cells import Cells
 from partirvm.model import AnyModel, load_model, save_model
+from partirvm.storage import Where, open_folder, storing
 from partirvm.storage import lease as leases
-from partirvm.storage import open_folder, storing
 from partirvm.storage.codec import HEAD
 from partirvm.storage.lease import Lease
 from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
@@ -57,7 +57,7 @@ EVENT |= {"history?": int, "seconds?": float | None, "changes?": {}, "data?": st
 class JobStore:
     """Reads and writes the folder of one job. ``lease`` is the lease of this process, or None without a lease."""
 
-    def __init__(self, location: str | os.PathLike[str]) -> None:
+    def __init__(self, location: Where) -> None:
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
         self.folder = open_folder(self.location)
@@ -66,7 +66,7 @@ class JobStore:
         self._numbers = Counter[str]()
 
     @classmethod
-    def create(cls, location: str | os.PathLike[str], spec: dict[str, Any], *, overwrite: bool = False) -> Self:
+    def create(cls, location: Where, spec: dict[str, Any], *, overwrite: bool = False) -> Self:
         """Create the folder of a job and return its store.
 
         Raises ``ExistsError``, ``LeaseError`` if a process runs the job there, or ``StorageError``.

@@ -3,9 +3,8 @@
 ``Gaussian(0.5)`` is a kernel, and ``Gaussian("learn")`` a value of the option kernel of an estimator, which learns it.
 """
 
-from partirvm.kernels.base import ALIASES, KERNELS, Kernel, NoKernel, kernel_from_spec
+from partirvm.kernels.base import ALIASES, KERNELS, Family, Kernel, NoKernel, kernel_from_spec
 from partirvm.kernels.composed import OnColumns, Product, Several, Sum
-from partirvm.kernels.family import Family
 from partirvm.kernels.functions import FunctionKernel
 from partirvm.kernels.nonradial import Categorical, Laplacian, Linear, LinearSpline, Polynomial
 from partirvm.kernels.radial import Directions, Gaussian, Matern32, Matern52

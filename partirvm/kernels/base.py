@@ -1,9 +1,10 @@
-"""The base of kernels k(x, z): small frozen dataclasses of the model's coordinates, independent of data and files.
+"""The bases of kernels k(x, z), small frozen dataclasses of the model's coordinates, and of families, set by gamma.
 
 Kernels prepared for their centres compute blocks of values, a group of columns at a time. ``spec`` and
 ``kernel_from_spec`` are inverse functions; a spec is plain JSON: a model file contains no code.
 """
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
@@ -11,7 +12,8 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from partirvm.errors import UsageError
-from partirvm.options.constraints import near
+from partirvm.options.constraints import Check, near
+from partirvm.options.values import Value, held
 from partirvm.types import Float
 
 KERNELS: dict[str, type["Kernel"]] = {}
@@ -35,6 +37,8 @@ class Kernel:
     learned: ClassVar[str] = ""
     inside: ClassVar[str] = ""
     decreasing: ClassVar[bool] = False
+    form: ClassVar[Callable[..., "PreparedKernel"]]
+    """Prepares a kernel, given the kernel, its centres and the origin."""
 
     def __init_subclass__(cls, name: str = "", **facts: Any) -> None:
         super().__init_subclass__()
@@ -60,7 +64,7 @@ class Kernel:
         Coordinates are measured from ``origin`` (d,), by default the mean of the centres; if given, a column's bits
         must not depend on the other centres. Raises ``UsageError`` for another number of features.
         """
-        raise NotImplementedError
+        return self.form(self, centres, origin)
 
     def diagonal(self, points: Float) -> Float:
         """Return k(x, x) of each point (n, d), shape (n,)."""
@@ -160,24 +164,87 @@ class PreparedKernel:
         return np.zeros(0)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, (n, d), of radial kernels in combinations; of others zeros."""
+        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, (n, d): 0 of categories, of user's functions, and at a kink."""
         return np.zeros(points.shape)
+
+
+@dataclass(frozen=True, repr=False)
+class Family(Kernel, Value):
+    """Base of the families. With numbers as gamma a family is a kernel; with a word it is only an option of a fit.
+
+    ``value`` and ``slope`` are its function, which may have further ``numbers``.
+    """
+
+    gamma: Any = held("gamma")
+    multiples: Any = held("gamma_multiples", kw_only=True)
+    metric: str = held("metric", kw_only=True)
+    of: ClassVar[str] = "kernel"
+    learned: ClassVar[str] = "gamma"
+    decreasing: ClassVar[bool] = True
+    numbers: ClassVar[dict[str, Check]] = {}
+    value: ClassVar[Callable[..., None]]
+    """Replace −r², or the inner product, (g, n) by k."""
+    slope: ClassVar[Callable[..., None]]
+    """Replace −r² (g, n) by ∂k/∂r², given the values k (g, n)."""
+
+    def __post_init__(self) -> None:
+        for name, check in self.numbers.items():
+            object.__setattr__(self, name, check(f"{name} of the {self.name} kernel", getattr(self, name)))
+        if not isinstance(self.gamma, str):
+            object.__setattr__(self, "gamma", _checked(self.name, self.gamma))
+
+    def with_numbers(self) -> Self:
+        """Return the kernel itself. Raises ``UsageError`` if gamma is a word, or if it has options of an estimator."""
+        if isinstance(self.gamma, str):
+            raise UsageError(
+                f"gamma of {self!r} must be numbers in a list, a sum or a product of kernels, such as "
+                f"{type(self).__name__}(0.5)"
+            )
+        if (self.multiples, self.metric) != ((1.0,), "auto"):
+            raise UsageError(f"{self!r} must have no multiples or metric here: only estimators have these")
+        return self
+
+    def flat(self, given_for: str) -> dict[str, Any]:
+        """Return the options that the value stands for: with numbers as gamma the kernel itself, otherwise its name."""
+        found = super().flat(given_for)
+        if not isinstance(self.gamma, str):
+            del found["gamma"]
+            return {**found, given_for: replace(self, multiples=(1.0,), metric="auto")}
+        if self.spec() != type(self)(self.gamma).spec():
+            raise UsageError(f"{self!r} needs numbers as gamma, from which an estimator with gamma='learn' starts")
+        return found
+
+    def widths(self, n_features: int) -> Float:
+        """Return gamma of each feature, (n_features,). Raises ``UsageError`` if the number of gammas does not match."""
+        gamma = self.with_numbers().gamma
+        if len(gamma) not in (1, n_features):
+            raise UsageError(f"gamma has {len(gamma)} values but the data have {n_features} features")
+        return np.broadcast_to(np.asarray(gamma, dtype=float), (n_features,))
+
+    def relevances(self, n_features: int) -> Float | None:
+        return self.widths(n_features).copy()
+
+    def per_feature(self, n_features: int) -> Self:
+        return replace(self, gamma=tuple(self.widths(n_features).tolist()))
+
+    def rescaled(self, factor: float) -> Self:
+        return replace(self, gamma=tuple(factor * gamma for gamma in self.gamma))
+
+    def shared(self, gradient: Float) -> Float:
+        """Return the gradient in log gamma, given the gradient in log gamma of each feature (d,)."""
+        return gradient if len(self.gamma) > 1 else np.array([gradient.sum()])
 
 
 @dataclass(frozen=True)
 class Products:
-    """Matrix products of points with m centres, computed for groups of columns and blocks of ``PIECE_ROWS`` rows.
+    """Matrix products of points with m centres, for groups of ``size`` columns and blocks of ``PIECE_ROWS`` rows.
 
     Smaller products are padded, so that all have one even shape, and the bits of an element depend only on its point
     and its centre: BLAS selects its algorithm by the shape of the whole product.
     """
 
     right: Float
-
-    @property
-    def size(self) -> int:
-        """Number of columns of a group."""
-        return int(self.right.shape[1])
+    size: int
 
     @classmethod
     def of(cls, rows: Float, group: int = GROUP) -> Self:
@@ -185,7 +252,7 @@ class Products:
         m, k = rows.shape
         right = np.zeros((-(-m // group), group, k))
         right.reshape(-1, k)[:m] = rows
-        return cls(right)
+        return cls(right, group)
 
     def fill(self, left: Float, out: Float, finish: Callable[[Float], Any]) -> None:
         """Write ``left`` (n, k) times the centres into ``out`` (n, m), and apply ``finish`` to each group (g, n)."""
@@ -255,3 +322,23 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     return value.spec() if isinstance(value, Kernel) else value
+
+
+def _checked(name: str, gamma: Any) -> tuple[float, ...]:
+    """Return gamma as numbers; a tuple of floats itself, as scikit-learn's clone demands."""
+    values = as_numbers([gamma] if isinstance(gamma, numbers.Real) else gamma)
+    if values.ndim != 1 or not (values <= 1e150).all() or (values < 0).any() or not values.any():
+        raise UsageError(
+            f"gamma of the {name} kernel is {gamma!r}: it must be one positive number, or one number ≥ 0 per feature "
+            "with at least one positive, up to 1e150"
+        )
+    same = type(gamma) is tuple and all(type(each) is float for each in gamma)
+    return gamma if same else tuple(values.tolist())
+
+
+def as_numbers(given: Any) -> Float:
+    """Return an array of floats; an empty one if the values are no numbers."""
+    try:
+        return np.array(given, dtype=float)
+    except (TypeError, ValueError):
+        return np.zeros(0)

@@ -22,63 +22,10 @@ def _items(name: str, given: Any) -> tuple[Any, ...]:
     return found
 
 
-@dataclass(frozen=True)
-class Sum(Kernel, name="sum", inside="parts", learned="weights"):
-    """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0, by default 1 each, which are learned, too."""
-
-    parts: tuple[Kernel, ...]
-    weights: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        parts = tuple(map(part_of, _items(self.name, self.parts)))
-        weights = Check("numbers", least=0.0, size=len(parts))("weights", self.weights or (1.0,) * len(parts))
-        if not any(weights):
-            raise UsageError(f"weights of a sum are {weights}: some must be positive")
-        object.__setattr__(self, "parts", parts)
-        object.__setattr__(self, "weights", weights)
-
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedParts(self, centres, origin)
-
-    def diagonal(self, points: Float) -> Float:
-        return np.asarray(np.asarray(self.weights) @ np.array([part.diagonal(points) for part in self.parts]))
-
-    def join(self, values: Sequence[Float]) -> Float:
-        """Return Σ_i weights[i]·values[i]."""
-        return reduce(np.add, (weight * own for weight, own in zip(self.weights, values, strict=True)))
-
-    def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
-        """Return weights ∘ ∂k/∂k_i of each part, ∂k/∂k_i = weights[i], and Σ weights ∘ ∂k/∂ log weights[i]."""
-        sums = [np.einsum("mn,mn->", weights, own) for own in values]
-        return [weight * weights for weight in self.weights], [np.multiply(self.weights, sums)]
-
-
-@dataclass(frozen=True)
-class Product(Kernel, name="product", inside="parts"):
-    """Product of kernels, k = Π_i k_i."""
-
-    parts: tuple[Kernel, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", tuple(map(part_of, _items(self.name, self.parts))))
-
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedParts(self, centres, origin)
-
-    def join(self, values: Sequence[Float]) -> Float:
-        """Return Π_i values[i]."""
-        return reduce(np.multiply, values)
-
-    def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
-        """Return weights ∘ ∂k/∂k_i, by the product of the other parts: the quotient k/k_i would fail for k_i = 0."""
-        others = ([*values[:i], *values[i + 1 :]] for i in range(len(values)))
-        return [reduce(np.multiply, each, weights) for each in others], []
-
-
 class PreparedParts(PreparedKernel):
     """The parts of a sum or product, prepared for each group of columns; gradients evaluate the parts again."""
 
-    def __init__(self, kernel: Sum | Product, centres: Float, origin: Float | None) -> None:
+    def __init__(self, kernel: "Sum | Product", centres: Float, origin: Float | None) -> None:
         self.kernel, self.groups = kernel, runs(len(centres), SIZE)
         chunks = [centres[some] for some in self.groups] or [centres]  # checks d even if there are no centres
         self.prepared = [[part.prepare(chunk, origin) for part in kernel.parts] for chunk in chunks]
@@ -118,7 +65,73 @@ class PreparedParts(PreparedKernel):
 
 
 @dataclass(frozen=True)
-class OnColumns(Kernel, name="columns", inside="kernel"):
+class Sum(Kernel, name="sum", inside="parts", learned="weights", form=PreparedParts):
+    """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0, by default 1 each, which are learned, too."""
+
+    parts: tuple[Kernel, ...]
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        parts = tuple(map(part_of, _items(self.name, self.parts)))
+        weights = Check("numbers", least=0.0, size=len(parts))("weights", self.weights or (1.0,) * len(parts))
+        if not any(weights):
+            raise UsageError(f"weights of a sum are {weights}: some must be positive")
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "weights", weights)
+
+    def diagonal(self, points: Float) -> Float:
+        return np.asarray(np.asarray(self.weights) @ np.array([part.diagonal(points) for part in self.parts]))
+
+    def join(self, values: Sequence[Float]) -> Float:
+        """Return Σ_i weights[i]·values[i]."""
+        return reduce(np.add, (weight * own for weight, own in zip(self.weights, values, strict=True)))
+
+    def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
+        """Return weights ∘ ∂k/∂k_i of each part, ∂k/∂k_i = weights[i], and Σ weights ∘ ∂k/∂ log weights[i]."""
+        sums = [np.einsum("mn,mn->", weights, own) for own in values]
+        return [weight * weights for weight in self.weights], [np.multiply(self.weights, sums)]
+
+
+@dataclass(frozen=True)
+class Product(Kernel, name="product", inside="parts", form=PreparedParts):
+    """Product of kernels, k = Π_i k_i."""
+
+    parts: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(map(part_of, _items(self.name, self.parts))))
+
+    def join(self, values: Sequence[Float]) -> Float:
+        """Return Π_i values[i]."""
+        return reduce(np.multiply, values)
+
+    def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
+        """Return weights ∘ ∂k/∂k_i, by the product of the other parts: the quotient k/k_i would fail for k_i = 0."""
+        others = ([*values[:i], *values[i + 1 :]] for i in range(len(values)))
+        return [reduce(np.multiply, each, weights) for each in others], []
+
+
+class PreparedColumns(PreparedKernel):
+    """A prepared kernel on a subset of the columns."""
+
+    def __init__(self, kernel: "OnColumns", centres: Float, origin: Float | None) -> None:
+        self.columns = mine = kernel.mine(centres.shape[1])
+        self.inner = kernel.kernel.prepare(centres[:, mine], None if origin is None else origin[mine])
+
+    def __call__(self, points: Float, out: Float) -> None:
+        self.inner(points[:, self.columns], out)
+
+    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        return self.inner.gradient(points[:, self.columns], values, weights)
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        found = np.zeros(points.shape)
+        found[:, self.columns] = self.inner.input_gradient(points[:, self.columns], values, weights)
+        return found
+
+
+@dataclass(frozen=True)
+class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
     """Kernel applied to the columns at some positions; the other columns have no effect."""
 
     kernel: Kernel
@@ -132,41 +145,20 @@ class OnColumns(Kernel, name="columns", inside="kernel"):
             raise UsageError(f"columns of a kernel are {columns}: they must be different positions of features, from 0")
         object.__setattr__(self, "columns", tuple(map(int, columns)))
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        mine = self._mine(centres.shape[1])
-        return PreparedColumns(self.kernel.prepare(centres[:, mine], None if origin is None else origin[mine]), mine)
-
     def relevances(self, n_features: int) -> Float | None:
         own, found = self.kernel.relevances(len(self.columns)), np.zeros(n_features)
-        found[self._mine(n_features)] = 0.0 if own is None else own
+        found[self.mine(n_features)] = 0.0 if own is None else own
         return None if own is None else found
 
     def per_feature(self, n_features: int) -> Self:
         return replace(self, kernel=self.kernel.per_feature(len(self.columns)))
 
-    def _mine(self, n_features: int) -> list[int]:
+    def mine(self, n_features: int) -> list[int]:
+        """Return the positions of the columns. Raises ``UsageError`` if the data have fewer features."""
         if max(self.columns) >= n_features:
             where = f"the columns {list(self.columns)}, but the data have {n_features} features, counted from 0"
             raise UsageError(f"the kernel applies to {where}")
         return list(self.columns)
-
-
-class PreparedColumns(PreparedKernel):
-    """A prepared kernel on a subset of the columns."""
-
-    def __init__(self, inner: PreparedKernel, columns: list[int]) -> None:
-        self.inner, self.columns = inner, columns
-
-    def __call__(self, points: Float, out: Float) -> None:
-        self.inner(points[:, self.columns], out)
-
-    def gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        return self.inner.gradient(points[:, self.columns], values, weights)
-
-    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        found = np.zeros(points.shape)
-        found[:, self.columns] = self.inner.input_gradient(points[:, self.columns], values, weights)
-        return found
 
 
 @dataclass(frozen=True)
@@ -184,21 +176,19 @@ class Several(Kernel, name="several", inside="kernels"):
         if len(set(map(repr, self.kernels))) < len(self.kernels):
             raise UsageError(f"several kernels must differ, yet two are equal: {', '.join(map(repr, self.kernels))}")
 
-    def prepare_each(self, centres: Float, which: Int, origin: Float | None = None) -> PreparedKernel:
-        """Prepare each of the centres (m, d) for the kernel with the number ``which`` (m,)."""
-        found = list[tuple[int, Int, PreparedKernel]]()
-        for k, kernel in enumerate(self.kernels):
-            mine = np.flatnonzero(which == k)
-            places = [mine[some] for some in runs(len(mine), SIZE)]
-            found += [(k, place, kernel.prepare(centres[place], origin)) for place in places]
-        return PreparedSeveral(self, found)
-
 
 class PreparedSeveral(PreparedKernel):
-    """The kernels prepared for groups of centres: number of a kernel, positions in the block, the prepared kernel."""
+    """Several kernels, each prepared for those of the centres (m, d) whose number ``which`` (m,) is its own.
 
-    def __init__(self, several: Several, groups: list[tuple[int, Int, PreparedKernel]]) -> None:
-        self.several, self.groups = several, groups
+    ``groups`` have the number of a kernel, positions in the block, and the prepared kernel.
+    """
+
+    def __init__(self, several: Several, centres: Float, which: Int, origin: Float | None) -> None:
+        self.several, self.groups = several, list[tuple[int, Int, PreparedKernel]]()
+        for k, kernel in enumerate(several.kernels):
+            mine = np.flatnonzero(which == k)
+            places = [mine[some] for some in runs(len(mine), SIZE)]
+            self.groups += [(k, place, kernel.prepare(centres[place], origin)) for place in places]
 
     def __call__(self, points: Float, out: Float) -> None:
         for _, place, prepared in self.groups:
@@ -211,6 +201,12 @@ class PreparedSeveral(PreparedKernel):
         for k, place, prepared in self.groups:
             found[k] += prepared.gradient(points, values.T[place].T, weights.T[place].T)
         return np.concatenate(found)
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        found = np.zeros(points.shape)
+        for _, place, prepared in self.groups:
+            found += prepared.input_gradient(points, values.T[place].T, weights.T[place].T)
+        return found
 
 
 def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]) -> Kernel:

@@ -11,9 +11,10 @@ from functools import cached_property
 
 import numpy as np
 
+from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel, NoKernel, PreparedKernel
-from partirvm.kernels.composed import Several
-from partirvm.kernels.functions import Basis, label_of
+from partirvm.kernels.composed import PreparedSeveral, Several, inside
+from partirvm.kernels.functions import LINEAR, Basis, FunctionKernel, label_of
 from partirvm.types import BIAS, Float, Int, Scaling
 
 NONE = np.zeros(0, np.int64)  # Empty integer array, used for no centres or no leading columns
@@ -109,7 +110,7 @@ class Design:
     def _prepared(self) -> PreparedKernel:
         centres = self.scaling.inputs(self.centres)
         if isinstance(self.kernel, Several):
-            return self.kernel.prepare_each(centres, self.which, self.origin)
+            return PreparedSeveral(self.kernel, centres, self.which, self.origin)
         return self.kernel.prepare(centres, self.origin)
 
     def peaks(self) -> Float:
@@ -147,11 +148,36 @@ class Design:
         kernels = slice(self.n_leading, None)
         return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
 
-    def input_gradient(self, X: Float, block: Float, mean: Float) -> Float:
-        """Return ∇(Φμ) of kernel columns at raw inputs X, in the kernel's coordinates, (n, d); ``block`` is Φ there."""
-        kernels = slice(self.n_leading, None)
-        weights = np.broadcast_to(mean[kernels], block[:, kernels].shape)
-        return self._prepared.input_gradient(self.scaling.inputs(X), block[:, kernels], weights)
+    def input_gradient(self, X: Float, block: Float, weights: Float) -> Float:
+        """Return Σ_m w_m ∂Φ_nm/∂x_n of kernel columns at raw inputs X (n, d), in the kernel's coordinates, (n, d').
+
+        ``weights`` are (M,), or (n, M) of each row; ``block`` (n, M) is Φ.
+        """
+        points, kernels = self.scaling.inputs(X), slice(self.n_leading, None)
+        weights = np.broadcast_to(weights, block.shape)[:, kernels]
+        inner = self._prepared.input_gradient if len(self.centres) else PreparedKernel().input_gradient
+        return inner(points, block[:, kernels], weights)
+
+    def raw_gradient(self, X: Float, block: Float, weights: Float) -> Float:
+        """Return Σ_m weights[n, m] ∂Φ_nm/∂x_n, (n, d), in the units of raw inputs X (n, d) without gaps.
+
+        Codes of levels that are coordinates have the derivative 0. Raises ``UsageError`` for functions of the user.
+        """
+        linear = self.functions is None or all(function == LINEAR for function, _ in self.functions.parts)
+        if not linear or any(inside(kernel, self.scaling.n_inputs, FunctionKernel) for kernel in self.kernels):
+            raise UsageError("a kernel or basis that is a Python function has no gradient in the inputs")
+        found = self.input_gradient(X, block, weights)
+        for place, j in enumerate((self.active % X.shape[1]).tolist(), start=int(self.bias)):
+            found[:, j] += weights[:, place]
+        return self.scaling.raw_gradient(X, found)
+
+    def noise_gradient(self, X: Float) -> Float:
+        """Return the gradient (n, d) of the logarithm of the noise factor at raw inputs X (n, d) without gaps."""
+        assert self.noise is not None
+        points, centres = self.scaling.inputs(X), self.noise.centres
+        values = self.noise.kernel.values(points, centres)
+        weights = np.broadcast_to(self.noise.weights, values.shape)
+        return self.scaling.raw_gradient(X, self.noise.kernel.prepare(centres).input_gradient(points, values, weights))
 
     def take(self, centres: Int | slice, *, leading: Int | None = None) -> "Design":
         """Return the design with the centres at these positions and the leading columns of these labels, or all."""

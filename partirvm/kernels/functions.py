@@ -9,6 +9,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from itertools import chain, count
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import GROUP, PIECE_ROWS, Kernel, PreparedKernel, by_groups, padded
-from partirvm.types import BIAS, Float, Int
+from partirvm.types import BIAS, Float, Int, pulled_back
 
 Function = Callable[..., Any]
 
@@ -25,8 +26,29 @@ LINEAR = "linear"  # Name of the basis functions that are the features
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
+class PreparedFunction(PreparedKernel):
+    """The ``function`` of a kernel prepared for centres (m, d)."""
+
+    def __init__(self, kernel: Any, centres: Float, origin: Float | None) -> None:
+        self.function, self.centres, self.own = kernel.function, centres, not isinstance(kernel, FunctionKernel)
+        function_of(self.function, "kernel")  # it can be imported
+
+    def __call__(self, points: Float, out: Float) -> None:
+        pieces = padded(points, PIECE_ROWS)
+
+        def write(some: slice, work: Float) -> None:
+            found = evaluated(self.function, "kernel", pieces, padded(self.centres[some], GROUP))
+            work[...] = found.T[: len(work), : len(points)]
+
+        by_groups(out, write)
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        known = partial(self.function, centres=self.centres)
+        return pulled_back(known, points, weights) if self.own else np.zeros(points.shape)
+
+
 @dataclass(frozen=True)
-class FunctionKernel(Kernel, name="function"):
+class FunctionKernel(Kernel, name="function", form=PreparedFunction):
     """Kernel computed by a function of points (n, d) and centres (m, d), which returns the values (n, m).
 
     It is called for ``GROUP`` centres at a time, padded, so that a column does not depend on the other columns.
@@ -37,28 +59,8 @@ class FunctionKernel(Kernel, name="function"):
     def __post_init__(self) -> None:
         require_function(self.function, "kernel")
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        function_of(self.function, "kernel")
-        return PreparedFunction(self.function, centres)
-
     def spec(self) -> dict[str, Any]:
         return {"name": self.name, "function": name_of(self.function, "kernel")}
-
-
-class PreparedFunction(PreparedKernel):
-    """A kernel function prepared for centres (m, d)."""
-
-    def __init__(self, function: str | Function, centres: Float) -> None:
-        self.function, self.centres = function, centres
-
-    def __call__(self, points: Float, out: Float) -> None:
-        pieces = padded(points, PIECE_ROWS)
-
-        def write(some: slice, work: Float) -> None:
-            found = evaluated(self.function, "kernel", pieces, padded(self.centres[some], GROUP))
-            work[...] = found.T[: len(work), : len(points)]
-
-        by_groups(out, write)
 
 
 @dataclass(frozen=True)

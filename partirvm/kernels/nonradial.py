@@ -10,9 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from partirvm.kernels.base import Kernel, PreparedKernel, Products, by_groups, origin_of, runs
-from partirvm.kernels.family import Family
-from partirvm.kernels.functions import PreparedFunction
+from partirvm.kernels.base import Family, Kernel, PreparedKernel, Products, by_groups, origin_of, runs
+from partirvm.kernels.functions import Function, PreparedFunction
 from partirvm.options.constraints import Check
 from partirvm.types import Float
 
@@ -20,8 +19,8 @@ from partirvm.types import Float
 class PreparedSteps(PreparedKernel):
     """The kernel exp(−Σ_j c_j): steps c_j are |u − v| of u = gamma ∘ (x − origin), of categories gamma_j [x ≠ z]."""
 
-    def __init__(self, kernel: Family, centres: Float, widths: Float, origin: Float | None) -> None:
-        self.kernel, self.widths, self.origin = kernel, widths, origin_of(centres, origin)
+    def __init__(self, kernel: Family, centres: Float, origin: Float | None) -> None:
+        self.kernel, self.widths, self.origin = kernel, kernel.widths(centres.shape[1]), origin_of(centres, origin)
         self.compared = isinstance(kernel, Categorical)
         self.centres = self._scaled(centres)
 
@@ -44,6 +43,12 @@ class PreparedSteps(PreparedKernel):
             for j in np.flatnonzero(self.widths).tolist():
                 total[j] -= np.einsum("mn,mn->", slopes, self._steps(U, j, some))
         return self.kernel.shared(total)
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        """Return the weighted sum of ∂k/∂x_j = −k gamma_j sign(x_j − z_j), of categories 0."""
+        pairs, slopes = zip(self._scaled(points), self.centres, strict=True), weights * values
+        sums = [(slopes * np.sign(u[:, None] - v)).sum(axis=1) for u, v in pairs]
+        return np.asarray(-self.widths * np.stack(sums, axis=1) * (not self.compared))
 
     def _scaled(self, points: Float) -> Float:
         return np.ascontiguousarray((points if self.compared else (points - self.origin) * self.widths).T)
@@ -78,17 +83,9 @@ class Categorical(Family, name="categorical", form=PreparedSteps):
     """
 
 
-@dataclass(frozen=True)
-class LinearSpline(Kernel, name="linear-spline"):
-    """Linear spline kernel, without parameters."""
-
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedFunction(_spline, centres)
-
-
 def _spline(points: Float, centres: Float) -> Float:
     """Return the product of the factors 1 + ab + a²(3b − a)/6 = 1 + a(2h + a(h − a/6)), with h = b/2, (n, m)."""
-    found = np.ones((len(points), len(centres)))
+    found = np.ones((len(points), len(centres)), points.dtype)
     for x, z in zip(points.T, centres.T, strict=True):
         a, h = np.minimum(x[:, None], z), np.maximum(0.5 * x[:, None], 0.5 * z)
         found *= 1.0 + a * (a * (h - a / 6.0) + 2.0 * h)
@@ -96,27 +93,38 @@ def _spline(points: Float, centres: Float) -> Float:
 
 
 @dataclass(frozen=True)
-class Linear(Kernel, name="linear"):
+class LinearSpline(Kernel, name="linear-spline", form=PreparedFunction):
+    """Linear spline kernel, without parameters."""
+
+    function: ClassVar[Function] = staticmethod(_spline)
+
+
+@dataclass(frozen=True)
+class Linear(Kernel, name="linear", form=PreparedFunction):
     """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has a scale."""
 
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        return PreparedFunction(lambda points, centres: points @ centres.T, centres)
+    function: ClassVar[Function] = staticmethod(lambda points, centres: points @ centres.T)
 
 
 class PreparedInner(PreparedKernel):
     """A function of inner products with ``centres`` = gamma ∘ z (m, d)."""
 
-    def __init__(self, kernel: "Polynomial", centres: Float, widths: Float, origin: Float | None) -> None:
-        self.kernel, self.centres = kernel, centres * widths
+    def __init__(self, kernel: "Polynomial", centres: Float, origin: Float | None) -> None:
+        self.kernel, self.centres = kernel, centres * kernel.widths(centres.shape[1])
 
     def __call__(self, points: Float, out: Float) -> None:
         Products.of(self.centres).fill(points, out, self.kernel.value)
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
         """Return the weighted sum of ∂k/∂ log gamma_j = degree·(s + coef0)^(degree − 1) gamma_j x_j z_j."""
+        return self.kernel.shared(np.einsum("md,md->d", self._slopes(points, weights).T @ points, self.centres))
+
+    def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
+        return self._slopes(points, weights) @ self.centres
+
+    def _slopes(self, points: Float, weights: Float) -> Float:
         kernel = self.kernel
-        slopes = weights * kernel.degree * (points @ self.centres.T + kernel.coef0) ** (kernel.degree - 1)
-        return kernel.shared(np.einsum("md,md->d", slopes.T @ points, self.centres))
+        return weights * kernel.degree * (points @ self.centres.T + kernel.coef0) ** (kernel.degree - 1)
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,17 +15,16 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import GROUP, Kernel, PreparedKernel, Products, origin_of, part_of, runs
-from partirvm.kernels.family import Family, as_numbers
+from partirvm.kernels.base import GROUP, Family, Kernel, PreparedKernel, Products, as_numbers, origin_of, part_of, runs
 from partirvm.types import Float
 
 
 class PreparedRadial(PreparedKernel):
     """A radial kernel prepared for m centres. ``centres`` (m, d) holds their v, ``root`` (d,) is √gamma."""
 
-    def __init__(self, kernel: "RadialKernel", centres: Float, widths: Float, origin: Float | None) -> None:
+    def __init__(self, kernel: "RadialKernel", centres: Float, origin: Float | None) -> None:
         m, d = centres.shape
-        self.kernel, self.root, self.origin = kernel, np.sqrt(widths), origin_of(centres, origin)
+        self.kernel, self.root, self.origin = kernel, np.sqrt(kernel.widths(d)), origin_of(centres, origin)
         self.centres = (centres - self.origin) * self.root
         squares = np.einsum("md,md->m", self.centres, self.centres)
         rows = np.column_stack([2 * self.centres, -squares, np.full(m, -1.0)])
@@ -171,67 +170,16 @@ def _scaled(work: Float, factor: float) -> Float:
 RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52
 
 
-@dataclass(frozen=True)
-class Directions(Kernel, name="directions", inside="kernel"):
-    """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
-
-    ``axes`` has one direction a_i per row; gamma of the ``kernel`` is one number or one per direction. Kernel learning
-    moves gamma, and if they are ``free``, the axes, too. Points are projected once for each block.
-    """
-
-    kernel: RadialKernel
-    axes: tuple[tuple[float, ...], ...]
-    free: bool = False
-
-    def __post_init__(self) -> None:
-        kernel, axes = part_of(self.kernel), as_numbers(self.axes)
-        if axes.ndim != 2 or not axes.size or not np.isfinite(axes).all():
-            raise UsageError("axes of the directions kernel must be a matrix of finite numbers, one row per direction")
-        if not isinstance(kernel, RadialKernel):
-            raise UsageError(f"the kernel of directions is {kernel!r}: it must be gaussian, matern32 or matern52")
-        kernel.widths(len(axes))  # checks their number
-        object.__setattr__(self, "kernel", kernel)
-        object.__setattr__(self, "axes", tuple(map(tuple, axes.tolist())))
-
-    @property
-    def matrix(self) -> Float:
-        """The directions as rows (r, d)."""
-        return np.array(self.axes)
-
-    def prepare(self, centres: Float, origin: Float | None = None) -> PreparedKernel:
-        if centres.shape[1] != len(self.axes[0]):
-            counts = f"{len(self.axes[0])} features but the data have {centres.shape[1]}"
-            raise UsageError(f"the directions of the kernel have {counts}")
-        return PreparedDirections(self, centres, origin)
-
-    def learnable(self) -> dict[str, float]:
-        """Return the logarithms of gamma, then the entries of ``axes`` themselves if these are free."""
-        entries = {f"axes[{i}, {j}]": a for i, axis in enumerate(self.axes) for j, a in enumerate(axis)}
-        return self.kernel.learnable() | (entries if self.free else {})
-
-    def with_logs(self, logs: Float) -> Self:
-        if not self.free:
-            return super().with_logs(logs)
-        count = len(self.kernel.gamma)
-        axes: Any = logs[count:].reshape(self.matrix.shape).tolist()
-        return replace(self, kernel=self.kernel.with_logs(logs[:count]), axes=axes)
-
-    def relevances(self, n_features: int) -> Float | None:
-        """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""
-        return np.asarray(self.kernel.widths(len(self.axes)) @ self.matrix**2)
-
-    def per_feature(self, n_features: int) -> Self:
-        return replace(self, kernel=self.kernel.per_feature(len(self.axes)))
-
-
 class PreparedDirections(PreparedKernel):
     """The kernel prepared for its centres, whose ``inner`` kernel sees the coordinates of the directions."""
 
-    def __init__(self, kernel: Directions, centres: Float, origin: Float | None) -> None:
+    def __init__(self, kernel: "Directions", centres: Float, origin: Float | None) -> None:
+        if centres.shape[1] != len(kernel.axes[0]):
+            counts = f"{len(kernel.axes[0])} features but the data have {centres.shape[1]}"
+            raise UsageError(f"the directions of the kernel have {counts}")
         self.kernel, self.matrix, self.origin = kernel, kernel.matrix, origin_of(centres, origin)
         self.centres, self.projection, r = centres - self.origin, Products.of(self.matrix), len(self.matrix)
-        inner = None if origin is None else np.zeros(r)
-        self.inner = PreparedRadial(kernel.kernel, self._projected(centres), kernel.kernel.widths(r), inner)
+        self.inner = PreparedRadial(kernel.kernel, self._projected(centres), None if origin is None else np.zeros(r))
 
     def __call__(self, points: Float, out: Float) -> None:
         self.inner(self._projected(points), out)
@@ -264,3 +212,50 @@ class PreparedDirections(PreparedKernel):
         out = np.empty((len(points), len(self.matrix)))
         self.projection.fill(points - self.origin, out, lambda work: None)
         return out
+
+
+@dataclass(frozen=True)
+class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirections):
+    """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
+
+    ``axes`` has one direction a_i per row; gamma of the ``kernel`` is one number or one per direction. Kernel learning
+    moves gamma, and if they are ``free``, the axes, too. Points are projected once for each block.
+    """
+
+    kernel: RadialKernel
+    axes: tuple[tuple[float, ...], ...]
+    free: bool = False
+
+    def __post_init__(self) -> None:
+        kernel, axes = part_of(self.kernel), as_numbers(self.axes)
+        if axes.ndim != 2 or not axes.size or not np.isfinite(axes).all():
+            raise UsageError("axes of the directions kernel must be a matrix of finite numbers, one row per direction")
+        if not isinstance(kernel, RadialKernel):
+            raise UsageError(f"the kernel of directions is {kernel!r}: it must be gaussian, matern32 or matern52")
+        kernel.widths(len(axes))  # checks their number
+        object.__setattr__(self, "kernel", kernel)
+        object.__setattr__(self, "axes", tuple(map(tuple, axes.tolist())))
+
+    @property
+    def matrix(self) -> Float:
+        """The directions as rows (r, d)."""
+        return np.array(self.axes)
+
+    def learnable(self) -> dict[str, float]:
+        """Return the logarithms of gamma, then the entries of ``axes`` themselves if these are free."""
+        entries = {f"axes[{i}, {j}]": a for i, axis in enumerate(self.axes) for j, a in enumerate(axis)}
+        return self.kernel.learnable() | (entries if self.free else {})
+
+    def with_logs(self, logs: Float) -> Self:
+        if not self.free:
+            return super().with_logs(logs)
+        count = len(self.kernel.gamma)
+        axes: Any = logs[count:].reshape(self.matrix.shape).tolist()
+        return replace(self, kernel=self.kernel.with_logs(logs[:count]), axes=axes)
+
+    def relevances(self, n_features: int) -> Float | None:
+        """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""
+        return np.asarray(self.kernel.widths(len(self.axes)) @ self.matrix**2)
+
+    def per_feature(self, n_features: int) -> Self:
+        return replace(self, kernel=self.kernel.per_feature(len(self.axes)))

@@ -84,9 +84,7 @@ class LocalKernel:
     @property
     def logs(self) -> Float:
         """(log s², log ℓ, log ω, b, log ν)."""
-        logs = np.log([self.variance, self.length, self.noise, 1.0, self.freedom])
-        logs[3] = self.exponent
-        return logs
+        return np.array([*np.log([self.variance, self.length, self.noise]), self.exponent, np.log(self.freedom)])
 
     @classmethod
     def of(cls, family: str, logs: Float) -> Self:
@@ -212,9 +210,7 @@ class _Conditional:
         return np.concatenate([slopes, sums[:, 0].sum(axis=0) - twice])
 
 
-def log_density(
-    kernel: LocalKernel, rows: Neighbourhoods, errors: Float, *, scales: bool = False
-) -> tuple[Float, Float]:
+def log_density(kernel: LocalKernel, rows: Neighbourhoods, errors: Float, scales: bool = False) -> tuple[Float, Float]:
     """Return the log densities (n,), in nats, of the ``errors`` (n,) of rows, and the slopes (5,) of their sum.
 
     The slopes are those in the logs.
@@ -295,6 +291,5 @@ def learned(
     if not form:
         bounds[:2] = [(log, log) for log in first[:2].tolist()]
     limits = {"maxiter": STEPS, "ftol": 0.0 if scales else ENOUGH / n}
-    search: Any = partial(minimize, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
-    found = search(lambda x: loss(x.tobytes()), first)
+    found = minimize(lambda x: loss(x.tobytes()), first, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
     return kernel_at(found.x), np.exp(found.x[5:]), -float(found.fun)

@@ -8,18 +8,21 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
 from partirvm.core.predictive import ROWS, products, quadratic_forms
 from partirvm.core.priors import log_contribution
+from partirvm.core.pruning import conditioned, least_loss
 from partirvm.errors import DataError
 from partirvm.export import to_c, to_numpy, to_onnx
 from partirvm.kernels import KERNELS
 from partirvm.kernels.design import Design
 from partirvm.kernels.functions import labels_by_name
+from partirvm.options.constraints import Check
+from partirvm.process import one_blas_thread
 from partirvm.quoting import html_table
 from partirvm.storage.codec import Codec
 from partirvm.types import BIAS, PANEL_ROWS, Columns, Float
@@ -32,6 +35,24 @@ OfRows: TypeAlias = Callable[[Float], tuple[Float, Float]]
 
 FAR = 1e-4
 """Nearness (largest kernel value as a fraction of its peak) below which a row is far from all relevance vectors."""
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What ``prune`` deleted, and what this cost: ``vectors``, their number, and ``log_evidence``, the lost nats.
+
+    ``squared_error`` is the growth of the mean squared error of the training rows, by their weights, in the target's
+    unit squared (of a warped target in that of its map), for T targets (T,); 0 for classes.
+    """
+
+    vectors: int = 0
+    log_evidence: float = 0.0
+    squared_error: float | Float = 0.0
+
+    @property
+    def rmse(self) -> float | Float:
+        """The error that pruning adds: the new RMSE of the training rows is √(the old one² + this²)."""
+        return np.sqrt(np.maximum(self.squared_error, 0.0))
 
 
 @dataclass(frozen=True)
@@ -52,6 +73,7 @@ class FittedModel:
     log_evidence: float
     n_rows: int
     columns: Columns
+    pruned: Pruned = field(default=Pruned(), kw_only=True)
 
     to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
 
@@ -69,9 +91,10 @@ class FittedModel:
         return html_table(type(self).__name__, facts.items())
 
     def digest(self) -> str:
-        """Return a hash of all values but the log evidence: models of equal digest predict the same bits."""
+        """Return a hash of all but the evidence and what pruning cost: models of equal digest predict the same bits."""
         codec = Codec((*KERNELS.values(), type(self)))
-        tree, arrays = codec.encode(replace(self.with_cells_at(""), log_evidence=0.0))
+        tree, arrays = codec.encode(replace(self.with_cells_at(""), log_evidence=0.0, pruned=Pruned()))
+        del tree["value"]["fields"]["pruned"]
         sums = [hashlib.blake2b(f"{a.shape} {a.dtype}".encode() + a.tobytes(), digest_size=16) for a in arrays]
         text = re.sub(r'{"array": (\d+)}', lambda found: sums[int(found[1])].hexdigest(), json.dumps(tree))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -89,6 +112,31 @@ class FittedModel:
     def n_vectors(self) -> int:
         """Number of relevance vectors, without the bias and basis functions."""
         return len(self.design.centres)
+
+    @one_blas_thread()
+    def prune(self, max_vectors: int = 50) -> Self:
+        """Return the model without the relevance vectors that cost the least evidence, one after the other.
+
+        At most ``max_vectors`` are left, which may be 0; the bias and basis functions stay. The weights are those of a
+        fit without the deleted ones at the same α and noise, from the posterior alone (``core.pruning``), and
+        ``pruned`` says what it cost. Raises ``UsageError`` for a number below 0, and for local residuals.
+        """
+        first, count = self.design.n_leading, self.n_vectors - Check("whole", least=0)("max_vectors", max_vectors)
+        if count <= 0:
+            return self
+        M, roots = len(self.mean), self.root if self.root.ndim == 3 else self.root[None]
+        given = self.alpha, self.mean.reshape(M, -1), roots
+        left = np.delete(np.arange(M), least_loss(*given, first, count))
+        mean, roots, loss, growth = conditioned(*given, left)
+        design, root = self.design.take(left[first:] - first), roots if self.root.ndim == 3 else roots[0]
+        mean, done = mean.reshape(-1, *self.mean.shape[1:]), self.pruned
+        pruned = Pruned(done.vectors + count, done.log_evidence + loss, done.squared_error)
+        found = replace(self, design=design, mean=mean, root=root, alpha=self.alpha[left], pruned=pruned)
+        return replace(found, log_evidence=self.log_evidence - loss)._with_error(growth)
+
+    def _with_error(self, growth: Float) -> Self:
+        """Return the model that states the ``growth`` (T,) of β‖t − Φμ‖² by pruning; classes have no β."""
+        return self
 
     def _require_finite(self, X: Float, mean: Float, variance: Float | None) -> None:
         """Raise ``DataError``, naming the first row, if predictions (n, …) at finite inputs X (n, d) are not finite."""

@@ -21,12 +21,12 @@ from partirvm.model.fitted import Model
 from partirvm.options.constraints import MOST_NEIGHBOURS
 from partirvm.options.values import VALUES
 from partirvm.quoting import quoted
-from partirvm.storage import open_folder, reading
+from partirvm.storage import Where, open_folder, reading
 from partirvm.storage.address import absolute, store_of
 from partirvm.storage.codec import ADVICE, Codec
 
 KIND = "partirvm-model"
-FORMAT = 16
+FORMAT = 17
 CELLS = "cells"
 """Name of the folder of copied rows of local residuals."""
 
@@ -37,12 +37,7 @@ AnyModel: TypeAlias = Model | ClassModel
 
 
 def save_model(
-    model: AnyModel,
-    location: str | os.PathLike[str],
-    about: dict[str, Any] | None = None,
-    *,
-    estimator: dict[str, Any] | None = None,
-    copy: bool = False,
+    model: AnyModel, location: Where, about: Any = None, *, estimator: Any = None, copy: bool = False
 ) -> None:
     """Write a model to a new folder or fsspec URL, with plain values and arrays of its ``estimator``.
 
@@ -69,7 +64,7 @@ def save_model(
             raise
 
 
-def load_model(location: str | os.PathLike[str], *, allow_code: bool = False, cells: str = "") -> AnyModel:
+def load_model(location: Where, *, allow_code: bool = False, cells: str = "") -> AnyModel:
     """Read a model from its folder or fsspec URL. No code of the file is run.
 
     ``cells`` is the folder of its rows of local residuals, if these were moved with it. Raises ``MissingDataError`` if
@@ -79,7 +74,7 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False, ce
     return load_saved(location, allow_code=allow_code, cells=cells)[0]
 
 
-def load_saved(location: str | os.PathLike[str], *, allow_code: bool = False, cells: str = "") -> tuple[AnyModel, Any]:
+def load_saved(location: Where, *, allow_code: bool = False, cells: str = "") -> tuple[AnyModel, Any]:
     """The model, and the values of the ``estimator``; None if it was saved without one."""
     location = os.fspath(location)
     found = CODEC.read(location, KIND, FORMAT)
@@ -113,21 +108,15 @@ def _require_shapes(model: AnyModel) -> None:
     square, inputs = (*model.mean.shape[:0:-1], M, M), d
     if isinstance(model, ClassModel) and model.ramp is not None:
         square = 1, M, M
+    found = {"labels": (design.labels.shape, (m,)), "t_shift": (scaling.t_shift.shape, T)}
+    found |= {"mean": (model.mean.shape[:1], (M,)), "root": (model.root.shape, square)}
+    found["alpha"] = (model.alpha.shape, (M,))
     if scaling.features is not None:
         inputs = len(scaling.features.sources)
-    found = {
-        "labels": (design.labels.shape, (m,)),
-        "x_shift": (scaling.x_shift.shape, (inputs,)),
-        "x_scale": (scaling.x_scale.shape, (inputs,)),
-        "t_shift": (scaling.t_shift.shape, T),
-        "mean": (model.mean.shape[:1], (M,)),
-        "root": (model.root.shape, square),
-        "alpha": (model.alpha.shape, (M,)),
-    }
-    if scaling.features is not None:
         found["warps"] = (scaling.features.centres.shape + scaling.features.spreads.shape, (d, d))
         if not all(0 <= j < d for j in scaling.features.sources.tolist()):
             raise ValueError("an input of its kernel comes from an unknown feature")
+    found |= {name: (getattr(scaling, name).shape, (inputs,)) for name in ("x_shift", "x_scale")}
     if scaling.regressions is not None:
         found["regressions"] = (scaling.regressions.shape, (inputs, inputs))
     if design.noise is not None:

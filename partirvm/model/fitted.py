@@ -6,25 +6,28 @@ of α and β, σ² is estimated from rows left out, and a factor makes the Gauss
 of local residuals are the variances of these alone.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from partirvm.core.left_out import GAUSSIAN_LEVEL, Calibration
-from partirvm.core.predictive import products, quantile, widened
+from partirvm.core.predictive import ROWS, products, quantile, widened
 from partirvm.core.updates import HyperState
 from partirvm.data.convert import checked_rows
-from partirvm.errors import UsageError
+from partirvm.errors import DataError, UsageError
+from partirvm.export.shapley import explain
 from partirvm.kernels import Directions, Kernel
+from partirvm.kernels.base import padded
 from partirvm.kernels.composed import inside
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.local.residuals import LocalResiduals
-from partirvm.model.base import FittedModel, OfRows, bases_of, linear_values
+from partirvm.model.base import HEIGHT, FittedModel, OfRows, bases_of, linear_values
 from partirvm.process import one_blas_thread
-from partirvm.types import AS_IT_IS, Columns, Float
+from partirvm.types import AS_IT_IS, STEP, Columns, Float
 
 FILLINGS = 16
 """Maximum number of relevance vectors whose values stand for a missing one."""
@@ -50,6 +53,8 @@ class Model(FittedModel):
         "prediction is close to the mean of the target, and the standard deviation does not grow there, as it would "
         "with `augment`"
     )
+
+    explain = explain
 
     noise_variance: float | Float
     evidence_noise: float | Float
@@ -85,6 +90,24 @@ class Model(FittedModel):
     def sparse(self) -> "Model":
         """The relevance vector machine alone, without local residuals; its uncertainty is calibrated for itself."""
         return replace(self, residuals=None)
+
+    def prune(self, max_vectors: int = 50) -> Self:
+        """As of all models; the noise variance of predictions grows by the mean squared error that this costs.
+
+        ``evidence_noise`` and local noise stay, and so do the quantiles of intervals. The prior of α has no part in the
+        loss of evidence.
+        """
+        if self.residuals is not None:
+            raise UsageError("local residuals are errors of all vectors: prune model_.sparse(), or set max_vectors")
+        return super().prune(max_vectors)
+
+    def _with_error(self, growth: Float) -> Self:
+        error: Any = self.evidence_noise * growth / self.n_rows
+        noise: Any = self.noise_variance + np.maximum(error, 0.0)
+        if self.n_targets == 1:
+            error, noise = float(error[0]), float(noise[0])
+        pruned = replace(self.pruned, squared_error=self.pruned.squared_error + error)
+        return replace(self, pruned=pruned, noise_variance=noise)
 
     @property
     def own_residuals(self) -> LocalResiduals:
@@ -135,18 +158,63 @@ class Model(FittedModel):
         variance = np.einsum("...mk,...mk->m...", self.root, self.root)
         return np.asarray(np.clip(1.0 - (self.alpha * variance.T).T, 0.0, 1.0))
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Any, return_std: bool = False, return_gradient: bool = False) -> Any:
         """Mean (n,) of the target at X (n, d), an array, lists or a data frame; also the sd of a new noisy target.
 
         Mean ± 1.645 sd contains 90 % of new targets (``predictive``); with local residuals the sd has the largest log
-        density on rows left out, and ``interval`` has other multiples. Raises ``DataError`` for other features.
+        density on rows left out, and ``interval`` has other multiples. With ``return_gradient`` their gradients follow,
+        (n, d) each (``gradients``). Raises ``DataError`` for other features.
         """
-        X = checked_rows(X, self.columns)
-        found = self.predictive.values(X)[0] if return_std else self.means(X)[0]
-        mean, std = found[:, : self.n_targets], found[:, self.n_targets :]
-        if self.n_targets == 1:
-            mean, std = mean[:, 0], std[:, :1].ravel()
-        return (mean, std) if return_std else mean
+        function, X = self.predictions(std=return_std, gradient=return_gradient), checked_rows(X, self.columns)
+        return self.parted(function(X)[0], std=return_std, gradient=return_gradient)
+
+    def predictions(self, *, std: bool, gradient: bool) -> OfRows:
+        """The function of raw inputs whose values are those of ``predict``, side by side."""
+        if gradient:
+            return partial(self.gradients, std=std)
+        return self.predictive.values if std else self.means
+
+    def parted(self, found: Float, *, std: bool, gradient: bool) -> Any:
+        """The array, or the tuple of arrays, of values of ``predictions``: (n,) and (n, d), of T targets (n, T, …)."""
+        T = self.n_targets
+        shapes = [(T,)] * (1 + std) + [(T, len(self.columns.features))] * ((1 + std) * gradient)
+        pieces = np.split(found, np.cumsum([math.prod(shape) for shape in shapes])[:-1], axis=1)
+        shaped = [each.reshape(len(found), *shape[T == 1 :]) for each, shape in zip(pieces, shapes, strict=True)]
+        return tuple(shaped) if len(shaped) > 1 else shaped[0]
+
+    def gradients(self, X: Float, *, std: bool) -> tuple[Float, Float]:
+        """Predictions with their gradients at raw inputs X (n, d), and nearness (n,).
+
+        Values (n, V) are the means of T targets, with ``std`` their standard deviations, then the gradient (d) of each.
+        They are those of ``predictive``. Codes of categories have the derivative 0, as kernels have at a kink.
+        Raises ``UsageError`` for local residuals and functions of the user, ``DataError`` for missing values.
+        """
+        if self.residuals is not None:
+            raise UsageError("local residuals have no gradient: fit with residual='none', or take model_.sparse()")
+        if np.isnan(X).any():
+            raise DataError("rows with missing values have no gradient: fill the values in")
+        panels = [self.predictive._gradients(X[k : k + HEIGHT]) for k in range(0, max(len(X), 1), HEIGHT)]
+        columns = [np.concatenate(each).reshape(len(X), -1) for each in zip(*panels, strict=True)]
+        return np.hstack(columns[: 4 if std else 3 : 1 if std else 2]), columns[4][:, 0]
+
+    @one_blas_thread()
+    def _gradients(self, X: Float) -> tuple[Float, ...]:
+        """Means, deviations, their gradients, and nearness of a panel of rows, by the chain rule from Φμ and φᵀΣφ."""
+        (mean, variance, near), design, n, T = self.moments(X), self.design, len(X), self.n_targets
+        M, scale, target = len(self.mean), design.scaling.t_scale[:, None], design.scaling.target
+        rows = padded(X, ROWS)  # so that the bits do not depend on the number of rows
+        block = design.block(rows)
+        factors = [np.broadcast_to(each, block.shape) for each in self.mean.reshape(M, T).T]
+        factors += [2.0 * products(products(block, root), root.T) for root in self.root.reshape(T, M, M)]
+        slopes = np.stack([design.raw_gradient(rows, block, each)[:n] for each in factors], axis=1)
+        of_mean, of_variance = scale * slopes[:, :T], scale**2 * slopes[:, T:]
+        if design.noise is not None:  # of one target
+            power = TEMPER if self.calibration is None else 1.0
+            of_variance += (power * self._noise_at(X) * design.noise_gradient(X).T).T[:, None]
+        (z, v), h = (each.reshape(n, T, 1) for each in (mean, variance)), 1j * STEP
+        moved: Any = target.moments(z + h * of_mean, v + h * of_variance)  # as in ``pulled_back``
+        mean, variance = target.moments(mean, variance)
+        return mean, np.sqrt(variance), moved[0].imag / STEP, np.sqrt(moved[1]).imag / STEP, near
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
         """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
@@ -385,6 +453,18 @@ def basis_functions_json(model: FittedModel) -> list[dict[str, Any]]:
     weights = found.weights.reshape(len(found.names), -1).tolist()
     parts = zip(found.names, weights, found.relevance.tolist(), strict=True)
     return [{"name": name, "weights": each, "relevance": relevance} for name, each, relevance in parts]
+
+
+def sizes_json(model: FittedModel) -> list[list[float]]:
+    """Return numbers of vectors, falling to 1, and the growth of the mean squared error if they are pruned to these.
+
+    It is that of ``Pruned``, of the vectors alone, and of several targets the mean; classes have none.
+    """
+    found, small = list[list[float]](), model.sparse() if isinstance(model, Model) else None
+    while small is not None and small.n_vectors:
+        found.append([small.n_vectors, float(np.mean(small.pruned.squared_error))])
+        small = small.prune(small.n_vectors * 4 // 5)
+    return found
 
 
 def targets_json(model: FittedModel) -> dict[str, Any]:

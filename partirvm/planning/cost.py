@@ -205,15 +205,14 @@ class Schedule:
         most = max(max_vectors // (1 if self.selects else 2), 1) if max_vectors else partition_size
         return n_candidates if self.one_fit else min(n_candidates, partition_size, most)
 
-    def costs(
-        self, work: Work, candidates: int, stop_fraction: float, max_rounds: int | None, joining: int
-    ) -> list[RoundCost]:
+    def costs(self, work: Work, candidates: int, stop: float, max_rounds: int | None, joining: int) -> list[RoundCost]:
         """Estimate each round or level for ``joining`` rows that have yet to join; the last element is the last fit.
 
-        Fits may converge before their vectors have fallen to ``stop_fraction`` of the candidates: on kin40k and etopo20
-        they kept about the mean of this fraction and 1. Without ``max_rounds``, 8 working-set rounds are assumed.
+        Fits may converge before their vectors have fallen to the fraction ``stop`` of the candidates: on kin40k and
+        etopo20 they kept about the mean of this fraction and 1. Without ``max_rounds``, 8 working-set rounds are
+        assumed.
         """
-        stays = 0.5 * (1.0 + stop_fraction)
+        stays = 0.5 * (1.0 + stop)
         if self.merges:
             return levels_cost(work, candidates, stays)
         rounds = n_partitions(joining, candidates, work.shape.n_kernels)

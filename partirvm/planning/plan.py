@@ -111,28 +111,19 @@ class Plan:
         """Convert the plan to plain JSON."""
         own = ("partition_size", "partitions", "passes", "threads", "max_columns")
         asked = ("strategy", "fit_rows", "selection", "max_rounds", "max_vectors")
-        shape, store = self.shape, self.kernel_store
-        return {
-            "rows": shape.n_rows,
-            "features": shape.n_features,
-            "tile_rows": shape.tile_rows,
-            "tiles": shape.n_tiles,
-            **{name: getattr(self, name) for name in own},
-            **{name: getattr(self.request, name) for name in asked},
-            "sample_rows": int(self.request.sample_rows) if self.read.sampled else None,
-            "rho": None if self.rho is None else round(self.rho, 4),
-            "rounds": len(self.rounds),
-            "workers": self.machine.workers,
-            **({"classes": shape.n_classes} if shape.n_classes else {}),
-            "seconds": round(self.seconds, 2),
-            "memory_limit": self.machine.limit,
-            "memory_peak": self.peak,
-            "kernel_store": store.where,
-            "kernel_store_bytes": store.bytes,
-            **({} if self.learned is None else {"learned": self.learned}),
-            **({} if self.residuals is None else {"correction_rate": correction_rate(self.request, shape)}),
-            "notes": list(self.notes),
-        }
+        shape, store, sample_rows = self.shape, self.kernel_store, self.request.sample_rows
+        found: dict[str, Any] = {"rows": shape.n_rows, "features": shape.n_features}
+        found |= {"tile_rows": shape.tile_rows, "tiles": shape.n_tiles}
+        found |= {name: getattr(self, name) for name in own} | {name: getattr(self.request, name) for name in asked}
+        found |= {"sample_rows": int(sample_rows) if self.read.sampled else None}
+        found |= {"rho": None if self.rho is None else round(self.rho, 4)}
+        found |= {"rounds": len(self.rounds), "workers": self.machine.workers}
+        found |= {"classes": shape.n_classes} if shape.n_classes else {}
+        found |= {"seconds": round(self.seconds, 2), "memory_limit": self.machine.limit, "memory_peak": self.peak}
+        found |= {"kernel_store": store.where, "kernel_store_bytes": store.bytes}
+        found |= {} if self.learned is None else {"learned": self.learned}
+        found |= {} if self.residuals is None else {"correction_rate": correction_rate(self.request, shape)}
+        return found | {"notes": list(self.notes)}
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<12}{text}" for name, text in self._lines())

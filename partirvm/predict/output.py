@@ -30,9 +30,7 @@ def written_labels(labels: Sequence[Any]) -> NDArray[Any]:
     return np.array([str(label) for label in labels]) if found.dtype.kind == "O" else found
 
 
-def write_output(
-    output: Folder, part: Path, tables: Iterable[Table], n_rows: int, check: Callable[[], None] = lambda: None
-) -> None:
+def write_output(output: Folder, part: Path, tables: Iterable[Table], n_rows: int, check: Callable[[], None]) -> None:
     """Write tables with the same columns one after the other to OUTPUT, ``n_rows`` rows in all.
 
     The extension selects the format. The table is written to ``part`` on this machine, and finally moved to ``output``,

@@ -149,9 +149,7 @@ def warn_of_far_rows(far: int, rows: int, model: AnyModel, stacklevel: int = 3) 
         if model.design.functions is not None:
             what = "prediction is close to that of the bias and the basis functions alone"
         warnings.warn(
-            f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}",
-            DataWarning,
-            stacklevel=stacklevel,
+            f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}", DataWarning, stacklevel
         )
 
 

@@ -22,6 +22,9 @@ from partirvm.report.text import figure_rows, is_corrected, parameter_text
 from partirvm.storage import open_folder, storing
 from partirvm.types import OFF
 
+LISTS = ("directions", "bases", "outputs", "sizes", "damaged")
+"""Values that are lists, empty without a model."""
+
 FEATURES = 6
 """Number of features of a direction that are named."""
 
@@ -34,7 +37,8 @@ class Report:
     ``advice`` that of the reason for the end. Times are seconds since 1970 or None. ``plan`` is that of
     ``Plan.to_json()``, and ``history`` holds the driver's entries. ``relevance``, ``directions`` and ``bases`` are
     those of ``Job``, and ``missing`` the shares of the training rows without a value, by feature. ``outputs`` are the
-    names of the targets, or the labels of the classes. ``damaged`` are the errors of parts that could not be read.
+    names of the targets, or the labels of the classes, and ``sizes`` those of ``model.fitted.sizes_json``. ``damaged``
+    are the errors of parts that could not be read.
     """
 
     values: dict[str, Any]
@@ -64,15 +68,10 @@ class Report:
 def report_of(job: Any) -> Report:
     """Return the report of a job in any state. It imports and runs no code that the job names."""
     state = job.state()
-    values = {
-        **job.progress(),
-        "location": job.location,
-        "status_advice": state.status.advice,
-        "parameters": job.asked(),
-        "versions": state.request["versions"],
-        **{name: getattr(state, name) for name in ("queued", "began", "ended", "plan", "history")},
-    }
-    values |= {"relevance": None, "directions": [], "bases": [], "missing": {}, "outputs": [], "damaged": []}
+    values = {name: getattr(state, name) for name in ("queued", "began", "ended", "plan", "history")}
+    values |= {**job.progress(), "location": job.location, "status_advice": state.status.advice}
+    values |= {"parameters": job.asked(), "versions": state.request["versions"]}
+    values |= {"relevance": None, "missing": {}, **{name: [] for name in LISTS}}
     try:
         values |= job.facts()
     except PartirvmError as error:
@@ -114,6 +113,22 @@ def _curves(title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Ma
     return [Chart(f"{title} over fits", remark, paint)] if drawn else []
 
 
+def size_charts(sizes: Sequence[Sequence[float]], last: Mapping[str, Any]) -> list[Chart]:
+    """Return the chart of the error if the model of the entry ``last`` is pruned to these sizes; none of classes."""
+    error = last.get("train_rmse")
+    if error is None or len(sizes) < 2:
+        return []
+    vectors, growth = np.array(sizes).T
+
+    def paint(axis: Any) -> None:
+        axis.plot(vectors, np.sqrt(np.maximum(error**2 + growth, 0.0)), "o-", color=OBSERVED, markersize=4)
+        axis.set(xscale="log", xlabel="relevance vectors that are left", ylim=(0, None))
+        axis.set_xticks(vectors[::4], [f"{int(count):,}" for count in vectors[::4]])
+        axis.minorticks_off()
+
+    return [Chart("Error of fewer vectors", "RMSE of training rows after prune, in the target's units", paint)]
+
+
 def _page(job: Any) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -136,7 +151,7 @@ def _page(job: Any) -> str:
         share=format_share,
         figures=figure_rows(facts),
         corrected=is_corrected(facts),
-        curves=history_charts(job.history, kind),
+        curves=[*history_charts(job.history, kind), *size_charts(job.sizes, last)],
         targets=target_charts(from_json(diagnostics), job.outputs),
         diagnostics=diagnostics,
         features=_features(job.relevance or {}),

@@ -116,12 +116,7 @@ def number_charts(found: NumberDiagnostics, target: str = "target") -> list[Char
         (True, "Predictions", total if rows == found.n else f"{rows:,} random rows of {found.n:,}", _predictions),
         (len(found.covered) > 0, "Coverage of intervals", f"{total}; below the line: too narrow", _coverage),
         (True, "Standardised residuals", "95 % between the outer lines if right; bars: means of tenths", _residuals),
-        (
-            True,
-            "Position in the predicted distribution",
-            "a hill: stated deviations are too large; a valley: too small",
-            _transform,
-        ),
+        (True, "Position in the predicted distribution", "hill: deviations too large; valley: too small", _transform),
         (vary, "Errors against stated deviations", "each point: a tenth of the rows", _deviations),
     ]
     return [Chart(title, remark, partial(paint, found, target)) for shown, title, remark, paint in charts if shown]

@@ -26,8 +26,6 @@ TITLES = {
     "gain": "evidence gains",
     "read": "reading",
     "write": "writing",
-    "predict": "predicting",
-    "evaluate": "evaluating",
 }
 """Names of the phases in the output."""
 

@@ -25,6 +25,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels import Categorical, Family, FunctionKernel, Kernel, NoKernel, Several, kernel_from_spec
 from partirvm.kernels.functions import LINEAR, Basis, evaluated, name_of, require_function
 from partirvm.options import Request
+from partirvm.options.constraints import Check
 from partirvm.types import Columns, Float, Scaling
 
 BY_GAMMA: dict[str, type[Family]] = {**kernels.WITH_GAMMA, "auto": kernels.Gaussian}
@@ -131,8 +132,7 @@ def _named(family: type[Family], request: Request, moments: Moments, columns: Co
     gamma, d, inputs = request.gamma, len(columns.features), moments.inputs
     if not _is(gamma, *RULES):
         if isinstance(gamma, str):
-            known = f"{', '.join(RULES)}, a positive number, one number per feature"
-            raise UsageError(f"gamma is {gamma!r}; known: {known}")
+            Check("word", (*RULES, "a positive number", "one number per feature"))("gamma", gamma)
         return _by_kind(family(gamma), columns, scaling)
     coded = {} if family is Categorical else _coded(columns, scaling)
     numeric = np.array([j for j in range(d) if j not in coded], dtype=np.int64)

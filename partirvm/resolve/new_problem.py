@@ -47,8 +47,8 @@ def timer(limit: Any) -> Interrupted:
     return lambda: Termination.TIME if time.monotonic() > end else None
 
 
-def check_aborted(interrupted: Interrupted) -> None:
-    """Raise ``Stopped`` if an abort was requested; the caller decides which files to keep."""
+def check_aborted(interrupted: Interrupted, *done: int) -> None:
+    """Raise ``Stopped`` if an abort was requested, also as a ``Progress``; the caller decides which files to keep."""
     if interrupted() is Termination.ABORTED:
         raise Stopped(Termination.ABORTED)
 
@@ -66,7 +66,7 @@ def checked_data(
     check_request(source, request, held_out)
     labels, codes, weights = source.columns.classes, None, None
     if labels is not None:
-        count, progress = partial(_classes_of_tile, len(labels)), lambda *done: check_aborted(interrupted)
+        count, progress = partial(_classes_of_tile, len(labels)), partial(check_aborted, interrupted)
         tiles = [found for _, found in executor.map(count, source, range(source.n_tiles), progress)]
         codes, totals = np.concatenate([each for each, _ in tiles]), np.sum([each for _, each in tiles], axis=0)
         if request.class_weight is not None:
@@ -120,9 +120,7 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
 
     Raises ``DataError`` for values that are not finite, and ``Stopped`` if an abort was requested.
     """
-    moments: Moments = (
-        source.moments or executor.run([MomentsPass()], source, lambda *done: check_aborted(interrupted))[0]
-    )
+    moments: Moments = source.moments or executor.run([MomentsPass()], source, partial(check_aborted, interrupted))[0]
     if moments.first_bad is not None:
         row, column = moments.first_bad
         names = [*source.columns.features, *source.columns.target_names(source.n_targets), "the weights"]
@@ -153,15 +151,10 @@ def new_problem(source: Source, moments: Moments, codes: Codes | None, request: 
     """Make the problem of a fit; a kernel that will be learned is the initial one."""
     targets, K = moments.targets, len(source.columns.classes or ())
     scaling = _scaling(moments, source.columns, request)
-    empty = Design(
-        resolve_kernel(request, moments, source.columns, scaling),
-        scaling,
-        np.zeros((0, source.n_features)),
-        NONE,
-        bias=False,
-        origin=scaling.inputs(moments.inputs.mean[None])[0],
-        functions=resolve_basis(request, source, scaling),
-    )
+    kernel = resolve_kernel(request, moments, source.columns, scaling)
+    functions = resolve_basis(request, source, scaling)
+    origin = scaling.inputs(moments.inputs.mean[None])[0]
+    empty = Design(kernel, scaling, np.zeros((0, source.n_features)), NONE, False, origin, functions)
     scales, variances, noise, several = scaling.t_scale, np.ones(1), None, not K and source.n_targets > 1
     if not K:
         variances = (targets.variance * targets.total / targets.n) / scales**2
@@ -183,7 +176,7 @@ def new_problem(source: Source, moments: Moments, codes: Codes | None, request: 
         likelihood=likelihood_for(K, request.multi_class if K else request.noise_variance, source.n_rows),
         n_classes=K,
         codes=codes,
-        prior=_prior(request, float(scales[0]), labels_by_name(empty.functions, source.columns.features)),
+        prior=_prior(request, float(scales[0]), labels_by_name(functions, source.columns.features)),
         target_variances=np.where(variances > 0, variances, 1.0) if several else None,
     )
 

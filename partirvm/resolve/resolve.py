@@ -128,7 +128,7 @@ def resolve(
     entries, notes = small_fits.entries, notes + small_fits.notes
     seconds = max((entry["seconds"] for entry in entries), default=0.0)
     found = {"rho": rho, "learned": small_fits.learned, "learning_seconds": seconds, "notes": notes}
-    plan = _planned(source, problem, resolved, shape, machine, shrink_partition=automatic_size, **found)
+    plan = _plan(source, problem, resolved, shape, machine, shrink_partition=automatic_size, **found)
     if rho is not None:
         entries[-1] |= {"partition_size": plan.partition_size, "notes": list(plan.notes)}
     variance = input_variance(source.columns, moments, problem.empty.scaling)
@@ -162,7 +162,7 @@ def continued(
         request = _with_new_rows(request, spec, asked, new)
     shape, machine = _shape(source, problem, request), machine_for(asked, executor, source)
     joining = (new if spec.in_order else None) if new else old.joining
-    plan = _planned(source, problem, request, shape, machine, joining=joining, notes=spec.notes)
+    plan = _plan(source, problem, request, shape, machine, joining=joining, notes=spec.notes)
     if new:
         size = spec.options.partition_size if old.schedule.has_rounds else before.n_rows * before.n_kernels
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
@@ -177,9 +177,7 @@ def continued(
     return FitSpec(problem, options, plan, weights, variance, entries, spec.notes)
 
 
-def _planned(
-    source: Source, problem: Problem, request: Request, shape: DataShape, machine: Machine, **how: Any
-) -> Plan:
+def _plan(source: Source, problem: Problem, request: Request, shape: DataShape, machine: Machine, **how: Any) -> Plan:
     """Plan the fit of a resolved request; ``how`` are further arguments of ``make_plan``."""
     read, rates = rows_read(request, shape, shuffled=problem.shuffled), calibrate(source, problem)
     schedule = STRATEGIES[request.strategy].schedule
@@ -208,18 +206,10 @@ def machine_for(request: Request, executor: Executor, source: Source) -> Machine
 def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
     local_noise = not problem.n_classes and problem.n_targets == 1
     local_noise = local_noise and problem.noise_variance is None and request.noise != CONSTANT
-    return DataShape(
-        source.n_rows,
-        source.n_features,
-        source.n_targets,
-        source.tile_rows,
-        problem.n_outputs * problem.n_targets,
-        problem.n_kernels,
-        max(len(problem.leading), 1),
-        not problem.likelihood.dense,
-        problem.n_classes,
-        rows_of_fit(source.n_rows, source.n_features) if local_noise else 0,
-    )
+    noise_rows = rows_of_fit(source.n_rows, source.n_features) if local_noise else 0
+    data = source.n_rows, source.n_features, source.n_targets, source.tile_rows
+    columns = problem.n_outputs * problem.n_targets, problem.n_kernels, max(len(problem.leading), 1)
+    return DataShape(*data, *columns, not problem.likelihood.dense, problem.n_classes, noise_rows)
 
 
 def _options(plan: Plan, centres: int = 0) -> Options:
@@ -237,20 +227,16 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
     """Resolve every "auto" that affects the model; the plan may still lower the partition size."""
     n_rows, K = problem.n_rows, problem.n_classes
     fit_rows, sample = resolve_fit_rows(request, schedule, n_rows, size, problem.n_kernels, shuffled=problem.shuffled)
-    selection = "error" if request.selection == "auto" else request.selection
-    moderate = K == 2 and n_rows <= MODERATE_ROWS if request.moderate == "auto" else request.moderate
+    selection = "all" if schedule.one_fit else "order"
+    if schedule.selects:
+        selection = "error" if request.selection == "auto" else request.selection
+    moderate = K == 2 and n_rows <= MODERATE_ROWS if request.moderate == "auto" else bool(request.moderate)
+    moderate = moderate and not problem.likelihood.dense
     if learns(request):
         request = replace(request, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))
-    return replace(
-        request,
-        strategy=schedule.name,
-        partition_size=size,
-        fit_rows=fit_rows,
-        sample_rows=sample,
-        selection=selection if schedule.selects else "all" if schedule.one_fit else "order",
-        moderate=bool(moderate) and not problem.likelihood.dense,
-        multi_class=problem.likelihood.name if K > 2 else request.multi_class,
-    )
+    request = replace(request, selection=selection, fit_rows=fit_rows, sample_rows=sample, moderate=moderate)
+    multi_class = problem.likelihood.name if K > 2 else request.multi_class
+    return replace(request, strategy=schedule.name, partition_size=size, multi_class=multi_class)
 
 
 def schedule_for(request: Request, n_rows: int, likelihood: Likelihood, outputs: int = 1) -> Schedule:
@@ -259,11 +245,9 @@ def schedule_for(request: Request, n_rows: int, likelihood: Likelihood, outputs:
     ``outputs`` is the number of posteriors. Without a kernel the strategy is always ``basic``.
     """
     few, name = outputs * n_rows**2 <= likelihood.at_once and request.partition_size == "auto", request.strategy
-    if request.kernel == NoKernel.name:
+    if request.kernel == NoKernel.name or (name == "auto" and few):
         name = "basic"
-    elif name == "auto":
-        name = "basic" if few else "working-set"
-    return STRATEGIES[name].schedule
+    return STRATEGIES["working-set" if name == "auto" else name].schedule
 
 
 def resolve_fit_rows(
@@ -281,8 +265,7 @@ def resolve_fit_rows(
     elif fit_rows == "auto" and schedule.selects:
         fit_rows = GROWING if shuffled and 4 * ROWS_PER_COLUMN * size < n_rows else "full"
     elif fit_rows == "auto":
-        affordable = 2.0 * K * n_rows * (new or n_rows) * size <= 2e12
-        fit_rows = "full" if affordable else "sample"
+        fit_rows = "full" if 2.0 * K * n_rows * (new or n_rows) * size <= 2e12 else "sample"
     if sample == "auto":
         sample = (ROWS_PER_COLUMN if fit_rows == GROWING else 20) * size
     return fit_rows, min(int(sample), n_rows)

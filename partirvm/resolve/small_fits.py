@@ -83,8 +83,8 @@ class SmallFits:
         Rows and sums over levels take at most a quarter of the memory each.
         """
         columns, room, request = self.source.columns, self.machine.budget // (4 * FLOAT), self.request
-        counts = {j: len(columns.categories.get(name, ())) for j, name in enumerate(columns.features)}
-        levels = {j: count for j, count in counts.items() if count > MANY_LEVELS}
+        counts = [len(columns.categories.get(name, ())) for name in columns.features]
+        levels = {j: count for j, count in enumerate(counts) if count > MANY_LEVELS}
         one = problem.n_classes <= 2 and self.source.n_targets == 1
         if not (levels and one and chooses(request) and request.standardize and request.basis is None):
             return problem
@@ -123,11 +123,10 @@ class SmallFits:
 
     def _learning(self, problem: Problem) -> tuple[LearningOptions, int, int]:
         """Return the options of kernel learning, the columns that fit in memory, and bytes for kernel blocks."""
-        request, n_rows, K = self.request, self.source.n_rows, problem.n_classes
+        request, n_rows, d, K = self.request, self.source.n_rows, self.shape.n_features, problem.n_classes
         metric = "widths" if request.metric == "auto" and not chooses(request) else request.metric
         rows = min(n_rows, QUICK_ROWS if request.effort == "quick" else LEARNING_ROWS)
-        how: dict[str, Any] = {"classes": K > 0, "several": K > 2, "metric": metric, "most": rows}
-        learning = learning_options(n_rows, self.shape.n_features, **how)
+        learning = learning_options(n_rows, d, classes=K > 0, several=K > 2, metric=metric, most=rows)
         columns, room = self._affordable(max(2 * learning.max_centres, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
         most = min(max(columns // 2, 1), learning.max_centres)  # the slopes of a block take as much memory as the block
         if most < learning.max_centres or learning.rows < rows:

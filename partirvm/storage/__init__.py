@@ -4,7 +4,7 @@ time.
 This package imports no modules of fits, models or data, so that jobs, models, data and outputs can all import it.
 """
 
-from partirvm.storage.address import open_filesystem, reading, storing
+from partirvm.storage.address import Where, open_filesystem, reading, storing
 from partirvm.storage.folder import Folder, open_folder
 
-__all__ = ["Folder", "open_filesystem", "open_folder", "reading", "storing"]
+__all__ = ["Folder", "Where", "open_filesystem", "open_folder", "reading", "storing"]

@@ -9,12 +9,15 @@ configuration has the options of a store, such as its endpoint and credentials.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from partirvm.errors import FormatError, MissingDataError, PartirvmError, StorageError, UsageError
 
 PROTOCOLS = ("file", "s3", "gs", "gcs", "az", "abfs", "memory")
 """The protocols that are opened without a question."""
+
+Where: TypeAlias = str | os.PathLike[str]
+"""A path, or a URL of fsspec."""
 
 allowed = set(PROTOCOLS)
 """The protocols that this process may open."""
@@ -38,7 +41,7 @@ def allow_protocols(*names: str) -> None:
     allowed.update(names)
 
 
-def absolute(place: str | os.PathLike[str]) -> str:
+def absolute(place: Where) -> str:
     """Return an absolute path, which is valid in every working folder. A URL is returned unchanged."""
     place = os.fspath(place)
     return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - keeps symbolic links of the user
@@ -75,7 +78,7 @@ def store_of(place: str) -> tuple[str, str]:
     return {"gcs": "gs", "abfs": "az"}.get(protocol, protocol), host
 
 
-def open_filesystem(url: str | os.PathLike[str]) -> tuple[Any, str]:
+def open_filesystem(url: Where) -> tuple[Any, str]:
     """Return the fsspec file system of a path or URL, and the path inside it.
 
     Raises ``UsageError`` for an address that is not allowed or unknown, and ``StorageError`` for a silent store.
@@ -92,13 +95,11 @@ def open_filesystem(url: str | os.PathLike[str]) -> tuple[Any, str]:
 
 
 @contextmanager
-def reading(
-    place: str, advice: str = "is the address right?", damaged: type[PartirvmError] = FormatError
-) -> Iterator[None]:
+def reading(place: str, advice: str = "is the address right?", broken: type[Exception] = FormatError) -> Iterator[None]:
     """Convert errors of a store or of a decoder to errors of partirvm that name the place.
 
     A missing file raises ``MissingDataError``; an ``OSError`` with a number, a time-out or an error of a store's client
-    ``StorageError``; any other error, ``damaged``: the bytes differ from the written ones.
+    ``StorageError``; any other error, ``broken``: the bytes differ from the written ones.
     """
     try:
         yield
@@ -111,7 +112,7 @@ def reading(
             raise StorageError(f"{place}: cannot be read: {_reason(error)}: {advice}") from error
         # the text of a KeyError is only the key
         text = str(error) if " " in str(error) else f"{type(error).__name__} {error}".rstrip()
-        raise damaged(f"{place}: cannot be read ({text}): {advice}") from error
+        raise broken(f"{place}: cannot be read ({text}): {advice}") from error
 
 
 @contextmanager

@@ -66,7 +66,7 @@ class Codec:
                 self._classes[hint.__name__] = hint
                 left += get_type_hints(hint).values()
 
-    def write(self, value: Any, location: str, kind: str, version: int, about: dict[str, Any] | None = None) -> None:
+    def write(self, value: Any, location: str, kind: str, version: int, about: Any = None) -> None:
         """Write a value to a new folder or URL. ``about`` is JSON that can be read without the value.
 
         Raises ``TypeError`` for what cannot be stored, ``ExistsError`` if the location is not empty, ``StorageError``.
@@ -152,9 +152,7 @@ def plain(dtype: str) -> np.dtype[Any]:
     return found
 
 
-def write_group(
-    tree: Any, arrays: list[Array], location: str, kind: str, version: int, about: dict[str, Any] | None = None
-) -> None:
+def write_group(tree: Any, arrays: list[Array], location: str, kind: str, version: int, about: Any = None) -> None:
     """Write the JSON and the arrays of an encoded value. Nothing is left after an error. Raises as ``Codec.write``."""
     folder, parts = open_folder(location), list[tuple[int, str]]()
     entries = [(array.dtype.str, array.shape, "F" if array.flags.fnc else "C") for array in arrays]

@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from partirvm.errors import StorageError
-from partirvm.storage.address import open_filesystem, protocol_of, reading, storing
+from partirvm.storage.address import Where, open_filesystem, protocol_of, reading, storing
 
 REPLY_SECONDS = 300.0
 """Limit of the write of an object: aiohttp waits without limit for the reply to ``Expect: 100-continue``."""
@@ -36,7 +36,7 @@ _creating = threading.Lock()
 """Lock of exclusive creations: fsspec's memory looks before it writes, so that two threads could both succeed."""
 
 
-def open_folder(location: str | os.PathLike[str]) -> "Folder":
+def open_folder(location: Where) -> "Folder":
     """Return the folder at a path or fsspec URL; the folder need not exist."""
     location = os.fspath(location)
     if protocol_of(location) == "file":

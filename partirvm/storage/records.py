@@ -176,16 +176,9 @@ def create_blosc(place: str, shape: Sequence[int], chunk: Sequence[int], dtype: 
     import zarr
     from zarr.codecs import BloscCodec, Crc32cCodec
 
-    return zarr.create_array(
-        place,
-        shape=tuple(shape),
-        dtype=dtype,
-        chunks=tuple(chunk),
-        compressors=[BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()],
-        fill_value=fill,
-        config={"write_empty_chunks": True},
-        zarr_format=3,
-    )
+    codecs = [BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()]
+    form: Any = {"zarr_format": 3, "compressors": codecs, "fill_value": fill, "config": {"write_empty_chunks": True}}
+    return zarr.create_array(place, shape=tuple(shape), chunks=tuple(chunk), dtype=dtype, **form)
 
 
 def read_blosc(folder: Folder, name: str, shape: Sequence[int], dtype: str) -> NDArray[Any]:

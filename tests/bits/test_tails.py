@@ -124,7 +124,7 @@ def test_a_row_is_predicted_alike_wherever_it_stands(made, whole, tail):
 
 FITS = {
     "working-set": Request(gamma=0.4, strategy="working-set", partition_size=40, max_rounds=3),
-    "incremental": Request(gamma=0.4, strategy="incremental", partition_size=150),
+    "incremental": Request(gamma=0.4, strategy="incremental", partition_size=150, max_rounds=3),
     "split-merge": Request(gamma=0.4, strategy="split-merge", partition_size=150),
     "several widths": Request(gamma=0.4, gamma_multiples=(1.0, 8.0), partition_size=40, max_rounds=2),
     "learned": Request(gamma="learn-per-feature", partition_size=40, max_rounds=2),

@@ -1,4 +1,4 @@
-"""Jobs that a cluster carries out by itself: one worker with one thread, started as the guide does, over TCP."""
+"""Jobs that a cluster carries out by itself: one worker with one thread, over TCP."""
 
 import re
 import signal
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from clusters import Processes
 from waiting import wait_for
 
 from partirvm import RVMRegressor, WorkingSet, ingest, load_model, open_job, submit
@@ -25,38 +26,18 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(timeout=120)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory):
     """The address of a cluster of one worker with one thread, in a folder of its own."""
     from distributed import Client
 
-    folder, port = tmp_path_factory.mktemp("cluster"), free_port()
-    address = f"tcp://127.0.0.1:{port}"
-    commands = (
-        ("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"),
-        ("worker", address, "--nworkers", "1", "--nthreads", "1", "--no-dashboard", "--memory-limit", "2GiB"),
-    )
-    processes = []
-    with (folder / "log").open("wb") as log:
-        try:
-            for command in commands:
-                made = subprocess.Popen([sys.executable, "-m", "dask", *command], cwd=folder, stdout=log, stderr=log)
-                processes.append(made)
-            with Client(address, timeout="120s", set_as_default=False) as client:
-                client.wait_for_workers(1, timeout=120)
-            yield address
-        finally:
-            for process in reversed(processes):
-                stop(process)
+    made = Processes(tmp_path_factory.mktemp("cluster"), 1)
+    try:
+        with Client(made.address, timeout="120s", set_as_default=False) as client:
+            client.wait_for_workers(1, timeout=120)
+        yield made.address
+    finally:
+        made.close()
 
 
 @pytest.fixture(scope="module")

@@ -62,9 +62,9 @@ def test_columns_that_gain_only_together_come_back():
     whole = replace(start_of(Phi, t), beta=beta, fixed_noise=True)
     alone = replace(start_of(Phi[:, :1], t), beta=beta, fixed_noise=True)
     fit, _ = maximise(alone, RULE)
-    same, _ = improve(fit, whole, RULE)
+    same, _ = improve(fit, whole, RULE, lambda info: None)
     assert same.labels.tolist() == [0]
-    found = turns(fit, whole, RULE, rejoined)
+    found = turns(fit, whole, RULE, rejoined, lambda info: None)
     assert found.labels.tolist() == [0, 1, 2]
     assert found.log_evidence > fit.log_evidence + 0.25 * beta * (2 * gap) ** 2
     np.testing.assert_allclose(found.log_evidence, naive.log_evidence(Phi, t, found.alpha, beta), rtol=1e-9)

@@ -7,19 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from waiting import PATIENCE
 
 from partirvm.data import ingest
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-
-PATIENCE = 120.0
-"""Seconds within which anything here must happen."""
 
 
 def commands(section: str) -> list[str]:
@@ -57,14 +54,6 @@ def free_port() -> str:
     """A port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return str(listening.getsockname()[1])
-
-
-def until(happened: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
-    """Wait for something, and fail if it does not come."""
-    deadline = time.monotonic() + patience
-    while not happened():
-        assert time.monotonic() < deadline, f"not within {patience:.0f} s: {what}"
-        time.sleep(0.1)
 
 
 class Processes:

@@ -6,8 +6,9 @@ import psutil
 import pytest
 import yaml
 from dask.utils import parse_bytes
-from deployment import DEPLOY, commands, environment, free_port, processes, replaced, run, split, table, until
+from deployment import DEPLOY, commands, environment, free_port, processes, replaced, run, split, table
 from distributed.cli.dask_worker import main as dask_worker
+from waiting import wait_for
 
 import partirvm
 
@@ -41,7 +42,7 @@ class Machine:
                 assert kind == "CMD"
                 self.checks.append(replaced(check, names))
         for check in self.checks:
-            until(lambda check=check: self.run_check(check) == 0, f"{check} in\n{self.servers.logs()}")
+            wait_for(lambda check=check: self.run_check(check) == 0, f"{check} in\n{self.servers.logs()}")
         return ""
 
     def run(self, *words: str) -> str:
@@ -80,7 +81,7 @@ def test_the_commands_of_the_readme(tmp_path):
         machine(up)
         assert len(machine.checks) == 3
         assert "400 rows × 2 features → fare" in machine(ingest)
-        until(lambda: servers.logs().count("Register worker addr") == 2, "two workers")
+        wait_for(lambda: servers.logs().count("Register worker addr") == 2, "two workers")
         nannies = [process for process in psutil.process_iter() if machine.port in "".join(cmdline(process))]
         room = parse_bytes(SERVICES["worker"]["mem_limit"] + "iB") - parse_bytes(worker_options()["memory_limit"])
         assert max(process.memory_info().rss for process in nannies) < room / 2

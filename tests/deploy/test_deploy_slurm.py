@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from dask.utils import parse_bytes
-from deployment import DEPLOY, commands, environment, prepared, run, until
+from deployment import DEPLOY, commands, environment, prepared, run
 from distributed.cli.dask_worker import main as dask_worker
+from waiting import wait_for
 
 import partirvm
 
@@ -93,7 +94,7 @@ def test_the_commands_of_the_readme(slurm):
     assert install == 'pip install ".[deploy]"'
     submitted = slurm(batch)
     assert submitted.stdout.startswith("Submitted batch job "), submitted.stderr
-    until(lambda: not slurm.jobs(), f"the end of the jobs\n{slurm.logs()}")
+    wait_for(lambda: not slurm.jobs(), f"the end of the jobs\n{slurm.logs()}")
     assert "relevance vectors of 400 rows" in slurm.logs()
     assert len(list(slurm.folder.glob("spool/*"))) == 1 + 4
     done = slurm(direct)
@@ -115,9 +116,9 @@ def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
     assert receiver == "B"
     long = "--gamma 20 --partition-size 10 --max-rounds 500 --selection random"
     group = int(slurm(f"sbatch deploy/fit.sbatch trips.zarr jobs/run1 {long}").stdout.split()[-1])
-    until(lambda: slurm.rounds("jobs/run1") >= 2, f"two rounds\n{slurm.logs()}")
+    wait_for(lambda: slurm.rounds("jobs/run1") >= 2, f"two rounds\n{slurm.logs()}")
     os.kill(group, signal.Signals[f"SIG{name}"])
-    until(lambda: not slurm.jobs(), f"the end of the jobs\n{slurm.logs()}")
+    wait_for(lambda: not slurm.jobs(), f"the end of the jobs\n{slurm.logs()}")
     assert "Aborted: the model so far is usable." in slurm.logs()
     assert partirvm.load_model(slurm.folder / "jobs" / "run1").predict([[0.0, 1.0]]).shape == (1,)
 

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from by_default import some
 from cryptography import x509
-from deployment import DEPLOY, commands, environment, free_port, prepared, processes, replaced, run, split, until
+from deployment import DEPLOY, commands, environment, free_port, prepared, processes, replaced, run, split
+from waiting import wait_for
 
 import partirvm
 
@@ -30,7 +31,7 @@ class Cluster:
         for line in (scheduler, worker):
             variables, words = split(line)
             servers.start([*self.here(words), *ports[words[1]]], environment(**variables))
-        until(lambda: "Register worker addr: tls://" in servers.logs(), "a worker over TLS")
+        wait_for(lambda: "Register worker addr: tls://" in servers.logs(), "a worker over TLS")
 
     def here(self, words):
         """Words of a command, with this cluster's port."""

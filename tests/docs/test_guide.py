@@ -74,10 +74,12 @@ def run_chapter(chapter: Path) -> None:
                 run_command(words)
 
 
+@pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
 def test_snippets_run(chapter, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
+    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts of pages: tests/report
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     run_chapter(chapter)

@@ -30,7 +30,9 @@ MAY_FAIL = {
 
 ROUNDS = {"strategy": "working-set", "partition_size": 20}
 
-QUICK = RVMRegressor(gamma=0.5, **ROUNDS, random_state=0), RVMClassifier(gamma="scale", random_state=0)
+FEW = {"max_iterations": 8, "random_state": 0}
+
+QUICK = RVMRegressor(gamma=0.5, **ROUNDS, **FEW), RVMClassifier(gamma="scale", **FEW)
 
 LEARNED = RVMRegressor(random_state=0), RVMClassifier(random_state=0)
 
@@ -70,20 +72,10 @@ def test_a_row_of_weight_two_is_two_rows_of_classes(options):
     check_sample_weight_equivalence_on_dense_data("RVMClassifier", estimator)
 
 
-@pytest.mark.filterwarnings("ignore:.*far from every:partirvm.errors.DataWarning")
-def test_clones_and_pickles():
-    """A clone has the values that were given; a pickle predicts the same bits and holds no client."""
-    X, y = plane(120)
-    client = object()
-    asked = RVMRegressor(gamma=[0.1, 0.2, 0.3], client=client)
-    cloned = clone(asked)
-    assert cloned.client is asked.client is client
-    assert cloned.gamma == [0.1, 0.2, 0.3]
-    model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
-    model.client = client
-    restored = pickle.loads(pickle.dumps(model))
-    assert restored.client is None
-    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
+def test_a_clone_has_the_client_and_a_pickle_has_none():
+    model = RVMRegressor(client=object())
+    assert clone(model).client is model.client
+    assert pickle.loads(pickle.dumps(model)).client is None
 
 
 def test_no_reference_to_the_rows_is_kept():
@@ -100,14 +92,10 @@ def test_no_reference_to_the_rows_is_kept():
     assert len(pickle.dumps(model)) < size / 10
 
 
-@pytest.mark.parametrize("strategy", ["basic", "split-merge", "incremental", "working-set"])
-def test_the_same_seed_gives_the_same_bits(strategy):
-    """And another seed other candidates; only basic takes them all."""
-    X, y = plane(200)
-    rounds = None if strategy == "split-merge" else 2
-    options = {"strategy": strategy, "partition_size": 30, "max_rounds": rounds, "gamma": 0.3}
-    first, second, other = (RVMRegressor(random_state=seed, **options).fit(X, y) for seed in (1, 1, 2))
+def test_the_same_seed_gives_the_same_bits():
+    """And another seed other candidates."""
+    options = {"strategy": "working-set", "partition_size": 30, "max_rounds": 2, "gamma": 0.3}
+    first, second, other = (RVMRegressor(random_state=seed, **options).fit(*plane(200)) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.weights_, second.weights_)
     assert first.log_evidence_ == second.log_evidence_
-    if strategy != "basic":
-        assert {*map(tuple, first.relevance_vectors_)} != {*map(tuple, other.relevance_vectors_)}
+    assert {*map(tuple, first.relevance_vectors_)} != {*map(tuple, other.relevance_vectors_)}

@@ -9,15 +9,16 @@ from partirvm.errors import UsageError
 from partirvm.kernels import NAMES, WITH_GAMMA
 from partirvm.model.files import save_model
 
-BASIC = {"strategy": "basic", "random_state": 0}
+BASIC = {"strategy": "basic", "max_iterations": 10, "random_state": 0}
+"""The formula holds wherever a fit stops."""
 
 
 def rows(n=80):
-    """Inputs of which the last is a category, targets with noise, and two classes."""
+    """Inputs of which the last is a category, and targets with noise."""
     rng = np.random.default_rng(5)
     X = np.column_stack([rng.normal(size=(n, 2)), rng.integers(0, 3, n)])
     f = np.tanh(X[:, 0]) + 0.5 * X[:, 1] + np.array([0.0, 1.5, -0.7])[X[:, 2].astype(int)]
-    return X, f + 0.1 * rng.normal(size=n), (f > 0.3).astype(int)
+    return X, f + 0.1 * rng.normal(size=n)
 
 
 def mean_of(model, twin, X):
@@ -33,7 +34,7 @@ def mean_of(model, twin, X):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_fit_with_every_kernel(case, tmp_path):
     """The mean is the formula's; a model on disk predicts the same bits; a callable's is refused and leaves nothing."""
-    X, y, _ = rows()
+    X, y = rows(50)
     model = RVMRegressor(kernel=case.kernel, **BASIC).fit(X, y)
     found, std = model.predict(X, return_std=True)
     np.testing.assert_allclose(found, mean_of(model.model_, case.twin, X), rtol=1e-7, atol=1e-9)
@@ -54,7 +55,7 @@ def test_a_fit_with_every_kernel(case, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_the_kernel_with_its_defaults(name):
     """With gamma where there is one: "scale" is 1/(d·var) of what the kernel sees, numbers are themselves."""
-    X, y, _ = rows()
+    X, y = rows(30)
     gamma = {"gamma": "scale"} if name in WITH_GAMMA else {}
     model = RVMRegressor(kernel=name, **gamma, **BASIC).fit(X, y).model_
     fields = {"gamma": (1 / D,)} if name in WITH_GAMMA else {}

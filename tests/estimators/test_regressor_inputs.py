@@ -10,7 +10,7 @@ import pytest
 from regressions import plane
 
 from partirvm import RVMRegressor, ingest
-from partirvm.errors import DataError
+from partirvm.errors import DataError, UsageError
 
 
 def test_names_and_number_of_features_follow_each_fit(tmp_path):
@@ -51,3 +51,16 @@ def test_validation_may_be_a_list_and_its_columns_must_be_those_of_the_training(
                 warnings.filterwarnings("ignore", message="X .* feature names")
                 assert made.fit(*training, validation=(held_out, y)).history_[-1]["held_out_rmse"] > 0
     made.fit(X, y, validation=(dd.from_pandas(frame, npartitions=2), y))
+    with pytest.raises(ValueError, match="2 features"):
+        made.fit(X, y, validation=(X[:, :2], y))
+    with pytest.raises(UsageError, match="4 parts"):
+        made.fit(X, y, validation=(X, y, y, y))
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_values_that_are_not_finite_out_of_core(value):
+    """Count, first row and the name of its column, found by a pass over the tiles."""
+    X, y = plane(50)
+    X[33, 1], X[40, 2] = value, np.inf
+    with pytest.raises(DataError, match=r"2 values .* row 33, column 'x1'"):
+        RVMRegressor().fit(da.from_array(X, chunks=(20, 3)), y)

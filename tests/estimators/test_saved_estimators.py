@@ -43,6 +43,7 @@ REGRESSORS = {
 }
 
 
+@pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("name", some(REGRESSORS, set(REGRESSORS) - {"plain"}))
 def test_a_regressor_comes_back(name, tmp_path):
     """Parameters, attributes, predictions, intervals, samples and score, to the bit; a clone of it can be fitted."""

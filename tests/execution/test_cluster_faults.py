@@ -1,15 +1,11 @@
 """A cluster that falls apart: workers that die or never come, a scheduler that dies, packages that differ."""
 
-import contextlib
-import json
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 from backend_cases import PASSES, TILE, HeldSource, bits, first_row, long_fit, rows
-from clusters import cluster
+from clusters import Processes, cluster
 from distributed import Client
 from distributed.versions import get_versions
 from waiting import Clock, stopped, wait_for
@@ -21,7 +17,8 @@ from partirvm.execution.cluster import PACKAGES, connect, start
 from partirvm.execution.dask import DaskExecutor
 
 
-@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_worker_changes_no_bits(data, reference, tmp_path, victim):
     """kill -9 of either of two workers in the middle of a pass: its tasks, or all of them, run again elsewhere."""
     with cluster(2) as client:
@@ -110,25 +107,10 @@ def test_other_packages_on_the_workers_are_refused(one_worker, monkeypatch):
 
 @pytest.fixture
 def processes(tmp_path):
-    """A scheduler and a worker, each a process as a person starts it: the scheduler, its address, the worker."""
-    with contextlib.ExitStack() as stack:
-
-        def start(*arguments):
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-            with (tmp_path / f"{arguments[0]}.log").open("w") as log:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "dask", *arguments], env=environment, stdout=log, stderr=log
-                )
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-            return process
-
-        contact = tmp_path / "scheduler.json"
-        scheduler = start("scheduler", "--port", "0", "--dashboard-address", ":0", "--scheduler-file", str(contact))
-        wait_for(lambda: contact.exists() and contact.read_text(), "the scheduler")
-        address = json.loads(contact.read_text())["address"]
-        start("worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
-        yield scheduler, address
+    """A scheduler, its address, and a worker."""
+    made = Processes(tmp_path, 1)
+    yield made.scheduler, made.address
+    made.close()
 
 
 WORK = {

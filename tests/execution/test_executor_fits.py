@@ -1,9 +1,10 @@
 """Whole fits on every executor: the same bits, whatever the workers, the threads or the setting of BLAS."""
 
+import backend_cases
 import numpy as np
 import pandas as pd
 import pytest
-from backend_cases import TILE, D, N, bits, rows
+from backend_cases import TILE, D, bits
 
 from partirvm import Local, RVMRegressor, ingest, jobs, open_job, predict
 from partirvm.execution import LocalExecutor
@@ -16,6 +17,20 @@ pytestmark = pytest.mark.bits
 
 ASKED = {"selection": "error", "strategy": "working-set", "noise": "constant", "residual": "none"}
 PARAMETERS = Request(gamma=0.3, partition_size=40, max_rounds=3, **ASKED)
+
+
+N = 2 * TILE + 123
+
+
+def rows():
+    """The first three tiles, the last of them short: whole fits pass over them many times."""
+    return tuple(part[:N] for part in backend_cases.rows())
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """These rows as DATA on disk."""
+    return ingest(rows(), tmp_path_factory.mktemp("few") / "rows.zarr", tile_rows=TILE, shuffle=None)
 
 
 def fitted_bits(model):

@@ -1,13 +1,10 @@
 """A driver on a cluster of three worker processes: kill −9 of one, of its own, of all, of the scheduler; aborts."""
 
 import contextlib
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from clusters import Processes
 from fault_cases import CASES, aborted, assert_one_round_repeated, assert_same_end, assert_usable, begun_later, count
 from fault_processes import carry
 from fault_watchers import arm
@@ -23,34 +20,15 @@ CASE = "incremental"
 PRELOAD = str(Path(__file__).with_name("preload.py"))
 
 
-class Processes:
-    """A scheduler and its workers, each a process as a person starts it."""
+class Watched(Processes):
+    """Three workers whose drivers and tiles wait where a test says, and a client."""
 
-    def __init__(self, folder, **configuration):
-        self._folder, self._all, self._configuration = folder, [], configuration
+    def __init__(self, folder):
         self.asked = folder / "asked"
         self.asked.mkdir()
-        self.workers = []
-        self.address = "tcp://127.0.0.1:0"
-        self.begin()
-
-    def begin(self):
-        """Start a scheduler, at the address of the last one if there was one, three workers and a client."""
-        contact = self._folder / "scheduler.json"
-        contact.unlink(missing_ok=True)
-        place = ("--host", self.address, "--dashboard-address", ":0", "--scheduler-file", str(contact))
-        self.scheduler = self._start("scheduler", *place)
-        wait_for(lambda: contact.exists() and contact.read_text(), what="the scheduler")
-        self.address = json.loads(contact.read_text())["address"]
-        self.add(3)
+        super().__init__(folder, 3, "--preload", PRELOAD, LISTEN_IN=str(self.asked))
         self.client = connect(self.address)
         self.client.wait_for_workers(3, timeout=PATIENCE)
-
-    def add(self, n):
-        """Start so many workers of one thread."""
-        alone = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "2GiB")
-        more = ("--local-directory", str(self._folder), "--preload", PRELOAD)
-        self.workers += [self._start("worker", self.address, *alone, *more) for _ in range(n)]
 
     def kill(self, pid):
         """kill −9 of the worker with this number."""
@@ -74,25 +52,13 @@ class Processes:
         """Let nothing live on."""
         with contextlib.suppress(Exception):
             self.client.close(timeout=5)
-        for process in self._all:
-            process.kill()
-            process.wait()
-
-    def _start(self, *arguments):
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-        environment |= {"LISTEN_IN": str(self.asked), **self._configuration}
-        with (self._folder / f"{arguments[0]}.log").open("a") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "dask", *arguments], env=environment, stdout=log, stderr=log
-            )
-        self._all.append(process)
-        return process
+        super().close()
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """Three workers; who kills some starts others."""
-    made = Processes(tmp_path_factory.mktemp("cluster"))
+    made = Watched(tmp_path_factory.mktemp("cluster"))
     yield made
     made.close()
 

@@ -105,6 +105,7 @@ def test_no_shape_is_believed_because_the_checksums_agree(shape, dtype, tmp_path
 def test_a_checkpoint_without_a_field(job):
     """Its checksums agree: every field is missing, or a list. Decoding or ``attached`` refuses what is wrong."""
     spec = JobStore(job).restore().spec
+    reader = checkpoint.codec()
     tree, arrays = read_group(str(max((job / "checkpoints").iterdir())), KIND, FORMAT)
     for node in list(objects_of(tree)):
         values = node["fields"]
@@ -112,7 +113,7 @@ def test_a_checkpoint_without_a_field(job):
             without = {key: value for key, value in values.items() if key != field}
             for node["fields"] in (without, {**values, field: [[]]}):
                 try:
-                    found = checkpoint.codec().decode(tree, arrays)
+                    found = reader.decode(tree, arrays)
                 except Exception:  # readers name the place of any error
                     continue
                 with suppress(PartirvmError):

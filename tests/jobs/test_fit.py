@@ -138,15 +138,6 @@ def test_a_job_tells_how_its_partition_size_was_measured(folder, tmp_path):
     assert JobStore(str(tmp_path / "job")).model().n_vectors == found.history[-1]["vectors"]
 
 
-def test_classes_are_not_fitted_as_numbers(tmp_path):
-    """DATA ingested with classes hold codes, whose distances mean nothing: who wants a number is refused."""
-    X = np.arange(40.0).reshape(20, 2)
-    data = ingest((X, np.arange(20) % 3), tmp_path / "d.zarr", classes=True)
-    with pytest.raises(UsageError, match="is a class"):
-        jobs.fit(data.url, str(tmp_path / "job"), Request(classify=False))
-    assert not (tmp_path / "job").exists()
-
-
 def table(n, seed):
     """Inputs and targets that are all different."""
     rng = np.random.default_rng(seed)

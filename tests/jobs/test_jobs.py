@@ -139,7 +139,9 @@ def test_a_job_that_cannot_be_begun_says_so_at_once(data, tmp_path, monkeypatch)
         patched.setattr(JobStore, "acquire", full)
         with pytest.raises(StorageError, match="no space left"):
             submit(
-                RVMRegressor(gamma=2.0, partition_size=30, noise="constant", residual="none"), data, tmp_path / "job"
+                RVMRegressor(gamma=2.0, partition_size=30, max_rounds=1, noise="constant", residual="none"),
+                data,
+                tmp_path / "job",
             )
     job = open_job(tmp_path / "job")
     assert job.status() is Status.QUEUED

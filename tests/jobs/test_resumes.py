@@ -17,7 +17,10 @@ from partirvm.storage import Folder
 from partirvm.storage.records import read_json, to_json
 from partirvm.strategies import working_set
 
-pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning"),
+    pytest.mark.usefixtures("quick_learning"),
+]
 
 ASKED = Request(gamma=0.5, partition_size=30, max_rounds=2, noise="constant", seed=4)
 
@@ -61,7 +64,7 @@ def pair(folder, place, asked, monkeypatch):
 
 
 @pytest.mark.bits
-@pytest.mark.parametrize("name", some(FITS, {*FITS} - {"a kernel that is learned"}))
+@pytest.mark.parametrize("name", some(FITS, {*FITS} - {"a kernel that is learned", "random candidates", "a basis"}))
 def test_a_resume_with_more_rounds_is_the_longer_fit(name, tmp_path, monkeypatch):
     """Bits and history; nothing is decided or learned again, the spec alone is read."""
     options = dict(FITS[name])

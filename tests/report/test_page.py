@@ -10,6 +10,7 @@ from itertools import pairwise
 import histories
 import numpy as np
 import pytest
+from by_default import some
 from markupsafe import escape
 from pages import check, lines_of
 
@@ -23,7 +24,7 @@ from partirvm.model.fitted import directions_json
 from partirvm.options import Request
 from partirvm.quoting import format_bytes, format_duration
 from partirvm.report.history import CLASSIFICATION, MEASURED, format_error, format_evidence, format_share, kind_of
-from partirvm.report.page import FEATURES, Report, history_charts
+from partirvm.report.page import FEATURES, LISTS, Report, history_charts
 
 FITS = [("basic", False), ("split-merge", False), ("incremental", True), ("working-set", True)]
 HOSTILE = "</style><script>alert('1')</script>\"'&<img src=x onerror=alert(2)>"
@@ -76,6 +77,12 @@ def fitted(tables, tmp_path_factory):
     return of
 
 
+@pytest.fixture
+def without_charts(monkeypatch):
+    """Pages without drawings, which take most of the time: as where matplotlib is not installed."""
+    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)
+
+
 @pytest.fixture(params=["queued", "planned", "running", "no model", "aborting", "aborted", "failed", "interrupted"])
 def unfinished(request, fitted):
     """A job in each state but done."""
@@ -96,6 +103,7 @@ def unfinished(request, fitted):
     return changed(job, history=job.history[:3])
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_nearest_rows_of_the_largest_errors(fitted):
     """The page says what they correct, and what not."""
     job = fitted("working-set", False)
@@ -112,7 +120,7 @@ def test_nearest_rows_of_the_largest_errors(fitted):
         assert said not in without
 
 
-@pytest.mark.parametrize(("strategy", "held_out"), FITS)
+@pytest.mark.parametrize(("strategy", "held_out"), some(FITS, set(FITS) - {("incremental", True)}))
 def test_every_number_is_there(fitted, strategy, held_out):
     job = fitted(strategy, held_out)
     read = check(job.html)
@@ -161,7 +169,9 @@ def test_every_number_is_there(fitted, strategy, held_out):
     assert fits.count("<tr") == len(job.history) + 1
 
 
-def test_any_state(unfinished):
+def test_any_state(unfinished, request):
+    if unfinished.status != "interrupted":
+        request.getfixturevalue("without_charts")
     read = check(unfinished.html)
     assert f"{unfinished.status} It is {unfinished.status}." in read.text
     assert " ".join(unfinished.reason.split()) in read.text
@@ -170,6 +180,7 @@ def test_any_state(unfinished):
         assert " ended 2" not in read.text
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_notebook_shows_plan_model_job_and_report(tables, tmp_path):
     found = jobs.fit(tables[0], str(tmp_path / "job"), Request(gamma=0.5, max_rounds=2))
     job = jobs.open_job(str(tmp_path / "job"))
@@ -216,13 +227,14 @@ def test_values_that_are_no_numbers_are_left_out(fitted):
     assert {len(line) for line in lines.values()} == {len(history) - 1}
 
 
-def test_the_page_without_matplotlib_has_no_charts(fitted, monkeypatch):
-    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)
+@pytest.mark.usefixtures("without_charts")
+def test_the_page_without_matplotlib_has_no_charts(fitted):
     read = check(fitted("working-set").html)
     assert 'pip install "partirvm[plot]"' in read.text
     assert read.titles == []
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_parameters_that_differ_come_first(fitted):
     table = fitted("incremental").html.partition("<h2>Parameters</h2>")[2]
     names = re.findall(r'<th scope="row">(.*?)</th>', table)
@@ -238,7 +250,7 @@ def job_of(strategy, *, held_out=True, **changes):
     facts |= {"location": "jobs/flowers", "status": "done", "status_advice": "Its model is ready."}
     facts |= {"reason": "converged", "advice": "Nothing to do."}
     facts |= dict.fromkeys(("versions", "relevance", "queued", "began", "ended"))
-    facts |= dict.fromkeys(("directions", "bases", "outputs", "damaged"), ()) | {"missing": {}}
+    facts |= dict.fromkeys(LISTS, ()) | {"missing": {}}
     return Shown(facts | changes)
 
 
@@ -262,14 +274,13 @@ def test_the_page_of_classes(strategy, held_out):
 def with_every_part(kind):
     """A job with every part of the page."""
     history = histories.history("working-set")
-    outputs = {"two": ("no", "yes"), "three": ("a", "b", "c"), "numbers": ("y",), "several": ("y", "z")}[kind]
-    drawn_numbers = to_json(NumberDiagnostics.of(*histories.numbers(100, 0.5), np.arange(100)))
-    stored = {"numbers": [drawn_numbers], "several": [drawn_numbers] * 2}
+    outputs = {"two": ("no", "yes"), "three": ("a", "b", "c"), "several": ("y", "z")}[kind]
+    stored = {"several": [to_json(NumberDiagnostics.of(*histories.numbers(100, 0.5), np.arange(100)))] * 2}
     for name, K in (("two", 2), ("three", 3)):
         codes, p = histories.classes(K, 200)
         scores = ClassScores.of(codes, p, p[:, 1].copy() if K == 2 else None)
         stored[name] = [to_json(scores.diagnostics[0])]
-    if kind in ("numbers", "several"):
+    if kind == "several":
         history = [histories.regression(entry) for entry in history]
     history[-1]["diagnostics"] = stored[kind]
     long = [{**history[0], "number": number} for number in range(30)]
@@ -281,7 +292,7 @@ NAMES = ["a<b>&c", "M" * 40, *(f"feature {k}" for k in range(28))]
 RELEVANCE = {name: 0.8**k for k, name in enumerate(NAMES)} | {f"noise {k}": 1e-4 for k in range(90)}
 
 
-@pytest.mark.parametrize("kind", ["numbers", "several", "two", "three"])
+@pytest.mark.parametrize("kind", ["several", "two", "three"])
 def test_the_page_can_be_read_without_seeing_it(kind):
     """Language, one main part, headings in order, a text for each drawing, and names of what a keyboard scrolls."""
     read = check(with_every_part(kind).html)
@@ -302,6 +313,7 @@ def test_the_page_can_be_read_without_seeing_it(kind):
     assert set(scopes) == {"col", "row"}
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_tables_of_largest_errors():
     """Row, actual, predicted, deviation and their ratio; classes by name."""
     line, p = histories.history("basic")[-1], np.array([[0.9, 0.1], [0.4, 0.6]])
@@ -314,6 +326,7 @@ def test_tables_of_largest_errors():
         assert said in check(job.html).text
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_features_are_ranked():
     """By relevance, those that are switched off last; nothing where all are alike."""
     page = job_of("basic", relevance=dict(sorted(RELEVANCE.items()))).html.partition("<h2>Features</h2>")[2]
@@ -324,6 +337,7 @@ def test_features_are_ranked():
         assert "Features" not in check(job_of("basic", relevance=relevance).html).text
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_shares_of_missing_values():
     page = check(job_of("basic", missing={"age": 0.25, "height": 0.001}).html).text
     assert "Missing values" in page
@@ -345,6 +359,7 @@ def test_shares_and_loadings_of_a_product_with_categories():
     assert directions_json(Matern52(0.5), variance, FEATURE_NAMES) == []
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_page_lists_directions_by_share():
     """Only the main features of a direction are named; a page without directions has no such section."""
     loadings = {f"feature {k}": 0.3 for k in range(FEATURES + 3)}

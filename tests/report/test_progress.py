@@ -43,7 +43,7 @@ def play(progress: Progress) -> None:
     progress.on_record(ENTRY)
     progress.on_rows("read", 1000, None)
     progress.on_rows("write", 1000, 1000)
-    progress.on_tiles("predict", 4, 4)
+    progress.on_tiles("predicting", 4, 4)
     progress.note("a word in between")
 
 

@@ -59,9 +59,10 @@ def test_a_sample_of_rows_has_ten_of_every_class():
     assert tasks[-1].rows is None
 
 
-@pytest.mark.parametrize("name", ["basic", "incremental", "split-merge", "working-set"])
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("max_rounds", [None, 1])
+@pytest.mark.parametrize(
+    ("name", "bias", "max_rounds"),
+    some(product(NAMES, [True, False], [None, 1]), {*product(NAMES, [True], [None]), *product(NAMES, [False], [1])}),
+)
 def test_first_candidates_without_weight(name, bias, max_rounds):
     """Of 60 rows the first 40 are absent; the run goes on to the others, or ends with what is left to fit."""
     X, codes = groups(60, 2)

@@ -1,0 +1,61 @@
+"""MLflow: estimators and models in its pyfunc flavour, which ``mlflow models serve`` serves with intervals."""
+
+import tempfile
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from partirvm import __version__
+from partirvm.data.convert import checked_rows
+from partirvm.estimators import load_model, save_model
+
+
+def log_model(model: Any, name: str, example: Any, **options: Any) -> Any:
+    """Log a fitted estimator or a model to MLflow under this name, and return MLflow's ``ModelInfo``.
+
+    ``example`` are some rows with the columns of the training rows, of which MLflow stores names and types. The files
+    are those of ``partirvm.save_model``: nothing is pickled. A loaded model returns a data frame with the columns
+    ``mean``, ``std``, ``lower`` and ``upper`` of a regression, or ``label``, ``p_<class>``, ``lower_<class>`` and
+    ``upper_<class>`` of a classification. MLflow's ``params`` are ``level``, that of the intervals, and ``quantiles``,
+    a list of which each adds a column such as ``q0.9`` to a regression of one target. ``options`` are those of
+    ``mlflow.pyfunc.log_model``. Needs the package mlflow or mlflow-skinny.
+
+    Examples
+    --------
+    >>> from partirvm.mlflow import log_model
+    >>> info = log_model(model, "fares", frame[:5])  # doctest: +SKIP
+    >>> mlflow.pyfunc.load_model(info.model_uri).predict(frame, params={"level": 0.9})  # doctest: +SKIP
+    """
+    import mlflow
+    from mlflow.types import ParamSchema, ParamSpec
+
+    signature = mlflow.models.infer_signature(example)
+    signature.params = ParamSchema([ParamSpec("level", "double", 0.95), ParamSpec("quantiles", "double", [], (-1,))])
+    options = {"signature": signature, "pip_requirements": [f"partirvm=={__version__}"], **options}
+    with tempfile.TemporaryDirectory() as folder:
+        save_model(model, f"{folder}/model", copy=True)
+        return mlflow.pyfunc.log_model(name=name, loader_module=__name__, data_path=f"{folder}/model", **options)
+
+
+def _load_pyfunc(path: str) -> Any:
+    """Return the object that MLflow calls to predict."""
+    model = load_model(path)
+    return SimpleNamespace(predict=partial(_predictions, getattr(model, "model_", model)))
+
+
+def _predictions(model: Any, data: Any, params: dict[str, Any] | None = None) -> Any:
+    """Return a data frame of predictions at rows, as ``log_model`` says."""
+    import pandas as pd
+
+    X, asked = checked_rows(data, model.columns), {"level": 0.95, "quantiles": (), **(params or {})}
+    values = model.predictive.values(X, model.multiples([asked["level"]])[:, 0])[0]
+    found = pd.DataFrame(values, columns=list(model.value_names(interval=True)))
+    if model.columns.classes is not None:
+        found.insert(0, "label", model.predict(X))
+        return found
+    for q in asked["quantiles"]:
+        multiples = np.sign(q - 0.5) * model.multiples([max(abs(2 * q - 1), 1e-9)])[:, 0]
+        found[f"q{q:g}"] = model.predictive.values(X, multiples)[0][:, -1]
+    return found
