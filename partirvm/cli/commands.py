@@ -247,7 +247,7 @@ def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool
     click.option("--json", is_flag=True, expose_value=False, help="Accepted as elsewhere: the result is always JSON."),
 )
 def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices: Any) -> dict[str, Any]:
-    """Score the model of a job on a dataset that was not used in the fit.
+    """Score the model of a job on a dataset not used in the fit.
 
     Prints one line of JSON, with or without --json. For a regression, it contains n_rows, n_vectors, rmse (root mean
     square error), nlpd (mean negative log predictive density, in nats per row), crps (continuous ranked probability
