@@ -29,7 +29,7 @@ def load_terrain() -> tuple[Float, Float, Float]:
 
         sample: Any = get_sample_data("jacksboro_fault_dem.npz")
     except (ImportError, FileNotFoundError) as error:
-        raise UsageError(f"the demo needs matplotlib's sample data ({error}): pip install 'partirvm[plot]'") from error
+        raise UsageError(f'the demo needs sample data of matplotlib ({error}): pip install "partirvm[plot]"') from error
     with sample:
         heights = sample["elevation"].astype(np.float64)
         west, north, dx, dy = (float(sample[name]) for name in ("xmin", "ymin", "dx", "dy"))

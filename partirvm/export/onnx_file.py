@@ -47,7 +47,7 @@ def to_onnx(model: Any, path: Where, dtype: str = "float32", outputs: Sequence[s
     try:
         import onnx  # noqa: F401
     except ImportError as error:
-        raise UsageError("to_onnx needs the package onnx: pip install 'partirvm[onnx]'") from error
+        raise UsageError('to_onnx needs the package onnx: pip install "partirvm[onnx]"') from error
     write(path, onnx_model(graph_of(model, outputs, level, LACKING), dtype).SerializeToString())
 
 

@@ -73,8 +73,7 @@ def warped(
         return next(each for each in found if each[0] >= most - least)  # the mildest of those as good
 
     scaling, kernel = problem.empty.scaling, best.kernel
-    numeric = [columns for _, columns in inside(kernel, scaling.n_inputs, RadialKernel)]
-    skewed = [j for j in _skewed(raw) if j not in scaling.embedded and any(j in columns for columns in numeric)]
+    skewed = _skewed(raw, scaling, kernel)[:24]  # for time
     value = first = evidence(scaling, kernel) if skewed else 0.0
     singles = [best_of(j, warps(raw[:, j]), scaling, kernel) for j in skewed]
     for single in sorted(singles, key=lambda each: -each[0]):
@@ -89,14 +88,26 @@ def warped(
     return (problem, best) if exact and climbed.value < best.value + count * nats else (changed, climbed)
 
 
-def _skewed(raw: Float) -> list[int]:
-    """Return the positions of features of rows (n, d) with a long tail, by decreasing kurtosis."""
+def all_warped(scaling: Scaling, kernel: Kernel, raw: Float) -> Scaling:
+    """Return the scaling with each skewed feature of rows (n, d) warped from the end without its tail, if there are."""
+    for j in (skewed := _skewed(raw, scaling, kernel, len(raw))):
+        scaling = warped_by(scaling, j, list(warps(raw[:, j]))[1], raw)
+    return with_regressions(scaling, raw) if skewed else scaling
+
+
+def _skewed(raw: Float, scaling: Scaling, kernel: Kernel, seen: int = 200) -> list[int]:
+    """Return the positions of numeric features of rows (n, d) with a long tail, by decreasing kurtosis.
+
+    The first ``seen`` rows must have more than four values: neither switches nor few codes are warped.
+    """
     deviation = np.nanstd(raw, axis=0)
     z = (raw - np.nanmean(raw, axis=0)) / np.where(deviation > 0, deviation, 1.0)
     skewness, kurtosis = np.nanmean(z**3, axis=0), np.nanmean(z**4, axis=0)
-    several = np.array([len(np.unique(x[:200])) > 4 for x in raw.T])  # no switches and few codes
+    several = np.array([len(np.unique(x[:seen])) > 4 for x in raw.T])
     tried = several & ((np.abs(skewness) > SKEWED) | (kurtosis > HEAVY))
-    return [j for j in np.argsort(-kurtosis, kind="stable").tolist() if tried[j]][:24]  # for time
+    numeric = [j for _, columns in inside(kernel, scaling.n_inputs, RadialKernel) for j in columns.tolist()]
+    places = np.argsort(-kurtosis, kind="stable").tolist()
+    return [j for j in places if tried[j] and j in numeric and j not in scaling.embedded]
 
 
 def warps(x: Float) -> Iterator[Warp]:

@@ -7,7 +7,7 @@ from one pass (``residual_rows``), and the kernel is learned again. Several targ
 each; their gains are means.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -26,29 +26,22 @@ from partirvm.likelihoods.gaussian import root_mean
 from partirvm.likelihoods.noise_fit import LOCAL, evenly
 from partirvm.local import kriging
 from partirvm.local.cells import COLUMNS, LOG_FACTOR, NOISE, NUMBER, Cells, panel_rows
-from partirvm.local.kriging import LEAST_SQUARE, LocalKernel, Neighbourhoods, learned, log_density, moments, start_of
+from partirvm.local.kriging import Apply, Conditional, LocalKernel, Panels, learned, moments, starts_of
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted
 from partirvm.types import RESIDUAL_NEIGHBOURS, RESIDUAL_TEACHERS, Float, Int
 
-Panels: TypeAlias = tuple[list[Neighbourhoods], list[Float]]
-"""Neighbourhoods of rows, and the errors of these, of one target."""
-
 ByNumber: TypeAlias = dict[int, tuple[Float, Float]]
 """Mean and variance of errors by the number of neighbours."""
 
 FLOAT = 8  # Bytes of a number
-TRIAL_SHARE, TRIAL_ROWS = 10, 500
-"""A trial has one row of so many, and at most so many."""
+TRIAL_SHARE, TRIAL_ROWS, PARTS = 10, 500, 8
+"""A trial has one row of so many, and at most so many. Rows are ordered in so many parts, each from everywhere."""
 
-FAMILY_ROWS, METRIC_ROWS, LEARNING_ROWS, CALIBRATION_ROWS = 1024, RESIDUAL_TEACHERS, RESIDUAL_TEACHERS // 2, 1024
-"""Maximum numbers of rows by which a family is chosen, that teach the metric, that teach the kernel, and that
-calibrate. The first three are at most an eighth of the rows. ``RESIDUAL_TEACHERS`` teach the noise, which rare large
-errors beside near copies decide."""
-
-QUIET = 1e-4
-"""Factor of the noise, and its inverse that of the variance, at the second start of a search."""
+LEARNING_ROWS, CALIBRATION_ROWS = 1024, 1024
+"""Maximum numbers of rows that choose the family and teach the metric and the kernel, and of those that calibrate.
+``RESIDUAL_TEACHERS`` teach the noise, which rare large errors beside near copies decide."""
 
 FEWER, FEWER_NATS = 0.005, 0.005
 """Gains of the error and of the mean log density for which predictions use more neighbours."""
@@ -85,7 +78,7 @@ def fit_residuals(
     if not fewer:
         return ResidualsFitted()
     records = left_out_records(asked, metric, source, executor, progress, spent)
-    trials, gains = _trials(asked, records, progress)
+    trials, gains, many = _trials(asked, records, progress)
     shares = gains.rmse_gain / RMSE, gains.density_gain / NATS
     if not (options.residual == LOCAL or (max(shares) >= 1.0 and min(shares) >= -LOSS)):
         return replace(gains, rmse=())
@@ -96,18 +89,19 @@ def fit_residuals(
     with ThreadPoolExecutor(executor.threads) as pool:
         apply = _interruptible(progress, pool.map)
         families = list(kriging.CORRELATIONS) if options.residual_family == "auto" else [options.residual_family]
-        near = min(options.neighbours, FEW_NEIGHBOURS)
-        kernels, scales = _searched(Cells.of(records, n_targets=T), records, near, families, apply)
+        kernels, scales = _searched(families, many, trials, apply)
         metric, points = metric.scaled(scales), records[:, : metric.width]
         points *= scales
         cells = Cells.of(records, n_targets=T)
         if sampled_rows(source.n_rows, shuffled=False) is not None:  # not all rows of positive weight were left out
             place = None if in_memory else keep
             cells = cells_of(asked, metric, source, executor, progress, spent, place, points)
-        kernels = _learned(cells, records, options.neighbours, kernels, apply)
+        rows = spread(evenly(len(records), RESIDUAL_TEACHERS))
+        some, near = rows[:CALIBRATION_ROWS], _near(cells, records[rows[:CALIBRATION_ROWS]], options.neighbours)
+        rest = _near(cells, records[rows[CALIBRATION_ROWS:]], k)
+        kernels = _learned(records[rows], np.concatenate([near[:, :k], rest]), metric.width, kernels, apply)
         kernels = [replace(each, inflation=trial.inflation) for each, trial in zip(kernels, trials, strict=True)]
-        some = evenly(len(records), CALIBRATION_ROWS)
-        tried = _by_number(cells, records[some], options.neighbours, kernels, apply)
+        tried = _by_number(records[some], near, metric.width, kernels, apply)
     errors = records[some, metric.width : LOG_FACTOR].T
     k = max(map(fewest, errors, tried))
     found = LocalResiduals(metric, tuple(kernels), k, cells, ())
@@ -135,9 +129,9 @@ def _near(cells: Cells, own: Float, k: int) -> Float:
     return np.concatenate([near for _, near in found])
 
 
-def _around(cells: Cells, own: Float, k: int) -> list[Panels]:
-    """Return neighbourhoods of rows with these records among the rows of cells, and their errors, for each target."""
-    return _panels(own, _near(cells, own, k), cells.rank)
+def spread(rows: Int) -> Int:
+    """Return rows in an order of which each part has rows from everywhere."""
+    return rows[np.argsort(np.arange(len(rows)) % PARTS, kind="stable")]
 
 
 def _panels(own: Float, near: Float, rank: int) -> list[Panels]:
@@ -152,12 +146,10 @@ def _panels(own: Float, near: Float, rank: int) -> list[Panels]:
     return [(list(hoods), [each[some] for some in parts]) for *hoods, each in zip(*found, errors, strict=True)]
 
 
-def _interruptible(
-    progress: Callable[..., None], apply: Callable[..., Iterable[Any]] = map
-) -> Callable[..., Iterable[Any]]:
+def _interruptible(progress: Callable[..., None], apply: Apply = map) -> Apply:
     """Return ``apply``, which is like ``map``, preceded by a call of ``progress``, which may raise."""
 
-    def applied(*work: Any) -> Iterable[Any]:
+    def applied(*work: Any) -> Any:
         progress()
         return apply(*work)
 
@@ -166,22 +158,26 @@ def _interruptible(
 
 def _trials(
     asked: FitResiduals, records: Float, progress: Callable[..., None]
-) -> tuple[list[LocalKernel], ResidualsFitted]:
-    """Return kernels that a few rows left out teach, and their gains over the fit alone, with the corrected RMSE."""
+) -> tuple[list[LocalKernel], ResidualsFitted, list[Panels]]:
+    """Return kernels that a few rows left out teach, and their gains over the fit alone, with the corrected RMSE.
+
+    And the other rows, which judge.
+    """
     n, k = len(records), min(asked.options.neighbours, FEW_NEIGHBOURS)
     cells = Cells.of(records, n_targets=len(asked.left_out))
     few = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS, n // 2))
-    others = np.setdiff1d(evenly(n, CALIBRATION_ROWS), few)
-    panels, apply = _around(cells, records[few], k), _interruptible(progress)
-    kernels, gains, judges = list[LocalKernel](), list[float](), _around(cells, records[others], k)
+    others = spread(np.setdiff1d(evenly(n, CALIBRATION_ROWS), few))
+    panels, judges = (_panels(own, _near(cells, own, k), cells.rank) for own in (records[few], records[others]))
+    kernels, gains, apply = list[LocalKernel](), list[float](), _interruptible(progress)
     for target, (each, judge) in enumerate(zip(panels, judges, strict=True)):
-        kernel = learned(*each, start_of(*each), apply)[0]
+        kernel = learned(each, starts_of(each), apply)[0]
         inflation, of_alone = _alone(asked, target, others, records[others])
-        of_local = np.concatenate([log_density(kernel, *pair)[0] for pair in zip(*judge, strict=True)])
+        both = ((Conditional(kernel, hoods), some) for hoods, some in zip(*judge, strict=True))
+        of_local = np.concatenate([found.log_density(some, kernel)[0] for found, some in both])
         kernels.append(replace(kernel, inflation=inflation))
         gains.append(mixture_gain(of_local - 0.5 * np.log(inflation), of_alone))
     before, after = zip(*map(_corrected, kernels, judges), strict=True)
-    return kernels, ResidualsFitted(None, _gain(before, after), float(np.mean(gains)), after)
+    return kernels, ResidualsFitted(None, _gain(before, after), float(np.mean(gains)), after), judges
 
 
 def mixture_gain(of_local: Float, of_alone: Float) -> float:
@@ -205,7 +201,7 @@ def _alone(asked: FitResiduals, target: int, some: Int, records: Float) -> tuple
     calibration = left_out.calibration(beta, variance)
     assert calibration is not None
     expected, variances = left_out.expected()
-    square = max(float(np.mean(expected**2)), LEAST_SQUARE)
+    square = max(float(np.mean(expected**2)), kriging.LEAST_SQUARE)
     inflation = max((float(np.mean(variances)) + calibration.noise_variance) / square, 1.0)
     stated = calibration.scale**2 * (variances[some] + calibration.noise_variance)
     stated *= np.exp(records[:, LOG_FACTOR]) * records[:, NOISE]
@@ -217,7 +213,7 @@ def _corrected(kernel: LocalKernel, panels: Panels) -> tuple[float, float]:
     """Return the root mean square of errors before and after their correction."""
     rests = [some - moments(kernel, hoods)[0] for hoods, some in zip(*panels, strict=True)]
     before, after = (float(np.sqrt(np.mean(np.concatenate(each) ** 2))) for each in (panels[1], rests))
-    return max(before, LEAST_SQUARE), after
+    return max(before, kriging.LEAST_SQUARE), after
 
 
 def _gain(before: Sequence[float], after: Sequence[float]) -> float:
@@ -226,21 +222,18 @@ def _gain(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def _searched(
-    cells: Cells, records: Float, k: int, families: Sequence[str], apply: Callable[..., Iterable[Any]]
+    families: Sequence[str], many: list[Panels], kernels: list[LocalKernel], apply: Apply
 ) -> tuple[list[LocalKernel], Float]:
     """Return the kernel of each target after a choice among ``families``, and scales (r,) of the coordinates.
 
-    Rows left out, whose ``records`` the cells hold, teach both by k neighbours. Scales are geometric means over the
-    targets. They stay 1 unless the log density rises by more than ½ r log n for n rows (Schwarz 1978).
+    A few rows taught ``kernels``; ``many`` teach both. Scales are geometric means over the targets. They stay 1 unless
+    the log density rises by more than ½ r log n for n rows (Schwarz 1978).
     """
-    few, many = (evenly(len(records), min(count, len(records) // 8)) for count in (FAMILY_ROWS, METRIC_ROWS))
-    first, teachers = (_around(cells, records[some], k) for some in (few, many))
-    starts = (_start(families, *both, apply) for both in zip(first, teachers, strict=True))
-    plain = [learned(*each, start, apply) for each, start in zip(teachers, starts, strict=True)]
-    found = [learned(*each, start, apply, scales=True) for each, (start, *_) in zip(teachers, plain, strict=True)]
-    logs = np.log([scales for _, scales, _ in found])
-    rise = len(many) * sum(after - before for (*_, before), (*_, after) in zip(plain, found, strict=True))
-    if rise <= 0.5 * logs.size * np.log(len(many)):
+    plain = [_family(families, *each, apply) for each in zip(many, kernels, strict=True)]
+    found = [learned(each, [start], apply, scales=True) for each, (start, *_) in zip(many, plain, strict=True)]
+    logs, n = np.log([scales for _, scales, _ in found]), sum(map(len, many[0][1]))
+    rise = n * sum(after - before for (*_, before), (*_, after) in zip(plain, found, strict=True))
+    if rise <= 0.5 * logs.size * np.log(n):
         return [kernel for kernel, *_ in plain], np.ones(logs.shape[1])
     levels = logs.mean(axis=1, keepdims=True)
     shorter = zip(found, np.exp(levels[:, 0]).tolist(), strict=True)
@@ -248,44 +241,33 @@ def _searched(
     return kernels, np.exp((logs - levels).mean(axis=0))
 
 
-def _start(families: Sequence[str], few: Panels, many: Panels, apply: Callable[..., Iterable[Any]]) -> LocalKernel:
-    """Return the kernel of the family that corrects many rows best, taught by few: each begins where another ended."""
-    noisy = start_of(*few, families[len(families) // 2])
-    quiet = replace(noisy, noise=QUIET * noisy.noise, variance=noisy.variance / QUIET)  # maybe another maximum
-    best = max((learned(*few, each, apply) for each in (noisy, quiet)), key=lambda found: found[2])[0]
-    tried = [best, *(learned(*few, replace(best, family=each), apply)[0] for each in families if each != best.family)]
-    return min(tried, key=lambda each: _corrected(each, many)[1])
+def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, apply: Apply) -> kriging.Learned:
+    """Return what many rows teach (``learned``) of the family that describes them best, by density and by error."""
+    tried = [learned(many, [replace(kernel, family=each)], apply) for each in families]
+    return min(tried, key=lambda found: np.log(_corrected(found[0], many)[1]) - found[2])
 
 
-def _learned(
-    cells: Cells, records: Float, k: int, kernels: Sequence[LocalKernel], apply: Callable[..., Iterable[Any]]
-) -> list[LocalKernel]:
-    """Learn the kernel of each target with the k nearest rows among all, by rows left out with these ``records``."""
-    own = records[evenly(len(records), RESIDUAL_TEACHERS)]
-    near, few = _near(cells, own, min(k, RESIDUAL_NEIGHBOURS)), min(LEARNING_ROWS, len(records) // 8)
-    for count, form in ((few, True), (len(own), False)):
-        some = evenly(len(own), count)
-        panels = _panels(own[some], near[some], cells.rank)
-        kernels = [learned(*each, kernel, apply, form=form)[0] for each, kernel in zip(panels, kernels, strict=True)]
+def _learned(own: Float, near: Float, rank: int, kernels: list[LocalKernel], apply: Apply) -> list[LocalKernel]:
+    """Return the kernel of each target, which rows left out and their neighbours, with these records, teach.
+
+    All rows teach the noise, with fewer neighbours, which takes a quarter of the time.
+    """
+    few, least = min(LEARNING_ROWS, len(own)), min(near.shape[1], FEW_NEIGHBOURS)
+    for panels, form in ((_panels(own[:few], near[:few], rank), True), (_panels(own, near[:, :least], rank), False)):
+        starts = [[replace(each, noise=factor * each.noise) for factor in (1.0, 10.0, 0.1)] for each in kernels]
+        kernels = [learned(each, some, apply, form=form)[0] for each, some in zip(panels, starts, strict=True)]
     return list(kernels)
 
 
-def _by_number(
-    cells: Cells, some: Float, k: int, kernels: Sequence[LocalKernel], apply: Callable[..., Iterable[Any]]
-) -> list[ByNumber]:
-    """Return mean and variance of the errors of rows with these records, for each target, by a third of k and more."""
-    near, rows, found = _near(cells, some, k), panel_rows(k), [ByNumber() for _ in kernels]
-    starts = range(0, len(some), rows)
+def _by_number(some: Float, near: Float, rank: int, kernels: list[LocalKernel], apply: Apply) -> list[ByNumber]:
+    """Return mean and variance of the errors of rows for each target, by a third of the neighbours and more.
 
-    def of_panel(count: int, start: int) -> list[tuple[Float, Float]]:
-        own = slice(start, start + rows)
-        panels = _panels(some[own], near[own, :count], cells.rank)
-        return [moments(kernel, hoods) for kernel, ((hoods,), _) in zip(kernels, panels, strict=True)]
-
+    The rows and their neighbours have these records.
+    """
+    found = [ByNumber() for _ in kernels]
     for count in (-(-near.shape[1] * part // 3) for part in (1, 2, 3)):
-        panels = list(apply(partial(of_panel, count), starts))
-        for target, of_target in enumerate(found):
-            mean, variance = map(np.concatenate, zip(*(panel[target] for panel in panels), strict=True))
+        for kernel, (hoods, _), of_target in zip(kernels, _panels(some, near[:, :count], rank), found, strict=True):
+            mean, variance = map(np.concatenate, zip(*apply(partial(moments, kernel), hoods), strict=True))
             of_target[count] = mean, variance
     return found
 
@@ -319,6 +301,6 @@ def _calibrated(
         # without coverage: these rows calibrate the intervals
         diagnostics = NumberDiagnostics.of(t, t - rest, np.sqrt(variance), left_out.rows[some], ())
         shown.append(diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target], scaling.target))
-    before = [max(float(np.sqrt(np.mean(each**2))), LEAST_SQUARE) for each in errors]
+    before = [max(float(np.sqrt(np.mean(each**2))), kriging.LEAST_SQUARE) for each in errors]
     found, shown = replace(found, calibrations=tuple(calibrations)), shown[:MOST_TARGETS]
     return ResidualsFitted(found, _gain(before, after), rmse=tuple(after), diagnostics=tuple(shown))

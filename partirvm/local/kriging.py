@@ -20,19 +20,22 @@ limit: the local model is then a polynomial through the neighbours. Both are bou
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from partirvm.types import Float
+from partirvm.types import Float, Int
 
 LEAST_NUGGET, LEAST_SQUARE = 1e-10, 1e-16
 """Minimum of ω/(s²w), as the correlations of equal rows are singular, and of the mean square of the errors, in units of
 the scaled target."""
 
-STEPS, ENOUGH = 25, 0.1
+STARTS = 0.7, 1.0, 0.1, 0.01, 1e-4
+"""Length in usual distances, and shares of noise in the mean square, at which a search may begin."""
+
+STEPS, ENOUGH = 15, 0.1
 """Maximum number of iterations of a search. One of the kernel alone ends when an iteration raises the log density of
-all rows by less (nats); one of scales, along which it rises slowly, goes on."""
+all rows by less (nats); one of scales, along which it rises slowly, when it is a tenth of that."""
 
 CORRELATIONS = {"exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
 """The correlations of local residuals by name: Matérn's, with twice their smoothness."""
@@ -81,38 +84,47 @@ class LocalKernel:
     freedom: float
     inflation: float = 1.0
 
-    @property
-    def logs(self) -> Float:
-        """(log s², log ℓ, log ω, b, log ν)."""
-        return np.array([*np.log([self.variance, self.length, self.noise]), self.exponent, np.log(self.freedom)])
 
-    @classmethod
-    def of(cls, family: str, logs: Float) -> Self:
-        """The kernel of these ``logs``."""
-        variance, length, noise, _, freedom = np.exp(logs).tolist()
-        return cls(family, variance, length, noise, float(logs[3]), freedom)
+@cache
+def _pairs(k: int) -> tuple[Int, Int, Int]:
+    """Return first and second points (p,) of pairs of a row (0) and k neighbours, and the positions (k + 1, k + 1)."""
+    first, second = np.triu_indices(k + 1, 1)
+    places = np.zeros((k + 1, k + 1), dtype=np.int64)
+    places[first, second] = places[second, first] = np.arange(len(first))
+    return first, second, places
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The ``coordinates`` (n, k, r) of the k neighbours of n rows, each relative to its row."""
+    """The ``coordinates`` (n, k, r) of the k neighbours of n rows, each relative to its row.
+
+    ``scales`` (r,) multiply them, of ``unscaled`` steps.
+    """
 
     coordinates: Float
+    scales: Float | float = 1.0
+    unscaled: "Steps | None" = None
 
     @cached_property
+    def squares(self) -> Float:
+        """Squared differences (np, r) of the coordinates of pairs (``_pairs``)."""
+        first, second, _ = _pairs(self.coordinates.shape[1])
+        points = np.pad(self.coordinates, ((0, 0), (1, 0), (0, 0)))
+        return np.square(points[:, second] - points[:, first]).reshape(-1, points.shape[2])
+
+    @cached_property
+    def pairs(self) -> Float:
+        """Distances (n, p) of pairs, by sums of squares: products would lose digits of near rows."""
+        if self.unscaled is not None:
+            return np.sqrt(self.unscaled.squares @ np.square(self.scales)).reshape(len(self.coordinates), -1)
+        first, second, _ = _pairs(self.coordinates.shape[1])
+        points = np.ascontiguousarray(np.moveaxis(np.pad(self.coordinates, ((0, 0), (1, 0), (0, 0))), 2, 0))
+        return np.asarray(np.sqrt(sum(np.square(each.take(second, 1) - each.take(first, 1)) for each in points)))
+
+    @property
     def distances(self) -> Float:
         """Distances (n, k) from the row."""
-        return np.asarray(np.sqrt(np.einsum("nkr,nkr->nk", self.coordinates, self.coordinates)))
-
-    @cached_property
-    def apart(self) -> Float:
-        """Distances (n, k, k) among neighbours, by sums of squares: products would lose digits of near rows."""
-        n, k, _ = self.coordinates.shape
-        apart, step = np.zeros((n, k, k)), np.empty((n, k, k))
-        for place in np.ascontiguousarray(np.moveaxis(self.coordinates, 2, 0)):
-            np.subtract(place[:, :, None], place[:, None, :], out=step)
-            apart += np.square(step, out=step)
-        return np.sqrt(apart, out=apart)
+        return self.pairs[:, : self.coordinates.shape[1]]
 
 
 @dataclass(frozen=True)
@@ -132,164 +144,196 @@ class Neighbourhoods:
 
     def scaled(self, scales: Float) -> Self:
         """Return the same neighbours with each coordinate multiplied by its scale (r,)."""
-        return replace(self, steps=Steps(self.steps.coordinates * scales))
+        return replace(self, steps=Steps(self.steps.coordinates * scales, scales, self.steps))
+
+
+Panels: TypeAlias = tuple[list[Neighbourhoods], list[Float]]
+"""Neighbourhoods of rows, and the errors of these, of one target."""
+
+Apply: TypeAlias = Callable[..., Iterable[Any]]
+"""Type of ``map`` and of that of a pool of threads."""
+
+Learned: TypeAlias = tuple[LocalKernel, Float, float]
+"""A kernel, scales (r,) of the coordinates, and the mean log density of the errors that taught them."""
 
 
 def moments(kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True) -> tuple[Float, Float]:
     """Return mean and variance (n,) of the errors of rows, noisy ones or their means, given those of neighbours."""
-    found = _Conditional(kernel, rows)
-    mean, variance = found.moments
+    found = Conditional(kernel, rows)
+    mean, variance = found.moments(kernel)
     variance = kernel.inflation * variance
-    return mean, variance if noisy else variance * kernel.variance * (1.0 - found.known) / found.spread
+    return mean, variance if noisy else variance * (1.0 - found.known) / found.unknown
 
 
 def weights(kernel: LocalKernel, rows: Neighbourhoods) -> Float:
     """Return the weights (n, k) of the errors of the neighbours in the mean error of each row."""
-    found = _Conditional(kernel, rows)
+    found = Conditional(kernel, rows)
     return np.asarray(found.factor[:, None] * found.weights * np.exp(-0.5 * kernel.exponent * rows.log_factors))
 
 
-class _Conditional:
-    """The conditional distributions at a kernel; C and its solutions serve the moments and their derivatives."""
+class Conditional:
+    """The distributions of rows conditional on their neighbours, by ℓ, ω/s² and b of a kernel.
+
+    Its s² and ν are given later. C and its solutions serve the moments and their derivatives.
+    """
 
     def __init__(self, kernel: LocalKernel, rows: Neighbourhoods) -> None:
-        self.kernel, self.rows, k = kernel, rows, rows.errors.shape[1]
-        nugget = kernel.noise / kernel.variance
-        self.noises, self.own_noises = np.maximum(nugget * rows.noises, LEAST_NUGGET), nugget * rows.own_noises
-        whole, self.whole_slope = correlation(kernel.family, rows.steps.apart, kernel.length)
-        np.einsum("nkk->nk", whole)[...] += self.noises
-        self.cross, self.cross_slope = correlation(kernel.family, rows.steps.distances, kernel.length)
+        self.rows, nugget, k = rows, kernel.noise / kernel.variance, rows.errors.shape[1]
+        self.noises = np.column_stack([nugget * rows.own_noises, np.maximum(nugget * rows.noises, LEAST_NUGGET)])
+        values, self.slope = correlation(kernel.family, rows.steps.pairs, kernel.length)
+        joint = values.take(_pairs(k)[2], axis=1)
+        np.einsum("nkk->nk", joint)[...] = 1.0 + self.noises
+        cross, whole = joint[:, 1:, 0], joint[:, 1:, 1:]
         self.errors = rows.errors * np.exp(-0.5 * kernel.exponent * rows.log_factors)
-        solved = np.linalg.solve(whole, np.stack([self.errors, self.cross], axis=-1))
+        solved = np.linalg.solve(whole, np.stack([self.errors, cross], axis=-1))
         self.weighted, self.weights = solved[..., 0], solved[..., 1]
         self.factor = np.exp(0.5 * kernel.exponent * rows.own_log_factors)
         self.mean = np.einsum("nk,nk->n", self.weights, self.errors)
-        self.known = np.minimum(np.einsum("nk,nk->n", self.cross, self.weights), 1.0)
-        self.spread = kernel.variance * np.maximum(1.0 - self.known + self.own_noises, LEAST_NUGGET)
-        self.excess = np.einsum("nk,nk->n", self.errors, self.weighted) / kernel.variance
-        self.adapted = (kernel.freedom + self.excess) / (kernel.freedom + k)
+        self.known = np.minimum(np.einsum("nk,nk->n", cross, self.weights), 1.0)
+        self.unknown = np.maximum(1.0 - self.known + self.noises[:, 0], LEAST_NUGGET)
+        self.square = np.einsum("nk,nk->n", self.errors, self.weighted)
 
-    @property
-    def moments(self) -> tuple[Float, Float]:
+    def level(self, kernel: LocalKernel) -> Float:
+        """s² times (ν + Q)/(ν + k), (n,)."""
+        return np.asarray((kernel.freedom * kernel.variance + self.square) / (kernel.freedom + self.errors.shape[1]))
+
+    def moments(self, kernel: LocalKernel) -> tuple[Float, Float]:
         """Mean and variance (n,)."""
-        return self.factor * self.mean, self.factor**2 * self.spread * self.adapted
+        return self.factor * self.mean, self.factor**2 * self.unknown * self.level(kernel)
 
-    def slopes(self, of_mean: Float, of_variance: Float, *, scales: bool) -> Float:
-        """Return the derivatives (5,) in ``LocalKernel.logs`` of a function of mean and variance of the rows.
+    def log_density(self, errors: Float, kernel: LocalKernel, *, scales: bool = False) -> tuple[Float, Float]:
+        """Log densities (n,) of the ``errors`` (n,), and the derivatives (5,) of their sum in (log s²,
+        log ℓ, log ω, b, log ν).
 
-        Its derivatives in these are ``of_mean`` and ``of_variance`` (n,). With ``scales`` (5 + r,): those in the
-        logarithms of the scales of the coordinates follow.
+        With ``scales`` those in the logarithms of scales of the coordinates follow, (5 + r,).
         """
-        kernel, rows, (mean, variance) = self.kernel, self.rows, self.moments
-        freedom = kernel.freedom + rows.errors.shape[1]
-        of_mean, of_factor = self.factor * of_mean, 0.5 * mean * of_mean + variance * of_variance
-        of_adapted = self.factor**2 * self.spread * of_variance
-        of_known = -kernel.variance * self.factor**2 * self.adapted * of_variance
-        of_excess = of_adapted / freedom
-        x, y = self.weights, self.weighted
-        # the derivative in C is −(x zᵀ + v yᵀ), as a bilinear form
-        z, v = of_mean[:, None] * y + of_known[:, None] * x, (of_excess / kernel.variance)[:, None] * y
-        of_cross = of_mean[:, None] * y + 2.0 * of_known[:, None] * x
-        of_errors = of_mean[:, None] * x + 2.0 * v
-        of_nugget = -np.sum(self.noises * (x * z + v * y))
-        among = np.stack([x, v], axis=-1) @ np.stack([z, y], axis=1)
-        among *= self.whole_slope
-        cross, steps = of_cross * self.cross_slope, rows.steps
+        rows, (mean, variance), k, level = self.rows, self.moments(kernel), self.errors.shape[1], self.level(kernel)
+        rest, freedom = errors - mean, kernel.freedom
+        values, of_variance = -0.5 * np.log(2 * np.pi * variance), 0.5 * (rest**2 / variance - 1.0)  # in its logarithm
+        of_mean, of_square = self.factor * rest / variance, of_variance / (level * (freedom + k))
+        # the matrix J of the correlations of row and neighbours changes the mean by −xᵀJ′y, what is unknown by xᵀJ′x
+        # and uᵀC⁻¹u by −yᵀJ′y
+        x, y = np.insert(self.weights, 0, -1.0, axis=1), np.insert(self.weighted, 0, 0.0, axis=1)
+        z, v = (of_variance / self.unknown)[:, None] * x - of_mean[:, None] * y, -of_square[:, None] * y
+        of_errors = of_mean[:, None] * self.weights + 2.0 * of_square[:, None] * self.weighted
+        of_nugget = np.sum(self.noises * (x * z + y * v))
+        among = (np.stack([x, y], axis=-1) @ np.stack([z, v], axis=1)).reshape(len(rest), -1)
+        first, second, _ = _pairs(k)
+        of_pairs = among.take(first * (k + 1) + second, axis=1)
+        of_pairs += among.take(second * (k + 1) + first, axis=1)
+        of_pairs *= self.slope
         slopes = [
-            -of_nugget - np.sum(of_known * (1.0 - self.known)) - np.sum(of_excess * self.excess),
-            np.sum(cross * steps.distances**2) - np.vdot(among * steps.apart, steps.apart),
-            of_nugget - np.sum(of_known * self.own_noises),
-            np.sum(of_factor * rows.own_log_factors) - 0.5 * np.sum(of_errors * rows.log_factors * self.errors),
-            kernel.freedom * np.sum(of_adapted * (1.0 - self.adapted)) / freedom,
+            np.sum(of_square) * freedom * kernel.variance - of_nugget,
+            np.sum(of_pairs * rows.steps.pairs**2),
+            of_nugget,
+            np.sum((0.5 * mean * rest / variance + of_variance) * rows.own_log_factors)
+            - 0.5 * np.sum(of_errors * rows.log_factors * self.errors),
+            freedom * np.sum(of_square * (kernel.variance - level)),
         ]
-        if not scales:
-            return np.array(slopes)
-        # Σ_kl A_kl (d_k − d_l)² of each coordinate d of the steps
-        sums = (among.sum(axis=1) + among.sum(axis=2) - cross)[:, None] @ steps.coordinates**2
-        twice = 2.0 * np.einsum("nkr,nkr->r", steps.coordinates, among @ steps.coordinates)
-        return np.concatenate([slopes, sums[:, 0].sum(axis=0) - twice])
+        if scales:
+            squares = (rows.steps.unscaled or rows.steps).squares
+            slopes += (np.square(rows.steps.scales) * (-of_pairs.ravel() @ squares)).tolist()
+        return values - of_variance - 0.5, np.array(slopes)
 
 
-def log_density(kernel: LocalKernel, rows: Neighbourhoods, errors: Float, scales: bool = False) -> tuple[Float, Float]:
-    """Return the log densities (n,), in nats, of the ``errors`` (n,) of rows, and the slopes (5,) of their sum.
+def starts_of(panels: Panels, family: str = "matern32") -> list[LocalKernel]:
+    """Return kernels of which the best one starts a search: noise from as much as signal to hardly any.
 
-    The slopes are those in the logs.
-    With ``scales`` also those in the logarithms of scales of the coordinates, (5 + r,).
+    The density has maxima at a length near the usual distance, where a search begins, and at long ones, polynomials.
     """
-    found = _Conditional(kernel, rows)
-    mean, variance = found.moments
-    rest = errors - mean
-    value = -0.5 * (np.log(2 * np.pi * variance) + rest**2 / variance)
-    return value, found.slopes(rest / variance, 0.5 * (rest**2 / variance - 1.0) / variance, scales=scales)
+    square, usual, noise = _units(panels)
+    return [LocalKernel(family, square, STARTS[0] * usual, share * noise, 1.0, 3.0) for share in STARTS[1:]]
 
 
-def start_of(panels: Sequence[Neighbourhoods], errors: Sequence[Float], family: str = "matern32") -> LocalKernel:
-    """Return the start of a search: half of the mean square as signal, half as noise, twice the usual distance.
-
-    ν begins at 3, between the optima of .5 to 1 of most sets and normal errors: from 10 searches took more steps.
-    """
-    square, usual, noise = _units(panels, errors)
-    return LocalKernel(family, 0.5 * square, 2.0 * usual, 0.5 * noise, 1.0, 3.0)
-
-
-def _units(panels: Sequence[Neighbourhoods], errors: Sequence[Float]) -> tuple[float, float, float]:
+def _units(panels: Panels) -> tuple[float, float, float]:
     """Return units of s², ℓ and ω, at least tiny numbers.
 
     These are the mean square of errors, the usual distance of the last neighbour, and the former at the mean of 1/w.
     """
-    square = max(float(np.mean(np.concatenate(errors) ** 2)), LEAST_SQUARE)
-    usual = float(np.median(np.concatenate([panel.steps.distances[:, -1] for panel in panels])))
-    return square, max(usual, 1e-100), square / float(np.mean(np.concatenate([panel.own_noises for panel in panels])))
+    square = max(float(np.mean(np.concatenate(panels[1]) ** 2)), LEAST_SQUARE)
+    usual = float(np.median(np.concatenate([hoods.steps.distances[:, -1] for hoods in panels[0]])))
+    return square, max(usual, 1e-100), square / float(np.mean(np.concatenate([each.own_noises for each in panels[0]])))
+
+
+def _levels(found: Sequence[Conditional], errors: Float, start: float, low: float, high: float) -> tuple[float, float]:
+    """Return s² between two bounds, and ν, for which the ``errors`` (n,) of rows have the largest density.
+
+    With a = νs², c = ν + k and V = a + uᵀC⁻¹u it is a function of c·rest²/V and log(V/c): of each a the best c is 1 ÷
+    mean rest²/V. Of several maxima in a it is the one next to ``start``.
+    """
+    from scipy.optimize import minimize_scalar
+
+    names = "factor", "mean", "unknown", "square"
+    factors, means, unknown, squares = (np.concatenate([getattr(each, name) for each in found]) for name in names)
+    rests, k = (errors / factors - means) ** 2 / unknown, found[0].errors.shape[1]
+
+    def freedom(a: float) -> float:
+        best = 1.0 / max(float(np.mean(rests / (a + squares))), 1e-300) - k
+        return float(np.clip(best, max(FREEDOMS[0], a / high), min(FREEDOMS[1], a / low)))
+
+    @cache
+    def loss(log: float) -> float:
+        a = np.exp(min(max(log, lowest), highest))
+        c, total = freedom(a) + k, a + squares
+        return float(np.mean(np.log(total) + c * rests / total) - np.log(c))
+
+    lowest, highest = float(np.log(FREEDOMS[0] * low)), float(np.log(FREEDOMS[1] * high))
+    best = min(max(float(np.log(start)), lowest), highest)
+    for step in (1.0, -1.0):
+        while loss(best + step) < loss(best):
+            best += step
+    bounds = max(best - 1.0, lowest), min(best + 1.0, highest)
+    a = float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-3}).x))
+    return a / freedom(a), freedom(a)
 
 
 def learned(
-    panels: Sequence[Neighbourhoods],
-    errors: Sequence[Float],
-    start: LocalKernel,
-    map_panels: Callable[..., Iterable[Any]] = map,
-    *,
-    scales: bool = False,
-    form: bool = True,
-) -> tuple[LocalKernel, Float, float]:
+    panels: Panels, starts: Sequence[LocalKernel], apply: Apply = map, *, scales: bool = False, form: bool = True
+) -> Learned:
     """Return the kernel with the largest mean log density of the errors of rows, scales (r,), and that density.
 
-    The rows are given in ``panels``, with the ``errors`` of each panel. ``map_panels`` is ``map``, or that of a pool of
-    threads. L-BFGS-B begins at ``start``, whose family stays. Where a function is smooth, s² ∝ ℓ^(2·smoothness) is a
-    ridge of the density, along which one coordinate of the search goes. With ``scales`` those of the coordinates are
-    learned, too; otherwise they are 1. Without ``form`` s² and ℓ stay, and only the noise is learned.
+    L-BFGS-B begins at the best of ``starts``, whose family stays, and searches ω/s², ℓ and b; s² and ν are the best
+    ones at each of its points (``_levels``). Where a function is smooth, s² ∝ ℓ^(2·smoothness) is a ridge of the
+    density, along which one coordinate of the search goes. With ``scales`` those of the coordinates are learned, too;
+    otherwise they are 1. Without ``form`` s² and ℓ stay, and only the noise is learned.
     """
     from scipy.optimize import minimize
 
-    n, units, steepness = sum(map(len, errors)), np.log([*_units(panels, errors), 1.0, 1.0]), CORRELATIONS[start.family]
+    (hoods, errors), family, (square, usual, noise) = panels, starts[0].family, _units(panels)
+    n, targets = sum(map(len, errors)), np.concatenate(errors)
+    steepness, long = CORRELATIONS[family], float(np.clip(starts[0].length / usual, *LENGTHS))
+    ratio = float(np.clip(starts[0].variance / square / long**steepness, *RATIOS))
+    (least, most), lengths = (RATIOS, LENGTHS) if form else ((ratio, ratio), (long, long))
     nuggets = max(NUGGETS[0], min(RARE / n, 0.1)), NUGGETS[1]
-    bounds = [*map(tuple, np.log([RATIOS, LENGTHS, nuggets])), (0.0, STEEPEST), tuple(np.log(FREEDOMS))]
-    bounds += [tuple(np.log(SCALES))] * (panels[0].steps.coordinates.shape[2] if scales else 0)
-
-    def kernel_at(x: Float) -> LocalKernel:
-        logs = x[:5] + units
-        logs[0] += steepness * x[1]
-        return LocalKernel.of(start.family, logs)
-
-    def density(kernel: LocalKernel, x: Float, panel: Neighbourhoods, some: Float) -> tuple[Float, Float]:
-        return log_density(kernel, panel.scaled(np.exp(x[5:])) if scales else panel, some, scales=scales)
+    bounds = [*map(tuple, np.log([(nuggets[0] / most, nuggets[1] / least), lengths])), (0.0, STEEPEST)]
+    bounds += [tuple(np.log(SCALES))] * (hoods[0].steps.coordinates.shape[2] if scales else 0)
 
     @cache
-    def loss(point: bytes) -> tuple[float, Float]:
+    def loss(point: bytes) -> tuple[float, Float, LocalKernel]:
         x = np.frombuffer(point)
-        found = list(map_panels(partial(density, kernel_at(x), x), panels, errors))
-        slope = -sum(slope for _, slope in found) / n
-        slope[1] += steepness * slope[0]
-        return -float(sum(np.sum(values) for values, _ in found)) / n, slope
+        share, long = np.exp(x[:2]).tolist()
+        unit = square * long**steepness
+        kernel = LocalKernel(family, 1.0, usual * long, noise / unit * share, float(x[2]), 1.0)
+        some = [each.scaled(np.exp(x[3:])) for each in hoods] if scales else hoods
+        found = list(apply(partial(Conditional, kernel), some))
+        range_ = unit * max(least, nuggets[0] / share), unit * min(most, nuggets[1] / share)
+        variance, freedom = _levels(found, targets, unit * ratio * max(starts[0].freedom, 10.0), *range_)
+        kernel = replace(kernel, variance=variance, freedom=freedom, noise=kernel.noise * variance)
+        densities = apply(partial(Conditional.log_density, kernel=kernel, scales=scales), found, errors)
+        values, slopes = zip(*densities, strict=True)
+        slope, value = np.sum(slopes, axis=0) / n, float(np.sum(np.concatenate(values))) / n
+        # s² stays as ω changes, at its own bounds, or else ω stays as s² changes, at its bounds and where it is best
+        of_share = -slope[0] if least * 1.001 < variance / unit < most / 1.001 else slope[2]
+        first = of_share, slope[1] + steepness * slope[0], slope[3]
+        return -value, -np.concatenate([first, slope[5:]]), kernel
 
-    first = np.zeros(len(bounds))
-    first[:5] = start.logs - units
-    first[0] -= steepness * first[1]
-    first, noisier = np.clip(first, *np.transpose(bounds)), np.log(10.0) * (np.arange(len(bounds)) == 2)
-    # of other rows, large errors beside near copies may leave the start without a direction but that of more noise
-    while first[2] < 0 and loss((first + noisier).tobytes())[0] < loss(first.tobytes())[0]:
-        first = first + noisier
-    if not form:
-        bounds[:2] = [(log, log) for log in first[:2].tolist()]
-    limits = {"maxiter": STEPS, "ftol": 0.0 if scales else ENOUGH / n}
-    found = minimize(lambda x: loss(x.tobytes()), first, jac=True, method="L-BFGS-B", bounds=bounds, options=limits)
-    return kernel_at(found.x), np.exp(found.x[5:]), -float(found.fun)
+    def point_of(start: LocalKernel) -> Float:
+        long = start.length / usual
+        share = start.noise / noise / (start.variance / square / long**steepness)
+        x = *np.log([share, long]), start.exponent, *np.zeros(len(bounds) - 3)
+        return np.asarray(np.clip(x, *np.transpose(bounds)))
+
+    first = min(map(point_of, starts), key=lambda x: loss(x.tobytes())[0])
+    how: Any = {"options": {"maxiter": STEPS, "ftol": (0.1 if scales else 1.0) * ENOUGH / n}, "bounds": bounds}
+    found = minimize(lambda x: loss(x.tobytes())[:2], first, jac=True, method="L-BFGS-B", **how)
+    return loss(found.x.tobytes())[2], np.exp(found.x[3:]), -float(found.fun)

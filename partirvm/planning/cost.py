@@ -30,6 +30,8 @@ SQUARES = 1500
 OVERHEAD = 5e-3
 """Seconds per fit for calls, gathering rows and a history entry."""
 
+TRIALS, TAKEN, OFTEN = 1e10, 8e10, 16_384
+"""Operations as long as local residuals of a target are tried, and learned if taken, as usual from so many rows on."""
 
 CORRECTED = 360_000
 """Neighbours per second and thread by which rows are corrected: 6,000 rows with 60, or 12,000 with 30."""
@@ -85,12 +87,13 @@ def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """Quantities on which all costs of a fit depend; ``threads`` are those of all workers together."""
+    """Quantities on which all costs of a fit depend: ``threads`` of all workers, and if local residuals are tried."""
 
     shape: DataShape
     read: RowsRead
     rates: Rates
     threads: int
+    residuals: bool = False
 
     def pass_seconds(self, rows: float, elements: float, flops: float) -> float:
         """Estimate the seconds to read rows, evaluate kernel elements and multiply, on all threads."""
@@ -162,7 +165,7 @@ def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost
 
 
 def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
-    """Add to ``last`` the cost of residuals and of leave-one-out errors.
+    """Add to ``last`` the cost of residuals, of leave-one-out errors and of local residuals.
 
     Both share one reading of the rows, and each evaluates a block of the ``kept`` columns of ``LEFT_OUT_ROWS`` rows.
     With local noise, the log variance is fitted, and the kept columns are fitted again.
@@ -172,7 +175,8 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
     n_rows, noise_rows = work.shape.n_rows, work.shape.local_noise_rows
     left_out = min(n_rows, LEFT_OUT_ROWS)
     seconds = work.pass_seconds(n_rows, 2 * left_out * kept, left_out * 2.0 * kept**2)
-    passes, dense = 2 if n_rows <= LEFT_OUT_ROWS else 1, last.solve_seconds
+    learning = (TRIALS + TAKEN * min(n_rows / OFTEN, 1.0)) * work.shape.n_targets / work.rates.product
+    passes, dense = 2 if n_rows <= LEFT_OUT_ROWS else 1, last.solve_seconds + work.residuals * learning
     if noise_rows:
         again = gram_cost(work, n_rows, 0, kept)
         # 64² / 2 products per row in each of about 300 updates of the precisions, and as much for its Newton steps
@@ -210,14 +214,14 @@ class Schedule:
 
         Fits may converge before their vectors have fallen to the fraction ``stop`` of the candidates: on kin40k and
         etopo20 they kept about the mean of this fraction and 1. Without ``max_rounds``, 8 working-set rounds are
-        assumed.
+        assumed, or 2 that end where local residuals gain little by more vectors.
         """
         stays = 0.5 * (1.0 + stop)
         if self.merges:
             return levels_cost(work, candidates, stays)
         rounds = n_partitions(joining, candidates, work.shape.n_kernels)
         if max_rounds is not None or self.selects:
-            rounds = min(rounds, 8 if max_rounds is None else max_rounds)
+            rounds = min(rounds, (2 if work.residuals else 8) if max_rounds is None else max_rounds)
         return rounds_cost(work, candidates, max(rounds, 1), stays)
 
     def text(self, plan: Mapping[str, Any]) -> str:

@@ -205,9 +205,10 @@ def make_plan(
         notes += (f"partition size lowered to {candidates} because of {cause}",)
     if threads < machine.threads:
         notes += (f"{threads} of {machine.threads} threads are used because of the memory limit",)
-    rows, stop = joining or shape.n_rows, request.stop_fraction
-    work = Work(shape, read, rates, threads * machine.workers)
-    costs = schedule.costs(work, candidates, stop, request.max_rounds, rows)
+    rows, tried = joining or shape.n_rows, tries_residuals(request.residual, shape.n_rows, shape.n_targets)
+    tried = tried and not shape.n_classes and request.noise_variance == "estimate"
+    work = Work(shape, read, rates, threads * machine.workers, tried)
+    costs = schedule.costs(work, candidates, request.stop_fraction, request.max_rounds, rows)
     columns = min(max(cost.columns for cost in costs), most)
     step, elements = step_bytes(shape, columns - candidates, candidates, threads, **how), 0
     if schedule.merges:  # the parallel fits get half of the bytes that a step of one of them leaves
@@ -233,11 +234,9 @@ def correction_rate(request: Request, shape: DataShape) -> int:
 
 def residuals_text(request: Request, work: Work, machine: Machine, columns: int) -> str | None:
     """Describe bytes and seconds of local residuals; None for a fit that has none. A fit has at most ``columns``."""
-    shape = work.shape
-    tried = tries_residuals(request.residual, shape.n_rows, shape.n_targets)
-    if not tried or shape.n_classes or request.noise_variance != "estimate":
+    shape, n, k = work.shape, work.shape.n_rows, request.neighbours
+    if not work.residuals:
         return None
-    n, k = shape.n_rows, request.neighbours
     (size, whole), (_, least) = (residual_bytes(shape, rows, k) for rows in (n, min(n, LEFT_OUT_ROWS)))
     if RESIDUAL_SHARE * least > machine.limit:
         return f"not tried below a memory_limit of {format_bytes(RESIDUAL_SHARE * least)}"

@@ -11,6 +11,7 @@ from sklearn.datasets import make_blobs
 
 from partirvm import RVMClassifier, WorkingSet
 from partirvm.core.termination import Termination
+from partirvm.errors import DataError, MemoryLimitError
 
 STRATEGIES = ("basic", "split-merge", "incremental", "working-set")
 MULTI_CLASS = ("multinomial", "pooled")
@@ -99,3 +100,20 @@ def test_a_rare_class_is_found(selection):
     p = told(model, X)[:, 1]
     assert (p[-3:] > 0.5).all()
     assert (p[:-3] < 0.5).all()
+
+
+def test_a_thousand_classes():
+    """Beside their other matrices 1,000 posteriors of 201 columns take 1,000 · 201² · 8 bytes: too much for 1 GiB.
+
+    Pooled classes share one posterior, and fit; a label of held-out rows that no training row has is an error.
+    """
+    K, M = 1000, 201
+    X, y = np.random.default_rng(0).normal(size=(K, 3)).repeat(2, axis=0), np.arange(K).repeat(2)
+    options = {"memory_limit": "1GiB", "partition_size": M - 1, "max_rounds": 1}
+    with pytest.raises(MemoryLimitError, match=r"needs [\d.]+ GiB per process .* the memory limit is 1 GiB") as refused:
+        fitted(X, y, multi_class="multinomial", **options)
+    needed = float(re.search(r"needs ([\d.]+) GiB", str(refused.value))[1])
+    assert needed > K * M**2 * 8 / 2**30
+    assert told(fitted(X, y, multi_class="pooled", **options | {"partition_size": 20}), X[:5]).shape == (5, K)
+    with pytest.raises(DataError, match="the label 1000 in y is not among the classes"):
+        RVMClassifier(gamma=0.5).fit(X, y, validation=(X[:2], np.array([0, K])))

@@ -129,13 +129,38 @@ def test_features_of_one_unit_are_compared_in_it():
     np.testing.assert_allclose(np.array(one.kernel.gamma) / one.kernel.gamma[0], (scale / 10) ** 2, rtol=1e-12)
 
 
-def test_many_rows_go_on_with_the_tied_evidence(monkeypatch):
+def test_skewed_features_are_warped_together():
+    """Classes by the sum of eight logarithms: all of them are taken, but not the codes of a category."""
+    rng = np.random.default_rng(5)
+    Z, codes = rng.normal(size=(300, 8)), rng.integers(9, size=300) ** 2.0
+    y, X = (Z.sum(axis=1) > 0).astype(float), np.column_stack([np.exp(1.5 * Z), codes])
+    kernel = Product((OnColumns(Gaussian((0.1,) * 8), tuple(range(8))), OnColumns(Categorical(1.0), (8,))))
+    for warp, count in ((True, 8), (False, 0)):
+        with sample_of(X, y) as sample:
+            problem, *_, form = one_width(sample, problem_of(X, y, kernel, K=2), np.arange(300), 300, warp=warp)
+        features = problem.empty.scaling.features
+        assert (form, count) == (ONE, 0 if features is None else (features.spreads[:8] > 0).sum())
+        assert features is None or not features.spreads[8]
+
+
+@pytest.mark.parametrize("K", [2, 4])
+def test_many_rows_go_on_with_the_tied_evidence(K, monkeypatch):
     """Above ``FEW`` rows the last line is that of a search with fewer centres; two classes are not asked for a form."""
     monkeypatch.setattr(class_search, "FEW", 100)
     monkeypatch.setattr(class_search, "ROWS", 80)
-    X, codes = two_of(200, 3)
-    passes = Passes()
-    line, _ = learned(X, codes, 2, passes=passes)
+    passes, (X, codes) = Passes(), two_of(200, 3)
+    codes = codes + 2 * (X[:, 1] > 0) if K == 4 else codes
+    line, _ = learned(X, codes, K, passes=passes)
     assert line.choice == {"form": EACH}
     assert line.candidates == 50  # a quarter of the rows
     assert passes.of(SlopePass)
+
+
+def test_one_width_of_many_rows_is_the_last_line_if_it_is_chosen(monkeypatch):
+    """The tied search has lines of its own before it; each row is left out once where there are few."""
+    monkeypatch.setattr(class_search, "FEW", 100)
+    monkeypatch.setattr(class_search, "choose", lambda errors, one: {"form": one, "rows": errors.shape[1]})
+    X = np.random.default_rng(4).normal(size=(300, 2))
+    line, found = learned(X, (X[:, 0] > 0) + 2.0 * (X[:, 1] > 0), 4)
+    assert (line.choice["form"], line.choice["rows"], line.candidates) == (ONE, 300, 300)
+    assert len(set(found.empty.kernel.gamma)) == 1

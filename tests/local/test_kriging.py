@@ -1,5 +1,7 @@
 """The local process against dense formulas of Shah et al. (2014), and its derivatives."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -7,13 +9,14 @@ from sklearn.gaussian_process.kernels import Matern
 
 from partirvm.local.kriging import (
     CORRELATIONS,
+    Conditional,
     LocalKernel,
     Neighbourhoods,
     Steps,
+    _levels,
     learned,
-    log_density,
     moments,
-    start_of,
+    starts_of,
 )
 
 SMOOTHNESS = {"exponential": 0.5, "matern32": 1.5, "matern52": 2.5}
@@ -58,7 +61,8 @@ def test_derivatives_are_finite_differences(family):
     logs = np.array([-0.5, 0.2, -1.5, 0.8, 1.0, 0.3, -0.4])
 
     def density(logs):
-        return log_density(LocalKernel.of(family, logs[:5]), found.scaled(np.exp(logs[5:])), errors, scales=True)
+        kernel = LocalKernel(family, *np.exp(logs[:3]), logs[3], np.exp(logs[4]))
+        return Conditional(kernel, found.scaled(np.exp(logs[5:]))).log_density(errors, kernel, scales=True)
 
     ends = [[density(logs + sign * step)[0].sum() for sign in (1, -1)] for step in 1e-5 * np.eye(7)]
     np.testing.assert_allclose(density(logs)[1], -np.diff(ends)[:, 0] / 2e-5, rtol=1e-6, atol=1e-9)
@@ -72,14 +76,27 @@ def test_the_search_finds_the_parameters_of_a_draw():
     errors = np.linalg.cholesky(covariance) @ rng.standard_normal(1500)
     order = np.argsort(cdist(points, points) + 10 * np.eye(1500), axis=1)[:, :30]
     found = Neighbourhoods(Steps(points[order] - points[:, None]), errors[order], *plain(1500, 30))
-    kernel, _, density = learned([found], [errors], start_of([found], [errors]))
+    kernel, _, density = learned(([found], [errors]), starts_of(([found], [errors])))
     assert kernel.noise == pytest.approx(0.05, rel=1 / 3)
     assert kernel.length / kernel.variance ** (1 / 3) == pytest.approx(0.3, rel=1 / 3)  # what the data determine
-    assert density > learned([found], [errors], start_of([found], [errors], "exponential"))[2]
+    assert density > learned(([found], [errors]), starts_of(([found], [errors]), "exponential"))[2]
+
+
+def test_variance_and_freedom_are_the_best_ones_of_each_length_and_share_of_noise():
+    """At a given ω/s², ℓ and b no other s² and ν within the bounds have a larger density."""
+    found, errors = rows(300), 0.5 * np.random.default_rng(1).standard_t(3, size=300)
+    kernel = LocalKernel("matern32", 1.0, 1.3, 0.2, 1.0, 1.0)
+    conditional = Conditional(kernel, found)
+    variance, freedom = _levels([conditional], errors, 1.0, 1e-3, 1e3)
+    best = conditional.log_density(errors, replace(kernel, variance=variance, freedom=freedom))[0].sum()
+    for log_variance in np.log(variance) + np.linspace(-2, 2, 21):
+        for log_freedom in np.clip(np.log(freedom) + np.linspace(-2, 2, 21), np.log(0.5), np.log(1e4)):
+            other = replace(kernel, variance=np.exp(log_variance), freedom=np.exp(log_freedom))
+            assert conditional.log_density(errors, other)[0].sum() <= best + 1e-3
 
 
 @pytest.mark.parametrize("errors", [np.zeros(30), np.ones(30)], ids=["zero", "constant"])
 def test_errors_without_variation_leave_finite_answers(errors):
     found = Neighbourhoods(Steps(np.zeros((30, 8, 2))), np.full((30, 8), errors[0]), *plain(30, 8))
-    kernel, *_ = learned([found], [errors], start_of([found], [errors]))
+    kernel, *_ = learned(([found], [errors]), starts_of(([found], [errors])))
     assert all(np.isfinite(each).all() for each in moments(kernel, found))

@@ -107,6 +107,13 @@ def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
     assert more == pytest.approx(dense(88) + rows * 4e6 / PRODUCT)
 
 
+def test_local_residuals_cost_their_trials_and_a_part_of_their_search():
+    """10¹⁰ operations, and 8·10¹⁰ where they are taken, which of 10⁴ rows is expected at 10⁴/16,384 of the fits."""
+    n = 10**4
+    plain, tried = (rounds_cost(replace(work(n), residuals=tried), 100, 3, 0.5)[-1] for tried in (False, True))
+    assert tried.solve_seconds - plain.solve_seconds == pytest.approx((1e10 + 8e10 * n / 16_384) / PRODUCT)
+
+
 def test_levels_cost_what_their_fits_cost():
     """Four partitions of 100 rows on two threads: 4 fits, 2 merges, and the last with its residual pass."""
     n = 400
