@@ -3,7 +3,7 @@ Noisy sinc
 ==========
 
 A Relevance Vector Machine (RVM) is fitted to noisy values of sin(x)/x, the example of Tipping (2001). The example shows
-the relevance vectors, the estimated noise and the 95 % interval, beside the true function.
+the relevance vectors, the estimated noise and the 95 % interval, together with the true function.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,7 @@ X = rng.uniform(-10, 10, size=(100, 1))
 y = sinc(X[:, 0]) + rng.normal(scale=0.1, size=100)
 
 # %%
-# The width of the kernel is learned by evidence. ``noise_variance_`` is estimated from the errors of rows left out.
+# The width of the kernel is learned from the evidence. ``noise_variance_`` is estimated from leave-one-out errors.
 
 model = RVMRegressor(kernel="gaussian", random_state=0).fit(X, y)
 
@@ -35,7 +35,7 @@ print(f"log evidence: {model.log_evidence_:.1f} nats")
 print(f"end of the fit: {model.termination_.advice}")
 
 # %%
-# ``predict_interval`` returns the ends of an interval for new noisy values, and with ``kind="credible"`` for their
+# ``predict_interval`` returns the bounds of an interval for new noisy values or, with ``kind="credible"``, for their
 # mean.
 
 grid = np.linspace(-10, 10, 400)
@@ -60,4 +60,4 @@ axis.legend(fontsize=9, loc="upper left")
 plt.show()
 
 # %%
-# The predicted mean follows the true function, and it needs only a few of the 100 rows.
+# The predicted mean follows the true function although it needs only a few of the 100 rows.

@@ -3,7 +3,7 @@ A terrain
 =========
 
 The heights of a real landscape are predicted from longitude and latitude. The example shows the predicted mean, the
-predicted standard deviation and the errors. The standard deviation and the errors have the same scale of colours.
+predicted standard deviation and the errors. The standard deviation and the errors share one colour scale.
 """
 
 import matplotlib.pyplot as plt
@@ -14,7 +14,7 @@ from matplotlib.ticker import MultipleLocator
 from partirvm import Gaussian, RVMRegressor
 
 # %%
-# matplotlib bundles an elevation model of the Jacksboro fault in Tennessee. The example uses every second row and
+# matplotlib comes with an elevation model of the Jacksboro fault in Tennessee. The example uses every second row and
 # column of its grid. A random third of these cells are the training rows, and all other cells are test rows.
 
 with get_sample_data("jacksboro_fault_dem.npz") as sample:
@@ -31,8 +31,9 @@ order = np.random.default_rng(0).permutation(len(y))
 train, test = np.split(order, [len(y) // 3])
 
 # %%
-# A landscape is rough at all sizes, so it needs many vectors: each of the three rounds adds up to 500 of them. The
-# width of the kernel is given, since the learned one is wide: kernel learning uses a few hundred centres.
+# A landscape is rough at all scales, so it needs many vectors: each of the three rounds adds up to 500 of them. The
+# width of the kernel is given, because a learned width would be too large: kernel learning uses only a few hundred
+# centres.
 
 model = RVMRegressor(kernel=Gaussian(gamma=80), partition_size=500, max_rounds=3, random_state=0)
 model.fit(X[train], y[train])
@@ -47,8 +48,8 @@ print(f"RMSE on the {len(test):,} test cells: {np.sqrt(np.mean(error[test] ** 2)
 print(f"test cells inside the 95 % interval: {inside:.1%}")
 
 # %%
-# Panels a and b have one scale, and so have c and d. The errors are drawn without their sign, so that they can be
-# compared with the standard deviation. The scale ends at the 99 % quantile of the errors.
+# Panels a and b share one scale, and so do panels c and d. The absolute errors are shown, so that they can be compared
+# with the standard deviation. The scale ends at the 99 % quantile of the errors.
 
 aspect = 1 / np.cos(np.radians((south + north) / 2))
 heights = {"cmap": "cividis", "vmin": y.min(), "vmax": y.max()}
@@ -78,5 +79,5 @@ for axis in axes[1]:
 plt.show()
 
 # %%
-# The model keeps the ridges and smooths small valleys. The standard deviation is the largest where the errors
-# are large.
+# The model reproduces the ridges and smooths out small valleys. The standard deviation is largest where the errors are
+# large.

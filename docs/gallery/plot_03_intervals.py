@@ -2,7 +2,7 @@
 Calibrated intervals: RVM, Gaussian process and boosting
 ========================================================
 
-An interval of 90 % should hold 90 % of new targets, and it should be narrow. The example compares the intervals of an
+A 90 % interval should contain 90 % of new targets, and it should be narrow. The example compares the intervals of an
 RVM with those of scikit-learn's Gaussian process and of boosted quantile regression, on rows that no fit has used.
 """
 
@@ -25,15 +25,16 @@ from partirvm import RVMRegressor
 
 # %%
 # The data are the 442 patients of scikit-learn's diabetes data: ten measurements, and the progression of the disease a
-# year later. Five random splits hold out 30 % of the rows each, which gives 665 predictions.
+# year later. Each of five random splits holds out 30 % of the rows, which gives 665 predictions.
 
 X, y = load_diabetes(return_X_y=True)
 splits = list(ShuffleSplit(n_splits=5, test_size=0.3, random_state=0).split(X))
 levels = (0.5, 0.7, 0.8, 0.9, 0.95)
 
 # %%
-# Each function fits to training rows and returns the ends of the intervals of all levels at test rows. Boosting has few
-# and shallow trees, because the rows are few: with scikit-learn's defaults its intervals hold even fewer test rows.
+# Each function fits a model to the training rows and returns the bounds of the intervals of all levels for the test
+# rows. Boosting uses only a few shallow trees, because there are few rows: with scikit-learn's defaults, its intervals
+# contain even fewer test rows.
 
 
 def rvm(X, y, X_test):
@@ -74,8 +75,9 @@ table = scores.groupby(["method", "level"], sort=False).mean()
 print(table.unstack("method").round(2).to_string())
 
 # %%
-# The left panel compares coverage with the stated level; the dashed line is exact coverage. The grey band contains 95 %
-# of the coverages of 665 rows if the stated level is right. The right panel shows the price: the mean width.
+# The left panel compares the coverage with the nominal level; the dashed line is exact coverage. If the nominal level
+# is right, the coverage of 665 rows lies in the grey band with a probability of 95 %. The right panel shows the price:
+# the mean width.
 
 styles = {"RVM": ("o-", "#0072B2"), "Gaussian process": ("s--", "#E69F00"), "boosted quantiles": ("^:", "#009E73")}
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
@@ -95,4 +97,4 @@ plt.show()
 
 # %%
 # The intervals of the RVM and of the Gaussian process have about the same coverage and the same width. Those of the
-# boosted quantiles are narrower and hold fewer rows than they state.
+# boosted quantiles are narrower and contain fewer rows than their nominal level promises.

@@ -2,8 +2,8 @@
 Feature relevance
 =================
 
-The first problem of Friedman has ten inputs, and its target depends on five of them. The example shows how an RVM with
-one kernel width per feature finds these five.
+Friedman's first problem has ten inputs, and its target depends on five of them. The example shows how an RVM with one
+kernel width per feature finds these five.
 """
 
 import matplotlib.pyplot as plt
@@ -20,14 +20,16 @@ X, y = make_friedman1(n_samples=600, n_features=10, noise=1.0, random_state=0)
 X_test, y_test = make_friedman1(n_samples=2000, n_features=10, noise=1.0, random_state=1)
 
 # %%
-# ``gamma="learn-per-feature"`` learns the width of each feature by evidence. ``gamma="learn"`` learns one common width.
+# ``gamma="learn-per-feature"`` learns the width of each feature from the evidence. ``gamma="learn"`` learns one common
+# width.
 
 model = RVMRegressor(kernel="gaussian", gamma="learn-per-feature", random_state=0).fit(X, y)
 common = RVMRegressor(kernel="gaussian", gamma="learn", random_state=0).fit(X, y)
 
 # %%
-# ``feature_relevance_`` is the width parameter times the variance of the feature, as a fraction of the largest one. An
-# irrelevant feature has the relevance 0, or nearly so. ``get_support`` returns the features above 0.001.
+# ``feature_relevance_`` is the width parameter times the variance of the feature, as a fraction of the largest value.
+# The relevance of an irrelevant feature is 0 or almost 0. ``get_support`` returns the features whose relevance is above
+# 0.001.
 
 print("relevant features:", model.get_support(indices=True).tolist())
 for name, fitted in (("one width per feature", model), ("one common width", common)):
@@ -50,4 +52,4 @@ axis.legend(loc="lower right")
 plt.show()
 
 # %%
-# The five features of the target lie above the threshold, and the five others below it.
+# The five features on which the target depends lie above the threshold, and the other five lie below it.

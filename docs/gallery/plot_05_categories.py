@@ -2,8 +2,8 @@
 Categories
 ==========
 
-A pandas frame has a column of numbers and a categorical column. The kernel has a factor of its own for the categories.
-The evidence decides how much rows of different categories have in common.
+A pandas data frame has a numeric column and a categorical column. The kernel has a separate factor for the categories.
+The evidence decides how much the rows of different categories have in common.
 """
 
 import matplotlib.pyplot as plt
@@ -13,8 +13,9 @@ import pandas as pd
 from partirvm import RVMRegressor
 
 # %%
-# The frame is generated: the yield of a reaction against temperature, for twelve catalysts. All curves have the same
-# shape, and each catalyst shifts it up or down. The order of the names says nothing about the shift.
+# The data are generated: the yield of a reaction as a function of temperature, for twelve catalysts. All curves have
+# the same shape, and each catalyst shifts the curve up or down. The order of the names carries no information about the
+# shift.
 
 rng = np.random.default_rng(0)
 catalysts = [f"cat-{number:02}" for number in range(1, 13)]
@@ -38,8 +39,8 @@ X_test, y_test = measured(2000)
 print(X.dtypes.to_string())
 
 # %%
-# No option is needed: a categorical column of a frame is a category, in ``fit`` and in ``predict``. For comparison, a
-# second model gets the catalysts as the numbers 0 to 11, and a third model gets the temperature alone.
+# No option is needed: a categorical column of a data frame is treated as a category in ``fit`` and in ``predict``. For
+# comparison, a second model gets the catalysts as the numbers 0 to 11, and a third model gets only the temperature.
 
 
 def as_numbers(frame):
@@ -58,8 +59,8 @@ for name, columns in (("category", lambda frame: frame), ("number", as_numbers),
 print("standard deviation of the noise: 2.00 %")
 
 # %%
-# The left panel shows the predictions of four catalysts with their 95 % intervals. The right panel compares the mean
-# prediction of each catalyst, relative to the mean of all, with its true shift.
+# The left panel shows the predictions for four catalysts with their 95 % intervals. The right panel compares the mean
+# prediction for each catalyst, relative to the overall mean, with its true shift.
 
 model = models["category"]
 grid = np.linspace(30, 90, 200)
@@ -90,5 +91,5 @@ right.legend(loc="upper left", fontsize=9)
 plt.show()
 
 # %%
-# Each curve follows its own twenty rows and has the shape that all rows have. The predicted shifts lie close to
-# the true ones.
+# Each curve follows the twenty rows of its catalyst and has the shape that is common to all catalysts. The predicted
+# shifts are close to the true ones.

@@ -2,8 +2,8 @@
 A time series whose noise varies
 ================================
 
-The noise of a series may depend on time. The example compares a fit with constant noise and a fit with local noise.
-The data are generated; their shape is that of the motorcycle data (acceleration of a head after an impact).
+The noise of a time series may depend on time. The example compares a fit with constant noise and a fit with local
+noise. The data are generated and resemble the motorcycle data (acceleration of a head after an impact).
 """
 
 import matplotlib.pyplot as plt
@@ -12,7 +12,7 @@ import numpy as np
 from partirvm import RVMRegressor
 
 # %%
-# The series is calm at first, then it falls, rises and fades. Its noise grows from 3 g to 20 g.
+# The series is calm at first, then it falls, rises and decays. Its noise grows from 3 g to 20 g.
 
 
 def acceleration(t):
@@ -32,13 +32,13 @@ X, y = measured(250, np.random.default_rng(0))
 X_test, y_test = measured(5000, np.random.default_rng(1))
 
 # %%
-# ``noise="auto"``, the default, tests whether the errors of rows left out depend on the inputs. Here both forms are
-# asked for by name.
+# ``noise="auto"``, the default, tests whether the leave-one-out errors depend on the inputs. Here both forms are
+# requested explicitly.
 
 models = {form: RVMRegressor(noise=form, random_state=0).fit(X, y) for form in ("constant", "local")}
 
 # %%
-# The coverage of the 95 % interval is counted on 5,000 new rows: before the impact, and after it.
+# The coverage of the 95 % interval is measured on 5,000 new rows, before and after the impact.
 
 calm = X_test[:, 0] < 12
 for form, model in models.items():
@@ -70,5 +70,5 @@ figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", 
 plt.show()
 
 # %%
-# With constant noise the interval is too wide before the impact and too narrow after it. With local noise it follows
-# the true interval in both parts, and its predictive density is better.
+# With constant noise, the interval is too wide before the impact and too narrow after it. With local noise, it follows
+# the true interval in both parts, and the predictive density is better.

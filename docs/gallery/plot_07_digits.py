@@ -3,7 +3,7 @@ Digits
 ======
 
 A classifier recognises handwritten digits. The example shows its accuracy, its confusion matrix, the number of
-relevance vectors, and the test pictures whose class is the least certain.
+relevance vectors, and the test pictures whose class is least certain.
 """
 
 import matplotlib.pyplot as plt
@@ -22,7 +22,8 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_
 used = np.ptp(X_train, axis=0) > 0
 
 # %%
-# All pixels have the same unit, so they are not standardised. ``gamma="scale"`` is a common width that is not learned.
+# All pixels have the same unit, so they are not standardised. ``gamma="scale"`` is a fixed width for all features; it
+# is not learned.
 
 model = RVMClassifier(kernel="gaussian", gamma="scale", standardize=False, random_state=0)
 model.fit(X_train[:, used], y_train)
@@ -34,7 +35,7 @@ print(f"accuracy on {len(X_test)} test pictures: {accuracy_score(y_test, predict
 print(f"log loss: {log_loss(y_test, probabilities):.3f} nats")
 
 # %%
-# Each row of the confusion matrix is a true digit, and each column is a predicted one.
+# The rows of the confusion matrix are the true digits, and the columns are the predicted digits.
 
 figure, axis = plt.subplots(figsize=(5.5, 5), layout="constrained")
 ConfusionMatrixDisplay.from_predictions(y_test, predicted, cmap="Blues", colorbar=False, ax=axis)
@@ -42,8 +43,8 @@ axis.set(xlabel="predicted digit", ylabel="true digit", title="Numbers of test p
 plt.show()
 
 # %%
-# The uncertainty of a picture is the entropy of its probabilities. Below are the ten test pictures of the largest
-# entropy, with the true digit and the two most probable ones.
+# The uncertainty of a prediction is measured by the entropy of its probabilities. Below are the ten test pictures with
+# the largest entropy, with the true digit and the two most probable digits.
 
 entropy = -np.sum(probabilities * np.log(np.maximum(probabilities, 1e-300)), axis=1)
 figure, axes = plt.subplots(2, 5, figsize=(9, 4.6), layout="constrained")
@@ -56,7 +57,7 @@ for axis, row in zip(axes.flat, np.argsort(-entropy), strict=False):
 plt.show()
 
 # %%
-# Many of these pictures are hard to read for a person, too.
+# Many of these pictures are also hard for a person to read.
 
 certain = entropy < np.quantile(entropy, 0.9)
 print(f"accuracy of the 90 % most certain pictures: {accuracy_score(y_test[certain], predicted[certain]):.1%}")

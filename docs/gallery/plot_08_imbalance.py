@@ -15,7 +15,7 @@ from sklearn.metrics import log_loss, precision_recall_curve, precision_score, r
 from partirvm import RVMClassifier
 
 # %%
-# About 6 % of the generated rows belong to the class "rare". 2,000 rows are for training, all others for the test.
+# About 6 % of the generated rows belong to the class "rare". 2,000 rows are training rows; all others are test rows.
 
 X, codes = make_classification(
     n_samples=22_000, n_features=6, n_informative=4, n_redundant=0, weights=(0.95,), class_sep=0.8, random_state=3
@@ -26,7 +26,7 @@ is_rare = y_test == "rare"
 print(f"rare rows: {np.sum(y_train == 'rare')} of {len(y_train):,} for training, {is_rare.mean():.1%} of the test rows")
 
 # %%
-# With "balanced" both classes have the same total weight.
+# With "balanced", both classes have the same total weight.
 
 models = {
     weights: RVMClassifier(kernel="matern32", class_weight=weights, random_state=0) for weights in (None, "balanced")
@@ -35,8 +35,8 @@ rare = {weights: model.fit(X_train, y_train).predict_proba(X_test)[:, 0] for wei
 print("order of the columns of predict_proba:", models[None].classes_.tolist())
 
 # %%
-# A balanced fit states the odds of data in which both classes are equally frequent. Dividing these odds by the ratio of
-# the weights gives probabilities of the original data again.
+# A balanced fit predicts the odds for data in which both classes are equally frequent. Dividing these odds by the ratio
+# of the weights recovers the probabilities for the original data.
 
 share = np.mean(y_train == "rare")
 odds = rare["balanced"] / (1 - rare["balanced"]) * share / (1 - share)
@@ -50,8 +50,8 @@ for name, p in rare.items():
     )
 
 # %%
-# More rare rows are found without weights, too: a lower threshold selects more rows. Here the threshold is the one that
-# selects as many test rows as the balanced fit does.
+# More rare rows can also be found without weights: a lower threshold selects more rows. Here the threshold is chosen so
+# that it selects as many test rows as the balanced fit.
 
 threshold = np.quantile(rare[None], 1 - np.mean(rare["balanced"] > 0.5))
 found = rare[None] > threshold
@@ -61,9 +61,9 @@ print(
 )
 
 # %%
-# The left panel compares stated probabilities with observed frequencies, in ten bins. The right panel shows precision
-# against recall for all thresholds, with marks at 0.5. The correction changes no order of rows, so its curve is that of
-# the balanced fit.
+# The left panel compares predicted probabilities with observed frequencies, in ten bins. The right panel shows
+# precision against recall for all thresholds, with markers at 0.5. The correction does not change the order of the
+# rows, so its curve is that of the balanced fit.
 
 styles = {
     None: ("o-", "#0072B2", "no weights"),
@@ -87,6 +87,6 @@ right.legend(fontsize=9, loc="lower left")
 plt.show()
 
 # %%
-# Weights move the threshold: the balanced fit finds more rare rows, and more of those that it names are usual ones. Its
-# probabilities are those of equally frequent classes. Use weights if only labels are needed, and a threshold if
-# probabilities are needed, too.
+# Weights shift the threshold: the balanced fit finds more of the rare rows, but a larger fraction of the rows that it
+# labels as rare are not. Its probabilities hold for equally frequent classes. Use weights if you need only labels, and
+# a threshold if you also need probabilities.

@@ -2,8 +2,8 @@
 Larger than memory, from Parquet
 ================================
 
-A table in Parquet is converted to DATA, planned, fitted and evaluated under a memory limit. Rows are read in tiles, so
-that the peak memory does not grow with the number of rows. The example repeats the fit with more and more rows.
+A Parquet table is converted to a dataset, and a fit is planned, run and evaluated under a memory limit. Rows are read
+in tiles, so the peak memory does not grow with the number of rows. The example repeats the fit with more and more rows.
 """
 
 import json
@@ -19,8 +19,8 @@ import pandas as pd
 from partirvm import open_job
 
 # %%
-# The table has four features. It is written in four parts of 100,000 rows each, so that this script never holds
-# all rows.
+# The table has four features. It is written in four parts of 100,000 rows each, so that this script never holds all
+# rows in memory.
 
 temporary = tempfile.TemporaryDirectory()
 folder = Path(temporary.name)
@@ -39,8 +39,8 @@ for number in range(4):
 write_part(folder / "test.parquet", 20_000)
 
 # %%
-# Each step is a command in a process of its own, so that the peak memory is that of the step. The function runs a
-# command in the temporary folder and returns its output.
+# Each step is a command in a separate process, so that the peak memory can be measured for each step. This function
+# runs a command in the temporary folder and returns its output.
 
 
 def run(command):
@@ -49,21 +49,20 @@ def run(command):
 
 
 # %%
-# ``ingest`` reads the parts, checks and shuffles the rows, and writes them to Zarr in tiles. The test rows get the same
-# columns by ``--like``.
+# ``ingest`` reads the parts, checks and shuffles the rows, and writes them to Zarr in tiles. ``--like`` gives the test
+# rows the same columns.
 
 print(run("partirvm ingest parts rows-400000.zarr --target y --memory-limit 512MiB --quiet"))
 print(run("partirvm ingest test.parquet test.zarr --like rows-400000.zarr --quiet"))
 
 # %%
-# ``plan`` states the work, the time and the memory before anything runs.
+# ``plan`` shows the work, the time and the memory before anything runs.
 
 options = "--kernel gaussian --gamma scale --partition-size 100 --max-rounds 2 --memory-limit 400MiB"
 print(run(f"partirvm plan rows-400000.zarr {options}"))
 
 # %%
-# ``fit`` keeps within the memory limit, or refuses before it starts. The folder of the job holds the model and the
-# history.
+# ``fit`` stays within the memory limit, or refuses to start. The job folder holds the model and the history.
 
 print(run(f"partirvm fit rows-400000.zarr job-400000 {options} --quiet"))
 
@@ -74,8 +73,8 @@ scores = json.loads(run("partirvm evaluate job-400000 test.zarr --quiet"))
 print(json.dumps(scores, indent=2))
 
 # %%
-# The same fit of fewer rows shows how the memory depends on their number. The largest number that a job has recorded in
-# its history is its peak.
+# The same fit with fewer rows shows how the memory depends on the number of rows. The peak of a job is the largest
+# value in its history.
 
 
 def peak(job):
@@ -112,10 +111,10 @@ right.legend(fontsize=9)
 plt.show()
 
 # %%
-# The memory of the fit stays the same while the rows become four times as many, so a table that is larger than memory
-# needs no more. Most of these bytes are the Python interpreter and its libraries. The intervals have the stated
+# The memory of the fit stays the same while the number of rows grows fourfold, so a table that is larger than memory
+# needs no more. Most of this memory is used by the Python interpreter and its libraries. The intervals have the nominal
 # coverage.
 #
-# In Python the same steps are ``ingest("parts", "rows.zarr", target="y")``, ``plan(model, "rows.zarr")`` and
-# ``model.fit("rows.zarr")`` with ``model = RVMRegressor(memory_limit="400MiB")``. The limit then counts the memory of
-# the whole process.
+# In Python, the same steps are ``ingest("parts", "rows.zarr", target="y")``, ``plan(model, "rows.zarr")`` and
+# ``model.fit("rows.zarr")`` with ``model = RVMRegressor(memory_limit="400MiB")``. The limit then applies to the memory
+# of the whole process.

@@ -2,8 +2,8 @@
 A Dask cluster
 ==============
 
-The same fit runs in this process and on a Dask cluster of two worker processes. The two models are equal to the last
-bit. The picture shows which worker ran which task.
+The same fit runs in this process and on a Dask cluster with two worker processes. The two models are bit-identical. The
+picture shows which worker ran which task.
 """
 
 import tempfile
@@ -17,11 +17,11 @@ from dask.distributed import Client, LocalCluster, get_task_stream
 from partirvm import RVMRegressor, ingest
 
 # %%
-# Worker processes import this script, so everything that starts processes or uses the cluster stands below
-# ``if __name__ == "__main__":``. A notebook needs no such line.
+# Worker processes import this script, so everything that starts processes or uses the cluster is below
+# ``if __name__ == "__main__":``. A notebook does not need this line.
 #
-# Workers read the rows themselves. DATA is therefore a folder or a URL that all of them can open. On a real cluster,
-# connect to the scheduler by its address: ``Client("tcp://scheduler:8786")``.
+# Workers read the rows themselves. The dataset must therefore be a folder or a URL that all of them can open. On a real
+# cluster, connect to the address of the scheduler: ``Client("tcp://scheduler:8786")``.
 
 OPTIONS = {"kernel": "gaussian", "gamma": "scale", "partition_size": 100, "max_rounds": 2, "random_state": 0}
 
@@ -64,7 +64,7 @@ if __name__ == "__main__":
     print("equal evidence:", inline.log_evidence_ == remote.log_evidence_)
 
 # %%
-# Each bar of the picture is a task. Its colour is the name of the task, which Dask's dashboard shows, too.
+# Each bar in the picture is a task. The colour shows the name of the task, which Dask's dashboard also shows.
 
 
 def draw(tasks):
@@ -93,4 +93,4 @@ if __name__ == "__main__":
     draw(tasks)
 
 # %%
-# The passes over the rows keep both workers busy. The gaps are dense fits, which read no rows.
+# The passes over the rows keep both workers busy. The gaps are dense fits, which do not read rows.

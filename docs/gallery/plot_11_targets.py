@@ -2,8 +2,8 @@
 Several targets
 ===============
 
-A target may have several columns. The example compares targets that share their relevance vectors with a fit of each
-target on its own.
+A target may have several columns. The example compares a fit in which the targets share their relevance vectors with
+separate fits of each target.
 """
 
 import matplotlib.pyplot as plt
@@ -13,7 +13,8 @@ from sklearn.multioutput import MultiOutputRegressor
 from partirvm import RVMRegressor
 
 # %%
-# Two quantities of a generated day: a temperature and a power. Both are smooth in time, and their noise differs.
+# The generated data are two quantities over a day: a temperature and a power. Both are smooth in time, with different
+# noise.
 
 rng = np.random.default_rng(0)
 
@@ -52,7 +53,7 @@ mean, std = shared.predict(grid[:, None], return_std=True)
 print("shape of the mean and of the standard deviation:", mean.shape, std.shape)
 
 # %%
-# Each row of the picture is a target, each column a fit. The circles are the relevance vectors.
+# Each row of panels is a target, and each column is a fit. The circles are the relevance vectors.
 
 figure, axes = plt.subplots(2, 2, figsize=(10, 6.5), sharex=True, sharey="row", layout="constrained")
 for column, form in enumerate(["shared vectors", "each target alone"]):
@@ -80,5 +81,5 @@ figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center
 plt.show()
 
 # %%
-# Both forms follow the true functions. Shared vectors lie at the same hours in both rows of panels; fits of
-# each target alone choose their own.
+# Both fits follow the true functions. Shared vectors are at the same hours in both rows of panels; separate fits choose
+# their own vectors.

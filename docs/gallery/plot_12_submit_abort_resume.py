@@ -2,8 +2,8 @@
 Submit, abort, resume
 =====================
 
-A fit is a job in a folder. This example submits a job, reads its progress while it runs, aborts it, predicts with the
-model of the last round, and resumes the job. The final model equals that of an uninterrupted fit to the last bit.
+A job is a fit in a folder. This example submits a job, reads its progress while it runs, aborts it, predicts with the
+model of the last round, and resumes the job. The final model is bit-identical to that of an uninterrupted fit.
 """
 
 import tempfile
@@ -18,8 +18,8 @@ from partirvm import RVMRegressor, WorkingSet, ingest, open_job, submit
 # Data
 # ----
 #
-# The target is a wave whose length changes over the plane, with noise of standard deviation 0.1. ``ingest`` writes the
-# rows to two Zarr groups: one for the fit and one for the validation error of each round.
+# The target is a wave whose wavelength changes over the plane, with noise of standard deviation 0.1. ``ingest`` writes
+# the rows to two datasets: one for the fit and one for the validation error of each round.
 
 rng = np.random.default_rng(0)
 
@@ -39,7 +39,7 @@ ingest(rows(4_000), folder / "validation.zarr")
 # Submit
 # ------
 #
-# ``submit`` returns at once. Without a Dask client the job runs in a thread of this process; with ``client=`` it
+# ``submit`` returns immediately. Without a Dask client, the job runs in a thread of this process; with ``client=``, it
 # runs on the cluster, and this process may end.
 
 model = RVMRegressor(gamma=20.0, strategy=WorkingSet(fit_rows="full"), partition_size=100, max_rounds=9, random_state=0)
@@ -51,7 +51,8 @@ print(job.status())
 # ---------------
 #
 # ``follow`` yields the state of the job after each change. ``progress`` returns the figures of the last round. Any
-# process that can read the folder can open the job by ``open_job``, read its progress and abort it.
+# process that can read the folder can open the job with ``open_job`` and read its progress; if it can write there, it
+# can also abort the job.
 
 for state in job.follow(timeout=300):
     if sum(entry["kind"] == "round" for entry in state.history) >= 2:
@@ -113,4 +114,4 @@ plt.show()
 scratch.cleanup()
 
 # %%
-# The error falls round by round. The second attempt continues the curve of the first one where it was aborted.
+# The error falls from round to round. The second attempt continues the curve where the first attempt was aborted.

@@ -2,8 +2,9 @@
 Append rows and update a model
 ==============================
 
-Later rows can join the data and the model without a new fit. On disk, ``ingest(..., append=True)`` adds rows to DATA
-and ``Job.update`` continues the job. In memory, ``partial_fit`` updates an estimator.
+Later rows can be added to the data and the model without fitting everything again. On disk,
+``ingest(..., append=True)`` adds rows to a dataset and ``Job.update`` continues the job. In memory, ``partial_fit``
+updates an estimator.
 """
 
 import tempfile
@@ -18,7 +19,7 @@ from partirvm import RVMRegressor, ingest, submit
 # Data
 # ----
 #
-# A sensor is read for 12 days. The first 8 days are there at the start; the last 4 days come later.
+# A sensor is read for 12 days. The first 8 days are available at the start; the last 4 days arrive later.
 
 rng = np.random.default_rng(1)
 days = np.sort(rng.uniform(0, 12, 6_000))
@@ -30,7 +31,7 @@ X, first = days[:, None], days < 8
 # Update a job
 # ------------
 #
-# The job is fitted to the first 8 days. It predicts the last 4 days badly, because it has no relevance vector there.
+# The job is fitted to the first 8 days. It predicts the last 4 days badly, because it has no relevance vectors there.
 # (Its standard deviation does not grow there either: see
 # :ref:`sphx_glr_gallery_built_plot_20_far_from_data.py`.)
 
@@ -43,7 +44,7 @@ job.wait(timeout=300)
 before = job.model()
 
 # %%
-# The new rows are appended, and the job is updated. The vectors stay, and rounds with new candidates follow. The
+# The new rows are appended, and the job is updated. The vectors are kept, and rounds with new candidates follow. The
 # regression reuses the statistics of the old rows.
 
 ingest((X[~first], values[~first]), folder / "sensor.zarr", append=True)
@@ -72,8 +73,8 @@ plt.show()
 # Update an estimator
 # -------------------
 #
-# ``partial_fit`` takes batches of rows in memory. The first call estimates the kernel and the scaling, which later
-# calls keep. Here the batches come in random order, 500 rows each. The last 1,000 rows are test rows.
+# ``partial_fit`` takes batches of rows in memory. The first call estimates the kernel and the scaling, and later calls
+# keep them. Here the rows are in random order, in batches of 500. The last 1,000 rows are test rows.
 
 order = rng.permutation(len(days))
 train, test = order[:-1_000], order[-1_000:]
@@ -89,7 +90,7 @@ reference = np.sqrt(np.mean((together.predict(X[test]) - signal[test]) ** 2))
 print(f"error of the stream {rmse[-1]:.4f}, of one fit to all rows {reference:.4f}; vectors {vectors[-1]}")
 
 # %%
-# The error is that of the mean against the signal without noise.
+# The error is the difference between the predicted mean and the noise-free signal.
 
 fig, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
 ax.plot(500 * np.arange(1, 11), rmse, "o-", color="#0072B2", label="partial_fit, batch by batch")
@@ -100,5 +101,5 @@ plt.show()
 scratch.cleanup()
 
 # %%
-# After the update the mean follows the new days, and the interval is as narrow there as on the first days. The error
-# of the stream falls, batch by batch, to about that of one fit to all rows.
+# After the update, the mean follows the signal on the new days, and the interval is as narrow there as on the first
+# days. The error of the stream falls from batch to batch, to about that of a single fit to all rows.

@@ -2,8 +2,9 @@
 Pipelines and grid search
 =========================
 
-The estimators follow scikit-learn: they work in pipelines, in searches over parameters and in cross-validation, also in
-several processes. Options of strategies and kernels are values, so that a search reaches them by nested names.
+The estimators follow scikit-learn's conventions: they work in pipelines, in parameter searches and in cross-validation,
+with one or several processes. Strategies and kernels are objects with options, which a search can set through nested
+names.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +19,8 @@ from sklearn.preprocessing import QuantileTransformer
 from partirvm import Gaussian, RVMRegressor, WorkingSet
 
 # %%
-# The diabetes data of scikit-learn have 442 rows and 10 features. The target is the progression of the disease after
-# one year.
+# scikit-learn's diabetes data have 442 rows and 10 features. The target is the progression of the disease after one
+# year.
 
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 folds = KFold(5, shuffle=True, random_state=0)
@@ -28,9 +29,9 @@ folds = KFold(5, shuffle=True, random_state=0)
 # A search over nested names
 # --------------------------
 #
-# The last step of the pipeline is an RVM whose kernel and strategy are option values. ``rvm__kernel__gamma`` is the
-# width of the kernel, ``rvm__strategy__selection`` is the choice of candidates. Without a search, ``gamma="auto"``
-# learns the widths by the evidence.
+# The last step of the pipeline is an RVM whose kernel and strategy are such objects. ``rvm__kernel__gamma`` is the
+# width of the kernel, and ``rvm__strategy__selection`` is the way in which candidates are selected. Without a search,
+# ``gamma="auto"`` learns the widths from the evidence.
 
 steps = Pipeline(
     [
@@ -51,13 +52,14 @@ search.fit(X, y)
 print(search.best_params_, f"RMSE {-search.best_score_:.1f}")
 
 # %%
-# ``set_output`` gives the steps data frames, so the RVM has the names of the features.
+# ``set_output`` passes data frames between the steps, so the RVM knows the names of the features.
 
 best = search.best_estimator_[-1]
 print(best.feature_names_in_, best.n_relevance_vectors_)
 
 # %%
-# The error over the width, for each way of selection. Bars are one standard deviation over the folds.
+# The figure shows the error over the width, for each method of selection. The bars are one standard deviation over the
+# folds.
 
 found = search.cv_results_
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
@@ -80,8 +82,8 @@ plt.show()
 # Select features in a pipeline
 # -----------------------------
 #
-# The widths that an RVM learns per feature state how relevant each feature is. ``SelectFromModel`` keeps the relevant
-# ones for the next step.
+# The widths that an RVM learns for each feature show how relevant the feature is. ``SelectFromModel`` keeps the
+# relevant features for the next step.
 
 selected = SelectFromModel(
     RVMRegressor(gamma="learn-per-feature", random_state=0), importance_getter="feature_relevance_", threshold=1e-3
@@ -91,10 +93,10 @@ pipeline.fit(X, y)
 print(list(pipeline[-1].feature_names_in_))
 
 # %%
-# Predictions of rows left out
+# Predictions of left-out rows
 # ----------------------------
 #
-# ``cross_val_predict`` predicts each row by a model that was fitted without its fold.
+# ``cross_val_predict`` predicts each row with a model that was fitted without the fold of this row.
 
 predicted = cross_val_predict(pipeline, X, y, cv=folds)
 print(f"RMSE {root_mean_squared_error(y, predicted):.1f}, R² {r2_score(y, predicted):.2f}")
@@ -107,5 +109,5 @@ ax.legend(loc="upper left")
 plt.show()
 
 # %%
-# The error changes little over a factor of ten of the width, and with the selection. The pipeline that learns its
-# features and widths by the evidence has about the error of the best grid point, without a search.
+# The error hardly depends on the selection, and it changes little over a tenfold range of widths. The pipeline that
+# learns its features and widths from the evidence has about the same error as the best grid point, without a search.

@@ -2,8 +2,9 @@
 Reading a report
 ================
 
-``Job.report`` makes one page of all that is known of a job: the plan, the curves, the predictions against the targets,
-the table of fits and the parameters. This example shows such a page, explains its parts, and compares two jobs.
+``Job.report`` creates one page with all that is known about a job: the plan, the curves, the predictions against the
+targets, the table of fits and the parameters. This example shows such a page, explains its parts, and compares two
+jobs.
 """
 
 import tempfile
@@ -19,8 +20,8 @@ from partirvm.cli import main
 # Two jobs
 # --------
 #
-# The target depends on two of four features. The third feature is noise, the fourth a copy of the first with noise.
-# The first job learns one width for all features, the second job one per feature.
+# The target depends on two of four features. The third feature is noise, and the fourth is a noisy copy of the first.
+# The first job learns one width for all features; the second job learns one width per feature.
 
 rng = np.random.default_rng(0)
 
@@ -47,31 +48,30 @@ for name, gamma in (("one-width", "learn"), ("per-feature", "learn-per-feature")
 # The page
 # --------
 #
-# In a notebook, ``job.report()`` as the last line of a cell shows the page below the cell, as here.
+# In a notebook, a cell that ends with ``job.report()`` shows the page below the cell, as here.
 
 jobs["per-feature"].report()
 
 # %%
 # The parts, from top to bottom:
 #
-# - **Head**: the status and the reason for the end, with advice.
+# - **Head**: the status and the reason why the fit ended, with advice.
 # - **Figures**: vectors, errors, noise and evidence of the model.
-# - **Worth knowing**: choices made before the fit, and numbers that a limit reduced, with
-#   their reasons.
+# - **Worth knowing**: choices made before the fit, and values that a limit reduced, with the reasons.
 # - **Curves**: error, vectors and evidence of each fit. Once the held-out error is flat, further rounds gain nothing.
 # - **Predictions of held-out rows**: predicted against actual values, residuals, coverage of the intervals and the
-#   largest errors. They check what the model states. A job without validation has these panels for training rows that
-#   are left out.
+#   largest errors. They check the predicted uncertainty. In a job without validation rows, these panels show the
+#   leave-one-out predictions of the training rows.
 # - **Features**: the relevance of each feature. **Directions** and **Basis functions** follow if the model has them.
 # - **History**: a table of the fits.
-# - **Plan**: what ``partirvm plan`` prints, and the work, time and memory that were planned beside those measured.
-# - **Parameters**: first those that differ from the defaults, and the data.
+# - **Plan**: the output of ``partirvm plan``, and the planned work, time and memory next to the measured values.
+# - **Parameters**: the parameters, starting with those that differ from the defaults, and the data.
 
 # %%
 # Save it
 # -------
 #
-# The ending decides: a page without scripts that needs no network, or all values as JSON.
+# The file extension selects the format: a page without scripts that needs no network access, or all values as JSON.
 
 report = jobs["per-feature"].report()
 for ending in ("html", "json"):
@@ -79,17 +79,17 @@ for ending in ("html", "json"):
     print(f"report.{ending}: {(folder / f'report.{ending}').stat().st_size / 1024:.0f} KiB")
 
 # %%
-# The same from a terminal: ``partirvm report JOB report.html``.
+# In a terminal, ``partirvm report JOB report.html`` does the same.
 #
 # Compare jobs
 # ------------
 #
-# ``partirvm compare JOB JOB ...`` prints the jobs side by side, and the parameters in which they differ.
+# ``partirvm compare JOB JOB ...`` prints the jobs side by side, with the parameters that differ.
 
 main(["compare", str(folder / "one-width"), str(folder / "per-feature")])
 
 # %%
-# The values of a report are plain JSON, from which other pictures are drawn.
+# The values of a report are plain JSON, from which you can draw other pictures.
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for (name, job), colour, marker in zip(jobs.items(), ("#0072B2", "#D55E00"), "os", strict=True):
@@ -103,5 +103,5 @@ plt.show()
 scratch.cleanup()
 
 # %%
-# Both jobs are done because the held-out error stopped falling. The job with one width per feature has the smaller
+# Both jobs ended because the held-out error stopped falling. The job with one width per feature has the smaller
 # held-out error and needs fewer vectors.

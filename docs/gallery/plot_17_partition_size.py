@@ -2,9 +2,9 @@ r"""
 Choosing the partition size P
 =============================
 
-P is the number of candidates of a round. By default it follows from a heuristic: a basic RVM is fitted to
-:math:`\sqrt{N d}` random rows, and the fraction of them that become vectors decides. This example compares error,
-vectors and seconds of a working set for several values of P.
+P is the number of candidates in a round. By default it follows from a heuristic: a basic RVM is fitted to
+:math:`\sqrt{N d}` random rows, and P depends on the fraction of them that become vectors. This example compares the
+error, the number of vectors and the time of a working-set fit for several values of P.
 """
 
 import time
@@ -19,7 +19,8 @@ from partirvm import RVMRegressor
 # Data
 # ----
 #
-# 10,000 rows of a rough function of two features, and 2,000 test rows. The noise has a standard deviation of 0.2.
+# The data are 10,000 training rows and 2,000 test rows of a rough function of two features. The noise has a standard
+# deviation of 0.2.
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (12_000, 2))
@@ -31,9 +32,9 @@ train, test = slice(0, 10_000), slice(10_000, None)
 # What the heuristic chooses
 # --------------------------
 #
-# For N = 10,000 rows and d = 2 features the heuristic uses :math:`\sqrt{N d}` = 142 rows. ρ is the fraction of these
+# For N = 10,000 rows and d = 2 features, the heuristic uses :math:`\sqrt{N d}` = 142 rows. ρ is the fraction of these
 # rows that become vectors. P is :math:`\sqrt{N d}` times 0.2 for ρ ≤ 0.25, times 0.6 for ρ ≤ 0.75, and times 1 for
-# larger ρ. The plan states the result.
+# larger ρ. The plan shows the result.
 
 fixed = {"kernel": "gaussian", "gamma": 20.0, "noise": "constant", "random_state": 0}
 chosen = RVMRegressor(**fixed).fit(X[train], y[train])
@@ -43,8 +44,8 @@ print(chosen.plan_.sparseness)
 # Several values of P
 # -------------------
 #
-# By default the rounds end when twice the work would lower the error by little. A second series of fits ends after four
-# rounds. The seconds are those of the processor.
+# By default, the rounds end when twice the work would lower the error only a little. A second series of fits ends after
+# four rounds. The times are CPU times.
 
 sizes = [10, 20, 40, 80, 160, 320]
 series = {"rounds end by effort": None, "4 rounds": 4}
@@ -75,7 +76,7 @@ axes[0].legend(fontsize="small")
 plt.show()
 
 # %%
-# If the rounds end by effort, error and vectors hardly depend on P: a small P takes more rounds. With a limit of rounds
-# the number of vectors, and so the error, follows from P. The P of the heuristic needs few rounds without being larger
-# than necessary. Fits that end early leave parts of the plane without vectors, and ``predict`` warns of test rows
-# there.
+# If the effort ends the rounds, the error and the number of vectors hardly depend on P: a small P takes more rounds. If
+# the number of rounds is limited, P determines the number of vectors and therefore the error. The P of the heuristic
+# needs few rounds without being larger than necessary. Fits that end early leave parts of the plane without vectors,
+# and ``predict`` issues a warning for test rows there.

@@ -2,7 +2,7 @@
 Several widths at once
 ======================
 
-Some targets have structure of several sizes. With ``Gaussian(multiples=...)`` each candidate row offers one basis
+Some targets have structure at several scales. With ``Gaussian(multiples=...)``, each candidate row offers one basis
 function for each multiple of the width parameter gamma, and the fit keeps those that it needs. This example compares
 such a kernel with kernels of a single width.
 """
@@ -17,7 +17,7 @@ from partirvm import Gaussian, RVMRegressor
 # Data
 # ----
 #
-# A slow oscillation with two narrow peaks, and noise of standard deviation 0.05.
+# The target is a slow oscillation with two narrow peaks and noise of standard deviation 0.05.
 
 rng = np.random.default_rng(0)
 
@@ -34,8 +34,8 @@ grid = np.linspace(0, 10, 2_000)[:, None]
 # Three kernels
 # -------------
 #
-# gamma is in 1/unit² of the standardised feature. 1 is a wide kernel, 625 a narrow one. The third kernel offers the
-# widths 1, 25 and 625 together.
+# gamma is in 1/unit² of the standardised feature: 1 is a wide kernel, and 625 is a narrow one. The third kernel offers
+# the gammas 1, 25 and 625 together.
 
 kernels = {
     "gamma = 1": Gaussian(gamma=1.0),
@@ -52,7 +52,7 @@ for name, kernel in kernels.items():
 # Means and relevance vectors
 # ---------------------------
 #
-# Each tick is a relevance vector. ``model_.design.which`` is the number of the width of each vector.
+# Each tick is a relevance vector. ``model_.design.which`` is the index of the multiple that each vector uses.
 
 colours = ("#0072B2", "#E69F00", "#CC79A7")
 fig, axes = plt.subplots(3, 1, figsize=(7, 7.5), sharex=True, sharey=True, layout="constrained")
@@ -72,5 +72,6 @@ plt.show()
 
 # %%
 # The wide kernel misses the peaks. The narrow kernel finds them, but needs many vectors for the slow oscillation, and
-# its mean is rough between the peaks. The three widths together have the smallest error with half the vectors: a
-# few wide functions describe the slow oscillation, and most narrow ones lie at the peaks or correct it in some places.
+# its mean is rough between the peaks. The three widths together have the smallest error with half the vectors: a few
+# wide functions describe the slow oscillation, and most of the narrow ones are at the peaks or correct the mean in a
+# few places.

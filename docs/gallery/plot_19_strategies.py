@@ -2,8 +2,8 @@
 Comparing strategies
 ====================
 
-A strategy decides which rows become candidates, and when. This example fits one data set by each of the four
-strategies and compares errors, vectors and seconds.
+A strategy decides which rows become candidates, and when. This example fits one data set with each of the four
+strategies and compares the errors, the numbers of vectors and the times.
 """
 
 import time
@@ -19,8 +19,8 @@ from partirvm import RVMRegressor
 # Data
 # ----
 #
-# Friedman's first function of 5 relevant and 5 irrelevant features, with noise of standard deviation 1: 2,000 training
-# rows and 2,000 test rows.
+# The data are 2,000 training rows and 2,000 test rows of Friedman's first function, with 5 relevant and 5 irrelevant
+# features and noise of standard deviation 1.
 
 X, y = make_friedman1(4_000, n_features=10, noise=1.0, random_state=0)
 train, test = slice(0, 2_000), slice(2_000, None)
@@ -30,11 +30,11 @@ train, test = slice(0, 2_000), slice(2_000, None)
 # ---------------
 #
 # - ``basic``: all rows are candidates at once. This is the reference, for a few thousand rows at most.
-# - ``split-merge``: partitions of P rows are fitted side by side, and their vectors are merged in pairs.
+# - ``split-merge``: partitions of P rows are fitted in parallel, and their vectors are merged in pairs.
 # - ``incremental``: the partitions join the kept vectors one after the other.
 # - ``working-set``: in each round the P most promising rows join the kept vectors. It can stop early.
 #
-# The kernel is the same for all, and P is 60. The seconds are those of the processor.
+# All fits use the same kernel and P = 60. The times are CPU times.
 
 widths = np.where(np.arange(10) < 5, 0.08, 0.0)
 results = {}
@@ -67,5 +67,5 @@ axes[0].invert_yaxis()
 plt.show()
 
 # %%
-# All four end with about the same error, near the noise, and with a similar number of vectors. The working set takes
-# the least time, and ``basic`` the most: its time grows with the cube of the rows.
+# All four fits have about the same error, close to the noise, and a similar number of vectors. The working set takes
+# the least time and ``basic`` the most: its time grows with the cube of the number of rows.

@@ -2,9 +2,9 @@
 Uncertainty far from the data: RVM*
 ====================================
 
-Far from all relevance vectors the basis functions of an RVM are zero, so its standard deviation falls back to that of
-the noise: the prediction looks most certain where nothing is known. RVM* (Rasmussen & Quiñonero-Candela 2005) adds a
-basis function at each test row, and its standard deviation grows away from the training rows.
+Far from all relevance vectors, the basis functions of an RVM are zero, so its standard deviation falls to that of the
+noise: the prediction looks most certain where nothing is known. RVM* (Rasmussen & Quiñonero-Candela 2005) adds a basis
+function at each test row, and its standard deviation grows with the distance from the training rows.
 """
 
 import warnings
@@ -19,7 +19,7 @@ from partirvm.errors import DataWarning
 # Data
 # ----
 #
-# There are rows in two intervals, with a gap between them.
+# The rows lie in two intervals with a gap between them.
 
 rng = np.random.default_rng(0)
 x = np.concatenate([rng.uniform(-6, -1, 60), rng.uniform(3, 6, 40)])
@@ -30,8 +30,8 @@ model = RVMRegressor("gaussian", gamma=12.0, noise="constant", random_state=0).f
 # Two standard deviations
 # -----------------------
 #
-# ``predict`` warns of rows that are far from every relevance vector. With ``augment`` it takes the training rows again
-# and predicts by RVM*.
+# ``predict`` issues a warning about rows that are far from every relevance vector. With ``augment``, it uses the
+# training rows again and predicts with RVM*.
 
 grid = np.linspace(-12, 12, 700)[:, None]
 with warnings.catch_warnings(record=True) as caught:
@@ -42,8 +42,9 @@ print(caught[0].message)
 mean_star, std_star = model.predict(grid, return_std=True, augment=(X, y))
 
 # %%
-# The upper panels show means and intervals of ± 1.96 standard deviations, the lower one the standard deviations. Far
-# from all rows, that of RVM* is the root of noise variance plus variance of the target.
+# The upper panels show the means and intervals of ± 1.96 standard deviations; the lower panel shows the standard
+# deviations. Far from all rows, the standard deviation of RVM* is the square root of the noise variance plus the
+# variance of the target.
 
 BLUE, ORANGE = "#0072B2", "#D55E00"
 limit = np.sqrt(model.noise_variance_ + y.var())
@@ -68,6 +69,6 @@ axes[2].legend(loc="upper right", ncols=2, fontsize="small")
 plt.show()
 
 # %%
-# In the gap and beyond the last rows, the standard deviation of the RVM falls to that of the noise, and that of RVM*
-# rises to the spread of the target. Near the rows both agree. RVM* takes passes over the training rows for each
-# request, so it is not the default.
+# In the gap and beyond the outermost rows, the standard deviation of the RVM falls to that of the noise, and that of
+# RVM* rises to the spread of the target. Near the rows, both agree. RVM* needs passes over the training rows for each
+# prediction, so it is not the default.

@@ -2,8 +2,8 @@
 Callbacks: early stop, and pruning of Optuna trials
 ===================================================
 
-A callback is called after each round of a fit, and may end the fit. This example ends a fit when the held-out error
-falls slowly, and lets Optuna end unpromising fits of a search over the width of the kernel.
+A callback is called after each round of a fit and may end the fit. This example ends a fit when the held-out error
+falls only slowly, and lets Optuna end unpromising fits in a search over the width of the kernel.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,8 @@ from partirvm import FitCallback, RVMRegressor
 # Data
 # ----
 #
-# 4,000 training rows and 1,000 held-out rows of a function of two features, with noise of standard deviation 0.1.
+# The data are 4,000 training rows and 1,000 held-out rows of a function of two features, with noise of standard
+# deviation 0.1.
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (5_000, 2))
@@ -27,7 +28,7 @@ train, held_out = slice(0, 4_000), slice(4_000, None)
 # A callback that ends a fit
 # --------------------------
 #
-# ``on_round`` gets the line of ``history_`` of the round. If it returns True, the fit ends and the estimator has the
+# ``on_round`` gets the entry of ``history_`` for the round. If it returns True, the fit ends and the estimator has the
 # model of this round.
 
 
@@ -49,7 +50,7 @@ model.set_callbacks(callback).fit(X[train], y[train], validation=(X[held_out], y
 print(model.termination_, "after", len(callback.errors), "rounds,", model.n_relevance_vectors_, "vectors")
 
 # %%
-# Without the callback the same fit goes on until the held-out error no longer falls.
+# Without the callback, the same fit continues until the held-out error no longer falls.
 
 everything = SlowFall(-np.inf)
 model.set_callbacks(everything).fit(X[train], y[train], validation=(X[held_out], y[held_out]))
@@ -69,9 +70,9 @@ plt.show()
 # Pruning of trials
 # -----------------
 #
-# An exception of a callback ends the fit and reaches the caller. So a callback can report each round to an Optuna trial
-# and raise ``TrialPruned`` if the pruner says so. Here the pruner ends a trial whose error is above the median of the
-# earlier trials at the same round, from the second round on.
+# An exception raised in a callback ends the fit and propagates to the caller. A callback can therefore report each
+# round to an Optuna trial and raise ``TrialPruned`` if the pruner asks for it. Here the pruner ends a trial whose error
+# is above the median of the earlier trials at the same round, from the second round on.
 
 
 class Prune(FitCallback):
@@ -105,7 +106,7 @@ print(f"{states.count('COMPLETE')} complete, {states.count('PRUNED')} pruned")
 print(f"best gamma {study.best_params['gamma']:.2f}, RMSE {study.best_value:.4f}")
 
 # %%
-# Each line is a trial. Pruned trials end at a cross.
+# Each line is a trial. Pruned trials end with a cross.
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 seen = set()
@@ -121,5 +122,5 @@ ax.legend()
 plt.show()
 
 # %%
-# The callback ends the first fit where its curve becomes flat. In the search, unpromising trials end after two rounds,
-# and the time goes to the other trials.
+# The callback ends the first fit where its curve levels off. In the search, unpromising trials end after two rounds,
+# and the time is spent on the other trials.

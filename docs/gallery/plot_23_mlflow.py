@@ -2,8 +2,8 @@
 Logging fits to MLflow
 ======================
 
-A callback can write each round to an experiment tracker. This example logs two fits to MLflow, in an SQLite file of a
-temporary folder, reads the metrics back and draws them. It needs ``mlflow``, or ``mlflow-skinny`` with ``sqlalchemy``
+A callback can log each round to an experiment tracker. This example logs two fits to MLflow, in an SQLite file in a
+temporary folder, reads the metrics back and plots them. It needs ``mlflow``, or ``mlflow-skinny`` with ``sqlalchemy``
 and ``alembic``.
 """
 
@@ -24,7 +24,7 @@ from partirvm import FitCallback, RVMRegressor, save_model
 # A callback that logs
 # --------------------
 #
-# A line of history holds numbers, texts and None. The callback logs the numbers that are figures of the round.
+# An entry of the history contains numbers, strings and None. The callback logs the numbers that describe the round.
 
 FIGURES = ("vectors", "train_rmse", "held_out_rmse", "held_out_nlpd", "log_evidence", "seconds")
 
@@ -90,5 +90,5 @@ plt.show()
 scratch.cleanup()
 
 # %%
-# The metrics that MLflow stored are the curves of the two fits. With one width per feature the error is near the noise
-# after the first round; with one width for all it stays larger.
+# The metrics that MLflow stored are the error curves of the two fits. With one width per feature, the error is close to
+# the noise after the first round; with one width for all features, it remains larger.

@@ -1,9 +1,9 @@
 """
-Vectors for the whole, nearest rows for the rest
-================================================
+Vectors for the overall shape, nearest rows for the details
+===========================================================
 
-A few hundred relevance vectors describe the smooth part of a landscape. What they leave is shared by neighbouring rows:
-local residuals predict it from the errors of the nearest training rows.
+A few hundred relevance vectors describe the smooth part of a landscape. The errors that remain are similar for
+neighbouring rows: local residuals predict them from the errors of the nearest training rows.
 """
 
 import matplotlib.pyplot as plt
@@ -12,7 +12,7 @@ import numpy as np
 from partirvm import RVMRegressor
 
 # %%
-# A landscape with broad hills and narrow ridges, measured at 6,000 random places.
+# The data are a landscape with broad hills and narrow ridges, measured at 6,000 random places.
 
 rng = np.random.default_rng(0)
 
@@ -28,7 +28,7 @@ model = RVMRegressor(max_vectors=100, random_state=0).fit(X, y)
 print(model.history_[-1]["residuals"])
 
 # %%
-# The same 100 vectors alone, and with the errors of their neighbours.
+# The picture compares the predictions of the same 100 vectors alone and corrected with the errors of the nearest rows.
 
 axis = np.linspace(-2, 2, 150)
 grid = np.column_stack([each.ravel() for each in np.meshgrid(axis, axis)])
@@ -43,7 +43,7 @@ for place, values, title in zip(
 axes[1].plot(*model.relevance_vectors_.T, ".", color="black", markersize=2)
 
 # %%
-# Why this prediction: the rows whose errors correct it, by their weights.
+# To explain a single prediction, the next picture shows the rows whose errors correct it, coloured by their weights.
 
 place = np.array([[0.5, 0.3]])
 behind = model.nearest_rows(place)
@@ -55,7 +55,8 @@ axes.set_title("Neighbours of ★ and their weights")
 figure.colorbar(points)
 
 # %%
-# An online update: one corner was not measured at first. New rows there join the local residuals without a fit.
+# The last step is an online update. One corner was not measured at first; new rows in this corner are added to the
+# local residuals without a fit.
 
 corner = (X > 0.5).all(axis=1)
 model = RVMRegressor(max_vectors=100, random_state=0).fit(X[~corner], y[~corner])

@@ -2,9 +2,10 @@
 Find a minimum with few evaluations
 ===================================
 
-Where each evaluation of a function is expensive, a model of the values so far says where the next one is worth most.
-The expected improvement needs mean and standard deviation, and its gradient theirs: ``predict`` returns both in closed
-form, so that an ordinary optimiser finds its maximum.
+If each evaluation of a function is expensive, a model of the values so far can tell where the next evaluation is most
+useful. The expected improvement needs the mean and the standard deviation, and its gradient needs their gradients.
+``predict`` returns all of them in closed form, so that a standard optimiser can find the maximum of the expected
+improvement.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +16,7 @@ from scipy.stats import norm, qmc
 from partirvm import RVMRegressor
 
 # %%
-# Branin's function has three minima of equal height, .397887.
+# Branin's function has three minima with the same value, .397887.
 
 LOW, HIGH = np.array([-5.0, 0.0]), np.array([10.0, 15.0])
 
@@ -29,10 +30,10 @@ def branin(X):
 # The next place
 # --------------
 #
-# With z = (best − mean) / std the expected improvement is std · (z Φ(z) + φ(z)), and its gradient is
-# φ(z) ∇std − Φ(z) ∇mean. Every second evaluation is at the minimum of the mean itself: an RVM is overconfident far from
-# its vectors, and close to the minimum the mean is better than the improvement. A place that was evaluated before
-# gives way to the one farthest from all.
+# With z = (best − mean) / std, the expected improvement is std · (z Φ(z) + φ(z)), and its gradient is φ(z) ∇std − Φ(z)
+# ∇mean. Every second evaluation is at the minimum of the mean itself, because an RVM is overconfident far from its
+# vectors, and because the mean is a better guide than the improvement close to the minimum. A place that was evaluated
+# before is replaced by the place that is farthest from all evaluations.
 
 even = qmc.scale(qmc.Halton(2, scramble=False).fast_forward(1).random(256), LOW, HIGH)
 
@@ -68,9 +69,9 @@ def next_place(model, X, y, greedy):
 # Thirty evaluations
 # ------------------
 #
-# Twelve of them are spread evenly. The values have no noise; the given one lets the model leave out vectors. Few values
-# say little of the widths of the kernel, so they are given, too: the function is a wave along the first feature, and a
-# parabola along the second.
+# Twelve of them are spread evenly. The values have no noise; a small noise variance is given so that the model can
+# leave out vectors. A few values say little about the widths of the kernel, so these are given as well: the function is
+# a wave along the first feature and a parabola along the second.
 
 X = qmc.scale(qmc.Sobol(2, seed=3).random(16)[:12], LOW, HIGH)
 y = branin(X)
@@ -83,7 +84,8 @@ while len(X) < 30:
 assert y.min() - 0.397887 < 0.05
 
 # %%
-# The function, and where it was evaluated; the arrows are the gradients of the last model's mean, downhill.
+# The picture shows the function and where it was evaluated. The arrows are the negative gradients of the last model's
+# mean.
 
 axis = [np.linspace(low, high, 120) for low, high in zip(LOW, HIGH, strict=True)]
 plane = np.column_stack([each.ravel() for each in np.meshgrid(*axis)])

@@ -35,18 +35,18 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "sho
 def partirvm() -> None:
     """Relevance Vector Machines on data larger than memory.
 
-    Three steps lead from a table to predictions:
+    It takes three steps from a table to predictions:
 
     \b
       partirvm ingest trips.parquet trips.zarr --target fare
       partirvm fit trips.zarr jobs/run1 --memory-limit 2GiB
       partirvm predict jobs/run1 new.zarr predictions.csv
 
-    The first step turns a table into DATA, a Zarr folder of checked and shuffled rows. The second step trains a model
-    tile by tile, under the memory limit, and saves it in the folder JOB. The third step writes a mean and a standard
-    deviation for every row, or the probability of every class if DATA were made with --classes. A fit can be stopped
-    early, its model used, and the fit resumed later, even after a crash. `partirvm demo` runs all steps in about a
-    minute.
+    The first step turns a table into a dataset (DATA in the usage lines), a Zarr folder of checked and shuffled rows.
+    The second step trains a model tile by tile, within the memory limit, and saves it in a job folder (JOB). The third
+    step writes a mean and a standard deviation for every row, or the probability of every class if the dataset was made
+    with --classes. You can stop a fit early, use its model, and resume the fit later, even after a crash.
+    `partirvm demo` runs all steps in about a minute.
     """
 
 
@@ -55,9 +55,9 @@ def partirvm() -> None:
 @click.option("--memory-limit", default="512MiB", type=options.SIZE, help="Maximum resident memory of the whole demo.")
 @takes("--quiet")
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
-    """Run all steps on a landscape, and draw a picture.
+    """Run all steps on a landscape and draw a picture.
 
-    The data are the elevation model that matplotlib bundles: 138,632 cells with longitude, latitude and height in
+    The data are an elevation model that comes with matplotlib: 138,632 cells with longitude, latitude and height in
     metres. The picture shows the terrain, the relevance vectors, the prediction and its standard deviation. The demo
     takes about a minute on two cores, and prints the command of each step.
 
@@ -98,17 +98,17 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 def ingest(
     source: str, data: str, shuffle: int | None, no_shuffle: bool, quiet: bool, as_json: bool, **choices: Any
 ) -> None:
-    """Turn a table into DATA that can be trained on.
+    """Turn a table into a dataset for training.
 
-    DATA is a Zarr folder of the same rows, checked and in random order. SOURCE is a CSV or Parquet file, a folder or
-    glob of them, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger than memory.
-    Columns of text become categories, dates and times become days since 2000-01-01 and the position in the day, the
-    week and the year, and features may lack values; the output names each column that was changed. Values that cannot
-    be used are refused, and the error names their place. CSV files must be UTF-8 with commas and a header. Several
-    targets share one set of relevance vectors.
+    The dataset DATA is a Zarr folder with the same rows, checked and in random order. SOURCE is a CSV or Parquet file,
+    a folder or glob of such files, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger
+    than memory. Text columns become categories, dates and times become days since 2000-01-01 and the position in the
+    day, the week and the year, and features may have missing values; the output names each column that was changed.
+    Values that cannot be used are refused, and the error gives their position. CSV files must be in UTF-8, with commas
+    and a header. Several targets share one set of relevance vectors.
 
-    With --append the new rows are written after the existing rows of DATA; `update` then continues a job that was
-    fitted to DATA. Rows for prediction need no target: give --like and the training DATA.
+    With --append, the new rows are written after the existing rows of the dataset; `update` then continues a job that
+    was fitted to it. Rows for prediction need no target: pass --like and the training dataset.
 
     \b
     Examples:
@@ -146,10 +146,10 @@ def ingest(
 @partirvm.command(cls=GroupedCommand)
 @takes("data", options.fit_options, "--json", "--help-all")
 def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool, **choices: Any) -> None:
-    """Show what a fit of DATA would do, without fitting.
+    """Show what a fit would do, without running it.
 
-    Prints the candidates per fit and how they were chosen, the passes over the rows, and the estimated time and memory.
-    Takes the options of `fit` and refuses what `fit` would refuse.
+    Prints the number of candidates per fit and how it was chosen, the passes over the rows, and the estimated time and
+    memory. Takes the options of `fit` and refuses whatever `fit` would refuse.
 
     \b
     Example:
@@ -167,16 +167,17 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
     *("--detach", "--overwrite", "--quiet", "--json", "--help-all"),
 )
 def fit(data: str, job: str, validation: str | None, scheduler: str | None, detach: bool, **choices: Any) -> int:
-    """Train a model on DATA and save it in the folder JOB.
+    """Train a model on a dataset and save it in a job folder.
 
-    A usable model is saved after every round (split-merge: after each partition that is better than all before).
-    Ctrl-C stops the fit and keeps the last model (exit status 3); `partirvm resume` continues it. --time-limit includes
-    kernel learning and planning; if it is reached before the first model, a small fit of a sample of the rows gives
-    one. A fit that cannot fit under the memory limit is refused, and leaves no JOB. With --overwrite the old
-    JOB is removed when the new fit is planned, so a fit that is refused leaves it (with --detach before).
+    A usable model is saved after every round (split-merge: after each partition that is better than all before). Ctrl-C
+    stops the fit and keeps the last model (exit status 3); `partirvm resume` continues the fit. --time-limit includes
+    kernel learning and planning; if it is reached before the first model exists, a small fit to a sample of the rows
+    provides one. A fit that needs more memory than the limit is refused, and no job folder is created. With
+    --overwrite, the old job folder is removed once the new fit is planned, so it remains if the new fit is refused
+    (with --detach, it is removed earlier).
 
-    With --scheduler and --detach the fit runs on the cluster: the command ends when the scheduler has accepted it,
-    and `partirvm status JOB --follow` shows the progress.
+    With --scheduler and --detach, the fit runs on the cluster: the command ends when the scheduler has accepted the
+    fit, and `partirvm status JOB --follow` shows its progress.
 
     \b
     Examples:
@@ -207,22 +208,23 @@ def fit(data: str, job: str, validation: str | None, scheduler: str | None, deta
     *("--allow-code", "--scheduler", "--overwrite", "--quiet", "--json"),
 )
 def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **how: Any) -> None:
-    """Predict every row of DATA with the model of JOB, into OUTPUT.
+    """Predict every row of a dataset with the model of a job.
 
-    The ending of OUTPUT decides its format: .zarr, .parquet or .csv. For a regression the columns are mean, the
-    expected target, and std, the standard deviation of a new measurement with its noise (mean_TARGET and std_TARGET
-    for several targets). For a classification they are label, the most probable class, and p_CLASS, the probability of
-    each class. --interval adds lower and upper: a new measurement lies between them with the given probability
-    (lower_TARGET and upper_TARGET for several targets, which need local residuals; lower_CLASS and upper_CLASS: a
-    credible interval for the probability of each class). Row i of OUTPUT belongs to row i of the table from which DATA
-    were made. DATA need no target: see --like of `partirvm ingest`.
+    The extension of OUTPUT selects its format: .zarr, .parquet or .csv. For a regression, the columns are mean, the
+    expected target, and std, the standard deviation of a new measurement including its noise (mean_TARGET and
+    std_TARGET for several targets). For a classification, they are label, the most probable class, and p_CLASS, the
+    probability of each class. --interval adds lower and upper: a new measurement lies between them with the given
+    probability (lower_TARGET and upper_TARGET for several targets, which need local residuals; lower_CLASS and
+    upper_CLASS for classes, a credible interval for the probability of each class). Row i of the output belongs to row
+    i of the table from which the dataset was made. The dataset need not have a target: see --like of `partirvm ingest`.
 
-    OUTPUT gets its name when all rows are predicted. Until then the predictions are in a hidden folder beside OUTPUT,
-    such as .predictions.csv.partial, which a killed command leaves and the next one with this OUTPUT removes.
+    The output appears under its name when all rows have been predicted. Until then, the predictions are in a hidden
+    folder next to it, such as .predictions.csv.partial. If the command is killed, this folder remains, and the next
+    command with the same output removes it.
 
-    Far from all relevance vectors, std falls back to the standard deviation of the noise. With --augment TRAIN_DATA it
-    grows there instead, up to the standard deviation of the target. TRAIN_DATA must be the DATA that JOB was fitted to,
-    and are read again and again. Only regressions support --augment, and it predicts without local residuals.
+    Far from all relevance vectors, std falls to the standard deviation of the noise. With --augment TRAIN_DATA it grows
+    there instead, up to the standard deviation of the target. TRAIN_DATA must be the dataset that the job was fitted
+    to; it is read many times. Only regression supports --augment, which predicts without local residuals.
 
     \b
     Examples:
@@ -245,15 +247,16 @@ def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool
     click.option("--json", is_flag=True, expose_value=False, help="Accepted as elsewhere: the result is always JSON."),
 )
 def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices: Any) -> dict[str, Any]:
-    """Score the model of JOB on DATA that were not used in the fit.
+    """Score the model of a job on a dataset not used in the fit.
 
-    Prints one line of JSON, with or without --json. For a regression: n_rows, n_vectors, rmse (root mean square error),
-    nlpd (mean negative log predictive density, in nats), crps (continuous ranked probability score), interval_score_95,
-    and coverage_50, coverage_80, coverage_90, coverage_95 and coverage_99 (fraction of the rows inside the interval of
-    this level), in the units of the target; for several targets their means (for rmse the root of the mean square), and
-    the scores of each target in `targets`. For a classification: n_rows, n_vectors, accuracy, log_loss (mean, in nats),
-    brier (mean squared error of the probabilities), ece (expected calibration error, 15 bins) and, for two classes,
-    roc_auc. --augment means the same as in `partirvm predict`.
+    Prints one line of JSON, with or without --json. For a regression, it contains n_rows, n_vectors, rmse (root mean
+    square error), nlpd (mean negative log predictive density, in nats per row), crps (continuous ranked probability
+    score), interval_score_95, and coverage_50, coverage_80, coverage_90, coverage_95 and coverage_99 (fraction of the
+    rows inside the interval of this level), in the units of the target. For several targets, these are means over the
+    targets (for rmse, the root of the mean square), and `targets` contains the scores of each target. For a
+    classification, it contains n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean squared error of the
+    probabilities), ece (expected calibration error, 15 bins) and, for two classes, roc_auc. --augment means the same as
+    in `partirvm predict`.
 
     \b
     Example:

@@ -27,11 +27,11 @@ def detached(opened: jobs.Job, as_json: bool) -> int:
 @click.command()
 @takes("job", click.option("--follow", is_flag=True, help="Print each round until the job ends."), "--json")
 def status(job: str, follow: bool, as_json: bool) -> int:
-    """Show the status of a job, its reason and the last round.
+    """Show the status of a job, the reason for it and the last round.
 
     A job is queued, running, aborting, aborted, failed, interrupted (its process is gone), done or cancelled. The
-    command works on any machine that can read the folder JOB. With --follow, Ctrl-C ends only this command, and the
-    exit status is that of `wait`. With --json, --follow prints one line per round.
+    command works on any machine that can read the job folder. With --follow, Ctrl-C ends only this command, and the
+    exit status is the same as for `wait`. With --follow and --json, the command prints one line per round.
 
     \b
     Examples:
@@ -56,7 +56,7 @@ def status(job: str, follow: bool, as_json: bool) -> int:
 @click.command("jobs")
 @takes("folder", "--json")
 def list_jobs(folder: str, as_json: bool) -> None:
-    """List all jobs in FOLDER, one per line.
+    """List all jobs in a folder, one per line.
 
     \b
     Example:
@@ -78,8 +78,8 @@ def list_jobs(folder: str, as_json: bool) -> None:
 def wait(job: str, timeout: float | None, as_json: bool) -> int:
     """Wait until a job ends.
 
-    The exit status is 0 if it is done, 3 if it was aborted, 4 if it failed, was interrupted or cancelled, or did not
-    end in time.
+    The exit status is 0 if the job is done, 3 if it was aborted, and 4 if it failed, was interrupted or cancelled, or
+    did not end in time.
 
     \b
     Example:
@@ -101,8 +101,8 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
 def abort(job: str, reason: str, as_json: bool) -> None:
     """End a job and keep its last model.
 
-    The job ends after the current tile or iteration, wherever it runs. This command returns at once; `wait` waits for
-    the end. A job that has ended is not changed. `resume` continues an aborted job.
+    The job ends after the current tile or iteration, wherever it runs. This command returns immediately; `wait` waits
+    for the end of the job. A job that has already ended is not changed. `resume` continues an aborted job.
 
     \b
     Example:
@@ -116,7 +116,8 @@ def abort(job: str, reason: str, as_json: bool) -> None:
 def cancel(job: str, reason: str, as_json: bool) -> None:
     """End a job and discard its model.
 
-    The request and the history stay in JOB; the job cannot be resumed. A job that is done cannot be cancelled.
+    The request and the history remain in the job folder; the job cannot be resumed. A job that is done cannot be
+    cancelled.
 
     \b
     Example:
@@ -151,12 +152,12 @@ again = takes(
 def resume(job: str, **choices: Any) -> int:
     """Resume a job that was aborted, interrupted or limited.
 
-    The job continues from its last checkpoint. Its final model equals that of an uninterrupted fit to the last bit.
-    Only the limits below can be changed; for other changes start a new job. Rounds and vectors include those before,
-    and --time-limit counts from now. A job that ended at a limit needs a larger one; a job that is done for another
-    reason is not changed. --data and --validation give the new places of DATA that were moved; the rows must be the
-    same. With --scheduler the job continues on a cluster, wherever it ran before. Ctrl-C works as in `fit`: exit status
-    3 with a usable model, 4 without one.
+    The job continues from its last checkpoint. Its final model is bit-identical to that of an uninterrupted fit. Only
+    the limits below can be changed; for other changes, start a new job. The limits on rounds and vectors include those
+    of earlier runs, and --time-limit counts from now. A job that ended at a limit needs a larger limit; a job that is
+    done for another reason is not changed. --data and --validation give the new locations of datasets that were moved;
+    the rows must be the same. With --scheduler, the job continues on a cluster, no matter where it ran before. Ctrl-C
+    works as in `fit`: the exit status is 3 with a usable model and 4 without one.
 
     \b
     Examples:
@@ -175,16 +176,16 @@ def resume(job: str, **choices: Any) -> int:
     again,
 )
 def update(job: str, **choices: Any) -> int:
-    """Update a job with rows that were appended to its DATA.
+    """Update a job with rows that were appended to its dataset.
 
-    Works for every strategy, for regression and classification. The relevance vectors stay. Regression reuses the
+    Works for every strategy, for regression and classification. The relevance vectors are kept. Regression reuses the
     statistics of the old rows; classification first makes passes over all rows. Rounds with new candidates follow: the
-    working set selects them from all rows, the other strategies take the new rows partition by partition. --max-rounds
-    counts these rounds alone. The kernel, the scaling and the classes do not change.
+    working set selects them from all rows, and the other strategies take the new rows partition by partition.
+    --max-rounds counts only these rounds. The kernel, the scaling and the classes do not change.
 
-    With --residual-only one pass reads the new rows: their errors correct predictions nearby, and the vectors do not
-    change. It is for a finished job whose model has local residuals. A later update without the option fits these
-    rows, too.
+    With --residual-only, one pass reads the new rows: their errors correct predictions nearby, and the vectors do not
+    change. This option is for a finished job whose model has local residuals. A later update without the option also
+    fits these rows.
 
     \b
     Examples:
@@ -216,10 +217,10 @@ def _run_again(job: str, verb: str, scheduler: str | None, detach: bool, quiet: 
 def report(job: str, output: str, overwrite: bool) -> None:
     """Write a report of a job as an HTML page or JSON.
 
-    The ending of OUTPUT decides. The page (.html) shows the curves of error, vectors and evidence, the predictions
-    beside the targets, the rounds, the plan and the parameters, for a job in any state. It is one file and needs no
-    network. A .json file holds all values of the page. OUTPUT may be a URL. Parts of the job that are damaged are named
-    in OUTPUT and in the error; the exit status is then 2.
+    The extension of OUTPUT selects the format. The page (.html) shows the curves of error, vectors and evidence, the
+    predictions against the targets, the rounds, the plan and the parameters, for a job in any state. It is a single
+    file and needs no network access. A .json file holds all values of the page. OUTPUT may be a URL. If parts of the
+    job are damaged, the page and an error name them, and the exit status is 2.
 
     \b
     Examples:
@@ -245,11 +246,12 @@ def report(job: str, output: str, overwrite: bool) -> None:
     *("--allow-code", "--overwrite"),
 )
 def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: str | None, **choices: Any) -> None:
-    """Write the model of a job for programs without partirvm.
+    """Export the model of a job for programs without partirvm.
 
-    The ending of OUTPUT decides: .onnx for ONNX Runtime and others (needs the package onnx), .h for C (C99, no
-    allocation), .npz for NumPy, with its reader partirvm_predict.py beside it. The input is a row of numbers in the
-    order of the features; categories are codes. A model with local residuals is refused: fit with --residual none.
+    The extension of OUTPUT selects the format: .onnx for ONNX Runtime and others (needs the package onnx), .h for C
+    (C99, no allocation), .npz for NumPy, together with its reader partirvm_predict.py. The input is a row of numbers in
+    the order of the features; categories are given as codes. A model with local residuals is refused: fit with
+    --residual none.
 
     \b
     Examples:
@@ -275,8 +277,8 @@ def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: st
 def compare(locations: tuple[str, ...], as_json: bool) -> None:
     """Compare jobs: models, errors, work and parameters.
 
-    The errors are those of the last model, on the training rows and on the held-out rows of the fit. To compare
-    models on the same test rows, run `evaluate` for each.
+    The errors are those of the last model, on the training rows and on the held-out rows of the fit. To compare models
+    on the same test rows, run `evaluate` for each of them.
 
     \b
     Example:

@@ -39,33 +39,34 @@ of_noise, of_resources = (partial(option, group) for group in ("noise and priors
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks of a fit: flat, and plain JSON once it is checked, which goes into a job's spec.
+    """The options of a fit as a flat record. Once checked, it is plain JSON and part of the spec of a job.
 
-    ``kernel`` is a name, a function's ``module:function``, a kernel or its spec, or a callable, which no job can hold;
-    or a list of such, which centres have side by side; None and "none" stand for no kernel. ``basis`` is "linear", a
-    function's ``module:function``, a callable, which no job can hold, or a list of such. ``gamma`` is a rule's name, a
-    number or one number per feature. Words are plain texts here. The texts below are the help of the
-    flags.
+    ``kernel`` is a name, the ``module:function`` of a function, a kernel or its spec, or a callable, which a job cannot
+    store, or a list of these, with which each centre has one basis function per kernel; None and "none" mean no kernel.
+    ``basis`` is "linear", the ``module:function`` of a function, a callable, which a job cannot store, or a list of
+    these. ``gamma`` is the name of a rule, a number or one number per feature. Words are plain strings here. The texts
+    below are the help of the flags.
 
     Parameters
     ----------
     kernel
-        Kernel: "auto" (the family of largest evidence among "gaussian", "matern52" and "matern32", if gamma is learned
-        for a regression; otherwise "gaussian"), "gaussian" (or "rbf"), "laplacian", "matern32", "matern52",
+        Kernel: "auto" (for a regression whose gamma is learned, the family with the largest evidence among "gaussian",
+        "matern52" and "matern32"; otherwise "gaussian"), "gaussian" (or "rbf"), "laplacian", "matern32", "matern52",
         "polynomial", "categorical", "linear", "linear-spline", "none" (only the functions of basis), or
-        "module:function", a Python function of points (n, d) and centres (m, d) that returns k (n, m); every worker
-        must be able to import it.
+        "module:function", a Python function of points (n, d) and centres (m, d) that returns k (n, m). Every worker
+        must be able to import this function.
     gamma
         Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A number,
-        one number per feature, "scale" (1 / number of features), "learn" (one width, of largest evidence),
-        "learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned per
-        feature or, for a regression, per learned direction of the features; up to 2,000 rows, rows left out decide
-        which, for classes whether one width will do). Not used by "linear", "linear-spline" and functions.
+        one number per feature, "scale" (1 / number of features), "learn" (one width, the one with the largest
+        evidence), "learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned
+        per feature or, for a regression, per learned direction of the features; with up to 2,000 rows, left-out rows
+        decide which of them is used and, for classes, whether one width is enough). Not used by "linear",
+        "linear-spline" and functions.
     strategy
-        How rows become candidates: "basic" (all rows in one fit, for some thousand rows), "split-merge" (partitions of
-        P rows are fitted side by side and their vectors merged in pairs), "incremental" (one partition after the other
-        joins the vectors kept so far), "working-set" (in each round the P most promising rows join them), or "auto"
-        ("basic" up to 200 rows, "working-set" above).
+        How rows become candidates: "basic" (all rows in one fit, for a few thousand rows), "split-merge" (partitions of
+        P rows are fitted in parallel and their vectors are merged in pairs), "incremental" (one partition after another
+        joins the vectors kept so far), "working-set" (in each round, the P most promising rows join the vectors kept so
+        far), or "auto" ("basic" up to 200 rows, "working-set" above).
     partition_size
         P, the number of candidates that join in one fit; "auto" derives it from the sparsity of a basic RVM on
         √(rows·features) random rows.
@@ -75,101 +76,109 @@ class Request:
         Maximum number of rounds of "working-set" or "incremental".  [default: no limit]
     effort
         When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % ("quick")
-        or 5 % ("balanced"; the log loss of classes 3 %), or if the evidence no longer rises ("thorough"). "quick" also
-        learns the kernel from fewer rows.
+        or 5 % ("balanced"; for classes, the log loss by less than 3 %), or if the evidence no longer rises
+        ("thorough"). "quick" also learns the kernel from fewer rows.
     time_limit
-        Time after which the fit ends and keeps its model, such as 90s, 15m or 8h; kernel learning and planning
-        count.  [default: no limit]
+        Time after which the fit ends and keeps its model, such as 90s, 15m or 8h. It includes kernel learning and
+        planning.  [default: no limit]
     memory_limit
         Maximum resident memory of each process, such as 512MiB or 2GiB; "auto" is 70 % of the memory of the machine,
         container or worker.
     classify
-        Refuse DATA with a numeric target; `ingest --classes` marks a target as a class.
+        Refuse a dataset with a numeric target; `ingest --classes` marks a target as a class.
     seed
         Seed of all random choices.
     standardize
-        Shift and scale features and numeric targets by their mean and standard deviation.
+        Standardise features and numeric targets by their mean and standard deviation.
     basis
-        Basis functions beside those of the kernel, each with its own α: "linear" (the features), "module:function", a
-        Python function of rows (n, d) that returns φ (n, B), or several of these.  [default: only those of the kernel]
+        Basis functions in addition to those of the kernel, each with its own α: "linear" (the features),
+        "module:function", a Python function of rows (n, d) that returns φ (n, B), or several of these.  [default: only
+        those of the kernel]
     fit_intercept
         Add a bias, one basis function with its own α.
     gamma_multiples
-        Several kernel widths at once, for targets with structure of several sizes. Multiples of gamma, such as 1,8,64:
-        each candidate row has one basis function for each multiple. If gamma is learned, the multiples are its start.
+        Several kernel widths at once, for targets with structure at several scales. Multiples of gamma, such as 1,8,64:
+        each candidate row offers one basis function for each multiple. If gamma is learned, learning starts from these
+        multiples.
     metric
         Distances in a learned "gaussian", "matern52" or "matern32" kernel: "widths" (a width per feature), "directions"
-        (learned combinations of up to 45 features, each with a width), or "auto" (if gamma is "auto", directions where
-        they predict better: up to 2,000 rows on held-out rows, above by evidence; else widths).
+        (learned combinations of up to 45 features, each with a width), or "auto" (if gamma is "auto", directions if
+        they predict better, judged by left-out rows for up to 2,000 rows and by the evidence for more rows; otherwise
+        widths).
     warp
-        Skewed features: "auto" (where that raises the evidence, a feature with a long tail counts by the inverse
-        hyperbolic sine of its distance from a centre, a smooth logarithm; if gamma is "auto") or "none".
+        Transformation of skewed features: "auto" (if gamma is "auto" and this raises the evidence, a feature with a
+        long tail is replaced by the inverse hyperbolic sine of its distance from a centre, a smooth logarithm) or
+        "none".
     warp_target
-        Fit the target as it is ("none"), its logarithm ("log"), or the inverse hyperbolic sine of its distance from a
-        centre ("asinh"), or what of these has the largest evidence on some rows ("auto"). Means, deviations and
-        intervals are those of the target; training errors and noise those of what is fitted.
+        Fit the target as it is ("none"), its logarithm ("log"), the inverse hyperbolic sine of its distance from a
+        centre ("asinh"), or whichever of these has the largest evidence on a sample of rows ("auto"). Means, standard
+        deviations and intervals are those of the target itself; training errors and noise are those of the transformed
+        target.
     kernel_store
-        Where kernel values are kept between passes: "memory" (what the fit leaves of memory_limit), "zarr" (on disk
-        beside the job), "none" (evaluated in every pass), or "auto" ("memory" for two classes and "multinomial", whose
-        passes repeat their columns, otherwise "none"). The result does not depend on it.
+        Where kernel values are kept between passes: "memory" (in the part of memory_limit that the fit does not need),
+        "zarr" (on disk, beside the job), "none" (nowhere: they are evaluated in every pass), or "auto" ("memory" for
+        two classes and "multinomial", whose passes use the same columns again; otherwise "none"). The result does not
+        depend on this option.
     selection
-        How the working set selects its next candidates: "error" (largest error among many random rows), "largest-error"
-        (among all rows), "random", "gain" (largest gain of evidence in a random pool), or "auto" ("error"). Of classes
-        rows of large error are drawn.
+        How the working set selects its next candidates: "error" (largest errors among many random rows),
+        "largest-error" (largest errors among all rows), "random", "gain" (largest gain in evidence in a random pool),
+        or "auto" ("error"). In classification, "error" draws rows at random, and rows with large errors are more
+        likely.
     fit_rows
         Rows that all fits before the last one use: "full" (all rows), "growing" (a random sample that grows with the
-        number of columns, for "working-set"), "sample" (one random sample), or "auto" ("full"; of many rows "growing",
-        or "sample" for "split-merge" and "incremental").
+        number of columns, for "working-set"), "sample" (one random sample), or "auto" ("full"; with many rows
+        "growing", or "sample" for "split-merge" and "incremental").
     sample_rows
-        Number of rows of the random sample of fit_rows="sample", or of the first sample of "growing"; "auto" is 20·P or
+        Number of rows in the random sample of fit_rows="sample", or in the first sample of "growing"; "auto" is 20·P or
         100·P.
     stop_fraction
-        Fits before the last one end when the number of vectors falls to this fraction of their candidates.
+        Fits before the last one end when the number of vectors falls to this fraction of the number of candidates.
     solver
         How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, the one
-        with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds columns again while
-        that raises the evidence).
+        with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds columns again as long
+        as that raises the evidence).
     max_iterations
-        Maximum number of iterations of one fit, or of its passes for two classes and multinomial.  [default: 500
+        Maximum number of iterations of one fit or, for two classes and multinomial, of its passes.  [default: 500
         iterations, 200 passes]
     tol
-        The last fit has converged when the evidence changes by less than this number of nats per row.
+        The last fit has converged when the log evidence changes by less than this number of nats per row.
     noise_variance
-        Variance of the noise in the target's unit squared: a number, or "estimate".
+        Variance of the noise in squared units of the target: a number, or "estimate".
     noise
-        Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if rows left out are
+        Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if left-out rows are
         predicted clearly better).
     residual
         Whether the errors of the nearest training rows correct each prediction of a regression: "none", "local" (the
-        model then keeps these rows), or "auto" ("local" if, of 1,000 rows and more with 4 targets at most, rows left
-        out are predicted with an error lower by 5 % or a log density higher by 0.05 nats, and the rows fit in memory or
-        in files of a job).
+        model then keeps the training rows), or "auto" ("local" if there are at least 1,000 rows and at most 4 targets,
+        the predictions of left-out rows have an error lower by 5 % or a log density higher by 0.05 nats per row, and
+        the rows fit in memory or in files of a job).
     neighbours
-        Maximum number of nearest training rows whose errors correct a prediction; a third or two thirds of it where
-        more gain less than half a per cent of the error.
+        Maximum number of nearest training rows whose errors correct a prediction. Only a third or two thirds of this
+        number are used if more rows would lower the error by less than half a per cent.
     residual_family
-        Correlation of the errors of near rows: "exponential", "matern32", "matern52", or "auto" (the one that corrects
-        rows left out best).
+        Correlation function of the errors of nearby rows: "exponential", "matern32", "matern52", or "auto" (the one
+        that corrects left-out rows best).
     reference
-        After a fit of at least 1,000 rows with a learned kernel: compare the model with boosted trees on rows left out,
-        and warn if they are clearly better ("auto"), or do not ("none").
+        "auto": after a fit of at least 1,000 rows with a learned kernel, compare the model with boosted trees on
+        left-out rows, and warn if the trees are clearly better. "none": skip this comparison.
     noise_prior
-        Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ²; it counts like 2c more rows with a sum of
-        squared residuals of 2d, in the target's unit squared. 0,0 is flat.
+        Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ². The prior has the weight of 2c further rows
+        with a sum of squared residuals of 2d, in squared units of the target. 0,0 is flat.
     alpha_prior
         Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised problem. 0,0 is
         flat.
     fixed_alpha
-        Fixed precisions α of the bias and of basis functions, by name.  [default: none]
+        Fixed precisions α of the bias and of basis functions, given by name.  [default: none]
     multi_class
-        Model of classes: "pooled" (least squares on indicators of the classes, calibrated by rows left out),
-        "multinomial" (logistic link or softmax), or "auto" ("pooled" of more than two classes or 50,000 rows).
+        Model of the classes: "pooled" (least squares on indicators of the classes, calibrated on left-out rows),
+        "multinomial" (logistic link or softmax), or "auto" ("pooled" for more than two classes or more than 50,000
+        rows).
     moderate
-        Class probabilities include the uncertainty of the weights; not those of pooled, which are calibrated by rows
-        left out.  [default: with two classes and at most 10,000 rows]
+        Include the uncertainty of the weights in class probabilities. Not used by pooled, whose probabilities are
+        calibrated on left-out rows.  [default: with two classes and at most 10,000 rows]
     class_weight
-        Weights of the rows of each class: "balanced" (equal total weight of all classes), or LABEL=WEIGHT,… (1 for
-        classes not named).  [default: 1]
+        Weights of the rows of each class: "balanced" (the same total weight for all classes), or LABEL=WEIGHT,… (1 for
+        classes that are not named).  [default: 1]
     """
 
     kernel: Any = everyday("auto")
