@@ -55,6 +55,15 @@ def test_moments_are_those_of_a_dense_process(family, noisy):
         assert variance[row] == pytest.approx(own**2 * adapted * (0.7 + noise - weights @ cross), rel=1e-9)
 
 
+def test_noisy_errors_have_a_least_variance():
+    """Beside neighbours without errors the level falls to ν/(ν + k) of s², and ω with it."""
+    found = replace(rows(), errors=np.zeros((30, 8)))
+    kernel = LocalKernel("matern32", 1.0, 1.3, 0.01, 0.0, 0.5)
+    assert moments(kernel, found)[1].min() < 0.3
+    assert moments(replace(kernel, least=0.3), found)[1].min() == 0.3
+    assert moments(replace(kernel, least=0.3), found, noisy=False)[1].min() < 0.3
+
+
 @pytest.mark.parametrize("family", CORRELATIONS)
 def test_derivatives_are_finite_differences(family):
     found, errors = rows(), np.random.default_rng(1).normal(size=30)
