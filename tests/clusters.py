@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,12 @@ def cluster(n_workers: int) -> Iterator[Any]:
         Client(local, timeout="120s", set_as_default=False) as client,
     ):
         yield client
+
+
+def free_port() -> str:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return str(listening.getsockname()[1])
 
 
 class Processes:

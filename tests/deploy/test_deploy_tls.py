@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import yaml
 from by_default import some
+from clusters import free_port
 from cryptography import x509
-from deployment import DEPLOY, commands, environment, free_port, prepared, processes, replaced, run, split
+from deployment import DEPLOY, commands, environment, prepared, processes, replaced, run, split
 from waiting import wait_for
 
 import partirvm

@@ -44,15 +44,6 @@ def fit_reference(data, tmp_path_factory):
     return fitted_bits(jobs.fit(data.url, str(folder / "job"), PARAMETERS).model)
 
 
-@pytest.mark.parametrize("where", ["here", "one_worker", "three_workers"])
-def test_a_whole_fit_has_the_same_bits_everywhere(request, data, fit_reference, tmp_path, where):
-    """Weights, relevance vectors, Σ and evidence of a fit of DATA; here under another memory limit."""
-    client = None if where == "here" else request.getfixturevalue(where)
-    limited = Request(**{**vars(PARAMETERS), "memory_limit": "1200MiB" if client is None else "auto"})
-    found = jobs.fit(data.url, str(tmp_path / "job"), limited, client=client)
-    assert fitted_bits(found.model) == fit_reference
-
-
 def test_several_targets_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
     """A fit of DATA with two targets, its held-out scores and its predictions."""
     X, y, w = rows()
