@@ -254,7 +254,7 @@ def test_an_update_of_classes(rng):
 
 
 def test_thinning_deletes_one_of_those_that_stand_in_for_each_other(rng):
-    """The deleted fail q² > s, are hardly correlated with each other, and the evidence does not fall: of three groups of
+    """The deleted fail q² > s, are hardly correlated with each other, and the evidence does not fall: three groups of
     near-copies and two columns of noise."""
     base = rng.normal(size=(80, 3))
     Phi = np.hstack([base[:, [k]] + 1e-4 * rng.normal(size=(80, 6)) for k in range(3)] + [rng.normal(size=(80, 2))])
