@@ -152,7 +152,7 @@ def archives(case, rng, number):
     return "ingest t.npz new.zarr --memory-limit=1GiB"
 
 
-QUICK = {"objects_of_a_job": (29, 30), "models": (12, 17), "metadata": (13,), "data": (24,), "archives": (4,)}
+QUICK = {"objects_of_a_job": (30,), "models": (12, 17), "metadata": (13,), "data": (24,), "archives": (4,)}
 
 
 @pytest.fixture(scope="module")
