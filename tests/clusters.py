@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,18 +18,18 @@ def cluster(n_workers: int) -> Iterator[Any]:
     """The client of a ``LocalCluster`` of so many processes, each with one thread."""
     from distributed import Client, LocalCluster
 
+    how = {"threads_per_worker": 1, "processes": True, "protocol": "tcp://", "dashboard_address": ":0"}
     with (
-        LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            processes=True,
-            protocol="tcp://",
-            dashboard_address=":0",
-            memory_limit="2GiB",
-        ) as local,
+        LocalCluster(n_workers=n_workers, memory_limit="2GiB", **how) as local,
         Client(local, timeout="120s", set_as_default=False) as client,
     ):
         yield client
+
+
+def free_port() -> str:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return str(listening.getsockname()[1])
 
 
 class Processes:

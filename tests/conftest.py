@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 from _pytest.doctest import DoctestModule
@@ -116,6 +118,19 @@ def three_workers() -> Iterator[Any]:
     """A client of a cluster of three workers with one thread each, which tests leave as they found it."""
     with cluster(3) as client:
         yield client
+
+
+@pytest.fixture(params=["folder", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A place for a job or a model, of each kind of store."""
+    if request.param == "folder":
+        yield str(tmp_path / "deep" / "job")
+    else:
+        name = f"places-{uuid.uuid4().hex}"
+        yield f"memory://{name}/one"
+        fs = fsspec.filesystem("memory")
+        if fs.exists(f"/{name}"):
+            fs.rm(f"/{name}", recursive=True)
 
 
 @pytest.fixture

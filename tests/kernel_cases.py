@@ -143,6 +143,17 @@ CASES = [
 ]
 """Every kernel there is, at least once."""
 
+
+def slopes(function, kernel, step):
+    """∂ function(kernel) / ∂ log parameter, (p,), by differences of fourth order; 0 for a parameter that is 0."""
+    found = np.zeros(len(kernel.logs))
+    for k in np.flatnonzero(np.isfinite(kernel.logs)):
+        ends = kernel.logs + step * np.outer([1, -1, 2, -2], np.eye(len(found))[k])
+        up, down, far_up, far_down = (function(kernel.with_logs(logs)) for logs in ends)
+        found[k] = (8 * (up - down) - (far_up - far_down)) / (12 * step)
+    return found
+
+
 NAMED = [case for case in CASES if case.name != "callable"]
 """Those that have a spec."""
 

@@ -17,6 +17,9 @@ VALUES = {"errors", "types", "options", "quoting", "process"}
 """Small frozen value types, how messages quote, the limit of BLAS threads and the memory of the process: importable by
 all."""
 
+PARTS_OF_FITS = VALUES | {"storage", "core", "kernels", "data", "model", "planning"}
+PARTS_OF_FITS |= {"likelihoods", "strategies", "execution", "learning"}
+
 ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
@@ -42,28 +45,9 @@ ARROWS = {
     "execution": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.address"},
     # Small fits on a sample of rows, before a fit and between its rounds.
     "learning": VALUES | {"storage", "core", "kernels", "likelihoods", "strategies", "data", "execution", "local"},
-    "resolve": VALUES
-    | {"storage", "core", "kernels", "planning", "likelihoods", "strategies", "data", "model", "execution"}
-    | {"learning"},
-    "jobs": VALUES
-    | {
-        "storage",
-        "core",
-        "kernels",
-        "data",
-        "model",
-        "planning",
-        "likelihoods",
-        "strategies",
-        "execution",
-        "learning",
-        "local",
-    }
-    | {"resolve"},
-    "predict": VALUES
-    | {"storage", "core", "kernels", "data", "model", "planning", "likelihoods", "strategies", "execution", "learning"}
-    | {"resolve"}
-    | {"jobs"},
+    "resolve": PARTS_OF_FITS,
+    "jobs": PARTS_OF_FITS | {"local", "resolve"},
+    "predict": PARTS_OF_FITS | {"jobs", "resolve"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
     "report": VALUES | {"core", "strategies", "jobs", "storage"},
     # Estimators fit sources that are no DATA on disk: they run fits with a journal in memory.

@@ -41,10 +41,8 @@ def test_a_small_demo(tmp_path, capsys, monkeypatch):
     assert f"test RMSE {scores['rmse']:.2f} m" in captured.out
     assert f"picture: {folder / 'terrain.png'}" in captured.out
     found = {name: pd.read_parquet(folder / f"{name}.parquet") for name in ("train", "validation", "test", "grid")}
-    cells, grid = (
-        pd.concat([found[name] for name in ("train", "validation", "test")]).to_numpy(),
-        found["grid"].to_numpy(),
-    )
+    grid = found.pop("grid").to_numpy()
+    cells = pd.concat(found.values()).to_numpy()
     assert sorted(map(tuple, cells)) == sorted(map(tuple, grid))
     assert len(found["train"]) == pytest.approx(0.8 * len(grid), abs=1)
     height, width, _ = matplotlib_image.imread(folder / "terrain.png").shape

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from clusters import Processes
+from clusters import Processes, free_port
 from waiting import wait_for
 
 from partirvm import RVMRegressor, WorkingSet, ingest, load_model, open_job, submit
@@ -18,12 +18,6 @@ from partirvm.jobs.state import Status
 
 CHAPTER = Path(__file__).parents[2] / "docs" / "guide" / "jobs.md"
 BIN = Path(sys.executable).parent
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +45,14 @@ def data(tmp_path_factory):
     return folder
 
 
-SUBMIT = """
+QUICK = {"gamma": 20.0, "partition_size": 60, "noise": "constant", "residual": "none", "random_state": 0}
+
+SUBMIT = f"""
 import sys, time
 from distributed import Client
 from partirvm import RVMRegressor, WorkingSet, submit
 client = Client(sys.argv[1])
-way = WorkingSet(selection="random")
-how = {"noise": "constant", "residual": "none", "random_state": 0}
-estimator = RVMRegressor(gamma=20.0, partition_size=60, max_rounds=6, strategy=way, **how)
+estimator = RVMRegressor(**{QUICK}, max_rounds=6, strategy=WorkingSet(selection="random"))
 job = submit(estimator, sys.argv[2], sys.argv[3], client=client)
 print("submitted", flush=True)
 time.sleep(600)
@@ -76,10 +70,7 @@ def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
         process.communicate()
     job = open_job(tmp_path / "job")
     assert job.wait(timeout=120) is Status.DONE
-    way = WorkingSet(selection="random")
-    estimator = RVMRegressor(
-        gamma=20.0, partition_size=60, max_rounds=6, strategy=way, noise="constant", residual="none", random_state=0
-    )
+    estimator = RVMRegressor(**QUICK, max_rounds=6, strategy=WorkingSet(selection="random"))
     assert submit(estimator, data / "small.zarr", tmp_path / "whole").wait(timeout=120) is Status.DONE
     assert load_model(tmp_path / "job").digest() == load_model(tmp_path / "whole").digest()
 
@@ -91,8 +82,7 @@ def test_submit_on_a_client(scheduler, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.zarr").symlink_to(data / "small.zarr")
     with Client(scheduler, set_as_default=False) as client:
-        quick = {"partition_size": 60, "max_rounds": 1, "noise": "constant", "residual": "none"}
-        estimator = RVMRegressor(gamma=20.0, client=client, **quick)
+        estimator = RVMRegressor(**QUICK, max_rounds=1, client=client)
         first = submit(estimator, "small.zarr", "job", validation=data / "held-out.zarr")
         assert first.wait(timeout=120) is Status.DONE
         for source, job, error in (("small.zarr", "job", ExistsError), ("gone.zarr", "new", MissingDataError)):
@@ -120,7 +110,7 @@ def test_every_command_of_the_guides_tour(data, tmp_path):
     script = [f"export PATH={BIN}:$PATH DASK_DISTRIBUTED__DASHBOARD__LINK=", "exec 2>&1"]
     port, background = free_port(), 0
     for line in tour_commands():
-        command = re.sub(r"\s+#.*", "", line).replace("8786", str(port))
+        command = re.sub(r"\s+#.*", "", line).replace("8786", port)
         if command.endswith("--follow"):
             script += [f"{command} > follow.txt &", "FOLLOWER=$!", "for i in $(seq 1200); do"]
             script += ["grep -qE '^ +1 ' follow.txt && break; sleep 0.1; done"]
@@ -142,6 +132,6 @@ def test_every_command_of_the_guides_tour(data, tmp_path):
     wait_for(lambda: not answers(port), "the end of the tour's cluster")
 
 
-def answers(port: int) -> bool:
+def answers(port: str) -> bool:
     with socket.socket() as probe:
-        return not probe.connect_ex(("127.0.0.1", port))
+        return not probe.connect_ex(("127.0.0.1", int(port)))

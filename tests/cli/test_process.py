@@ -6,11 +6,12 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import Tour, measured, start
+from commandline import LONG, Tour, measured, start
 
 from partirvm.data import ingest
 
@@ -111,26 +112,16 @@ class Terminal:
         self.master, slave = pty.openpty()
         self.process = start(*arguments, stderr=slave)
         os.close(slave)
-        self.text = ""
-
-    def read(self, pattern: str | None = None) -> str:
-        """Read until the pattern shows up, or to the end."""
-        while pattern is None or not re.search(pattern, self.text):
-            try:
-                piece = os.read(self.master, 4096)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            self.text += piece.decode(errors="replace")
-        return self.text
 
     def finish(self) -> tuple[int, str, str]:
         """Exit status, stdout, and all that the terminal saw."""
-        seen = self.read()
+        seen = b""
+        with suppress(OSError):  # the other end is closed
+            while piece := os.read(self.master, 4096):
+                seen += piece
         out, _ = self.process.communicate(timeout=120)
         os.close(self.master)
-        return self.process.returncode, out, seen
+        return self.process.returncode, out, seen.decode(errors="replace")
 
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
@@ -142,8 +133,7 @@ def plain(text: str) -> str:
 
 def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path):
     """A fit of six rounds: the view draws the last of them when it ends, however seldom it was drawn before."""
-    choices = ("--gamma", "20", "--strategy", "incremental", "--partition-size", "20", "--max-rounds", "6")
-    choices += ("--residual", "none")
+    choices = (*LONG[:4], "--partition-size", "20", "--max-rounds", "6", "--residual", "none")
     fit = ("fit", tour.train, str(tmp_path / "job"), "--validation", tour.test, *choices)
     status, out, seen = Terminal(*fit).finish()
     assert status == 0, seen

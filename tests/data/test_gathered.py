@@ -17,14 +17,8 @@ N, TILE = 333, 16
 RNG = np.random.default_rng(0)
 X, T = RNG.normal(size=(N, 3)), RNG.normal(size=(N, 1))
 WEIGHTS = RNG.choice([0.0, 0.5, 2.0], size=N)
-EMPTY = Design(
-    Gaussian((0.3, 0.2, 0.5)),
-    Scaling(np.zeros(3), np.ones(3), np.zeros(1), np.ones(1)),
-    np.zeros((0, 3)),
-    NONE,
-    bias=False,
-    origin=np.zeros(3),
-)
+SCALING = Scaling(np.zeros(3), np.ones(3), np.zeros(1), np.ones(1))
+EMPTY = Design(Gaussian((0.3, 0.2, 0.5)), SCALING, np.zeros((0, 3)), NONE, bias=False, origin=np.zeros(3))
 DESIGN = EMPTY.with_centres(X[:7], np.arange(7), bias=True)
 
 

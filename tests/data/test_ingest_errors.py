@@ -139,9 +139,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
 @pytest.mark.parametrize(
     ("make", "options", "error", "message"), [case[1:] for case in WRONG], ids=[case[0] for case in WRONG]
 )
-def test_wrong_input(
-    make: Callable[[Path], Any], options: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
-) -> None:
+def test_wrong_input(make, options, error, message, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
     source = make(tmp_path / "in")
@@ -205,9 +203,7 @@ def test_only_data_are_overwritten(tmp_path: Path) -> None:
     ("number", "message"), [(errno.ENOSPC, "no space left"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")]
 )
 @pytest.mark.parametrize("where", ["partirvm.data.writer.ExternalSorter.add", "partirvm.data.writer.create_blosc"])
-def test_a_store_that_refuses(
-    number: int, message: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_refuses(number, message, where, tmp_path: Path, monkeypatch) -> None:
     def refuse(*arguments: Any, **options: Any) -> None:
         raise OSError(number, os.strerror(number))
 

@@ -93,9 +93,7 @@ def test_a_limit_below_what_it_takes_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def test_a_batch_that_takes_more_than_the_limit_ends_the_ingest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_takes_more_than_the_limit_ends_the_ingest(tmp_path: Path, monkeypatch) -> None:
     """As that of a Parquet file whose pages are huge, which its metadata do not state."""
     used = [0, 0, 513 * MiB]
     monkeypatch.setattr("partirvm.data.ingestion.settled_memory", lambda: used.pop(0))

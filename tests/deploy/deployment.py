@@ -4,7 +4,6 @@ import contextlib
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -48,12 +47,6 @@ def prepared(folder: Path) -> Path:
     table(folder / "trips.csv")
     ingest(folder / "trips.csv", folder / "trips.zarr", target="fare")
     return folder
-
-
-def free_port() -> str:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return str(listening.getsockname()[1])
 
 
 class Processes:

@@ -5,8 +5,9 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from clusters import free_port
 from dask.utils import parse_bytes
-from deployment import DEPLOY, commands, environment, free_port, processes, replaced, run, split, table
+from deployment import DEPLOY, commands, environment, processes, replaced, run, split, table
 from distributed.cli.dask_worker import main as dask_worker
 from waiting import wait_for
 

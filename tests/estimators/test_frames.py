@@ -42,8 +42,7 @@ def test_frames_of_other_libraries_fit_as_those_of_pandas(library):
     assert sorted(found.model_.columns.categories["kind"]) == ["high", "low", "mid"]
     np.testing.assert_array_equal(found.predict(given), expected.predict(frame))
     np.testing.assert_array_equal(found.model_.predict(given), expected.predict(frame))
-    for one, other in zip(found.predict_interval(given), expected.predict_interval(frame), strict=True):
-        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(found.predict_interval(given), expected.predict_interval(frame))
     labels = np.where(y > np.median(y), "yes", "no")
     first, second = (RVMClassifier(**OPTIONS).fit(rows, labels) for rows in (frame, given))
     np.testing.assert_array_equal(second.predict_proba(given), first.predict_proba(frame))
@@ -133,9 +132,6 @@ def test_labels_that_cannot_be_used_are_named(y, says):
         ),
         pytest.param({"sample_weight": [1, 2, 3]}, r"shape == \(3,\), expected \(60,\)", id="three weights"),
         pytest.param({"X": [["1", "a"]] * 60}, "could not convert string to float: .*'a'", id="text"),
-        pytest.param(
-            {"X": np.array([["1", "a"]] * 60)}, "could not convert string to float: .*'a'", id="array of text"
-        ),
     ],
 )
 def test_numbers_that_cannot_be_used_are_named(rows, says):

@@ -34,10 +34,8 @@ def test_shared_vectors(strategy):
     assert model.weights_.shape == (m, 3)
     assert model.alpha_.shape == (m,)
     assert model.intercept_.shape == model.noise_variance_.shape == (3,)
-    x_mean, x_sd = (
-        np.average(X, axis=0, weights=w),
-        np.sqrt(np.average((X - np.average(X, axis=0, weights=w)) ** 2, axis=0, weights=w)),
-    )
+    x_mean = np.average(X, axis=0, weights=w)
+    x_sd = np.sqrt(np.average((X - x_mean) ** 2, axis=0, weights=w))
     t_mean = np.average(y, axis=0, weights=w)
     t_sd = np.sqrt(np.average((y - t_mean) ** 2, axis=0, weights=w))
     rows, centres = (X - x_mean) / x_sd, (model.relevance_vectors_ - x_mean) / x_sd
@@ -66,11 +64,6 @@ def test_scores_and_held_out_rows():
     model = RVMRegressor(**OPTIONS).fit(X, y, validation=(other, truth))
     assert model.score(other, truth) == pytest.approx(r2_score(truth, model.predict(other)))
     assert model.score(other, truth) > 0.9
-    squares = (truth - model.predict(other)) ** 2
-    assert model.history_[-1]["held_out_rmse"] == pytest.approx(np.sqrt(squares.mean()), rel=1e-9)
-    _, std = model.predict(other, return_std=True)
-    density = 0.5 * (np.log(2 * np.pi * std**2) + squares / std**2)
-    assert model.history_[-1]["held_out_nlpd"] == pytest.approx(density.mean(), rel=1e-9)
     np.testing.assert_allclose(np.sqrt(model.noise_variance_), SD, rtol=0.15)
     with pytest.raises(DataError, match="targets of the data are 1, those of the training data 3"):
         RVMRegressor(**OPTIONS).fit(X, y, validation=(other, truth[:, 0]))

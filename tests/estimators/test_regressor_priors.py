@@ -7,13 +7,8 @@ from regressions import design_of, plane, sinc
 
 from partirvm import AlphaPrior, Noise, RVMClassifier, RVMRegressor, WorkingSet, load_model, save_model
 
-FITS = [
-    (RVMRegressor, "basic"),
-    (RVMRegressor, "split-merge"),
-    (RVMRegressor, "incremental"),
-    (RVMClassifier, "basic"),
-    (RVMClassifier, "working-set"),
-]
+FITS = [(RVMRegressor, name) for name in ("basic", "split-merge", "incremental")]
+FITS += [(RVMClassifier, name) for name in ("basic", "working-set")]
 
 
 @pytest.mark.parametrize(

@@ -96,16 +96,3 @@ def test_max_vectors_holds_for_every_strategy(strategy, reason, says):
     assert all(entry["vectors"] <= 60 for entry in model.history_ if entry["kind"] in ("round", "final"))
     assert (model.history_[-1]["dropped"] > 0) == (strategy == "split-merge")
     assert model.score(X, y) > 0.9
-
-
-@pytest.mark.parametrize("gamma", [0.3, "auto"])
-@pytest.mark.parametrize("strategy", ["basic", *PARTITIONED])
-def test_a_time_limit_leaves_an_early_model(strategy, gamma):
-    """However short, and while the kernel is learned and the partition size measured, too: the model tells the plane
-    from its mean."""
-    X, y = plane(300)
-    asked = {"gamma": gamma, "strategy": strategy, "partition_size": 50 if gamma == 0.3 else "auto"}
-    model = RVMRegressor(**asked, time_limit=1e-9, random_state=0).fit(X, y)
-    assert model.termination_ is Termination.TIME
-    assert [entry["kind"] for entry in model.history_] == ["early"]
-    assert model.score(X, y) > 0.9

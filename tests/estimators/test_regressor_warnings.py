@@ -4,13 +4,14 @@ import dask.array as da
 import naive
 import numpy as np
 import pytest
+from by_default import some
 from regressions import plane, sinc
 
 from partirvm import RVMRegressor
 from partirvm.core.termination import Termination
 from partirvm.errors import DataWarning, NoiseFloorWarning
 
-STRATEGIES = ["basic", "split-merge", "incremental", "working-set"]
+STRATEGIES = some(["basic", "split-merge", "incremental", "working-set"], {"basic", "working-set"})
 
 
 def rounded(value, n):

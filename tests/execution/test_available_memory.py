@@ -36,16 +36,9 @@ def machine(folder: Path, cgroup: str | None, **limits: str) -> int:
         ("0::/../../app.slice\n", {"app.slice/memory.max": 7 * GIB}, 7),
         ("0::/a:b\n", {"a:b/memory.max": 7 * GIB}, 7),
         (None, {"memory/memory.limit_in_bytes": 3 * GIB}, 3),
-        (
-            "11:cpu,cpuacct:/other\n4:memory:/slurm/uid_0/job_1\n1:name=systemd:/memory\n0::/\n",
-            {
-                "memory/memory.limit_in_bytes": UNLIMITED,
-                "memory/slurm/uid_0/memory.limit_in_bytes": 6 * GIB,
-                "memory/slurm/uid_0/job_1/memory.limit_in_bytes": UNLIMITED,
-                "memory/other/memory.limit_in_bytes": GIB,
-            },
-            6,
-        ),
+        ("11:cpu,cpuacct:/other\n4:memory:/slurm/uid_0/job_1\n1:name=systemd:/memory\n0::/\n",
+         {"memory/memory.limit_in_bytes": UNLIMITED, "memory/slurm/uid_0/memory.limit_in_bytes": 6 * GIB,
+          "memory/slurm/uid_0/job_1/memory.limit_in_bytes": UNLIMITED, "memory/other/memory.limit_in_bytes": GIB}, 6),
     ],
 )  # fmt: skip
 def test_the_tightest_limit_holds(cgroup: str | None, limits: dict[str, str], gib: int | None, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from backend_cases import PASSES, TILE, HeldSource, bits, first_row, long_fit, rows
+from by_default import some
 from clusters import Processes, cluster
 from distributed import Client
 from distributed.versions import get_versions
@@ -133,9 +134,7 @@ def kill(monkeypatch):
     return kill
 
 
-@pytest.mark.parametrize(
-    "work", [pytest.param(work, marks=[] if work == "run" else [pytest.mark.slow]) for work in WORK]
-)
+@pytest.mark.parametrize("work", some(WORK, {"run"}))
 def test_a_scheduler_that_dies_is_named(processes, kill, data, tmp_path, work):
     """kill -9 of the scheduler in the middle of work that would not end: ClusterError with its address and advice."""
     scheduler, address = processes

@@ -52,8 +52,7 @@ def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy
     """Model and history, inline and on a cluster."""
     rounds = None if strategy == "split-merge" else 3
     some = {"fit_rows": likelihood, "sample_rows": 800, "residual": "none"}
-    asked = Request(gamma=0.2, strategy=strategy, max_rounds=rounds, **some)
-    asked = replace(asked, partition_size=150)
+    asked = Request(gamma=0.2, strategy=strategy, max_rounds=rounds, partition_size=150, **some)
     here = jobs.fit(waves.url, str(tmp_path / "here"), asked)
     there = jobs.fit(waves.url, str(tmp_path / "there"), asked, client=three_workers)
     assert left(here) == left(there)

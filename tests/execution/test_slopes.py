@@ -5,7 +5,7 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
-from kernel_cases import CASES, Case, D
+from kernel_cases import CASES, Case, D, slopes
 
 from partirvm.data import ArraySource
 from partirvm.execution import LocalExecutor
@@ -37,18 +37,8 @@ def problem_of(kernel, X, y, likelihood="gaussian", K=0):
     scaling = Scaling(np.zeros(D), np.ones(D), np.array([0.0 if K else 0.3]), np.array([1.0 if K else 1.7]))
     empty = Design(kernel, scaling, np.zeros((0, D)), np.zeros(0, np.int64), bias=False, origin=X.mean(axis=0))
     target_variance = 1.0 if K else float(np.mean(scaling.targets(y[:, None]) ** 2))
-    problem = Problem(
-        N,
-        empty,
-        True,
-        target_variance,
-        None,
-        1.0,
-        shuffled=True,
-        held_out=False,
-        likelihood=LIKELIHOODS[likelihood],
-        n_classes=K,
-    )
+    kind = {"likelihood": LIKELIHOODS[likelihood], "n_classes": K}
+    problem = Problem(N, empty, True, target_variance, None, 1.0, shuffled=True, held_out=False, **kind)
     return problem, empty.with_centres(X[:M], np.arange(M), bias=True)
 
 
@@ -59,20 +49,6 @@ def looked(problem, design, source, wanted=None):
         point = evaluate(sample, problem, design, None, fresh=True)
     executor.close()
     return point
-
-
-def differences(function, kernel):
-    """∂ function(kernel) / ∂ log parameter, (p,), of fourth order; 0 for a parameter that is 0."""
-    found = np.zeros(len(kernel.logs))
-    for k in np.flatnonzero(np.isfinite(kernel.logs)):
-        move = STEP * np.eye(len(found))[k]
-        near, far = (
-            function(kernel.with_logs(kernel.logs + size * move))
-            - function(kernel.with_logs(kernel.logs - size * move))
-            for size in (1, 2)
-        )
-        found[k] = (8 * near - far) / (12 * STEP)
-    return found
 
 
 def assert_slopes(found, expected):
@@ -99,7 +75,7 @@ def test_slopes_of_numbers(rng, case, sampled):
 
     np.testing.assert_allclose(point.value, evidence(case.kernel), rtol=1e-8)
     assert point.rows == (w[some] > 0).sum()
-    assert_slopes(point.slope, differences(evidence, case.kernel))
+    assert_slopes(point.slope, slopes(evidence, case.kernel, STEP))
 
 
 def test_slopes_of_several_targets(rng):
@@ -119,7 +95,7 @@ def test_slopes_of_several_targets(rng):
         return sum(naive.log_evidence(Phi, t_scaled[:, k], alpha, point.tied.beta[k], w) for k in range(2))
 
     np.testing.assert_allclose(point.value, evidence(SEVERAL.kernel), rtol=1e-8)
-    assert_slopes(point.slope, differences(evidence, SEVERAL.kernel))
+    assert_slopes(point.slope, slopes(evidence, SEVERAL.kernel, STEP))
 
 
 @pytest.mark.parametrize("case", SOME, ids=lambda case: case.name)
@@ -136,4 +112,4 @@ def test_slopes_of_class_indicators(rng, case, likelihood, K):
         return sum(naive.log_evidence(Phi, (codes == k).astype(float), alpha, point.tied.beta, w) for k in range(K))
 
     np.testing.assert_allclose(point.value, evidence(case.kernel), rtol=1e-8)
-    assert_slopes(point.slope, differences(evidence, case.kernel))
+    assert_slopes(point.slope, slopes(evidence, case.kernel, STEP))

@@ -16,41 +16,27 @@ import onnxruntime
 import pytest
 from by_default import some
 
-from partirvm import RVMClassifier, RVMRegressor
+from partirvm import RVMClassifier, RVMRegressor, kernels
 from partirvm.core.ramp import Ramp
 from partirvm.errors import UsageError
-from partirvm.kernels import (
-    Categorical,
-    Directions,
-    Gaussian,
-    Laplacian,
-    Linear,
-    LinearSpline,
-    Matern32,
-    Matern52,
-    OnColumns,
-    Polynomial,
-    Product,
-    Several,
-    Sum,
-)
+from partirvm.kernels import OnColumns
 from partirvm.kernels.design import Design, LocalNoise
 from partirvm.kernels.functions import Basis
 from partirvm.model import ClassModel, Model
 from partirvm.types import Columns, FeatureMap, Scaling, TargetMap
 
 KERNELS: list[Any] = [
-    Gaussian((0.3, 0.0, 1.2)),
-    Matern32(0.4),
-    Matern52((0.2, 0.7, 0.1)),
-    Laplacian(0.5),
-    Linear(),
-    LinearSpline(),
-    Polynomial(0.3, degree=2),
-    Directions(Matern52((0.5, 0.2)), ((1.0, -0.5, 0.3), (0.2, 0.8, 0.0))),
-    Product((OnColumns(Gaussian(0.5), (0, 1)), OnColumns(Categorical(0.7), (2,)))),
-    Sum((Gaussian(0.1), Matern32(2.0)), (0.7, 0.3)),
-    Several((Gaussian(0.1), Laplacian(1.0))),
+    kernels.Gaussian((0.3, 0.0, 1.2)),
+    kernels.Matern32(0.4),
+    kernels.Matern52((0.2, 0.7, 0.1)),
+    kernels.Laplacian(0.5),
+    kernels.Linear(),
+    kernels.LinearSpline(),
+    kernels.Polynomial(0.3, degree=2),
+    kernels.Directions(kernels.Matern52((0.5, 0.2)), ((1.0, -0.5, 0.3), (0.2, 0.8, 0.0))),
+    kernels.Product((OnColumns(kernels.Gaussian(0.5), (0, 1)), OnColumns(kernels.Categorical(0.7), (2,)))),
+    kernels.Sum((kernels.Gaussian(0.1), kernels.Matern32(2.0)), (0.7, 0.3)),
+    kernels.Several((kernels.Gaussian(0.1), kernels.Laplacian(1.0))),
 ]
 
 OF_NUMBERS, OF_CLASSES = ("mean", "std", "lower", "upper"), ("label", "probabilities")
@@ -63,7 +49,7 @@ def random_model(seed: int) -> Any:
     """Return a model with random weights, of a kernel, a scaling and an observation model that ``seed`` chooses."""
     rng, turn = np.random.default_rng(seed), seed // len(KERNELS)
     kernel = KERNELS[seed % (4 if turn % 4 == 3 else len(KERNELS))]
-    m, d, count = int(rng.integers(3, 9)), 3, len(kernel.kernels) if isinstance(kernel, Several) else 1
+    m, d, count = int(rng.integers(3, 9)), 3, len(kernel.kernels) if isinstance(kernel, kernels.Several) else 1
     features = None
     if turn % 3 == 1:
         features = FeatureMap(np.array([0.3, 0.0, 0.0]), np.array([0.5, 0.0, 0.0]), np.array([1]))
@@ -75,7 +61,7 @@ def random_model(seed: int) -> Any:
     filling = 0.1 * rng.normal(size=(d + more, d + more)) * (1 - np.eye(d + more)) if more else None
     scaling = Scaling(shift, scale, np.array([3.0]), np.array([0.8]), features, target, np.zeros(d + more), filling)
     if more:
-        kernel = OnColumns(kernel, (0, 1, 2)) if not isinstance(kernel, Several) else Gaussian(0.2)
+        kernel = OnColumns(kernel, (0, 1, 2)) if not isinstance(kernel, kernels.Several) else kernels.Gaussian(0.2)
         count = 1
     centres = np.column_stack([rng.normal(size=(m, 2)), rng.integers(0, 4, m)])
     design = Design(kernel, scaling, centres, np.arange(m * count)[::count] + rng.integers(0, count, m), bool(seed % 2))
@@ -87,7 +73,7 @@ def random_model(seed: int) -> Any:
     names = Columns(("a", "b", "c"), classes=None if not n_classes else tuple("xyzw"[:n_classes]))
     if not n_classes:
         if turn % 5 == 4:
-            noise = LocalNoise(Gaussian(0.3), rng.normal(size=(4, d + more)), 0.5 * rng.normal(size=4), 0.1)
+            noise = LocalNoise(kernels.Gaussian(0.3), rng.normal(size=(4, d + more)), 0.5 * rng.normal(size=4), 0.1)
             design = replace(design, noise=noise)
         facts |= {"known_noise": True, "known_alpha": tuple(range(M))}  # a random root is not that of an optimum
         return Model(
@@ -213,13 +199,8 @@ def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) 
     model = RVMClassifier(random_state=0).fit(X, classes[(X[:, 0] > 0).astype(int)])
     model.to_numpy(tmp_path / "model.npz")
     code = f"from partirvm_predict import load; print(load('model.npz')({X[:5].tolist()})['label'].tolist())"
-    python = [
-        sys.executable,
-        "-I",
-        "-B",
-        "-c",
-        f"import sys; sys.path.insert(0, '.'); {code}; assert 'partirvm' not in sys.modules",
-    ]
+    alone = f"import sys; sys.path.insert(0, '.'); {code}; assert 'partirvm' not in sys.modules"
+    python = [sys.executable, "-I", "-B", "-c", alone]
     said = subprocess.run(python, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert said.strip() == str(model.predict(X[:5]).tolist())
     with pytest.raises(UsageError, match=r"no output 'mean': outputs are label, probabilities"):

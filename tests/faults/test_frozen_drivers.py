@@ -32,20 +32,6 @@ def wake(child, gate=None):
     assert "was taken over or replaced" in message
 
 
-def test_who_wakes_after_the_job_is_done_changes_nothing(breeder, data, undisturbed, tmp_path):
-    """Stopped, its lease expired, done elsewhere, woken: LeaseLostError there, and the end is the undisturbed one."""
-    store = queued(data, tmp_path / "job", "working-set")
-    frozen = freeze(breeder, store, 2, 40)
-    breeder.call(carry, job=store.location, quick=True).end()
-    assert_same_end(store, undisturbed["working-set"])
-    events, model = store.events(), store.model().digest()
-    wake(frozen)
-    assert store.events() == events
-    assert store.model().digest() == model
-    assert_same_end(store, undisturbed["working-set"])
-    assert_one_round_repeated(events)
-
-
 def test_who_wakes_while_another_is_at_work(breeder, data, undisturbed, tmp_path):
     """The two run side by side for a moment: what the old one writes does not count, and nobody is disturbed by it."""
     store = queued(data, tmp_path / "job", "incremental")

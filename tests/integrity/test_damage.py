@@ -55,10 +55,8 @@ def delete(path, rng):
 def swap(path, rng):
     """Two files of the same name or the same folder change places."""
     root = next(folder for folder in path.parents if folder.parent.name == "case")
-    near = [
-        other for other in files(root) if other != path and (other.name == path.name) | (other.parent == path.parent)
-    ]
-    if near:
+    alike = (other for other in files(root) if (other.name == path.name) | (other.parent == path.parent))
+    if near := [other for other in alike if other != path]:
         other, content = rng.choice(near), path.read_bytes()
         path.write_bytes(other.read_bytes())
         other.write_bytes(content)
@@ -66,10 +64,8 @@ def swap(path, rng):
 
 def add(path, rng):
     """A file that does not belong there: valid JSON under another name or number, or garbage."""
-    name = rng.choice(
-        [f"{10**12}.json", "999999-999999.json", "000009.json", "x.json", "zarr.json.bak", ".hidden", "7"]
-    )
-    stray = path.parent / name
+    names = [f"{10**12}.json", "999999-999999.json", "000009.json", "x.json", "zarr.json.bak", ".hidden", "7"]
+    stray = path.parent / rng.choice(names)
     if not stray.exists():
         stray.write_bytes(rng.choice([path.read_bytes(), b"{}", b"[]", b'{"a": 1}\n', b"\0" * 9, b""]))
 

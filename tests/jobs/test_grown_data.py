@@ -101,9 +101,8 @@ def test_what_cannot_be_updated(tmp_path):
     for t, asked, lines in ((y, ASKED, 0), (np.ones(80), ASKED, 9), (y, halves, 4)):
         ingest((X, t), place, overwrite=True)
         create(place, folder, asked, None, True)
-        watcher = Stopper(lines)
         if lines:
-            jobs.run_job(folder, watcher=watcher)
+            jobs.run_job(folder, watcher=Stopper(lines))
         ingest(rows(10, 1), place, append=True)
         with pytest.raises(UsageError, match="job cannot be updated: it has no fit that new rows could join"):
             open_job(folder).update()

@@ -93,15 +93,12 @@ def test_little_memory_holds_the_centres(data):
     assert f"at most {learned.centres:,} centres because of the memory limit" in learned.notes[0]
 
 
-def _fit(X, y, **asked):
-    return RVMRegressor(**grouped({"gamma": "learn-per-feature", "random_state": 0, **asked})).fit(X, y)
-
-
 def test_a_kernel_that_is_learned_again(monkeypatch):
     """From ten centres at first: history and kernel tell of what was taken, and the last of it is the model's."""
     monkeypatch.setattr(kernel_search, "CENTRES", 10)
     monkeypatch.setattr(kernel_search, "MOST_CENTRES", 10)
-    model = _fit(*rows(300), strategy="working-set", partition_size=60, max_rounds=3)
+    asked = {"gamma": "learn-per-feature", "strategy": "working-set", "partition_size": 60, "max_rounds": 3}
+    model = RVMRegressor(**asked, random_state=0).fit(*rows(300))
     first, *again = [entry for entry in model.history_ if entry["kind"] == "kernel"]
     assert first["taken"] is None
     assert again
@@ -117,20 +114,14 @@ WIDTHS = (0.5, 40.0)
 TWO = {"gamma": 0.5, "gamma_multiples": (1, 80), "partition_size": 61, "random_state": 0}
 
 
-def hills(n=400, seed=0):
-    """Hills as wide as the map, and a steep one."""
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2, 2, size=(n, 2))
-    steep = 3 * np.exp(-40 * ((X - 1) ** 2).sum(axis=1))
-    return X, np.sin(X[:, 0]) + steep + 0.05 * rng.normal(size=n)
-
-
 @pytest.mark.parametrize(
     "strategy", some(["basic", "working-set", "incremental", "split-merge"], {"basic", "working-set"})
 )
 def test_every_strategy_offers_both_widths(strategy):
     """P functions of P // K rows join at a time; the evidence is that of the columns that are left, by its formula."""
-    X, y = hills(150)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(150, 2))  # hills as wide as the map, and a steep one
+    y = np.sin(X[:, 0]) + 3 * np.exp(-40 * ((X - 1) ** 2).sum(axis=1)) + 0.05 * rng.normal(size=150)
     y = y + 0.4 * np.random.default_rng(0).normal(size=150)
     model = RVMRegressor(standardize=False, **grouped({**TWO, "strategy": strategy, "partition_size": 41})).fit(X, y)
     design = model.model_.design
@@ -142,12 +133,8 @@ def test_every_strategy_offers_both_widths(strategy):
         assert joined[0] == 40
     if strategy != "basic":
         assert model.plan_.partitions == -(-150 // 20)
-    Phi = np.hstack(
-        [
-            np.ones((150, int(design.bias))),
-            *(naive.gaussian(X, design.centres[[m]], WIDTHS[k]) for m, k in enumerate(design.which)),
-        ]
-    )
+    columns = [naive.gaussian(X, design.centres[[m]], WIDTHS[k]) for m, k in enumerate(design.which)]
+    Phi = np.hstack([np.ones((150, int(design.bias))), *columns])
     beta = 1 / model.model_.evidence_noise
     evidence = naive.log_evidence(Phi, y - y.mean(), model.model_.alpha, beta, np.ones(150))
     np.testing.assert_allclose(model.log_evidence_, evidence, rtol=1e-5)

@@ -76,7 +76,8 @@ def test_predictions_and_scores_are_of_each_target(folder, capsys):
     assert scores["rmse"] == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-6)
     for score in ("nlpd", "coverage_95"):
         assert scores[score] == pytest.approx(np.mean([one[score] for one in scores["targets"].values()]))
-    assert open_job(job).state().history[-1]["held_out_rmse"] == pytest.approx(scores["rmse"], rel=1e-12)
+    last = open_job(job).state().history[-1]
+    assert [last[f"held_out_{score}"] for score in ("rmse", "nlpd")] == pytest.approx([scores["rmse"], scores["nlpd"]])
     assert main(["predict", job, test, output.replace("csv", "zarr"), "--quiet"]) == 0
     arrays = zarr.open_group(output.replace("csv", "zarr"), mode="r")
     np.testing.assert_allclose(arrays["mean_wind%2Fspeed"][:], table["mean_wind/speed"], rtol=1e-14)

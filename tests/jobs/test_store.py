@@ -72,8 +72,6 @@ def test_a_store_without_exclusive_create_is_refused(tmp_path, monkeypatch):
         protocol = "imitation"
 
     fsspec.register_implementation("imitation", Imitation, clobber=True)
-    from partirvm.storage import Folder
-
     folder = Folder("imitation://job", str(tmp_path / "job"), Imitation())
     (tmp_path / "job").mkdir()
     folder.create("one", b"1")
@@ -119,6 +117,9 @@ def test_who_may_write(place):
             write(two)
             with pytest.raises(LeaseLostError, match="was taken over"):
                 write(one)
+    for write in writes.values():  # nor once the other one is done
+        with pytest.raises(LeaseLostError, match="was taken over"):
+            write(one)
     for attempt, what in ((1, "abort"), (1, "cancel"), (2, "abort")):
         assert one.requested(attempt) != (what, "why")
         two.request(what, attempt, "why")

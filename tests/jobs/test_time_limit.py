@@ -80,13 +80,7 @@ def error(journal: MemoryJournal, classes: bool) -> float:
     ("strategy", "gamma", "classes"),
     some(
         itertools.product(STRATEGIES, [0.4, "learn"], [False, True]),
-        {
-            ("working-set", "learn", False),
-            ("working-set", 0.4, False),
-            ("incremental", 0.4, True),
-            ("split-merge", 0.4, False),
-            ("basic", 0.4, False),
-        },
+        {("working-set", "learn", False), *((name, 0.4, name == "incremental") for name in STRATEGIES)},
     ),
 )
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

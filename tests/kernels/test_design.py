@@ -97,10 +97,8 @@ def test_what_is_no_basis(function, message):
 def test_the_basis_is_kernel_functions_and_scaling_not_centres(rng):
     """Equal for other centres and without the bias, different for other functions, another gamma or another scaling."""
     made = replace(design(rng, None, 5), active=NONE)
-    scaling, same = (
-        made.scaling,
-        [made.take(np.array([1])), made.take(NONE, leading=NONE), made.with_centres(np.ones((2, D)), np.arange(2))],
-    )
+    scaling, other = made.scaling, made.with_centres(np.ones((2, D)), np.arange(2))
+    same = [made.take(np.array([1])), made.take(NONE, leading=NONE), other]
     assert {other.basis for other in same} == {made.basis}
     others = [
         made,

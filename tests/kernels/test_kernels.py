@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernel_cases import CASES, IMPOSSIBLE, NAMED, D
+from kernel_cases import CASES, IMPOSSIBLE, NAMED, D, slopes
 
 from partirvm.errors import UsageError
 from partirvm.kernels import (
@@ -76,11 +76,6 @@ def test_a_block_has_the_value_of_every_pair(rng, case):
     assert not case.kernel.local or case.unit or (case.kernel.diagonal(X) > 0).all()
 
 
-def weighted(kernel, X, Z, weights):
-    """Σ weights[n, m] k(x_n, z_m)."""
-    return np.vdot(weights, block(kernel, X, Z))
-
-
 @kernels
 @pytest.mark.parametrize("order", ["F", "C"])
 def test_the_gradient_is_that_of_finite_differences(rng, case, order):
@@ -94,16 +89,7 @@ def test_the_gradient_is_that_of_finite_differences(rng, case, order):
     np.testing.assert_array_equal(values, before)
     np.testing.assert_array_equal(given, weights)
     assert found.shape == kernel.logs.shape == (len(kernel.parameters),)
-    expected, step = np.zeros(len(found)), 1e-4
-    for k in np.flatnonzero(np.isfinite(kernel.logs)):
-        move = step * np.eye(len(found))[k]
-        # of two steps, so that the error is of fourth order
-        near, far = (
-            weighted(kernel.with_logs(kernel.logs + size * move), X, Z, weights)
-            - weighted(kernel.with_logs(kernel.logs - size * move), X, Z, weights)
-            for size in (1, 2)
-        )
-        expected[k] = (8 * near - far) / (12 * step)
+    expected = slopes(lambda each: np.vdot(weights, block(each, X, Z)), kernel, 1e-4)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
 

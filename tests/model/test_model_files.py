@@ -3,7 +3,6 @@
 import errno
 from dataclasses import replace
 
-import fsspec
 import naive
 import numpy as np
 import pandas as pd
@@ -34,24 +33,12 @@ def made(m=6, d=3, bias=True, seed=0):
     )
 
 
-@pytest.fixture(params=["folder", "memory"])
-def location(request, tmp_path):
-    """A place for a model that is not there yet: a folder, and fsspec's memory file system."""
-    if request.param == "folder":
-        yield str(tmp_path / "model")
-    else:
-        yield "memory://models/one"
-        fs = fsspec.filesystem("memory")
-        if fs.exists("/models"):
-            fs.rm("/models", recursive=True)
-
-
 @pytest.mark.parametrize(("m", "bias"), [(6, True), (6, False), (0, True), (0, False), (1, False)])
-def test_a_model_comes_back_bit_for_bit(location, m, bias):
+def test_a_model_comes_back_bit_for_bit(place, m, bias):
     """Every array, number and name; predictions too."""
     model = made(m, bias=bias)
-    save_model(model, location)
-    found = load_model(location)
+    save_model(model, place)
+    found = load_model(place)
     assert found.digest() == model.digest()
     np.testing.assert_array_equal(found.design.labels, model.design.labels)
     assert (found.evidence_noise, found.log_evidence) == (0.7, -123.456789012345678)
@@ -90,18 +77,18 @@ def test_a_model_holds_only_what_prediction_needs(tmp_path):
         assert b"partirvm." not in path.read_bytes()
 
 
-def test_what_is_there_is_never_written_over(location):
+def test_what_is_there_is_never_written_over(place):
     """ExistsError, and the model that was there stays; before there is a FileNotFoundError."""
     with pytest.raises(MissingDataError, match="no model") as caught:
-        load_model(location)
+        load_model(place)
     assert isinstance(caught.value, FileNotFoundError)
-    save_model(made(seed=0), location)
+    save_model(made(seed=0), place)
     with pytest.raises(ExistsError, match="already"):
-        save_model(made(seed=1), location)
-    np.testing.assert_array_equal(load_model(location).mean, made(seed=0).mean)
+        save_model(made(seed=1), place)
+    np.testing.assert_array_equal(load_model(place).mean, made(seed=0).mean)
 
 
-def test_a_save_that_fails_leaves_nothing(location, monkeypatch):
+def test_a_save_that_fails_leaves_nothing(place, monkeypatch):
     """A full disk before the last object: the place is free for the next try."""
 
     def full(folder, name, data):
@@ -110,9 +97,9 @@ def test_a_save_that_fails_leaves_nothing(location, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Folder, "create", full)
         with pytest.raises(StorageError, match="No space left"):
-            save_model(made(), location)
-    save_model(made(), location)
-    np.testing.assert_array_equal(load_model(location).mean, made().mean)
+            save_model(made(), place)
+    save_model(made(), place)
+    np.testing.assert_array_equal(load_model(place).mean, made().mean)
 
 
 @pytest.mark.parametrize("number", range(3))

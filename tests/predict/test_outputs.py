@@ -15,7 +15,7 @@ from by_default import some
 from waiting import wait_for
 
 from partirvm import ingest, jobs, storage
-from partirvm.errors import DataError, ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
+from partirvm.errors import ExistsError, LeaseError, LeaseLostError, MissingDataError, StorageError
 from partirvm.options import Request
 from partirvm.predict import prediction
 from partirvm.predict.output import write_output, written_labels
@@ -160,14 +160,9 @@ def test_a_full_disk_is_named(folder, tmp_path, monkeypatch):
 
 
 def test_wrong_input_leaves_nothing(folder, tmp_path):
-    """Other features, and a chunk of DATA that is missing."""
-    X, y = rows()
-    ingest((np.column_stack([X, X]), y), tmp_path / "wide.zarr", tile_rows=TILE)
-    ingest((X, y), tmp_path / "d.zarr", tile_rows=TILE, shuffle=3)
+    """A chunk of DATA that is missing; the command line's tests have other features."""
+    ingest(rows(), tmp_path / "d.zarr", tile_rows=TILE, shuffle=3)
     out = tmp_path / "new" / "out.csv"
-    with pytest.raises(DataError, match="the features of the data are"):
-        prediction.predict(str(folder / "job"), str(tmp_path / "wide.zarr"), str(out))
-    assert not out.parent.exists()
     next((tmp_path / "d.zarr").glob("rows-*/X/c/20/0")).unlink()
     with pytest.raises(MissingDataError, match="chunk 20"):
         prediction.predict(str(folder / "job"), str(tmp_path / "d.zarr"), str(out))
@@ -193,10 +188,8 @@ def test_labels_in_csv_are_what_they_were(tmp_path):
     """Read back with pandas and with the csv module; names of columns too."""
     place = tmp_path / "p.csv"
     n = len(LABELS)
-    table = {
-        "label": written_labels(LABELS),
-        **{f"p_{label}": row for label, row in zip(LABELS, np.eye(n) / 3, strict=True)},
-    }
+    columns = {f"p_{label}": row for label, row in zip(LABELS, np.eye(n) / 3, strict=True)}
+    table = {"label": written_labels(LABELS), **columns}
     write_output(open_folder(str(place)), tmp_path / "part.csv", [table], n, lambda: None)
     names = list(table)
     with place.open(newline="", encoding="utf-8") as file:

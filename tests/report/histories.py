@@ -16,21 +16,11 @@ CHANCE = math.log(3)
 
 def entry(seconds, *, kind="round", number=1, vectors=24, passes=17, held_out=True, fade=1.0, **changes):
     """A line of history; ``fade`` says how much of the log loss of mere chance is left."""
-    facts = {
-        "kind": kind,
-        "number": number,
-        "rows": ROWS,
-        "candidates": 2 * vectors,
-        "vectors": vectors,
-        "iterations": passes,
-        "termination": Termination.CONVERGED if kind == "final" else Termination.HALVED,
-        "log_evidence": -ROWS * CHANCE * fade - 3.0 * vectors,
-        "noise_variance": None,
-        "train_rmse": None,
-        "selection": "gain",
-        "train_log_loss": CHANCE * fade,
-        "train_error": round(0.6 * fade * ROWS) / ROWS,
-    }
+    facts = {"kind": kind, "number": number, "rows": ROWS, "vectors": vectors, "candidates": 2 * vectors}
+    facts |= {"iterations": passes, "log_evidence": -ROWS * CHANCE * fade - 3.0 * vectors, "selection": "gain"}
+    facts |= {"termination": Termination.CONVERGED if kind == "final" else Termination.HALVED}
+    facts |= {"noise_variance": None, "train_rmse": None}
+    facts |= {"train_log_loss": CHANCE * fade, "train_error": round(0.6 * fade * ROWS) / ROWS}
     if held_out:
         facts |= {"held_out_log_loss": 1.1 * CHANCE * fade, "held_out_error": round(70 * fade) / 100}
     record = Record(**(facts | changes))

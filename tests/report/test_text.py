@@ -115,9 +115,8 @@ def folder(tmp_path_factory):
     partirvm.ingest((X, y), place / "d.zarr")
     partirvm.ingest((X, (y > 0).astype(int)), place / "c.zarr", classes=True)
     held_out = str(place / "d.zarr")
-    for name, data, gamma, validation in (
-        *(("wide", "d", 0.5, None), ("narrow", "d", 4.0, held_out), ("classes", "c", 0.5, None)),
-    ):
+    made = ("wide", "d", 0.5, None), ("narrow", "d", 4.0, held_out), ("classes", "c", 0.5, None)
+    for name, data, gamma, validation in made:
         asked = Request(gamma=gamma, strategy="working-set", partition_size=20, max_rounds=2)
         fit(str(place / f"{data}.zarr"), str(place / name), asked, validation=validation)
     return place

@@ -121,13 +121,8 @@ def runs(draw, names=NAMES):
         w = np.random.default_rng(n).choice([0.0, 1.0, 3.0], size=n, p=[0.2, 0.4, 0.4])
         w[:2] = 1.0  # two classes at least have a row
     held_out = (groups(30, K, seed=99) if K else wave(30, seed=99)) if draw(st.booleans()) else None
-    facts = {
-        "gamma": draw(st.sampled_from([0.05, 0.5, 5.0])),
-        "w": w,
-        "held_out": held_out,
-        "bias": draw(st.booleans()),
-        "shuffled": draw(st.booleans()),
-    }
+    facts = {"gamma": draw(st.sampled_from([0.05, 0.5, 5.0])), "w": w, "held_out": held_out}
+    facts |= {"bias": draw(st.booleans()), "shuffled": draw(st.booleans())}
     if K:
         simulator = ClassSimulator(X, y, **facts, n_classes=K, likelihood=likelihood)
     else:

@@ -60,16 +60,9 @@ class Simulator:
     @property
     def problem(self) -> Problem:
         constant = self.y.min() == self.y.max()
-        return Problem(
-            n_rows=len(self.X),
-            empty=self.empty,
-            bias=self.bias,
-            target_variance=0.0 if constant else float(np.average(self.t[:, 0] ** 2, weights=self.w)),
-            noise_variance=self.noise_variance,
-            target_scale=1.0,
-            shuffled=self.shuffled,
-            held_out=self.held_out is not None,
-        )
+        target_variance = 0.0 if constant else float(np.average(self.t[:, 0] ** 2, weights=self.w))
+        facts = len(self.X), self.empty, self.bias, target_variance, self.noise_variance, 1.0
+        return Problem(*facts, shuffled=self.shuffled, held_out=self.held_out is not None)
 
     def phi(self, design: Design, X: np.ndarray | None = None) -> np.ndarray:
         """The design matrix by pairwise differences, the bias first."""

@@ -67,10 +67,7 @@ def test_candidates_are_the_largest_errors_of_the_rows_searched(selection, share
             continue
         searched = simulator.sampled(pass_)
         assert searched.mean() == pytest.approx(share)
-        Phi = np.hstack(
-            [np.ones((400, int(pass_.design.bias))), naive.gaussian(X, pass_.design.centres, simulator.gamma)]
-        )
-        error = np.abs(simulator.t[:, 0] - Phi @ pass_.mean[:, 0])
+        error = np.abs(simulator.t[:, 0] - simulator.phi(pass_.design) @ pass_.mean[:, 0])
         free = [row for row in np.argsort(-error) if searched[row] and row not in pass_.exclude]
         found = answer[0].rows.tolist()
         assert sorted(found) == sorted(free[:6])

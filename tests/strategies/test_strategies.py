@@ -303,35 +303,16 @@ def test_no_error_after_local_residuals_is_asked_for_if_the_noise_is_given():
     assert list(stages.corrected(stages.first_state(simulator.problem, options))) == []
 
 
-PARTITION = 40
-
-
-@pytest.fixture
-def no_work_is_free(monkeypatch):
-    """Small fits end by their effort, too."""
-    monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)
-
-
-def rough(n=1500):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, size=(n, 2))
-    return X, np.sin(4 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=n)
-
-
-def rounds_of(model, X, y):
-    """The rounds before the last fit, and the reason of the end."""
-    model.fit(X, y)
-    return [line for line in model.history_ if line["kind"] == "round"], model.history_[-1]
-
-
 @pytest.mark.parametrize("classes", [False, True], ids=["numbers", "classes"])
-@pytest.mark.usefixtures("no_work_is_free")
-def test_a_run_ends_after_the_second_slow_round_in_a_row(classes):
+def test_a_run_ends_after_the_second_slow_round_in_a_row(classes, monkeypatch):
     """The criterion, from the evidence and the columns of the history alone: true at the end, and never before it."""
-    X, y = rough()
+    monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)  # small fits end by their effort, too
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(1500, 2))
+    y = np.sin(4 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=1500)
     make, y = (RVMClassifier, y > 0) if classes else (RVMRegressor, y)
-    options = {"gamma": 2.0, "partition_size": PARTITION, "random_state": 0, "effort": "quick"}
-    rounds, _ = rounds_of(make(**options), X, y)
+    model = make(gamma=2.0, partition_size=40, random_state=0, effort="quick").fit(X, y)
+    rounds = [line for line in model.history_ if line["kind"] == "round"]
     work, highest, kept, slow = 1.0, -np.inf, 0, []
     for line in rounds:
         columns, new = line["candidates"], line["candidates"] - kept
