@@ -23,8 +23,7 @@ MOST = 150
 """Maximum number of evaluations of a search, but for those of the last step: twice the largest number measured."""
 
 MOST_PAIRS, LEAST_ANGLE = 40, 1e-8
-"""Maximum number of pairs (with 10 it took half as many evaluations again in 50 parameters), and the least cosine of
-the angle between the vectors of one."""
+"""Maximum number of pairs (10 took half as many evaluations again), and the least cosine between vectors of one."""
 
 Function: TypeAlias = Callable[[Float], tuple[float, Float]]
 """Returns a value in nats per row and its slopes (p,), −∞ if it has none."""

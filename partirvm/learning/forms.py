@@ -3,9 +3,8 @@
 The eigenvectors of the mean outer product of the gradient of the fitted mean f, N⁻¹ Σ_n ∇f(x_n)∇f(x_n)ᵀ, are the
 directions in which f changes most and least (Trivedi et al. 2014, "A consistent estimator of the expected gradient
 outer product"; Radhakrishnan et al. 2024). A new search starts at these directions, and raises the evidence in the
-widths. With more than ``FREE_ROWS`` rows it then moves the directions themselves, on all rows. A regression has the
-directions of an exact process (``learning.process_search``) as a further candidate: it sees waves which the tied RVM
-takes for noise.
+widths. With more than ``FREE_ROWS`` rows it then moves the directions themselves, on all rows. A regression has those
+of an exact process (``learning.process_search``) as a further candidate: it sees waves that a tied RVM takes for noise.
 """
 
 from collections.abc import Callable, Sequence

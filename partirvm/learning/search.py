@@ -6,12 +6,10 @@ centre, the evidence favours far too narrow widths. L-BFGS (``core.ascent``) mov
 once, with one evaluation of evidence and slopes per step: two passes, which use the same kernel blocks. There are four
 stages, each of which begins with the curvature that the one before has measured:
 
-1. *Search* from the initial kernel, on few rows and centres. A kernel with a single width starts from the best of
-   several widths.
+1. *Search* from the initial kernel, on few rows and centres; a single width starts from the best of several.
 2. *Revival*, once, if features were switched off: all widths are raised again and the search is repeated. Two inputs
    that matter only jointly both appear irrelevant at first, and are found together after the revival.
-3. *All rows*, with more centres. Directions (``learning.forms``) move here: on few rows their many entries would fit
-   the noise.
+3. *All rows*, more centres. Directions (``learning.forms``) move here: on few rows their entries would fit the noise.
 4. *Growth*: the number of centres is doubled while the data determine most of the weights; few steps are left.
 
 **Between rounds** the evidence is that of the fit, whose relevance vectors are the centres. Its α and β stay constant
@@ -43,9 +41,8 @@ LEAST = 20
 CENTRES, MOST_CENTRES = 300, 500
 """Maximum number of centres in the first stage of all rows, and after growth: more lower the error by 1 % at most.
 
-The centres of classes are at most a quarter of the rows: with fewer centres small data sets lack detail, with more the
-evidence overfits. More than two classes have at most 100, for time; the errors differ little.
-"""
+Classes have at most a quarter of the rows: with fewer, small data sets lack detail, with more the evidence overfits.
+More than two classes have at most 100, for time; the errors differ little."""
 
 COARSE_ROWS, COARSE_CENTRES = 3000, 200
 """Maximum numbers of rows and centres of the searches of widths and of fixed directions, which have few parameters."""

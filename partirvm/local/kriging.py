@@ -27,15 +27,14 @@ import numpy as np
 from partirvm.types import Float, Int
 
 LEAST_NUGGET, LEAST_SQUARE = 1e-10, 1e-16
-"""Minimum of ω/(s²w), as the correlations of equal rows are singular, and of the mean square of the errors, in units of
-the scaled target."""
+"""Minimum of ω/(s²w), as correlations of equal rows are singular, and of the mean square of scaled errors."""
 
 STARTS = 0.7, 1.0, 0.1, 0.01, 1e-4
 """Length in usual distances, and shares of noise in the mean square, at which a search may begin."""
 
 STEPS, ENOUGH = 15, 0.1
-"""Maximum number of iterations of a search. One of the kernel alone ends when an iteration raises the log density of
-all rows by less (nats); one of scales, along which it rises slowly, when it is a tenth of that."""
+"""Maximum number of iterations of a search, and the rise of the log density of all rows (nats) below which it ends; a
+tenth of it where scales are learned, along which it rises slowly."""
 
 CORRELATIONS = {"exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
 """The correlations of local residuals by name: Matérn's, with twice their smoothness."""
@@ -206,11 +205,8 @@ class Conditional:
         return self.factor * self.mean, self.factor**2 * self.unknown * self.level(kernel)
 
     def log_density(self, errors: Float, kernel: LocalKernel, *, scales: bool = False) -> tuple[Float, Float]:
-        """Log densities (n,) of the ``errors`` (n,), and the derivatives (5,) of their sum in (log s²,
-        log ℓ, log ω, b, log ν).
-
-        With ``scales`` those in the logarithms of scales of the coordinates follow, (5 + r,).
-        """
+        """Log densities (n,) of the ``errors`` (n,), and the derivatives (5,) of their sum in log s², log ℓ, log ω, b,
+        log ν, and with ``scales`` in the logarithms of scales of the coordinates, (5 + r,)."""
         rows, (mean, variance), k, level = self.rows, self.moments(kernel), self.errors.shape[1], self.level(kernel)
         rest, freedom = errors - mean, kernel.freedom
         values, of_variance = -0.5 * np.log(2 * np.pi * variance), 0.5 * (rest**2 / variance - 1.0)  # in its logarithm
@@ -296,10 +292,9 @@ def learned(
 ) -> Learned:
     """Return the kernel with the largest mean log density of the errors of rows, scales (r,), and that density.
 
-    L-BFGS-B begins at the best of ``starts``, whose family stays, and searches ω/s², ℓ and b; s² and ν are the best
-    ones at each of its points (``_levels``). Where a function is smooth, s² ∝ ℓ^(2·smoothness) is a ridge of the
-    density, along which one coordinate of the search goes. With ``scales`` those of the coordinates are learned, too;
-    otherwise they are 1. Without ``form`` s² and ℓ stay, and only the noise is learned.
+    L-BFGS-B begins at the best of ``starts``, whose family stays, and searches ω/s², ℓ and b; s² and ν are the best at
+    each point (``_levels``). Of smooth functions s² ∝ ℓ^(2·smoothness) is a ridge of the density, along which one
+    coordinate goes. Scales are 1 unless ``scales`` is true. Without ``form`` s² and ℓ stay; only noise is learned.
     """
     from scipy.optimize import minimize
 
