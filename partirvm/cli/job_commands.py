@@ -240,7 +240,7 @@ def report(job: str, output: str, overwrite: bool) -> None:
 @click.command()
 @takes(
     *("job", "output"),
-    click.option("--dtype", type=click.Choice(["float32", "float64"]), help="Default: float64; of ONNX float32."),
+    click.option("--dtype", type=click.Choice(["float32", "float64", "int16"]), help="Default: float64; ONNX float32."),
     click.option("--outputs", metavar="A,B", help="mean,std,lower,upper or label,probabilities.  [default: two]"),
     click.option("--level", type=options.LEVEL, default=0.95, help="Of lower and upper."),
     *("--allow-code", "--overwrite"),

@@ -37,7 +37,8 @@ def to_c(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str]
     ``<name>_predict(x, mean, std)`` predicts one row x of d raw inputs, with an argument for each of the ``outputs``
     (of several targets or classes an array; the label is an index into ``<name>_labels``). ``<name>_self_test()``
     returns the largest deviation from stored predictions, in standard deviations of the target or as a probability.
-    Other parameters and errors are those of ``to_onnx``.
+    With the ``dtype`` "int16", the covariance is stored as integers, which halves the header, and the rest as
+    "float32"; the self-test tells the error of ``std``. Other parameters and errors are those of ``to_onnx``.
     """
     name = re.sub(r"\W", "_", Path(path).stem, flags=re.ASCII)
     if not re.match("[A-Za-z]", name):
@@ -57,8 +58,8 @@ class Header:
     """The parts of a header, in which constants of a graph are stored."""
 
     def __init__(self, graph: Graph, dtype: str, name: str) -> None:
-        inner, outer = dtypes(graph, dtype)
-        self.graph, self.name = graph, name
+        self.graph, self.name, self.quantised = graph, name, dtype == "int16"
+        inner, outer = dtypes(graph, "float32" if self.quantised else dtype)
         self.real, self.io = ("float" if each == "float32" else "double" for each in (inner, outer))
         self.suffix = "f" if self.real == "float" else ""
         self.constants = list[dict[str, Any]]()
@@ -69,10 +70,11 @@ class Header:
 
     def stored(self, values: Any, kind: str = "") -> str:
         """Add an array of constants, by default of the real type, and return its name."""
-        texts = [_number(each, self.suffix) if not kind else str(int(each)) for each in np.ravel(values).tolist()]
-        name = f"{self.name}_c{len(self.constants)}"
-        size = len(texts) * np.dtype(kind or self.real.replace("float", "single")).itemsize
-        self.constants.append({"name": name, "kind": kind or self.real, "texts": texts, "size": size})
+        kind, name = kind or self.real, f"{self.name}_c{len(self.constants)}"
+        whole = kind != self.real
+        texts = [str(int(each)) if whole else _number(each, self.suffix) for each in np.ravel(values).tolist()]
+        size = len(texts) * np.dtype(kind.replace("float", "single")).itemsize
+        self.constants.append({"name": name, "kind": kind, "texts": texts, "size": size})
         return name
 
     def operand(self, arg: Any, place: str) -> str:
@@ -82,15 +84,21 @@ class Header:
         return _number(float(arg[0]), self.suffix) if arg.size == 1 else f"{self.stored(arg)}[{place}]"
 
     def product(self, matrix: Float) -> dict[str, Any]:
-        """Return facts of a product with a matrix (k, m), of which zeros below a diagonal are not stored."""
+        """Return facts of a product with a matrix (k, m), of which zeros below a diagonal are not stored.
+
+        Quantised, such a matrix has integers of 16 bits and a scale for each column."""
         k, m = matrix.shape
         lengths = [int(np.flatnonzero(column)[-1]) + 1 if column.any() else 0 for column in matrix.T]
         beyond = max((length - j for j, length in enumerate(lengths)), default=0)
         counts = [min(j + beyond, k) for j in range(m)]
         short = sum(counts) < 0.75 * k * m
-        counts = counts if short else [k] * m
-        stored = self.stored(np.concatenate([column[:count] for column, count in zip(matrix.T, counts, strict=True)]))
-        return {"array": stored, "count": f"(j + {beyond} < {k} ? j + {beyond} : {k})" if short else k}
+        columns = [column[: count if short else k] for column, count in zip(matrix.T, counts, strict=True)]
+        facts = {"count": f"(j + {beyond} < {k} ? j + {beyond} : {k})" if short else k, "kind": self.real}
+        if short and self.quantised:
+            scales = np.array([max(np.abs(column).max(initial=0.0), 1e-30) / 32767 for column in columns])
+            facts |= {"kind": "short", "scale": self.stored(scales)}
+            columns = [np.rint(c / s) for c, s in zip(columns, scales, strict=True)]
+        return facts | {"array": self.stored(np.concatenate(columns), facts["kind"])}
 
 
 def _number(value: float, suffix: str = "") -> str:

@@ -41,7 +41,7 @@ KERNELS: list[Any] = [
 
 OF_NUMBERS, OF_CLASSES = ("mean", "std", "lower", "upper"), ("label", "probabilities")
 
-TOLERANCES = {"float64": (1e-10, 1e-10), "float32": (1e-4, 1e-3)}
+TOLERANCES = {"float64": (1e-10, 1e-10), "float32": (1e-4, 1e-3), "int16": (1e-4, 1e-3)}
 """Largest errors of means and of standard deviations, in deviations of the target; a far row may be large itself."""
 
 
@@ -124,7 +124,7 @@ def agrees(found: dict[str, Any], model: Any, X: Any, dtype: str) -> None:
 
 def compiled(models: list[Any], dtype: str, folder: Path, compiler: str) -> Any:
     """Return a library with a function ``run<k>`` of rows for each model, compiled with warnings as errors."""
-    real, text = {"float32": "float", "float64": "double"}[dtype], ""
+    real, text = "double" if dtype == "float64" else "float", ""
     for k, model in enumerate(models):
         names = OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS
         model.to_c(folder / f"m{k}.h", dtype, names)
@@ -145,7 +145,8 @@ def in_c(library: Any, k: int, model: Any, X: Any, dtype: str) -> dict[str, Any]
     self_test = library[f"test{k}"]
     self_test.restype = ctypes.c_double
     assert self_test() <= 10 * TOLERANCES[dtype][1]
-    names, X = OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS, np.ascontiguousarray(X, dtype)
+    names, dtype = OF_CLASSES if isinstance(model, ClassModel) else OF_NUMBERS, dtype.replace("int16", "float32")
+    X = np.ascontiguousarray(X, dtype)
     widths = {"probabilities": len(model.classes) if isinstance(model, ClassModel) else 1}
     found = {name: np.zeros((len(X), widths.get(name, 1)), np.int32 if name == "label" else dtype) for name in names}
     library[f"run{k}"](len(X), *(ctypes.c_void_p(each.ctypes.data) for each in (X, *found.values())))
@@ -180,7 +181,7 @@ def test_onnx_and_numpy_predict_what_the_model_predicts(seeds: range, dtype: str
         agrees(dict(zip(names, outputs, strict=True)), model, X, dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int16"])
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("compiler", some(["gcc", "clang"], {"gcc"}))
 def test_c_predicts_what_the_model_predicts(seeds: range, dtype: str, compiler: str, tmp_path: Path) -> None:
