@@ -159,10 +159,8 @@ def _interruptible(progress: Callable[..., None], apply: Apply = map) -> Apply:
 def _trials(
     asked: FitResiduals, records: Float, progress: Callable[..., None]
 ) -> tuple[list[LocalKernel], ResidualsFitted, list[Panels]]:
-    """Return kernels that a few rows left out teach, and their gains over the fit alone, with the corrected RMSE.
-
-    And the other rows, which judge.
-    """
+    """Return kernels that a few rows left out teach, their gains over the fit alone with the corrected RMSE, and the
+    other rows, which judge."""
     n, k = len(records), min(asked.options.neighbours, FEW_NEIGHBOURS)
     cells = Cells.of(records, n_targets=len(asked.left_out))
     few = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS, n // 2))
@@ -191,11 +189,8 @@ def mixture_gain(of_local: Float, of_alone: Float) -> float:
 
 
 def _alone(asked: FitResiduals, target: int, some: Int, records: Float) -> tuple[float, Float]:
-    """Return the ratio of stated variance to squared errors of rows left out of a fit, at least 1.
-
-    And the log densities (m,) by the fit alone of the errors of ``some`` (m,) of them, with these ``records`` (m,
-    width).
-    """
+    """Return the ratio of stated variance to squared errors of rows left out of a fit, at least 1, and the log
+    densities (m,) by the fit alone of the errors of ``some`` (m,) of them, with these ``records`` (m, width)."""
     left_out, T = asked.left_out[target], len(asked.left_out)
     beta, variance = (float(np.broadcast_to(each, T)[target]) for each in (asked.fit.beta, asked.fit.target_variance))
     calibration = left_out.calibration(beta, variance)

@@ -35,11 +35,8 @@ class Part:
 
 @dataclass(frozen=True)
 class SplitMergeState:
-    """The checkpoint before the last fit.
-
-    ``parts`` are the finished fits of this level, ``below`` those of the level below that are not merged yet,
-    ``best_evidence`` the evidence per row (nats) of the last saved model.
-    """
+    """The checkpoint before the last fit: ``parts`` are the finished fits of this level, ``below`` those of the level
+    below that are not merged yet, ``best_evidence`` the evidence per row (nats) of the last saved model."""
 
     problem: Problem
     options: Options
