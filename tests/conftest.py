@@ -146,7 +146,7 @@ def open_to_all(tmp_path: Path) -> Path:
 @pytest.fixture
 def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default kernel is learned all the same, in fewer steps and from fewer rows: hundreds of fits do so."""
-    monkeypatch.setattr("partirvm.core.ascent.MOST_EVALUATIONS", 3)
+    monkeypatch.setattr("partirvm.core.ascent.MOST", 3)
     monkeypatch.setattr("partirvm.learning.class_search.ROWS", 60)
 
 
