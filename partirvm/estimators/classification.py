@@ -100,7 +100,8 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
 
     def predict_proba(self, X: Any) -> Float:
         """Probabilities (n, K) of the classes, in the order of ``classes_``, at X as above."""
-        return LINKS[self.model_.likelihood].probabilities(self._predictors(X))
+        f = self._predictors(X)  # first checks that the estimator is fitted
+        return LINKS[self.model_.likelihood].probabilities(f)
 
     def predict_interval(self, X: Any, level: float = 0.95, kind: str = "decision") -> tuple[Float, Float]:
         """Central credible intervals at X (n, d) of any kind that ``fit`` takes: lower and upper ends.
