@@ -56,6 +56,7 @@ def _predictions(model: Any, data: Any, params: dict[str, Any] | None = None) ->
         found.insert(0, "label", model.predict(X))
         return found
     for q in asked["quantiles"]:
+        model.require_one_target("quantiles")
         multiples = np.sign(q - 0.5) * model.multiples([max(abs(2 * q - 1), 1e-9)])[:, 0]
         found[f"q{q:g}"] = model.predictive.values(X, multiples)[0][:, -1]
     return found

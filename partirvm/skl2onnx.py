@@ -4,7 +4,7 @@ from typing import Any
 
 from partirvm.estimators import RVMClassifier, RVMRegressor
 from partirvm.export.graph import graph_of
-from partirvm.export.onnx_file import OPSET, onnx_model
+from partirvm.export.onnx_file import LACKING, OPSET, onnx_model
 
 
 def register() -> None:
@@ -24,8 +24,8 @@ def register() -> None:
 
     options = {"zipmap": [True, False, "columns"], "output_class_labels": [False, True], "nocl": [True, False]}
     update(RVMClassifier, "PartirvmClassifier", shapes, _convert, options=options)
-    nothing = lambda operator: None  # noqa: E731, _parse states the shapes
-    update(RVMRegressor, "PartirvmRegressor", nothing, _convert, parser=_parse, options={"outputs": None})
+    declared = {"parser": _parse, "options": {"outputs": None}}  # _parse states the shapes
+    update(RVMRegressor, "PartirvmRegressor", lambda operator: None, _convert, **declared)
 
 
 def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
@@ -43,7 +43,7 @@ def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> A
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     """Append the nodes of the estimator's graph, under names that no other operator has."""
     double = type(operator.inputs[0].type).__name__ == "DoubleTensorType"
-    graph = graph_of(operator.raw_operator, [output.raw_name for output in operator.outputs])
+    graph = graph_of(operator.raw_operator, [output.raw_name for output in operator.outputs], lacking=LACKING)
     made, prefix = onnx_model(graph, "float64" if double else "float32").graph, scope.get_unique_operator_name("rvm")
     own = {"X": operator.inputs[0].onnx_name} | {output.raw_name: output.onnx_name for output in operator.outputs}
     for each in made.initializer:

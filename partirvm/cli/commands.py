@@ -197,8 +197,7 @@ def fit(data: str, job: str, validation: str | None, scheduler: str | None, deta
         how: dict[str, Any] = {"validation": validation, "client": client, "overwrite": overwrite}
         if detach:
             return job_commands.detached(jobs.submit(asked, data, job, **how), as_json)
-        work = partial(jobs.fit, data, job, asked, **how)
-        return in_foreground(work, job, quiet=quiet, as_json=as_json)
+        return in_foreground(partial(jobs.fit, data, job, asked, **how), job, quiet=quiet, as_json=as_json)
 
 
 @partirvm.command()

@@ -53,8 +53,7 @@ def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:
     def command(*arguments: str) -> Any:
         if not quiet:
             echo(f"\n$ partirvm {shlex.join(arguments)}", err=True)
-        arguments = (*arguments, *["--quiet"] * quiet)
-        return verbs.main(arguments, prog_name="partirvm", standalone_mode=False, obj=DEMO)
+        return verbs.main((*arguments, *["--quiet"] * quiet), prog_name="partirvm", standalone_mode=False, obj=DEMO)
 
     limit = ["--memory-limit", f"{memory_limit >> 20}MiB"]
     data = {name: str(folder / f"{name}.zarr") for name in (*parts, "prediction")}

@@ -58,7 +58,8 @@ def ascend(
     peaks = [value]
     while size(slopes) and len(peaks) < most and not (len(peaks) > WINDOW and peaks[-1] - peaks[-1 - WINDOW] < RISE):
         inverse = [1 / size(slopes), *(move @ change / (change @ change) for move, change in pairs[-1:])][-1]
-        step = _step(slopes, pairs, inverse)
+        inner = np.where(slopes > 0, x < high, x > low)  # the others are held at a bound
+        step = _step(slopes * inner, pairs, inverse) * inner
         new = np.clip(x + scale * step * min(radius / (size(step) + 1e-99), 1.0), low, high)
         found, others = evaluated(new)
         move, change = (new - x) / scale, slopes - others

@@ -126,8 +126,7 @@ def update(state: LaplaceState) -> LaplaceState:
     alpha = state.prior.shared(state.weights.shape[1]).alpha_update(gamma, square)
     gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
     floor = ALPHA_FLOOR * np.einsum("kmm->mk", state.block.curvature).max(axis=1)
-    kept = np.flatnonzero(~gone | state.prior.held(state.labels))
-    return _of_columns(state, kept, np.maximum(alpha, floor))
+    return _of_columns(state, np.flatnonzero(~gone | state.prior.held(state.labels)), np.maximum(alpha, floor))
 
 
 def thin(state: LaplaceState) -> LaplaceState:

@@ -19,6 +19,7 @@ nothing here, and take as long again.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +30,7 @@ from partirvm.core.priors import ABSENT, DEPENDENT, FLAT, entry_precision
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, Watch, maximise
+from partirvm.errors import NumericalError
 
 ROUGH, LOOSE = 3e-4, 1e-4
 """Tolerances of the starts and of turns, where that of the rule is not larger; their end converges to the rule's. Over
@@ -69,7 +71,8 @@ def _continued(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[Hyper
     """The fixed point of a fit that goes on, after the columns that have just entered, if any, are screened."""
     if state.entered is not None and state.entered.any():
         times = 1 if rule.vectors is not None and not rule.thin else SCARCE
-        state = screened(state, replace(rule, max_iterations=min(rule.max_iterations, times * SCREENING)), on_step)
+        with suppress(NumericalError):  # of near copies of the other columns only rounding errors are left
+            state = screened(state, replace(rule, max_iterations=min(rule.max_iterations, times * SCREENING)), on_step)
         if rule.vectors is not None and times * JOINT < rule.max_iterations:
             found, reason = maximise(state, replace(rule, max_iterations=times * JOINT), on_step)
             return found, Termination.HALVED if reason is Termination.ITERATIONS else reason

@@ -37,8 +37,8 @@ def to_c(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str]
     ``<name>_predict(x, mean, std)`` predicts one row x of d raw inputs, with an argument for each of the ``outputs``
     (of several targets or classes an array; the label is an index into ``<name>_labels``). ``<name>_self_test()``
     returns the largest deviation from stored predictions, in standard deviations of the target or as a probability.
-    With the ``dtype`` "int16", the covariance is stored as integers, which halves the header, and the rest as
-    "float32"; the self-test tells the error of ``std``. Other parameters and errors are those of ``to_onnx``.
+    With the ``dtype`` "int16", the covariance is stored as integers, half the size of "float32", unless weights cancel
+    so much that the inside is in double precision. Other parameters and errors are those of ``to_onnx``.
     """
     name = re.sub(r"\W", "_", Path(path).stem, flags=re.ASCII)
     if not re.match("[A-Za-z]", name):
@@ -60,6 +60,7 @@ class Header:
     def __init__(self, graph: Graph, dtype: str, name: str) -> None:
         self.graph, self.name, self.quantised = graph, name, dtype == "int16"
         inner, outer = dtypes(graph, "float32" if self.quantised else dtype)
+        self.quantised &= inner == "float32"  # where weights cancel, integers would lose the standard deviation
         self.real, self.io = ("float" if each == "float32" else "double" for each in (inner, outer))
         self.suffix = "f" if self.real == "float" else ""
         self.constants = list[dict[str, Any]]()
@@ -70,9 +71,8 @@ class Header:
 
     def stored(self, values: Any, kind: str = "") -> str:
         """Add an array of constants, by default of the real type, and return its name."""
-        kind, name = kind or self.real, f"{self.name}_c{len(self.constants)}"
-        whole = kind != self.real
-        texts = [str(int(each)) if whole else _number(each, self.suffix) for each in np.ravel(values).tolist()]
+        kind, name, each = kind or self.real, f"{self.name}_c{len(self.constants)}", np.ravel(values).tolist()
+        texts = [_number(value, self.suffix) if kind == self.real else str(int(value)) for value in each]
         size = len(texts) * np.dtype(kind.replace("float", "single")).itemsize
         self.constants.append({"name": name, "kind": kind, "texts": texts, "size": size})
         return name

@@ -68,8 +68,7 @@ class AnyTriangle:
 
     def gradient(self, weights: Float) -> Float:
         """Return Σ weights ∂k/∂ log parameter of weights in the form of ``values``."""
-        slopes = lapack.dtpttr(len(self.points), weights, uplo="L")[0]
-        return self.prepared.gradient(self.points, self.whole, slopes)
+        return self.prepared.gradient(self.points, self.whole, lapack.dtpttr(len(self.points), weights, uplo="L")[0])
 
 
 def triangle(kernel: Kernel, points: Float) -> AnyTriangle | RadialTriangle:

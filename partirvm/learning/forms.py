@@ -43,8 +43,7 @@ def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
     def make(old: Kernel, columns: Int) -> Kernel:
         if not isinstance(old, RadialKernel):
             return old
-        factor = FAMILIES[family] / FAMILIES[old.name]
-        return WITH_GAMMA[family](tuple(factor * gamma for gamma in old.gamma))
+        return WITH_GAMMA[family](tuple(FAMILIES[family] / FAMILIES[old.name] * gamma for gamma in old.gamma))
 
     return replaced(kernel, np.arange(n_features), make)
 

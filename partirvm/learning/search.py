@@ -229,8 +229,7 @@ def grow(stage: KernelSearch, problem: Problem, most: int) -> KernelSearch:
         count = min(2 * stage.count, most, len(stage.pool.labels))
         if stage.best.determined < 0.5 or count <= stage.count:
             return stage
-        evaluations = min(stage.most, LAST_EVALUATIONS)
-        stage = stage.again(count=count, number=stage.number + 1, most=evaluations).climb()
+        stage = stage.again(count=count, number=stage.number + 1, most=min(stage.most, LAST_EVALUATIONS)).climb()
 
 
 def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:

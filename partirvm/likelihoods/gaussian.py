@@ -57,11 +57,14 @@ class GaussianLikelihood(Likelihood):
         return Model.from_fit(design, fit, columns)
 
     def start(self, problem: Any) -> HyperState:
-        """Return the fit without columns, whose prediction is the target's mean."""
+        """Return the fit without columns, whose prediction is the target's mean. σ² begins at most at the squared
+        error of rows left out: from .1 of the variance some smooth functions with little noise end as noise alone."""
         several = problem.target_variances
         target_variance = (problem.target_variance or 1.0) if several is None else several
         share, given = FIRST_NOISE if problem.target_variance else NOISE_FLOOR, problem.noise_variance
-        beta, empty = 1 / (share * target_variance if given is None else given), GramStatistics.empty(problem.n_targets)
+        known = [problem.left_out_square] * (several is None and problem.left_out_square > 0.0)
+        first = min([share * target_variance, *known]) if given is None else given
+        beta, empty = 1 / first, GramStatistics.empty(problem.n_targets)
         begun = HyperState(empty, np.zeros(0), beta, target_variance, given is not None, prior=problem.prior)
         return replace(begun, least_noise=LEAST_NOISE * problem.left_out_square)
 
@@ -81,8 +84,7 @@ class GaussianLikelihood(Likelihood):
         warm = warm or self.warm(fit)
         order = positions(np.concatenate([warm.labels, np.setdiff1d(labels, warm.labels)]), labels)
         ordered = GramStatistics.of(labels, block).take(order)
-        begun = fit.restarted(ordered.take(np.arange(len(warm.labels))), warm.alpha, warm.beta)
-        return _enter(begun, ordered, labels)
+        return _enter(fit.restarted(ordered.take(np.arange(len(warm.labels))), warm.alpha, warm.beta), ordered, labels)
 
     def fit(self, problem: Any, options: Any, design: Design, fit: HyperState, rule: StopRule, *others: Any) -> Solve:
         return Solve(fit, rule, options.solver)
@@ -154,8 +156,7 @@ class GaussianLikelihood(Likelihood):
 
 def with_rows(fit: HyperState, block: GramBlock) -> HyperState:
     """Return the fit with the statistics of its columns over other rows added, at the same α and β."""
-    merged = fit.statistics.merge(GramStatistics.of(fit.labels, block))
-    return fit.restarted(merged, fit.alpha, fit.beta)
+    return fit.restarted(fit.statistics.merge(GramStatistics.of(fit.labels, block)), fit.alpha, fit.beta)
 
 
 def left_out_diagnostics(problem: Any, fit: Any) -> Sequence[NumberDiagnostics]:
@@ -183,5 +184,4 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
 
 def noise(variance: Any, scale: Float) -> dict[str, Any]:
     """Return fields of the history for the noise variance of standardised targets with these scales (T,)."""
-    mean = float(np.mean(scale**2 * variance))
-    return {"noise_variance": mean, "noise_sd": root_mean(scale * np.sqrt(variance))}
+    return {"noise_variance": float(np.mean(scale**2 * variance)), "noise_sd": root_mean(scale * np.sqrt(variance))}

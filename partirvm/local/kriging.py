@@ -165,7 +165,9 @@ def moments(kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True) ->
     found = Conditional(kernel, rows)
     mean, variance = found.moments(kernel)
     variance = kernel.inflation * variance
-    return mean, np.maximum(variance, kernel.least) if noisy else variance * (1.0 - found.known) / found.unknown
+    return mean, np.maximum(variance, kernel.least * found.factor**2) if noisy else variance * (
+        1.0 - found.known
+    ) / found.unknown
 
 
 def weights(kernel: LocalKernel, rows: Neighbourhoods) -> Float:

@@ -40,7 +40,7 @@ FAR = 1e-4
 class Pruned:
     """What ``prune`` deleted, and what this cost: ``vectors``, their number, and ``log_evidence``, the lost nats.
 
-    ``squared_error`` is the growth of the mean squared error of the training rows, by their weights, in the target's
+    ``squared_error`` is the growth of the mean of the training rows' weights times squared errors, in the target's
     unit squared (of a warped target in that of its map), for T targets (T,); 0 for classes.
     """
 

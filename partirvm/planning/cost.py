@@ -39,8 +39,7 @@ CORRECTED = 360_000
 
 def tries_residuals(residual: str, n_rows: int, n_targets: int) -> bool:
     """Return whether a fit tries local residuals: of few rows or many targets only if they are asked for."""
-    usual = n_rows >= RESIDUAL_ROWS and n_targets <= RESIDUAL_TARGETS
-    return residual == "local" or (residual == "auto" and usual)
+    return residual == "local" or (residual == "auto" and n_rows >= RESIDUAL_ROWS and n_targets <= RESIDUAL_TARGETS)
 
 
 @dataclass(frozen=True)

@@ -83,3 +83,17 @@ def test_features_off_come_back_where_they_are_given_another_chance():
     np.testing.assert_allclose(raised(logs, start, everyone, 1 / 3), [-30, 0, -1 - np.log(3), -8 - np.log(3), -9.5])
     np.testing.assert_allclose(raised(logs, start, switched, 1 / 10), [-30, 0, -1 - np.log(10), -9.3, -9.5])
     np.testing.assert_allclose(awakened(logs, features), [-30, 0, np.log(1e-2), -9.3, -9.5])
+
+
+@pytest.mark.parametrize("steep", [0.0, 1.0, 100.0])
+def test_a_parameter_at_its_bound_does_not_hold_the_others(steep):
+    """f = k·a − (b − 2)² − (c − b)² with a at its upper bound: b = c = 2."""
+
+    def function(x):
+        a, b, c = x
+        return steep * a - (b - 2) ** 2 - (c - b) ** 2, np.array([steep, -2 * (b - 2) + 2 * (c - b), -2 * (c - b)])
+
+    points = []
+    ascend(lambda x: points.append(x) or function(x), np.zeros(3), np.full(3, -9.0), np.array([0.0, 9.0, 9.0]))
+    best = max(points, key=lambda x: function(x)[0])
+    np.testing.assert_allclose(best, [best[0], 2.0, 2.0], atol=0.1)
