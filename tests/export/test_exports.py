@@ -19,6 +19,7 @@ from by_default import some
 from partirvm import RVMClassifier, RVMRegressor, kernels
 from partirvm.core.ramp import Ramp
 from partirvm.errors import UsageError
+from partirvm.export.graph import SINGLE
 from partirvm.kernels import OnColumns
 from partirvm.kernels.design import Design, LocalNoise
 from partirvm.kernels.functions import Basis
@@ -41,8 +42,10 @@ KERNELS: list[Any] = [
 
 OF_NUMBERS, OF_CLASSES = ("mean", "std", "lower", "upper"), ("label", "probabilities")
 
-TOLERANCES = {"float64": (1e-10, 1e-10), "float32": (1e-4, 1e-3), "int16": (1e-4, 1e-3)}
-"""Largest errors of means and of standard deviations, in deviations of the target; a far row may be large itself."""
+TOLERANCES = {"float64": (1e-10, 1e-10), "float32": (1e-4, 1e-3), "int16": (1e-4, 2 * SINGLE / 65534)}
+"""Largest errors of means and of standard deviations, in deviations of the target; a far row may be large itself.
+
+A column of integers has half a step of 1/32767 as error, at most ``SINGLE`` of them add up, and intervals double it."""
 
 
 def random_model(seed: int) -> Any:
