@@ -95,9 +95,9 @@ def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
     """
     free = stage.again(start=replaced(stage.kernel, np.arange(n_features), _free))
     shapes = [kernel.matrix.shape for kernel, _ in inside(stage.kernel, n_features, Directions)]
-    if len(shapes) == 1:  # the gammas come first, and keep their curvature
-        more = np.zeros(len(free.logs) - len(stage.logs))
-        free.pairs = [(np.append(move, more), np.append(change, more)) for move, change in stage.pairs]
+    names = np.array(free.start.parameters)[np.isfinite(free.logs)]
+    places = np.eye(len(names))[np.isin(names, stage.start.parameters)]  # of parameters that keep their curvature
+    free.pairs = [(move @ places, change @ places) for move, change in stage.pairs]
     further = sum(r * d - r * (r + 1) // 2 for r, d in shapes)
     if free.climb().best.value - free.first > 0.5 * further * np.log(stage.sample.rows.n_rows):
         return free

@@ -165,9 +165,9 @@ def moments(kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True) ->
     found = Conditional(kernel, rows)
     mean, variance = found.moments(kernel)
     variance = kernel.inflation * variance
-    return mean, np.maximum(variance, kernel.least * found.factor**2) if noisy else variance * (
-        1.0 - found.known
-    ) / found.unknown
+    if noisy:
+        return mean, np.maximum(variance, kernel.least * found.factor**2)
+    return mean, variance * (1.0 - found.known) / found.unknown
 
 
 def weights(kernel: LocalKernel, rows: Neighbourhoods) -> Float:
@@ -304,9 +304,9 @@ def learned(
     n, targets = sum(map(len, errors)), np.concatenate(errors)
     steepness, long = CORRELATIONS[family], float(np.clip(starts[0].length / usual, *LENGTHS))
     ratio = float(np.clip(starts[0].variance / square / long**steepness, *RATIOS))
-    (least, most), lengths = (RATIOS, LENGTHS) if form else ((ratio, ratio), (long, long))
+    (low, high), lengths = (RATIOS, LENGTHS) if form else ((ratio, ratio), (long, long))
     nuggets = max(NUGGETS[0], min(RARE / n, 0.1)), NUGGETS[1]
-    bounds = [*map(tuple, np.log([(nuggets[0] / most, nuggets[1] / least), lengths])), (0.0, STEEPEST)]
+    bounds = [*map(tuple, np.log([(nuggets[0] / high, nuggets[1] / low), lengths])), (0.0, STEEPEST)]
     bounds += [tuple(np.log(SCALES))] * (hoods[0].steps.coordinates.shape[2] if scales else 0)
     base = replace(starts[0], variance=1.0, freedom=1.0, inflation=1.0, least=2.0 * nuggets[0] * square)
 
@@ -318,14 +318,14 @@ def learned(
         kernel = replace(base, length=usual * long, noise=noise / unit * share, exponent=float(x[2]))
         some = [each.scaled(np.exp(x[3:])) for each in hoods] if scales else hoods
         found = list(apply(partial(Conditional, kernel), some))
-        range_ = unit * max(least, nuggets[0] / share), unit * min(most, nuggets[1] / share)
+        range_ = unit * max(low, nuggets[0] / share), unit * min(high, nuggets[1] / share)
         variance, freedom = _levels(found, targets, unit * ratio * max(starts[0].freedom, 10.0), *range_)
         kernel = replace(kernel, variance=variance, freedom=freedom, noise=kernel.noise * variance)
         densities = apply(partial(Conditional.log_density, kernel=kernel, scales=scales), found, errors)
         values, slopes = zip(*densities, strict=True)
         slope, value = np.sum(slopes, axis=0) / n, float(np.sum(np.concatenate(values))) / n
         # s² stays as ω changes, at its own bounds, or else ω stays as s² changes, at its bounds and where it is best
-        of_share = -slope[0] if least * 1.001 < variance / unit < most / 1.001 else slope[2]
+        of_share = -slope[0] if low * 1.001 < variance / unit < high / 1.001 else slope[2]
         first = of_share, slope[1] + steepness * slope[0], slope[3]
         return -value, -np.concatenate([first, slope[5:]]), kernel
 
