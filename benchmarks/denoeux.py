@@ -59,7 +59,7 @@ def by_library(X: Float, t: Float) -> tuple[Float, Float]:
     """Return mean and standard deviation (201,) of the library's model with the same precisions."""
     # without intercept and standardisation the target is left alone; the bias is one of the functions
     asked: dict[str, Any] = {"kernel": "none", "basis": functions, "standardize": False, "fit_intercept": False}
-    asked |= {"noise_variance": SIGMA**2}
+    asked |= {"noise": SIGMA**2}
     names = [str(name) for name in RVMRegressor(**asked).fit(X, t).basis_names_ if name != "bias"]
     fixed = AlphaPrior(fixed=dict.fromkeys(names, ALPHA))
     model = RVMRegressor(alpha_prior=fixed, **asked).fit(X, t)

@@ -11,7 +11,7 @@ from partirvm.options.values import AlphaPrior, Incremental, Noise, Radial, Spli
 
 _PLACES: dict[str, tuple[tuple[type[Value], ...], type[Value] | None]] = {
     "strategy": ((SplitMerge, Incremental, WorkingSet), WorkingSet),
-    "noise_variance": ((Noise,), Noise),
+    "noise": ((Noise,), Noise),
     "kernel": ((*WITH_GAMMA.values(), Radial), Gaussian),
 }
 """The classes of values of each option, and the class used if the option is not given."""
@@ -25,7 +25,7 @@ def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
     accept.
 
     >>> grouped({"noise_prior": (1.0, 2.0), "max_iterations": 9, "fixed_alpha": {"bias": 1e-6}, "tol": 1e-9})
-    {'max_iterations': 9, 'tol': 1e-09, 'noise_variance': Noise(prior=(1.0, 2.0)), \
+    {'max_iterations': 9, 'tol': 1e-09, 'noise': Noise(prior=(1.0, 2.0)), \
 'alpha_prior': AlphaPrior(fixed={'bias': 1e-06})}
     """
     rest = dict(options)
@@ -33,7 +33,7 @@ def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
         given = rest.get(place, "auto")
         kind = usual if given == "auto" else next((each for each in kinds if each.name == given), None)
         own = {} if kind is None else {option: name for name, option in options_of(kind).items()}
-        if kind is not None and any(name in rest for name in own if name != "gamma"):
+        if kind is not None and any(name in rest for name in own if name not in ("gamma", "noise")):
             rest[place] = kind(**{own[name]: rest.pop(name) for name in own if name in rest})
     if "fixed_alpha" in rest:
         shape, rate = rest.get("alpha_prior", TABLE["alpha_prior"].default)

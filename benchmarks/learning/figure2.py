@@ -51,7 +51,7 @@ def load(folder: str) -> tuple[Float, Float]:
 
 def fit(weight: Float, mpg: Float, name: str, kernel: Any) -> tuple[JointLaplace, dict[str, Any]]:
     """Fit the first ``TRAIN`` cars; a width is learned from that of ``kernel``. Return predictions and a row."""
-    model = RVMRegressor(kernel=kernel, gamma="learn", strategy="basic", noise="constant", random_state=0)
+    model = RVMRegressor(kernel=kernel, gamma="learn-shared", strategy="basic", noise="constant", random_state=0)
     began = time.perf_counter()
     model.fit(weight[:TRAIN], mpg[:TRAIN])
     joint = joint_laplace(model.model_, as_source(weight[:TRAIN], mpg[:TRAIN]))

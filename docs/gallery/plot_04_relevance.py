@@ -20,11 +20,11 @@ X, y = make_friedman1(n_samples=600, n_features=10, noise=1.0, random_state=0)
 X_test, y_test = make_friedman1(n_samples=2000, n_features=10, noise=1.0, random_state=1)
 
 # %%
-# ``gamma="learn-per-feature"`` learns the width of each feature from the evidence. ``gamma="learn"`` learns one common
+# ``gamma="learn-per-feature"`` learns the width of each feature from the evidence, ``gamma="learn-shared"`` one common
 # width.
 
 model = RVMRegressor(kernel="gaussian", gamma="learn-per-feature", random_state=0).fit(X, y)
-common = RVMRegressor(kernel="gaussian", gamma="learn", random_state=0).fit(X, y)
+common = RVMRegressor(kernel="gaussian", gamma="learn-shared", random_state=0).fit(X, y)
 
 # %%
 # ``feature_relevance_`` is the width parameter times the variance of the feature, as a fraction of the largest value.

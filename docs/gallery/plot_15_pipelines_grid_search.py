@@ -31,7 +31,7 @@ folds = KFold(5, shuffle=True, random_state=0)
 #
 # The last step of the pipeline is an RVM whose kernel and strategy are such objects. ``rvm__kernel__gamma`` is the
 # width of the kernel, and ``rvm__strategy__selection`` is the way in which candidates are selected. Without a search,
-# ``gamma="auto"`` learns the widths from the evidence.
+# ``gamma="learn"`` learns the widths from the evidence.
 
 steps = Pipeline(
     [
@@ -88,7 +88,7 @@ plt.show()
 selected = SelectFromModel(
     RVMRegressor(gamma="learn-per-feature", random_state=0), importance_getter="feature_relevance_", threshold=1e-3
 )
-pipeline = make_pipeline(selected, RVMRegressor(gamma="learn", random_state=0)).set_output(transform="pandas")
+pipeline = make_pipeline(selected, RVMRegressor(gamma="learn-shared", random_state=0)).set_output(transform="pandas")
 pipeline.fit(X, y)
 print(list(pipeline[-1].feature_names_in_))
 

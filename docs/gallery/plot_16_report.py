@@ -38,7 +38,7 @@ ingest(rows(6_000), folder / "train.zarr")
 ingest(rows(1_500), folder / "validation.zarr")
 
 jobs = {}
-for name, gamma in (("one-width", "learn"), ("per-feature", "learn-per-feature")):
+for name, gamma in (("one-width", "learn-shared"), ("per-feature", "learn-per-feature")):
     model = RVMRegressor(kernel="gaussian", gamma=gamma, partition_size=80, random_state=0)
     data = {"data": folder / "train.zarr", "validation": folder / "validation.zarr"}
     jobs[name] = submit(model, job=folder / name, **data)

@@ -35,7 +35,7 @@ scratch = tempfile.TemporaryDirectory()
 folder = Path(scratch.name)
 ingest(table, folder / "train.zarr", target="temperature")
 ingest(new, folder / "new.zarr", like=folder / "train.zarr")
-estimator = RVMRegressor(gamma="learn", partition_size=60, random_state=0)
+estimator = RVMRegressor(gamma="learn-shared", partition_size=60, random_state=0)
 job = submit(estimator, folder / "train.zarr", folder / "job")
 job.wait(timeout=300)
 
@@ -75,7 +75,7 @@ assert np.array_equal(mean, from_parquet["mean"])
 # ``save_model`` takes the model of a job, or a fitted estimator. Nothing is pickled: ``load_model`` runs no code from
 # the file. It can also load the model from a job folder.
 
-fitted = RVMRegressor(gamma="learn", random_state=0)
+fitted = RVMRegressor(gamma="learn-shared", random_state=0)
 fitted.fit(table[["depth", "salinity"]], table["temperature"])
 save_model(fitted, folder / "estimator")
 loaded = load_model(folder / "estimator")

@@ -46,14 +46,14 @@ class SlowFall(FitCallback):
 
 callback = SlowFall(0.05)
 model = RVMRegressor("gaussian", gamma=10.0, partition_size=40, effort="thorough", random_state=0)
-model.set_callbacks(callback).fit(X[train], y[train], validation=(X[held_out], y[held_out]))
+model.set_callbacks(callback).fit(X[train], y[train], X_val=X[held_out], y_val=y[held_out])
 print(model.termination_, "after", len(callback.errors), "rounds,", model.n_relevance_vectors_, "vectors")
 
 # %%
 # Without the callback, the same fit continues until the held-out error no longer falls.
 
 everything = SlowFall(-np.inf)
-model.set_callbacks(everything).fit(X[train], y[train], validation=(X[held_out], y[held_out]))
+model.set_callbacks(everything).fit(X[train], y[train], X_val=X[held_out], y_val=y[held_out])
 print(model.termination_, "after", len(everything.errors), "rounds,", model.n_relevance_vectors_, "vectors")
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
@@ -92,7 +92,7 @@ class Prune(FitCallback):
 def objective(trial):
     gamma = trial.suggest_float("gamma", 0.1, 300.0, log=True)
     model = RVMRegressor("gaussian", gamma=gamma, partition_size=40, max_rounds=8, random_state=0)
-    model.set_callbacks(Prune(trial)).fit(X[train], y[train], validation=(X[held_out], y[held_out]))
+    model.set_callbacks(Prune(trial)).fit(X[train], y[train], X_val=X[held_out], y_val=y[held_out])
     return min(entry["held_out_rmse"] for entry in model.history_ if entry["held_out_rmse"] is not None)
 
 

@@ -59,11 +59,11 @@ folder = Path(scratch.name)
 mlflow.set_tracking_uri(f"sqlite:///{folder / 'runs.db'}")
 experiment = mlflow.create_experiment("friedman", artifact_location=(folder / "artifacts").as_uri())
 
-for gamma in ("learn", "learn-per-feature"):
+for gamma in ("learn-shared", "learn-per-feature"):
     model = RVMRegressor("gaussian", gamma=gamma, partition_size=60, random_state=0)
     with mlflow.start_run(experiment_id=experiment, run_name=gamma):
         mlflow.log_param("gamma", gamma)
-        model.set_callbacks(LogToMlflow()).fit(X[train], y[train], validation=(X[held_out], y[held_out]))
+        model.set_callbacks(LogToMlflow()).fit(X[train], y[train], X_val=X[held_out], y_val=y[held_out])
         save_model(model, folder / gamma)
         mlflow.log_artifacts(str(folder / gamma), "model")
 

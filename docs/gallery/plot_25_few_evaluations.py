@@ -76,7 +76,7 @@ def next_place(model, X, y, greedy):
 X = qmc.scale(qmc.Sobol(2, seed=3).random(16)[:12], LOW, HIGH)
 y = branin(X)
 while len(X) < 30:
-    model = RVMRegressor(gamma=[0.5, 0.05], noise_variance=0.001, random_state=0).fit(X, y).model_
+    model = RVMRegressor(gamma=[0.5, 0.05], noise=0.001, random_state=0).fit(X, y).model_
     place = next_place(model, X, y, greedy=len(X) % 2 == 1)
     X, y = np.vstack([X, place]), np.append(y, branin(place[None]))
     if y[-1] == y.min():

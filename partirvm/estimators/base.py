@@ -3,9 +3,10 @@
 import re
 import textwrap
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from typing import Any, Self, TypeVar, cast
 
@@ -17,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.termination import Termination
 from partirvm.data import as_source
-from partirvm.data.labels import label_array
+from partirvm.data.labels import label_array, text_of_label
 from partirvm.data.source import Source, require_like
 from partirvm.errors import UsageError
 from partirvm.estimators.inputs import data_errors, in_memory, rows_of, source_of, training_source
@@ -29,7 +30,7 @@ from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
 from partirvm.model.fitted import relevances
 from partirvm.options import TABLE, Request
-from partirvm.options.table import Auto, Effort, Gamma, InputWarp, KernelStore, SolverName, StrategyName
+from partirvm.options.table import Auto, AutoOrNone, Effort, Gamma, KernelStore, SolverName, StrategyName
 from partirvm.options.values import AlphaPrior, Strategy, Value, Warp, entry, flat, listed_words
 from partirvm.predict.prediction import score, tile_values, warn_of_far_rows
 from partirvm.report.plots import DiagnosticsDisplay, from_json
@@ -56,7 +57,7 @@ def documented(estimator: Documented) -> Documented:
     def completed(found: re.Match[str]) -> str:
         name, kind, text = found.groups()
         if name not in defaults:
-            return found[0]
+            return "" if name in TABLE else found[0]
         if name in TABLE:
             kind, text = kind.replace("words", listed_words(TABLE[name])), f"{TABLE[name].meaning} {text}"
         return textwrap.indent(entry(name, f"{kind}, ", defaults[name], text), " " * 4) + "\n"
@@ -76,17 +77,24 @@ class RelevanceVectorMachine(BaseEstimator):
     Parameters
     ----------
     kernel : str, option value, kernel, callable, list of these, or None
-        Any callable of points and centres works if the fit runs in this process. An option value such as
-        ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` has options of its own; a kernel of
-        ``partirvm.kernels`` has numbers (sums, products and kernels on some columns are such). With a list, each
-        candidate row offers one basis function per kernel. None means "none".
-    gamma : {"auto", "scale", "learn", "learn-per-feature"}, float or array of shape (d,)
-        In 1/unit² of the kernel's inputs; without ``standardize`` "scale" is 1/(d·var). Not together with an option
-        value such as ``Gaussian("learn")``, which has its own gamma. For a kernel with numbers "learn" and
-        "learn-per-feature" learn all its parameters from their values on. "auto" means "scale" below 20 rows. If the
-        vectors of a regression become twice as many as the centres that the kernel was learned from, it is learned
-        again. A categorical column has the factor exp(−gamma_j [x_j ≠ z_j]); "scale" treats it as a number of variance
-        (1 − 1/levels)/2. With "auto", more than 8 levels become up to 5 numbers: levels of similar effect are near.
+        ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` has options of its own; ``partirvm.kernels`` are given
+        kernels and their sums and products.
+    gamma : {"learn", "learn-shared", "learn-per-feature", "scale"}, float or array of shape (d,)
+        "auto" is an alias of "learn", whereas gamma="auto" of scikit-learn's ``SVC`` is 1/(number of features).
+    max_vectors : int or None
+    max_rounds : int or None
+        Other libraries call it ``max_iter`` or ``n_estimators``.
+    effort : words
+    noise : words, float or Noise
+        ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ². The logarithm of local noise, which needs one
+        target, is a small RVM, fitted to the errors of rows left out; its mean over the training rows is
+        ``noise_variance_``, also far from all of them.
+    memory_limit : "auto", int or str
+        A number is in bytes.
+    random_state : int, RandomState or None
+        Seed of all random choices: the order of rows in memory, samples and random candidates.
+    time_limit : float, str or None
+        A number is in seconds.
     basis : None, "linear", str, callable or list of these
         Any callable works if the fit runs in this process. Functions get the same inputs as the kernel. For a design
         matrix X of your own (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of its
@@ -109,18 +117,9 @@ class RelevanceVectorMachine(BaseEstimator):
     fit_intercept : bool
         The mean of a numeric target is removed and added back in any case.
     standardize : bool
-    max_vectors : int or None
-    max_rounds : int or None
-    effort : words
-    time_limit : float, str or None
-        A number is in seconds.
-    memory_limit : "auto", int or str
-        A number is in bytes.
     tol : float
     kernel_store : words
         With an "auto" ``memory_limit``, "auto" uses at most a quarter of it.
-    random_state : int, RandomState or None
-        Seed of all random choices: the order of rows in memory, samples and random candidates.
     client : distributed.Client or None
         Client of the Dask cluster that runs the fit; None runs it in this process.
     verbose : bool
@@ -149,9 +148,16 @@ class RelevanceVectorMachine(BaseEstimator):
     to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
 
     kernel: Any = "auto"
-    gamma: Gamma | NDArray[np.float64] = "auto"
+    gamma: Gamma | NDArray[np.float64] = "learn"
+    max_vectors: int | None = None
+    max_rounds: int | None = None
+    effort: Effort = "balanced"
+    memory_limit: int | str = "auto"
+    random_state: Any = None
+    _: KW_ONLY
+    time_limit: float | str | None = None
     basis: Any = None
-    warp: InputWarp | Warp = "auto"
+    warp: AutoOrNone | Warp = "auto"
     strategy: StrategyName | Strategy = "auto"
     partition_size: int | Auto = "auto"
     solver: SolverName = "auto"
@@ -159,14 +165,8 @@ class RelevanceVectorMachine(BaseEstimator):
     alpha_prior: tuple[float, float] | AlphaPrior = (0.0, 0.0)
     fit_intercept: bool = True
     standardize: bool = True
-    max_vectors: int | None = None
-    max_rounds: int | None = None
-    effort: Effort = "balanced"
-    time_limit: float | str | None = None
-    memory_limit: int | str = "auto"
     tol: float = 1e-07
     kernel_store: KernelStore = "auto"
-    random_state: Any = None
     client: Any = None
     verbose: bool = False
 
@@ -188,8 +188,7 @@ class RelevanceVectorMachine(BaseEstimator):
         """
         for one in callbacks:
             if not isinstance(one, FitCallback):
-                kind = type(one).__name__
-                raise UsageError(f"set_callbacks was given a {kind}: derive its class from partirvm.FitCallback")
+                raise UsageError(f"{one!r} is not a callback: derive its class from partirvm.FitCallback")
         self._callbacks = callbacks
         return self
 
@@ -216,9 +215,20 @@ class RelevanceVectorMachine(BaseEstimator):
         asked = flat(values)
         if isinstance(asked["gamma"], np.ndarray):
             asked["gamma"] = asked["gamma"].tolist()
+        if isinstance(weights := asked.get("class_weight"), Mapping):
+            asked["class_weight"] = {text_of_label(label): weight for label, weight in weights.items()}
         return Request(**asked, seed=seed, classify=is_classifier(self))
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, validation: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+    ) -> Self:
         """Train on X (N, d) and targets or labels y (N,); of a regression of several targets y is (N, T).
 
         Parameters
@@ -232,8 +242,9 @@ class RelevanceVectorMachine(BaseEstimator):
         sample_weight : array-like (N,), optional
             Precision weights of a regression: a row's noise variance is σ²/weight, so that known relative noise r is
             the weight 1/r². Of a classification a row of weight 2 counts as two. A row of zero weight is absent.
-        validation : (X, y), (X, y, sample_weight) or DATA, optional
-            Held-out rows: their error or log loss goes into ``history_`` and ends the fit when it stops falling.
+        X_val, y_val, sample_weight_val : as X, y and sample_weight, optional
+            Held-out rows: their error or log loss goes into ``history_`` and ends the fit when it stops falling (early
+            stopping). Other libraries call them ``eval_set``. X_val may be DATA with its own y and weights.
 
         Raises
         ------
@@ -243,7 +254,10 @@ class RelevanceVectorMachine(BaseEstimator):
         """
         parameters = self.parameters()
         source, labels = training_source(self, X, y, sample_weight, parameters.seed)
-        held_out = None if validation is None else source_of(self, validation, source.columns, labels)
+        held_out = None
+        if X_val is not None or y_val is not None:
+            rows = X_val if y_val is None and not in_memory(X_val) else (X_val, y_val, sample_weight_val)
+            held_out = source_of(self, rows, source.columns, labels)
         self._fit(source, held_out, parameters, MemoryJournal(), None)
         if is_classifier(self):
             self.classes_ = label_array(source.columns.classes or ()) if labels is None else labels
@@ -360,7 +374,7 @@ class RelevanceVectorMachine(BaseEstimator):
         rows, in one pass. The first four of several targets are drawn; of more than twelve classes the last are one.
 
         X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; training rows look too good. Without X the
-        rows are the held-out ones (``validation``); a regression of one target without these, or one with local
+        rows are the held-out ones (``X_val``); a regression of one target without these, or one with local
         residuals, has the training rows, each predicted as if the fit had not had it, and no coverage. ``figure`` is an
         empty matplotlib figure, by default a new one of ``pyplot``. The display has ``figure_`` and ``axes_``.
 
@@ -371,7 +385,7 @@ class RelevanceVectorMachine(BaseEstimator):
         if X is None:
             stored = next((line["diagnostics"] for line in reversed(self.history_) if line.get("diagnostics")), None)
             if stored is None:
-                raise UsageError("the fit has no held-out rows: give X and y, or fit with validation=(X, y)")
+                raise UsageError("the fit has no held-out rows: give X and y, or fit with X_val and y_val")
             found = from_json(stored)
         else:
             labels = getattr(self, "classes_", None)

@@ -1,7 +1,7 @@
 """Classification as a scikit-learn estimator."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -10,11 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import LINKS
 from partirvm.data.arrays import in_process
-from partirvm.data.labels import coded, find_classes, text_of_label
+from partirvm.data.labels import coded, find_classes
 from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import Labels
 from partirvm.model import ClassModel
-from partirvm.options import Request
 from partirvm.options.table import Auto, MultiClass
 from partirvm.types import Float
 
@@ -61,17 +60,10 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     (True, True)
     """
 
+    _: KW_ONLY
     multi_class: MultiClass = "auto"
     moderate: bool | Auto = "auto"
     class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
-
-    def parameters(self) -> Request:
-        """Return the options of a fit of this estimator, with a seed drawn from ``random_state``."""
-        asked = super().parameters()
-        if not isinstance(asked.class_weight, Mapping):
-            return asked
-        texts = {text_of_label(label): weight for label, weight in asked.class_weight.items()}
-        return replace(asked, class_weight=texts)
 
     def _coded(self, y: Any) -> tuple[Any, Labels]:
         y = in_process("y", y)

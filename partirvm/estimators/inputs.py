@@ -91,6 +91,8 @@ class TrainingRows:
 
 def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, columns: Columns | None = None) -> TrainingRows:
     """Rows of weight above zero that are in memory, checked. With ``columns`` they have to be like the rows before."""
+    if not in_memory(X):
+        raise UsageError(f"X is {type(X).__name__}, but updates of an estimator take rows in memory: use a job instead")
     more, weights = columns is not None, None
     X, columns, y = rows_of(estimator, X, columns, y, ensure_min_samples=1 if more else 2, reset=not more)
     if sample_weight is not None:
@@ -132,6 +134,8 @@ def source_of(estimator: Any, given: Any, columns: Columns, labels: Any = None, 
     if len(given) not in (2, 3):
         raise UsageError(f"{name} has {len(given)} parts: it must be (X, y) or (X, y, sample_weight), or DATA")
     X, y, *weights = given
+    if X is None or y is None:
+        raise UsageError(f"{name} rows need both X and y: {'X' if X is None else 'y'} is None")
     X = pandas_frame(X, f"the {name} X")
     if in_memory(X):
         X, _, y = rows_of(estimator, X, columns, y)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from partirvm.jobs.driver import MemoryJournal
 from partirvm.jobs.run import is_growable
 from partirvm.model import Model
 from partirvm.options import Request
-from partirvm.options.table import TABLE, Estimate, NoiseForm, Reference, Residual
+from partirvm.options.table import TABLE, AutoOrNone, NoiseForm, Residual
 from partirvm.options.values import Local, Noise
 from partirvm.predict.rvm_star import Augmenting
 from partirvm.resolve.resolve import LIMITS, FitSpec
@@ -50,11 +50,6 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     Parameters
     ----------
     (The parameters of both estimators.)
-    noise_variance : "estimate", float or Noise
-        A number holds for each target. ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ².
-    noise : words
-        The logarithm of local noise is a small RVM, fitted to the errors of rows left out; its mean over the training
-        rows is ``noise_variance_``, also far from all of them. For one target whose noise variance is estimated.
     residual : words or Local
         Rows are near in the metric of the kernel; ``model_.sparse()`` is the model without them. For targets whose
         noise variance is estimated; each has a kernel of its own. ``Local(neighbours=30)`` has its option.
@@ -86,10 +81,10 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
 
     explain = explain
 
-    noise_variance: float | Estimate | Noise = "estimate"
-    noise: NoiseForm = "auto"
+    noise: NoiseForm | float | Noise = "auto"
+    _: KW_ONLY
     residual: Residual | Local = "auto"
-    reference: Reference = "auto"
+    reference: AutoOrNone = "auto"
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Update the model with new rows, X (n, d) and y (n,) or (n, T), in memory; the first call fits the given rows.
@@ -102,8 +97,6 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         Raises the errors of ``fit``, and ``UsageError`` after ``fit``, which keeps no rows, or if a parameter that must
         be kept has changed since the first call.
         """
-        if not in_memory(X):
-            raise UsageError(f"partial_fit takes rows in memory, X is {type(X).__name__}: fit takes all kinds of data")
         stream: Stream | None = getattr(self, "_stream", None)
         if stream is None and hasattr(self, "model_"):
             raise UsageError(
@@ -133,8 +126,6 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
 
         check_is_fitted(self)
         model: Model = self.model_
-        if not in_memory(X):
-            raise UsageError(f"update_residuals takes rows in memory, X is {type(X).__name__}: append to DATA of a job")
         rows = training_rows(self, X, y, sample_weight, model.columns)
         targets = np.asarray(rows.y, dtype=np.float64).reshape(len(rows.X), -1)
         if targets.shape[1] != model.n_targets:
@@ -211,8 +202,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         Raises ``UsageError`` for a model without local residuals, ``DataError`` for other features.
         """
         check_is_fitted(self)
-        found: dict[str, Any] = self.model_.nearest_rows(rows_of(self, X, self.model_.columns)[0])
-        return found
+        return dict(self.model_.nearest_rows(rows_of(self, X, self.model_.columns)[0]))
 
     def predict_interval(
         self, X: Any, level: float = 0.95, kind: str = "prediction", hyperparameters: bool = True
@@ -249,8 +239,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         if noise:
             deviations = self._values(self.model_.predictive.noise_deviations, X)
             values = values + deviations * rng.standard_normal(values.shape)
-        of_target: Float = self.model_.design.scaling.target.back(values)
-        return of_target
+        return np.asarray(self.model_.design.scaling.target.back(values))
 
     def _coded(self, y: Any) -> tuple[Any, None]:
         return (y[:, 0] if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 else y), None

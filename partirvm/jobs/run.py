@@ -142,7 +142,7 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
         yield (
             errors.NoiseFloorWarning,
             "the noise estimate reached its floor: the data are nearly noise-free, or the model interpolates the "
-            "targets; set noise_variance, widen the kernel, or check held-out errors",
+            "targets; give the noise variance, widen the kernel, or check held-out errors",
         )
     if last.overconfident:
         times = (last.overconfidence or 0) ** 0.5

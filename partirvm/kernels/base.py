@@ -207,7 +207,9 @@ class Family(Kernel, Value):
             del found["gamma"]
             return {**found, given_for: replace(self, multiples=(1.0,), metric="auto")}
         if self.spec() != type(self)(self.gamma).spec():
-            raise UsageError(f"{self!r} needs numbers as gamma, from which an estimator with gamma='learn' starts")
+            raise UsageError(
+                f"{self!r} needs numbers as gamma, from which an estimator with gamma='learn-shared' starts"
+            )
         return found
 
     def widths(self, n_features: int) -> Float:

@@ -146,7 +146,7 @@ def function_of(given: str | Function, what: str) -> Function:
     if not isinstance(given, str):
         return given
     try:
-        found: Any = pkgutil.resolve_name(given)
+        found: Function = pkgutil.resolve_name(given)
     except Exception as error:
         raise UsageError(
             f"{what} {given} cannot be imported ({type(error).__name__}: {error}): its module must be installed, or be "
@@ -154,8 +154,7 @@ def function_of(given: str | Function, what: str) -> Function:
         ) from error
     if not callable(found):
         raise UsageError(f"{what} {given}: it is a {type(found).__name__}, which is not callable")
-    function: Function = found
-    return function
+    return found
 
 
 def require_function(given: Any, what: str) -> None:

@@ -123,8 +123,8 @@ class Matern32(Family, name="matern32", form=PreparedRadial):
     Examples
     --------
     >>> from partirvm import Matern32
-    >>> Matern32(gamma=0.5), Matern32(gamma="learn", metric="widths")
-    (Matern32(gamma=(0.5,)), Matern32(gamma='learn', metric='widths'))
+    >>> Matern32(gamma=0.5), Matern32(gamma="scale", metric="widths")
+    (Matern32(gamma=(0.5,)), Matern32(gamma='scale', metric='widths'))
     """
 
     def value(self, work: Float) -> None:

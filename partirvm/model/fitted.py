@@ -66,21 +66,14 @@ class Model(FittedModel):
     def from_fit(cls, design: Design, fit: HyperState, columns: Columns) -> "Model":
         """The model of a dense fit."""
         scales, n = design.scaling.t_scale, fit.statistics.n
-        variance, evidence = scales**2 * fit.noise_variance, scales**2 / fit.beta
-        return cls(
-            design=design,
-            mean=fit.posterior.mean,
-            root=fit.posterior.root(),
-            alpha=fit.alpha,
-            noise_variance=variance if len(scales) > 1 else float(variance[0]),
-            evidence_noise=evidence if len(scales) > 1 else float(evidence[0]),
-            log_evidence=float(fit.log_evidence - n * np.log(scales).sum()),
-            n_rows=n,
-            columns=columns,
-            calibration=fit.calibration,
-            known_noise=fit.fixed_noise,
-            known_alpha=tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist()),
-        )
+        evidence = float(fit.log_evidence - n * np.log(scales).sum())
+        shared = design, fit.posterior.mean, fit.posterior.root(), fit.alpha, evidence, n, columns
+        variance: Any = scales**2 * fit.noise_variance
+        of_evidence: Any = scales**2 / fit.beta
+        if len(scales) == 1:
+            variance, of_evidence = float(variance[0]), float(of_evidence[0])
+        known = tuple(np.flatnonzero(fit.prior.held(fit.labels)).tolist())
+        return cls(*shared, variance, of_evidence, fit.calibration, fit.fixed_noise, known)
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields: what is cached is computed again."""

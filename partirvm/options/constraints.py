@@ -19,6 +19,8 @@ from partirvm.errors import UsageError
 class Check:
     """The values that an option takes: those of a ``kind`` within bounds, the ``words``, and None if ``optional``.
 
+    A word of the ``aliases`` stands for the word beside it.
+
     Kinds: "any" (checked where resolved), "word", "switch" (True or False), "whole" and "real" (numbers), "name" (a
     real number, or a name checked where resolved), "numbers" (several real numbers, ``size`` of them if given), "by
     name" (a dict of positive numbers), "seconds" and "bytes" (a number, or a text such as ``1h``, ``512MiB``).
@@ -31,9 +33,11 @@ class Check:
     above: float | None = None
     below: float | None = None
     size: int = 0
+    aliases: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, name: str, value: Any) -> Any:
         """Return what the request keeps of a value of the option ``name``."""
+        value = dict(self.aliases).get(value, value) if isinstance(value, str) else value
         if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
             return value
         return _KEPT[self.kind](self, name, value)

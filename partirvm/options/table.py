@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from partirvm.options.constraints import MOST_NEIGHBOURS, POSITIVE, SWITCH, Check, Option, one_of, option
 
@@ -18,18 +18,16 @@ StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental",
 Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain"]
 FitRows: TypeAlias = Literal["auto", "full", "growing", "sample"]
 SolverName: TypeAlias = Literal["auto", "fixed-point", "fast"]
-Gamma: TypeAlias = Literal["auto", "scale", "learn", "learn-per-feature"] | float | Sequence[float]
+Gamma: TypeAlias = Literal["learn", "learn-shared", "learn-per-feature", "scale", "auto"] | float | Sequence[float]
 MultiClass: TypeAlias = Literal["auto", "pooled", "multinomial"]
 Metric: TypeAlias = Literal["auto", "widths", "directions"]
-InputWarp: TypeAlias = Literal["auto", "none"]
+AutoOrNone: TypeAlias = Literal["auto", "none"]
 TargetWarp: TypeAlias = Literal["none", "log", "asinh", "auto"]
 KernelStore: TypeAlias = Literal["auto", "memory", "zarr", "none"]
 Effort: TypeAlias = Literal["quick", "balanced", "thorough"]
-Reference: TypeAlias = Literal["auto", "none"]
 Residual: TypeAlias = Literal["auto", "none", "local"]
 NoiseForm: TypeAlias = Literal["auto", "constant", "local"]
 Auto: TypeAlias = Literal["auto"]
-Estimate: TypeAlias = Literal["estimate"]
 
 COUNT, NUMBER_OR_AUTO = Check("whole", least=1, optional=True), Check("whole", least=1, words=("auto",))
 
@@ -50,26 +48,11 @@ class Request:
     Parameters
     ----------
     kernel
-        Kernel: "auto" (for a regression whose gamma is learned, the family with the largest evidence among "gaussian",
-        "matern52" and "matern32"; otherwise "gaussian"), "gaussian" (or "rbf"), "laplacian", "matern32", "matern52",
-        "polynomial", "categorical", "linear", "linear-spline", "none" (only the functions of basis), or
-        "module:function", a Python function of points (n, d) and centres (m, d) that returns k (n, m). Every worker
-        must be able to import this function.
+        Kernel: "auto" (learned), "gaussian", "matern52", "matern32", "laplacian", "polynomial", "categorical",
+        "linear", "linear-spline", "none", or "module:function" (see the guide, Kernels).
     gamma
-        Inverse squared width of the kernel on standardised features: exp(−gamma·distance²) for "gaussian". A number,
-        one number per feature, "scale" (1 / number of features), "learn" (one width, the one with the largest
-        evidence), "learn-per-feature" (one width per feature; irrelevant features are switched off), or "auto" (learned
-        per feature or, for a regression, per learned direction of the features; with up to 2,000 rows, left-out rows
-        decide which of them is used and, for classes, whether one width is enough). Not used by "linear",
-        "linear-spline" and functions.
-    strategy
-        How rows become candidates: "basic" (all rows in one fit, for a few thousand rows), "split-merge" (partitions of
-        P rows are fitted in parallel and their vectors are merged in pairs), "incremental" (one partition after another
-        joins the vectors kept so far), "working-set" (in each round, the P most promising rows join the vectors kept so
-        far), or "auto" ("basic" up to 200 rows, "working-set" above).
-    partition_size
-        P, the number of candidates that join in one fit; "auto" derives it from the sparsity of a basic RVM on
-        √(rows·features) random rows.
+        Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale", a number, or one
+        number per feature (see the guide, Kernels).
     max_vectors
         Maximum number of relevance vectors.  [default: no limit]
     max_rounds
@@ -78,16 +61,27 @@ class Request:
         When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % ("quick")
         or 5 % ("balanced"; for classes, the log loss by less than 3 %), or if the evidence no longer rises
         ("thorough"). "quick" also learns the kernel from fewer rows.
-    time_limit
-        Time after which the fit ends and keeps its model, such as 90s, 15m or 8h. It includes kernel learning and
-        planning.  [default: no limit]
+    noise
+        Noise variance: a number (given, in squared units of the target), "constant" (estimated), "local" (it depends on
+        the inputs), or "auto" ("local" if left-out rows are predicted clearly better).
     memory_limit
         Maximum resident memory of each process, such as 512MiB or 2GiB; "auto" is 70 % of the memory of the machine,
         container or worker.
-    classify
-        Refuse a dataset with a numeric target; `ingest --classes` marks a target as a class.
     seed
         Seed of all random choices.
+    time_limit
+        Time after which the fit ends and keeps its model, such as 90s, 15m or 8h. It includes kernel learning and
+        planning.  [default: no limit]
+    strategy
+        How rows become candidates: "basic" (all rows in one fit, for a few thousand rows), "split-merge" (partitions of
+        P rows are fitted in parallel and their vectors are merged in pairs), "incremental" (one partition after another
+        joins the vectors kept so far), "working-set" (in each round, the P most promising rows join the vectors kept so
+        far), or "auto" ("basic" up to 200 rows, "working-set" above).
+    partition_size
+        P, the number of candidates that join in one fit; "auto" derives it from the sparsity of a basic RVM on
+        √(rows·features) random rows.
+    classify
+        Refuse a dataset with a numeric target; `ingest --classes` marks a target as a class.
     standardize
         Standardise features and numeric targets by their mean and standard deviation.
     basis
@@ -102,11 +96,11 @@ class Request:
         multiples.
     metric
         Distances in a learned "gaussian", "matern52" or "matern32" kernel: "widths" (a width per feature), "directions"
-        (learned combinations of up to 45 features, each with a width), or "auto" (if gamma is "auto", directions if
+        (learned combinations of up to 45 features, each with a width), or "auto" (if gamma is "learn", directions if
         they predict better, judged by left-out rows for up to 2,000 rows and by the evidence for more rows; otherwise
         widths).
     warp
-        Transformation of skewed features: "auto" (if gamma is "auto" and this raises the evidence, a feature with a
+        Transformation of skewed features: "auto" (if gamma is "learn" and this raises the evidence, a feature with a
         long tail is replaced by the inverse hyperbolic sine of its distance from a centre, a smooth logarithm) or
         "none".
     warp_target
@@ -143,10 +137,7 @@ class Request:
     tol
         The last fit has converged when the log evidence changes by less than this number of nats per row.
     noise_variance
-        Variance of the noise in squared units of the target: a number, or "estimate".
-    noise
-        Noise variance: "constant", "local" (it depends on the inputs), or "auto" ("local" if left-out rows are
-        predicted clearly better).
+        The same number as for noise, or "estimate".
     residual
         Whether the errors of the nearest training rows correct each prediction of a regression: "none", "local" (the
         model then keeps the training rows), or "auto" ("local" if there are at least 1,000 rows and at most 4 targets,
@@ -182,22 +173,23 @@ class Request:
     """
 
     kernel: Any = everyday("auto")
-    gamma: Any = everyday("auto")
-    strategy: str = everyday("auto", one_of(StrategyName))
-    partition_size: int | str = everyday("auto", NUMBER_OR_AUTO)
+    gamma: Any = everyday("learn", Check("any", aliases=(("auto", "learn"),)))
     max_vectors: int | None = everyday(None, COUNT)
     max_rounds: int | None = everyday(None, COUNT)
     effort: str = everyday("balanced", one_of(Effort))
-    time_limit: float | str | None = everyday(None, Check("seconds", optional=True))
+    noise: float | str = everyday("auto", Check("real", get_args(NoiseForm), above=0.0))
     memory_limit: int | str = everyday("auto", Check("bytes", words=("auto",)))
-    classify: bool | None = everyday(None, Check("switch", optional=True))
     seed: int = everyday(0, Check("whole", least=0))
+    time_limit: float | str | None = everyday(None, Check("seconds", optional=True))
+    strategy: str = everyday("auto", one_of(StrategyName))
+    partition_size: int | str = everyday("auto", NUMBER_OR_AUTO)
+    classify: bool | None = everyday(None, Check("switch", optional=True))
     standardize: bool = everyday(True, SWITCH)
     basis: Any = of_kernel(None)
     fit_intercept: bool = of_kernel(True, SWITCH, flag_name="intercept")
     gamma_multiples: tuple[float, ...] = of_kernel((1.0,), Check("numbers", above=0.0), metavar="F,G,..")
     metric: str = of_kernel("auto", one_of(Metric))
-    warp: str = of_kernel("auto", one_of(InputWarp))
+    warp: str = of_kernel("auto", one_of(AutoOrNone))
     warp_target: str = of_kernel("none", one_of(TargetWarp))
     kernel_store: str = of_resources("auto", one_of(KernelStore))
     selection: str = of_strategy("auto", one_of(Selection))
@@ -208,11 +200,10 @@ class Request:
     max_iterations: int | None = of_strategy(None, COUNT)
     tol: float = of_strategy(1e-07, POSITIVE)
     noise_variance: float | str = of_noise("estimate", Check("name", above=0.0, words=("estimate",)))
-    noise: str = of_noise("auto", one_of(NoiseForm))
     residual: str = of_noise("auto", one_of(Residual))
     neighbours: int = of_noise(60, Check("whole", least=2, below=MOST_NEIGHBOURS + 1))
     residual_family: str = of_noise("auto", Check("word", ("auto", "exponential", "matern32", "matern52")))
-    reference: str = of_noise("auto", one_of(Reference))
+    reference: str = of_noise("auto", one_of(AutoOrNone))
     noise_prior: tuple[float, float] = of_noise((0.0, 0.0), Check("numbers", least=0.0, size=2), metavar="C,D")
     alpha_prior: tuple[float, float] = of_noise((0.0, 0.0), Check("numbers", least=0.0, size=2), metavar="A,B")
     fixed_alpha: Mapping[str, float] | None = of_noise(None, Check("by name", optional=True), metavar="NAME=ALPHA,..")

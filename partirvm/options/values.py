@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from partirvm.errors import UsageError
 from partirvm.options.constraints import Option, near
-from partirvm.options.table import TABLE, Auto, FitRows, Gamma, InputWarp, Metric, Selection, TargetWarp
+from partirvm.options.table import TABLE, Auto, AutoOrNone, FitRows, Gamma, Metric, NoiseForm, Selection, TargetWarp
 
 
 def held(name: str, **more: Any) -> Any:
@@ -82,8 +82,7 @@ class Value:
         """Set fields by name. Raises ``UsageError`` (a ``ValueError``) for an unknown name."""
         known = self.get_params()
         for name in params.keys() - known:
-            names = ", ".join(known)
-            raise UsageError(f"{type(self).__name__} has no {name!r}; known: {names}{near(name, known)}")
+            raise UsageError(f"{type(self).__name__} has no {name!r}; known: {', '.join(known)}{near(name, known)}")
         for name, value in vars(replace(cast(Any, self), **params)).items():
             object.__setattr__(self, name, value)
         return self
@@ -94,14 +93,14 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ``UsageError`` for an invalid value, and for an option that is given twice.
 
-    >>> found = flat({"strategy": WorkingSet(selection="gain"), "selection": "auto", "gamma": "learn"})
+    >>> found = flat({"strategy": WorkingSet(selection="gain"), "selection": "auto", "gamma": "auto"})
     >>> [found[name] for name in ("strategy", "selection", "gamma")]
     ['working-set', 'gain', 'learn']
     """
     values = {name: value for name, value in parameters.items() if isinstance(value, Value)}
     found = dict(chain.from_iterable(value.flat(name).items() for name, value in values.items()))
     for name in [name for name in parameters if name not in values]:
-        value, usual = parameters[name], TABLE[name].default
+        value, usual = TABLE[name].check(name, parameters[name]), TABLE[name].default
         if name in found and not (isinstance(value, type(usual)) and bool(value == usual)):
             owner = next(each for each in values.values() if name in options_of(each).values())
             raise UsageError(f"{name} is {value!r}, and {owner!r} has its own: give it there, and leave {name} out")
@@ -159,16 +158,18 @@ class WorkingSet(Value, name="working-set", of="strategy"):
 
 
 @dataclass(repr=False)
-class Noise(Value, name="estimate", of="noise_variance"):
-    """Noise that is estimated under a prior.
+class Noise(Value, name="auto", of="noise"):
+    """Noise that is estimated under a prior, or whose variance is given.
 
     Examples
     --------
     >>> from partirvm import Noise, RVMRegressor
-    >>> RVMRegressor(noise_variance=Noise(prior=(50.0, 0.5)))  # the prior has the mean 0.01 and counts as 100 rows
-    RVMRegressor(noise_variance=Noise(prior=(50.0, 0.5)))
+    >>> RVMRegressor(noise=Noise(prior=(50.0, 0.5)))  # the prior has the mean 0.01 and counts as 100 rows
+    RVMRegressor(noise=Noise(prior=(50.0, 0.5)))
     """
 
+    form: NoiseForm | float = held("noise")
+    variance: float | str = held("noise_variance")
     prior: tuple[float, float] = held("noise_prior")
 
 
@@ -198,7 +199,7 @@ class Warp(Value, name="auto", of="warp"):
     'log'
     """
 
-    inputs: InputWarp = held("warp")
+    inputs: AutoOrNone = held("warp")
     target: TargetWarp = held("warp_target")
 
 

@@ -29,9 +29,9 @@ from partirvm.types import Columns, Float, Scaling
 BY_GAMMA: dict[str, type[Family]] = {**kernels.WITH_GAMMA, "auto": kernels.Gaussian}
 """Families by name, as options name them; "auto" is chosen if gamma is learned."""
 
-LEARN = ("learn", "learn-per-feature")
-RULES = ("auto", "scale", *LEARN)
-"""Values of gamma that are words, and those that request kernel learning."""
+LEARN = ("learn-shared", "learn-per-feature")
+RULES = ("learn", "scale", *LEARN)
+"""Values of gamma that are words; with those of ``LEARN``, a kernel that has numbers is learned, too."""
 
 
 def _is(value: Any, *words: str) -> bool:
@@ -39,8 +39,8 @@ def _is(value: Any, *words: str) -> bool:
 
 
 def chooses(request: Request) -> bool:
-    """Return whether gamma is "auto" for a family given by name: the form of the kernel is then chosen too."""
-    return _is(request.gamma, "auto") and _is(request.kernel, *BY_GAMMA)
+    """Return whether gamma is "learn" for a family given by name: the form of the kernel is then chosen too."""
+    return _is(request.gamma, "learn") and _is(request.kernel, *BY_GAMMA)
 
 
 def learns(request: Request) -> bool:
@@ -92,8 +92,7 @@ def portable(request: Request) -> dict[str, Any]:
     def plain(given: Any) -> Any:
         return kernel_from_spec(given.spec()).spec() if isinstance(given, Kernel) else name_of(given, "basis")
 
-    found: dict[str, Any] = json.loads(json.dumps(vars(request), default=plain))
-    return found
+    return dict(json.loads(json.dumps(vars(request), default=plain)))
 
 
 def resolve_kernel(request: Request, moments: Moments, columns: Columns, scaling: Scaling) -> Kernel:
@@ -106,7 +105,7 @@ def resolve_kernel(request: Request, moments: Moments, columns: Columns, scaling
     several = given if isinstance(given, tuple) else (given,)
     named = [_is(each, *BY_GAMMA) for each in several]
     # A gamma that is not learned applies only to the families of a list that are given by name.
-    others = "auto" if any(named) and not learns(request) else request.gamma
+    others = "learn" if any(named) and not learns(request) else request.gamma
     found = tuple(
         _named(BY_GAMMA[each], request, moments, columns, scaling) if own else _given(each, others, columns, scaling)
         for each, own in zip(several, named, strict=True)
@@ -141,11 +140,11 @@ def _named(family: type[Family], request: Request, moments: Moments, columns: Co
 def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel:
     """Make a kernel that has its own parameters, or none; gamma only says whether they are learned."""
     learned = _is(gamma, *LEARN)
-    if not (learned or _is(gamma, "auto")) or (learned and given == NoKernel.name):
+    if not (learned or _is(gamma, "learn")) or (learned and given == NoKernel.name):
         raise UsageError(f"gamma is {gamma!r}, but the kernel has its own parameters, or none: leave gamma out")
     if given == NoKernel.name:
         return NoKernel()
-    kernel: Any = given
+    kernel: Kernel = given
     if isinstance(given, str):
         kernel = kernels.NAMES[given]() if given in kernels.NAMES else FunctionKernel(given)
     if isinstance(kernel, Family):
@@ -157,8 +156,7 @@ def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel
                 f"gamma is {gamma!r}, but the kernel {each.name!r} has no parameters that can be learned: "
                 "leave gamma out, or choose another kernel"
             )
-    found: Kernel = kernel.per_feature(scaling.n_inputs) if gamma == "learn-per-feature" else kernel
-    return found
+    return kernel.per_feature(scaling.n_inputs) if gamma == "learn-per-feature" else kernel
 
 
 def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool = False) -> Kernel:

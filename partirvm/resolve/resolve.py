@@ -80,6 +80,8 @@ def check_parameters(request: Request) -> Request:
     if p.kernel == NoKernel.name and p.basis is None:
         raise UsageError("kernel and basis are both none: give a kernel, or basis functions such as basis='linear'")
     Check("word", words_of(classes=True))("multi_class", p.multi_class)
+    if not isinstance(p.noise, str):
+        p = replace(p, noise="auto", noise_variance=p.noise)
     if isinstance(p.noise_variance, str):
         Check("word", ("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
     if p.strategy == "split-merge" and (p.fit_rows == GROWING or p.max_rounds is not None):
@@ -227,7 +229,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
     moderate = K == 2 and n_rows <= MODERATE_ROWS if request.moderate == "auto" else bool(request.moderate)
     moderate = moderate and not problem.likelihood.dense
     if learns(request):
-        request = replace(request, kernel=problem.empty.kernel, gamma="auto", gamma_multiples=(1.0,))
+        request = replace(request, kernel=problem.empty.kernel, gamma="learn", gamma_multiples=(1.0,))
     request = replace(request, selection=selection, fit_rows=fit_rows, sample_rows=sample, moderate=moderate)
     multi_class = problem.likelihood.name if K > 2 else request.multi_class
     return replace(request, strategy=schedule.name, partition_size=size, multi_class=multi_class)

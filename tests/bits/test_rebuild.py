@@ -45,11 +45,11 @@ FITS = {
     ),
     "basic with priors": (
         "few",
-        "--strategy basic --gamma learn --alpha-prior 1e-3,1e-4 --noise-prior 2,0.1 --fixed-alpha bias=1e-4",
+        "--strategy basic --gamma learn-shared --alpha-prior 1e-3,1e-4 --noise-prior 2,0.1 --fixed-alpha bias=1e-4",
     ),
     "basis functions": ("few", "--kernel linear-spline --basis linear --solver fast --no-standardize"),
     "several targets": ("targets", "--gamma 0.5 --partition-size 40 --max-rounds 2 --selection random"),
-    "two classes": ("two", "--gamma learn --partition-size 30 --max-rounds 2 --class-weight balanced"),
+    "two classes": ("two", "--gamma learn-shared --partition-size 30 --max-rounds 2 --class-weight balanced"),
     "three classes": ("three", "--gamma 0.5 --strategy incremental --partition-size 80 --max-rounds 3"),
     "three classes, one softmax": (
         "three",
@@ -59,7 +59,10 @@ FITS = {
 """Which DATA each fit is of, and its options."""
 
 ESTIMATORS = {
-    "regressor": ("numbers", lambda: RVMRegressor(gamma="learn", partition_size=30, max_rounds=2, random_state=5)),
+    "regressor": (
+        "numbers",
+        lambda: RVMRegressor("auto", "learn-shared", partition_size=30, max_rounds=2, random_state=5),
+    ),
     "classifier": ("two", lambda: RVMClassifier(gamma=0.5, partition_size=40, max_rounds=2, random_state=6)),
 }
 """Which points each estimator is fitted to."""

@@ -116,4 +116,4 @@ def test_a_thousand_classes():
     assert needed > K * M**2 * 8 / 2**30
     assert told(fitted(X, y, multi_class="pooled", **options | {"partition_size": 20}), X[:5]).shape == (5, K)
     with pytest.raises(DataError, match="the label 1000 in y is not among the classes"):
-        RVMClassifier(gamma=0.5).fit(X, y, validation=(X[:2], np.array([0, K])))
+        RVMClassifier(gamma=0.5).fit(X, y, X_val=X[:2], y_val=np.array([0, K]))

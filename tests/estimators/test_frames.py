@@ -37,7 +37,7 @@ def test_frames_of_other_libraries_fit_as_those_of_pandas(library):
     frame, y = table()
     given = FRAMES[library](frame)
     expected, found = RVMRegressor(**OPTIONS).fit(frame, y), RVMRegressor(**OPTIONS)
-    found.fit(given, y, validation=(given, y))
+    found.fit(given, y, X_val=given, y_val=y)
     assert found.feature_names_in_.tolist() == ["a", "b", "kind"]
     assert sorted(found.model_.columns.categories["kind"]) == ["high", "low", "mid"]
     np.testing.assert_array_equal(found.predict(given), expected.predict(frame))
@@ -118,7 +118,7 @@ def test_labels_that_cannot_be_used_are_named(y, says):
     with pytest.raises(DataError, match=says):
         model.fit(NUMBERS, y)
     with pytest.raises(DataError, match=says):
-        model.fit(NUMBERS, np.arange(60) % 2, validation=(NUMBERS, y))
+        model.fit(NUMBERS, np.arange(60) % 2, X_val=NUMBERS, y_val=y)
 
 
 @pytest.mark.parametrize(

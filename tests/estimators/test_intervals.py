@@ -107,7 +107,7 @@ def test_the_deviation_is_that_of_the_interval(fitted):
 def test_a_noise_that_is_known_keeps_the_gaussian():
     """Mean ± z sd at every level, with the noise that was given."""
     X, y = sinc(60, 0.1)
-    model = RVMRegressor(gamma=2.0, noise_variance=0.01, random_state=0).fit(X, y)
+    model = RVMRegressor(gamma=2.0, noise=0.01, random_state=0).fit(X, y)
     mean, sd = model.predict(X, return_std=True)
     for level in (0.5, 0.95):
         half = norm.ppf(0.5 + level / 2) * sd

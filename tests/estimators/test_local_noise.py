@@ -56,7 +56,7 @@ def test_the_mean_is_that_of_weighted_rows():
     """μ and Σ at the fit's α and β are those of rows weighted by the noise factor to the power −½ (naive formulas)."""
     X, y = rows(150)
     w = np.random.default_rng(3).choice([0.5, 2.0], 150)
-    model = RVMRegressor(noise="local", noise_variance="estimate", standardize=False, **OPTIONS).fit(X, y, w).model_
+    model = RVMRegressor(noise="local", standardize=False, **OPTIONS).fit(X, y, w).model_
     noise, design = model.design.noise, model.design
     factor = np.exp(naive.gaussian(X, noise.centres, noise.kernel.gamma) @ noise.weights - noise.shift)
     Phi = np.column_stack([np.ones(150)] * design.bias + [naive.gaussian(X, design.centres, 0.3)])

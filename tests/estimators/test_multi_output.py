@@ -61,12 +61,12 @@ def test_scores_and_held_out_rows():
     """score is the mean r2 over targets; the held-out error the root of the mean over targets of squared errors."""
     X, _, y = several()
     other, _, truth = several(seed=5)
-    model = RVMRegressor(**OPTIONS).fit(X, y, validation=(other, truth))
+    model = RVMRegressor(**OPTIONS).fit(X, y, X_val=other, y_val=truth)
     assert model.score(other, truth) == pytest.approx(r2_score(truth, model.predict(other)))
     assert model.score(other, truth) > 0.9
     np.testing.assert_allclose(np.sqrt(model.noise_variance_), SD, rtol=0.15)
     with pytest.raises(DataError, match="targets of the data are 1, those of the training data 3"):
-        RVMRegressor(**OPTIONS).fit(X, y, validation=(other, truth[:, 0]))
+        RVMRegressor(**OPTIONS).fit(X, y, X_val=other, y_val=truth[:, 0])
 
 
 def test_each_target_alone():

@@ -66,8 +66,8 @@ def fitted(estimator, X, y):
 def test_numbers(data, drawn, target_scale):
     """Also targets of 10⁸ and 10⁻⁸, with and without a noise that is given, in their unit."""
     X, y, scale = drawn
-    noise = data.draw(st.sampled_from(["estimate", 1e-8 * target_scale**2, target_scale**2]))
-    model = RVMRegressor(noise_variance=noise, **grouped(data.draw(options(scale))))
+    noise = data.draw(st.sampled_from(["auto", 1e-8 * target_scale**2, target_scale**2]))
+    model = RVMRegressor(noise=noise, **grouped(data.draw(options(scale))))
     model = fitted(model, X, y * target_scale)
     assert model is not None, "all of these can be fitted"
     with warnings.catch_warnings():

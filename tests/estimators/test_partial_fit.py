@@ -75,14 +75,14 @@ def test_steps_and_refusals():
         first.partial_fit(X, np.column_stack([y, y]))
     with pytest.raises(UsageError, match=r"strategy is 'working-set', and was 'auto' at the first rows"):
         again.set_params(strategy=WorkingSet("gain")).partial_fit(X, y)
-    with pytest.raises(UsageError, match="partial_fit takes rows in memory, X is str"):
+    with pytest.raises(UsageError, match="X is str, but updates of an estimator take rows in memory"):
         RVMRegressor().partial_fit("rows.zarr", None)
     digest = first.model_.digest()
     with pytest.raises(UsageError, match=r"gamma is 7\.0, and was 0\.5 at the first rows: partial_fit keeps it"):
         first.set_params(gamma=7.0).partial_fit(*more[:2])
     assert first.model_.digest() == digest
     with pytest.raises(UsageError, match=r"gamma is 7\.0, and was 0\.5 at the first rows"):
-        first.set_params(gamma="auto", kernel=Radial(gamma=7.0)).partial_fit(*more[:2])
+        first.set_params(gamma="learn", kernel=Radial(gamma=7.0)).partial_fit(*more[:2])
     assert first.model_.digest() == digest
     first.set_params(kernel=Radial(gamma=OPTIONS["gamma"]), max_rounds=2).partial_fit(*more[:2])
     assert first.model_.n_rows == 381

@@ -32,29 +32,31 @@ def test_names_and_number_of_features_follow_each_fit(tmp_path):
         assert not hasattr(model, "feature_names_in_")
 
 
-def test_validation_may_be_a_list_and_its_columns_must_be_those_of_the_training(tmp_path):
-    """[X, y] as (X, y); a frame of other columns is refused, whatever kinds the two are; their order may differ."""
+def test_the_columns_of_held_out_rows_must_be_those_of_the_training(tmp_path):
+    """A frame of other columns is refused, whatever kinds the two are; their order may differ; a dataset will do."""
     X, y = plane(80)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     made = RVMRegressor(gamma="scale", random_state=0)
-    pair = made.fit(X, y, validation=(X, y)).history_[-1]["held_out_rmse"]
-    assert made.fit(X, y, validation=[X, y]).history_[-1]["held_out_rmse"] == pair
+    pair = made.fit(X, y, X_val=X, y_val=y).history_[-1]["held_out_rmse"]
     ingest(frame.assign(y=y), tmp_path / "d.zarr", target="y")
+    from_dataset = made.fit(frame, y, X_val=str(tmp_path / "d.zarr")).history_[-1]["held_out_rmse"]
+    assert from_dataset == pytest.approx(pair)
     out_of_core = dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=40)
     for training in ((frame, y), out_of_core, (str(tmp_path / "d.zarr"),)):
         other = frame.rename(columns={"c": "d"})
         for held_out in (other, dd.from_pandas(other, npartitions=2)):
             with pytest.raises(DataError, match="lacks columns on which the model was trained: c"):
-                made.fit(*training, validation=(held_out, y))
+                made.fit(*training, X_val=held_out, y_val=y)
         for held_out in (frame[["b", "a", "c"]], dd.from_pandas(frame, npartitions=2), X):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="X .* feature names")
-                assert made.fit(*training, validation=(held_out, y)).history_[-1]["held_out_rmse"] > 0
-    made.fit(X, y, validation=(dd.from_pandas(frame, npartitions=2), y))
+                assert made.fit(*training, X_val=held_out, y_val=y).history_[-1]["held_out_rmse"] > 0
+    made.fit(X, y, X_val=dd.from_pandas(frame, npartitions=2), y_val=y)
     with pytest.raises(ValueError, match="2 features"):
-        made.fit(X, y, validation=(X[:, :2], y))
-    with pytest.raises(UsageError, match="4 parts"):
-        made.fit(X, y, validation=(X, y, y, y))
+        made.fit(X, y, X_val=X[:, :2], y_val=y)
+    for part in ({"X_val": X}, {"y_val": y}):
+        with pytest.raises(UsageError, match="validation rows need both X and y"):
+            made.fit(X, y, **part)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])

@@ -19,7 +19,7 @@ def test_the_evidence_has_the_priors_in_the_targets_units(options):
     X, y = plane(150)
     y = 40 * y
     model = RVMRegressor(
-        gamma=0.3, alpha_prior=(1.0, 0.1), noise_variance=Noise(prior=(20.0, 2e4)), random_state=0, **options
+        gamma=0.3, alpha_prior=(1.0, 0.1), noise=Noise(prior=(20.0, 2e4)), random_state=0, **options
     ).fit(X, y)
     scale = model.model_.design.scaling.t_scale[0]
     t, beta = (y - y.mean()) / scale, scale**2 / model.model_.evidence_noise
@@ -33,7 +33,7 @@ def test_the_evidence_has_the_priors_in_the_targets_units(options):
 def test_a_strong_prior_decides_the_noise():
     """10⁶ rows of prior experience with a mean square of 0.09 leave the data's own 0.04 nothing to say."""
     X, y = sinc(100, 0.2)
-    model = RVMRegressor(gamma=4.0, noise_variance=Noise(prior=(5e5, 4.5e4))).fit(X, y)
+    model = RVMRegressor(gamma=4.0, noise=Noise(prior=(5e5, 4.5e4))).fit(X, y)
     assert model.noise_variance_ == pytest.approx(0.09, rel=1e-3)
 
 
@@ -69,7 +69,7 @@ def test_a_given_precision_is_known_to_intervals(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 1))
     y = X[:, 0] + 0.5 * rng.normal(size=30)
-    asked = {"kernel": None, "basis": "linear", "fit_intercept": False, "noise_variance": 0.25}
+    asked = {"kernel": None, "basis": "linear", "fit_intercept": False, "noise": 0.25}
     fit = RVMRegressor(**asked, alpha_prior=AlphaPrior(fixed={"x0": 0.5})).fit(X, y)
     save_model(fit.model_, tmp_path / "model.zarr")
     mean, std = fit.predict(X, return_std=True)

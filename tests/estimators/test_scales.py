@@ -40,9 +40,9 @@ def test_targets_times_a_power_of_two(exponent, strategy):
     X, y = plane(120)
     options = {**OPTIONS, "strategy": strategy, **({} if strategy == "basic" else {"partition_size": 40})}
     held_out = X[:40], y[:40]
-    here = RVMRegressor(**options).fit(X[40:], y[40:], validation=held_out)
+    here = RVMRegressor(**options).fit(X[40:], y[40:], X_val=held_out[0], y_val=held_out[1])
     there = RVMRegressor(**options).fit(
-        X[40:], np.ldexp(y[40:], exponent), validation=(X[:40], np.ldexp(y[:40], exponent))
+        X[40:], np.ldexp(y[40:], exponent), X_val=X[:40], y_val=np.ldexp(y[:40], exponent)
     )
     np.testing.assert_array_equal(there.weights_, here.weights_)
     np.testing.assert_array_equal(there.alpha_, here.alpha_)

@@ -56,7 +56,7 @@ def forget(code):
 def test_a_job_is_refused_until_its_reader_allows_code(part, code, data, tmp_path, capsys):
     """predict, evaluate, resume and load_model name the function and the flag; then they work. The fit needs none."""
     job = str(tmp_path / "job")
-    jobs.fit(str(data), job, replace(ASKED, **{"gamma": "auto", **PARTS[part]}))
+    jobs.fit(str(data), job, replace(ASKED, **{"gamma": "learn", **PARTS[part]}))
     forget(code)
     before = open_job(job).state()
     output = str(tmp_path / "p.csv")
@@ -88,7 +88,7 @@ def test_a_saved_estimator(parameter, fitted, code, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 2))
     y = X[:, 0] + 0.1 * rng.normal(size=100)
-    asked = {parameter: f"own_code:{parameter}", "gamma": "auto" if parameter == "kernel" else 0.5}
+    asked = {parameter: f"own_code:{parameter}", "gamma": "learn" if parameter == "kernel" else 0.5}
     found = RVMRegressor(**asked) if fitted else RVMRegressor(gamma=0.5)
     save_model(found.fit(X, y).set_params(**asked), tmp_path / "m")
     forget(code)
@@ -106,7 +106,7 @@ def test_code_that_somebody_put_into_a_job(code, data, tmp_path):
     jobs.fit(str(data), str(job), ASKED)
     folder = Folder(str(job), job)
     spec, last = read_json(folder, "spec.json"), f"events/{max((job / 'events').iterdir()).name}"
-    kernel = {**spec["parameters"], "kernel": "own_code:kernel", "gamma": "auto"}
+    kernel = {**spec["parameters"], "kernel": "own_code:kernel", "gamma": "learn"}
     for name, value in (
         ("spec.json", {**spec, "parameters": kernel}),
         (last, {**read_json(folder, last), "event": "queued", "changes": {"basis": "own_code:basis"}}),

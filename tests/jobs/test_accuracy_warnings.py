@@ -29,7 +29,7 @@ def smooth(n=1500, seed=0):
 
 def told(X, y, **options):
     """The warnings about accuracy, and the model; few vectors keep the model poor where it should be."""
-    asked = {"random_state": 0, "max_rounds": 2, "kernel": "gaussian", "gamma": "learn", **options}
+    asked = {"random_state": 0, "max_rounds": 2, "kernel": "gaussian", "gamma": "learn-shared", **options}
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         model = RVMRegressor(**asked).fit(X, y)
@@ -77,7 +77,7 @@ def test_a_job_tells_it_in_its_advice_and_on_its_page(tmp_path, monkeypatch):
     which is plain JSON."""
     X, y = steps()
     ingest((X, y), tmp_path / "data.zarr", tile_rows=400)
-    asked = Request(kernel="gaussian", gamma="learn", strategy="working-set", max_rounds=2, residual="none")
+    asked = Request(kernel="gaussian", gamma="learn-shared", strategy="working-set", max_rounds=2, residual="none")
     with pytest.warns(AccuracyWarning, match="HistGradientBoostingRegressor.*this model") as heard:
         fitted = jobs.fit(str(tmp_path / "data.zarr"), str(tmp_path / "job"), asked)
     found = fitted.history[-1]["reference"]
@@ -96,7 +96,7 @@ def test_row_weights_and_units_of_the_target():
     """Rows of zero weight do not count, and errors are in the units of the target."""
     X, y = smooth(3000)
     w = np.tile([1.0, 0.0], 1500)
-    model = RVMRegressor(kernel="gaussian", gamma="learn", random_state=0, max_rounds=2)
+    model = RVMRegressor(kernel="gaussian", gamma="learn-shared", random_state=0, max_rounds=2)
     model.fit(X, 1000 * np.where(w > 0, y, 99.0), sample_weight=w)
     found = model.history_[-1]["reference"]
     assert found["rmse"] == pytest.approx(100, rel=0.15)

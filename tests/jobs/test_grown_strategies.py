@@ -103,7 +103,7 @@ def test_a_fit_of_numbers_goes_on(tmp_path, options):
 
 def test_a_fit_without_a_kernel_goes_on(tmp_path):
     """No row is a candidate: the linear columns are fitted to all rows, of which the new ones alone are read for it."""
-    case = Grown(tmp_path, kernel="none", basis="linear", gamma="auto", partition_size="auto", noise="constant")
+    case = Grown(tmp_path, kernel="none", basis="linear", gamma="learn", partition_size="auto", noise="constant")
     case.fit().append()
     job = case.update()
     model, (merged, last) = job.model(), job.state().history

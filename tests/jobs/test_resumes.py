@@ -29,8 +29,8 @@ BASIS = ["linear", "numpy:tanh"]
 FITS = {
     "numbers": {"strategy": "auto", "selection": "auto"},
     "random candidates": {"selection": "random"},
-    "a kernel that is learned": {"gamma": "auto"},
-    "several learned widths": {"gamma": "learn", "gamma_multiples": (1, 30)},
+    "a kernel that is learned": {"gamma": "learn"},
+    "several learned widths": {"gamma": "learn-shared", "gamma_multiples": (1, 30)},
     "local noise": {"noise": "local"},
     "a basis": {"basis": BASIS},
     "several targets": {"targets": 2, "residual": "local", "neighbours": 10},

@@ -31,9 +31,9 @@ FITS = {
     "numbers": {},
     "priors": {"alpha_prior": (1e-3, 1e-3), "noise_prior": (1e-3, 0.0), "fixed_alpha": {"bias": 1e-6}},
     "a basis, several kernels": {"basis": "linear", "gamma_multiples": (1.0, 8.0)},
-    "no kernel": {"kernel": "none", "gamma": "auto", "basis": "linear", "partition_size": "auto", "max_rounds": None},
+    "no kernel": {"kernel": "none", "gamma": "learn", "basis": "linear", "partition_size": "auto", "max_rounds": None},
     "a size that is measured": {"partition_size": "auto"},
-    "a kernel that is learned": {"gamma": "auto"},
+    "a kernel that is learned": {"gamma": "learn"},
     "split-merge, a sample": {"strategy": "split-merge", "fit_rows": "sample", "max_rounds": None},
     "several targets": {"targets": 2},
     "classes": {"classes": 3, "class_weight": "balanced"},
@@ -95,7 +95,7 @@ def test_a_spec_is_stored_before_the_first_round_and_serves_a_fit_without_a_chec
 
 def test_time_that_is_over_leaves_no_spec(tmp_path):
     """What was left to learn would be missing from it."""
-    found = jobs.fit(data(tmp_path), str(tmp_path / "job"), replace(ASKED, gamma="auto", time_limit=1e-6))
+    found = jobs.fit(data(tmp_path), str(tmp_path / "job"), replace(ASKED, gamma="learn", time_limit=1e-6))
     assert found.reason is Termination.TIME
     assert JobStore(tmp_path / "job").restore() is None
 

@@ -79,8 +79,8 @@ def error(journal: MemoryJournal, classes: bool) -> float:
 @pytest.mark.parametrize(
     ("strategy", "gamma", "classes"),
     some(
-        itertools.product(STRATEGIES, [0.4, "learn"], [False, True]),
-        {("working-set", "learn", False), *((name, 0.4, name == "incremental") for name in STRATEGIES)},
+        itertools.product(STRATEGIES, [0.4, "learn-shared"], [False, True]),
+        {("working-set", "learn-shared", False), *((name, 0.4, name == "incremental") for name in STRATEGIES)},
     ),
 )
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")

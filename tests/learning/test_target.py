@@ -69,7 +69,7 @@ def test_held_out_scores_are_in_the_units_of_the_target():
     """The history's held-out RMSE is that of predictions."""
     X, y = prices(200)
     fit = RVMRegressor(gamma=0.5, warp=Warp(target="asinh"), random_state=0).fit(
-        X[:150], y[:150], validation=(X[150:], y[150:])
+        X[:150], y[:150], X_val=X[150:], y_val=y[150:]
     )
     rmse = np.sqrt(np.mean((fit.predict(X[150:]) - y[150:]) ** 2))
     assert fit.history_[-1]["held_out_rmse"] == pytest.approx(rmse)
@@ -92,7 +92,7 @@ def test_what_cannot_be_warped():
     for model, targets in (
         (RVMClassifier(warp=logs), y > 8),
         (RVMRegressor(warp=logs), np.column_stack([y, y])),
-        (RVMRegressor(warp=logs, noise_variance=0.1), y),
+        (RVMRegressor(warp=logs, noise=0.1), y),
     ):
         with pytest.raises(UsageError, match="a warped target must be"):
             model.fit(X, targets)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from partirvm import RVMRegressor, ingest, jobs
+from partirvm import Noise, RVMRegressor, ingest, jobs
 from partirvm.core.statistics import GramBlock, GramStatistics
 from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, maximise
@@ -166,7 +166,7 @@ def test_the_mean_is_the_mode_and_outliers_do_not_move_it(rows, data, strategy, 
 def test_an_estimator_asks_for_it_and_everything_is_automatic(rows):
     """The kernel is learned and the partition size measured by the likelihood that stands for it."""
     X, y, clean = rows
-    model = RVMRegressor(noise_variance="student", random_state=0).fit(X, y)
+    model = RVMRegressor(noise=Noise(variance="student"), random_state=0).fit(X, y)
     assert np.abs(model.predict(X) - clean).mean() < 0.1
     with pytest.raises(UsageError, match=r"noise_variance is 'nobody'; known: .*estimate, student"):
-        RVMRegressor(noise_variance="nobody").fit(X, y)
+        RVMRegressor(noise=Noise(variance="nobody")).fit(X, y)

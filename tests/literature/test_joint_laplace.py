@@ -21,8 +21,8 @@ def waves(n=80, d=1, seed=0):
 
 
 def fitted(X, y, **asked):
-    options = {"kernel": "gaussian", "gamma": "learn", "strategy": "basic", "noise": "constant", "random_state": 0}
-    return RVMRegressor(**(options | asked)).fit(X, y)
+    options = {"kernel": "gaussian", "gamma": "learn-shared", "strategy": "basic", "noise": "constant"}
+    return RVMRegressor(random_state=0, **(options | asked)).fit(X, y)
 
 
 @cache
@@ -118,7 +118,7 @@ def test_a_grid_over_the_width_agrees():
 def test_given_noise_stays():
     """A known noise variance is no parameter."""
     X, y = waves()
-    joint = joint_of(fitted(X, y, noise_variance=0.05), X, y)
+    joint = joint_of(fitted(X, y, noise=0.05), X, y)
     assert joint.model.noise_variance == pytest.approx(0.05)
     assert not joint.covariance[len(joint.model.mean)].any()
 

@@ -219,7 +219,7 @@ def test_weights_divide_the_noise_of_a_row():
 def test_they_are_left_out_where_nothing_is_left_and_without_distances(options):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(1500, 2))
-    model = RVMRegressor(**{**OPTIONS, "gamma": "auto", **options}).fit(X, X[:, 0] + 0.3 * rng.standard_normal(1500))
+    model = RVMRegressor(**{**OPTIONS, "gamma": "learn", **options}).fit(X, X[:, 0] + 0.3 * rng.standard_normal(1500))
     assert model.model_.residuals is None
 
 

@@ -32,7 +32,7 @@ NEW = rough(1000, seed=1)
 
 @pytest.fixture(scope="module")
 def fitted():
-    return RVMRegressor(**OPTIONS, residual=RESIDUAL).fit(*rough(1500), validation=NEW)
+    return RVMRegressor(**OPTIONS, residual=RESIDUAL).fit(*rough(1500), X_val=NEW[0], y_val=NEW[1])
 
 
 def test_new_rows_of_each_target(fitted):

@@ -34,10 +34,11 @@ ASKED = {
         {"kernel": "gaussian", "gamma_multiples": (1.0, 8.0), **LEARNED},
     ),
     "a default beside a value": (
-        {"kernel": Gaussian("scale"), "gamma": "auto"},
+        {"kernel": Gaussian("scale"), "gamma": "learn"},
         {"kernel": "gaussian", "gamma": "scale"},
     ),
-    "noise": ({"noise_variance": Noise(prior=(1, 2))}, {"noise_prior": (1.0, 2.0)}),
+    "noise": ({"noise": Noise(prior=(1, 2))}, {"noise_prior": (1.0, 2.0)}),
+    "a given variance": ({"noise": Noise(variance=0.5), "gamma": "auto"}, {"noise_variance": 0.5}),
     "precisions": (
         {"alpha_prior": AlphaPrior(1, 2, fixed={"bias": 1e-6})},
         {"alpha_prior": (1.0, 2.0), "fixed_alpha": {"bias": 1e-6}},
@@ -93,11 +94,12 @@ def test_nested_names():
         ({"strategy": WorkingSet}, "strategy is <class .*; known: auto, basic"),
         ({"strategy": Gaussian()}, r"strategy is Gaussian\(.*which is a value of kernel"),
         ({"kernel": Gaussian(0.5), "gamma": 2.0}, "gamma is 2.0, but the kernel has its own"),
-        ({"kernel": Gaussian(), "gamma": "learn"}, "gamma is 'learn', and Gaussian.*leave gamma out"),
-        ({"kernel": Polynomial("learn", 2)}, r"Polynomial\(gamma='learn', degree=2\) needs numbers as gamma"),
+        ({"kernel": Gaussian(), "gamma": "learn-shared"}, "gamma is 'learn-shared', and Gaussian.*leave gamma out"),
+        ({"noise": -1}, "noise is -1: it must be a number > 0 or 'auto' or 'constant'"),
+        ({"kernel": Polynomial("scale", 2)}, r"Polynomial\(gamma='scale', degree=2\) needs numbers as gamma"),
         ({"kernel": ["linear", Gaussian()]}, "must be numbers in a list"),
         ({"kernel": ["linear", Gaussian(0.5, multiples=(1, 2))]}, "must have no multiples or metric here"),
-        ({"noise_variance": Noise((1,))}, r"Noise\.prior is \(1,\): it must be 2 numbers"),
+        ({"noise": Noise(prior=(1,))}, r"Noise\.prior is \(1,\): it must be 2 numbers"),
         ({"alpha_prior": AlphaPrior(-1.0)}, r"each of \(AlphaPrior\.shape, AlphaPrior\.rate\) is -1\.0"),
     ],
 )
@@ -114,7 +116,7 @@ from partirvm import AlphaPrior, Gaussian, Noise, RVMClassifier, RVMRegressor, W
 from partirvm import ingest, load_model, open_job, plan, save_model, submit
 
 RVMRegressor(strategy=WorkingSet(selection="gain", sample_rows=50), kernel=Gaussian("learn"), gamma=0.5)
-asked = RVMRegressor(noise_variance=Noise(prior=(50.0, 0.5)), alpha_prior=AlphaPrior(fixed={"bias": 1e-6}))
+asked = RVMRegressor(noise=Noise(prior=(50.0, 0.5)), alpha_prior=AlphaPrior(fixed={"bias": 1e-6}))
 fitted = asked.fit("d.zarr")
 mean, std = fitted.predict([[0.0]], return_std=True)
 advice: str = fitted.termination_.advice

@@ -107,7 +107,7 @@ def test_without_rows_those_of_the_fit_are_drawn(held_out):
     X = rng.uniform(-3, 3, (300, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)
     fitted = RVMRegressor(gamma=1.0, strategy="working-set", max_rounds=2, random_state=0)
-    fitted.fit(X[:200], y[:200], validation=(X[200:], y[200:]) if held_out else None)
+    fitted.fit(X[:200], y[:200], **({"X_val": X[200:], "y_val": y[200:]} if held_out else {}))
     (found,) = fitted.plot_diagnostics().found
     assert found.n == (100 if held_out else 200)
     assert sum(bool(line["diagnostics"]) for line in fitted.history_) == 1
@@ -131,7 +131,7 @@ def test_a_classifier_draws_its_diagnostics(K):
     assert [text.get_text() for text in display.axes_[1].get_yticklabels()] == labels
     with pytest.raises(DataError, match="other"):
         fitted.plot_diagnostics(X[:2], ["other", "a"])
-    with pytest.raises(UsageError, match="validation"):
+    with pytest.raises(UsageError, match="y_val"):
         fitted.plot_diagnostics()
 
 

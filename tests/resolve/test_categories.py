@@ -55,7 +55,7 @@ OF_ZONE = 1 / (3 * 0.5 * (1 - 1 / 3))
     ("gamma", "kernel"),
     [
         ("scale", mixed(THIRD, OF_ZONE)),
-        ("learn", mixed(THIRD, OF_ZONE)),
+        ("learn-shared", mixed(THIRD, OF_ZONE)),
         ("learn-per-feature", mixed((THIRD, THIRD), OF_ZONE)),
         (0.7, mixed(0.7, 0.7)),
         ([0.1, 0.2, 0.3], mixed((0.1, 0.3), 0.2)),
@@ -81,7 +81,7 @@ def test_kernels_that_stay_as_they_are():
     """Data without categories; sums, products and kernels on columns; all columns as codes; a category alone."""
     assert resolved(Columns(("a", "b", "c")), gamma="scale") == Gaussian(THIRD)
     assert resolved(kernel=Gaussian(2.0)) == mixed(2.0, 2.0)
-    assert resolved(kernel=Gaussian((1.0, 2.0, 3.0)), gamma="learn") == mixed((1.0, 3.0), 2.0)
+    assert resolved(kernel=Gaussian((1.0, 2.0, 3.0)), gamma="learn-shared") == mixed((1.0, 3.0), 2.0)
     every = OnColumns(Gaussian(2.0), (0, 1, 2))
     assert resolved(kernel=every) == every
     assert resolved(kernel="categorical", gamma=0.5) == Categorical(0.5)
