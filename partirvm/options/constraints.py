@@ -45,7 +45,7 @@ class Check:
     def refuse(self, name: str, value: Any, expected: str) -> UsageError:
         """Return the error for a value that must be ``expected``."""
         words = "".join(f" or {word!r}" for word in self.words)
-        return UsageError(f"{name} is {value!r}: it must be {expected}{words}")
+        return UsageError(f"{name} is {value!r}: it must be {expected}{words}{near(value, self.words)}")
 
 
 MOST_NEIGHBOURS = 1000

@@ -105,7 +105,7 @@ def test_new_rows_keep_the_noise():
 
 def test_what_excludes_local_noise(fitted):
     X, y = rows(80)
-    with pytest.raises(UsageError, match="noise is 'other'; known: auto, constant, local"):
+    with pytest.raises(UsageError, match="noise is 'other': it must be a number > 0 or 'auto' or 'constant'"):
         RVMRegressor(noise="other").fit(X, y)
     with pytest.raises(UsageError, match=r"noise='local' .*one target"):
         RVMRegressor(noise="local", gamma=0.3).fit(X, np.column_stack([y, -y]))
