@@ -31,7 +31,7 @@ from partirvm.learning.forms import EACH, learn, with_gammas
 from partirvm.learning.process_search import FEW, ROWS, WORK, in_order, process_record, splits
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions
-from partirvm.strategies.problem import Problem
+from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
 
 ONE, UNSCALED = "one width", "one width for unscaled features"
@@ -53,26 +53,30 @@ def learn_classes(
 ) -> Problem:
     """Learn the kernel of classes, and with ``warp`` the warps of its features; return the problem with both.
 
-    The last record that is logged holds the kernel. A fit may have ``columns`` columns.
+    The last record that is logged holds the kernel, and the noise ÷ variance of the indicators at one width. A fit may
+    have ``columns`` columns.
     """
     order = in_order(sample, seed)
     many, most = len(order) > FEW, min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)), columns)
     problem, rows, one, form = one_width(sample, problem, order, most, warp=warp)
     sample.on_best(problem.with_kernel(one.kernel).empty)
     best, choice, asked = climb(rows, one, STEPS), {"form": EACH}, problem.n_classes > 2 or not many
+
+    def log(record: Record) -> None:
+        sample.log(replace(record, choice=choice | {"noise": rows.noise_of(one)}))
+
     if asked and not (many and form == ONE):
         choice = choose(left_out(sample, problem, one, order, most), form)
     if many and choice["form"] == EACH:
-        stated = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
         warm = replace(learning, warm=best.kernel.logs, metric="widths")
-        best = replace(one, kernel=learn(stated, problem, warm, seed))
+        best = replace(one, kernel=learn(replace(sample, log=log), problem, warm, seed))
         if asked and form == ONE:
             choice = choose(left_out(sample, problem, one, order, min(LATE_ROWS, columns), best), form)
         if choice["form"] == EACH:
             return problem.with_kernel(best.kernel)
     best = best if choice["form"] == EACH else one
     sample.on_best(problem.with_kernel(best.kernel).empty)
-    sample.log(process_record(rows, best, choice))
+    log(process_record(rows, best, choice))
     return problem.with_kernel(best.kernel)
 
 

@@ -108,7 +108,6 @@ def resolve(
     source, moments, codes, weights = checked_data(source, request, executor, held_out, interrupted)
     problem = new_problem(source, moments, codes, request, held_out=held_out is not None)
     shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
-    schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     small_fits = SmallFits(source, shape, machine, request, executor, interrupted, problem.empty)
     counted = moments.targets.n
     problem = small_fits.warp_target(problem, float(moments.targets.minimum.min()))
@@ -119,6 +118,8 @@ def resolve(
         notes = (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
     elif learns(request):
         problem = small_fits.learn(small_fits.embed(problem, moments))
+        shape = small_fits.shape = _shape(source, problem, request)  # the likelihood may be another one
+    schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     rho, size = None, request.partition_size
     if automatic_size := size == "auto" and not schedule.one_fit:
         rho, size = small_fits.partition_size(problem)
