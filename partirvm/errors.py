@@ -4,7 +4,16 @@ Every message states what was found, where, and what to do. ``except PartirvmErr
 ``except ValueError`` (or the builtin base class) catches what a scikit-learn or NumPy user would expect.
 """
 
+import re
+import sys
+import warnings
+
 from partirvm.quoting import message_text
+
+BETWEEN = ("partirvm", "sklearn", "joblib")
+"""Packages whose lines a warning does not name: it names the line of the user that called them."""
+
+_warned: set[tuple[type[Warning], str, str, int]] = set()
 
 
 def _shown(error: Exception) -> str:
@@ -110,3 +119,19 @@ class AccuracyWarning(PartirvmWarning):
 
 class LimitWarning(PartirvmWarning):
     """The fit ended at a limit (rounds, vectors, seconds, memory) before it converged."""
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the user's line, the first one outside of ``BETWEEN``.
+
+    A search of scikit-learn fits many times, and resets Python's list of shown warnings before each fit. For calls by
+    scikit-learn, warnings that differ only in numbers are therefore issued once for each line of the user and process.
+    """
+    frame, level, packages = sys._getframe(1), 2, set[str]()
+    while frame.f_back and (package := frame.f_globals.get("__name__", "").partition(".")[0]) in BETWEEN:
+        frame, level = frame.f_back, level + 1
+        packages.add(package)
+    key = category, re.sub(r"\d[\d,.]*", "", message), frame.f_code.co_filename, frame.f_lineno
+    if "sklearn" not in packages or key not in _warned:
+        warnings.warn(message, category, level)
+    _warned.add(key)

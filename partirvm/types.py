@@ -47,7 +47,7 @@ multiples of 2e-10. The noise is at least 400,000 times as much.
 
 def levels_of(codes: Float, count: int) -> Int:
     """Return the levels (n,) of codes of a feature; ``count`` for other and missing ones."""
-    return np.clip(np.where(np.isnan(codes), count, codes.real), 0, count).astype(np.int64)
+    return np.where((codes.real >= 0) & (codes.real < count), codes.real, count).astype(np.int64)
 
 
 def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:

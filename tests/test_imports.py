@@ -84,7 +84,7 @@ THIRD_PARTIES = {
     "storage.codec": {"numpy"},
     "core": {"numpy", "scipy"},
     "kernels": {"numpy", "scipy"},
-    "export": {"numpy", "jinja2", "onnx"},
+    "export": {"numpy", "jinja2", "onnx", "sklearn"},
     "planning": {"numpy", "scipy"},
     "likelihoods": {"numpy"},
     "local": {"numpy", "scipy"},

@@ -51,12 +51,12 @@ def trees() -> Iterator[tuple[str, ast.Module]]:
 def warned() -> Iterator[tuple[str, str, ast.expr]]:
     """Yield the module, the category and the expression of the message of each warning.
 
-    A warning is a call of ``warnings.warn``, or a pair of a category and a message that a generator yields.
+    A warning is a call of ``errors.warn``, or a pair of a category and a message that a generator yields.
     """
     for module, tree in trees():
         for node in ast.walk(tree):
             match node:
-                case ast.Call(args=[message, category, *_]) if ast.unparse(node.func) == "warnings.warn":
+                case ast.Call(args=[message, category, *_]) if ast.unparse(node.func) in ("warn", "errors.warn"):
                     yield module, ast.unparse(category), message
                 case ast.Yield(ast.Tuple([ast.Name(name) | ast.Attribute(attr=name), message])) if name.endswith(
                     "Warning"

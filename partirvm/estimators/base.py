@@ -121,7 +121,7 @@ class RelevanceVectorMachine(BaseEstimator):
     kernel_store : words
         With an "auto" ``memory_limit``, "auto" uses at most a quarter of it.
     client : distributed.Client or None
-        Client of the Dask cluster that runs the fit; None runs it in this process.
+        Client of the Dask cluster that runs the fit; None runs it on all cores that this process may use.
     verbose : bool
         Show the progress of ``fit``: a live view on a terminal, otherwise lines on stderr.
 
@@ -181,7 +181,7 @@ class RelevanceVectorMachine(BaseEstimator):
         return cloned
 
     def set_callbacks(self, *callbacks: FitCallback) -> Self:
-        """Set the callbacks that hear of each ``fit`` and ``partial_fit`` in this process, in place of earlier ones.
+        """Set the callbacks of each ``fit`` and ``partial_fit`` in this process, in place of earlier ones.
 
         Without arguments there are none. Clones have them too, so a grid search passes them on; pickles
         and files do not. Raises ``UsageError`` for an object that is not a ``FitCallback``.
@@ -233,18 +233,18 @@ class RelevanceVectorMachine(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or DATA
+        X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or dataset
             Missing values (NaN) are allowed. Data frames are of pandas, polars or Arrow. Their categorical columns and
             text become categories, dates days and cycles (``model_.columns``); for predictions columns may stand in
-            another order. DATA is the path or URL of what ``ingest`` made (of labels with ``classes=True``), with its
-            own y and weights. No reference to X is kept.
+            another order. A dataset is the path or URL of what ``ingest`` made (of labels with ``classes=True``), with
+            its own y and weights. No reference to X is kept.
             Targets, or labels of any type that has an order; of the same kind as X or a NumPy array.
         sample_weight : array-like (N,), optional
             Precision weights of a regression: a row's noise variance is σ²/weight, so that known relative noise r is
             the weight 1/r². Of a classification a row of weight 2 counts as two. A row of zero weight is absent.
         X_val, y_val, sample_weight_val : as X, y and sample_weight, optional
             Held-out rows: their error or log loss goes into ``history_`` and ends the fit when it stops falling (early
-            stopping). Other libraries call them ``eval_set``. X_val may be DATA with its own y and weights.
+            stopping). Other libraries call them ``eval_set``. X_val may be a dataset.
 
         Raises
         ------
@@ -356,7 +356,7 @@ class RelevanceVectorMachine(BaseEstimator):
             found = np.concatenate(blocks)
             found = found[np.argsort(found[:, 0])]
             values, far = found[:, 1:-1], int(found[:, -1].sum())
-        warn_of_far_rows(far, len(values), self.model_, stacklevel=4)
+        warn_of_far_rows(far, len(values), self.model_)
         return values
 
     def _interval(self, X: Any, level: float, kind: str, **how: bool) -> tuple[Float, Float]:

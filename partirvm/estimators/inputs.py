@@ -128,11 +128,11 @@ def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: in
 
 
 def source_of(estimator: Any, given: Any, columns: Columns, labels: Any = None, *, name: str = "validation") -> Source:
-    """Return rows with the ``columns`` and classes of the training rows: (X, y), (X, y, sample_weight), or DATA."""
+    """Return rows with the ``columns`` and classes of the training rows: (X, y), (X, y, sample_weight), a dataset."""
     if not isinstance(given, tuple | list):
         return as_source(given)
     if len(given) not in (2, 3):
-        raise UsageError(f"{name} has {len(given)} parts: it must be (X, y) or (X, y, sample_weight), or DATA")
+        raise UsageError(f"{name} has {len(given)} parts: it must be (X, y), (X, y, sample_weight), or a dataset")
     X, y, *weights = given
     if X is None or y is None:
         raise UsageError(f"{name} rows need both X and y: {'X' if X is None else 'y'} is None")

@@ -89,9 +89,9 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Update the model with new rows, X (n, d) and y (n,) or (n, T), in memory; the first call fits the given rows.
 
-        A later call is the update of a job whose DATA have more rows (``Job.update``). It keeps the kernel, the scaling
-        and the options of the first call, which should have enough rows to estimate them. The vectors stay candidates;
-        rounds with new candidates follow. The estimator keeps a copy of all rows. ``history_``, ``termination_`` and
+        A later call is the update of a job whose dataset has more rows (``Job.update``). It keeps kernel, scaling and
+        options of the first call, which should have enough rows to estimate them. The vectors stay candidates; rounds
+        with new candidates follow. The estimator keeps a copy of all rows. ``history_``, ``termination_`` and
         ``plan_`` describe the last call; ``max_rounds`` and ``time_limit`` apply to each call.
 
         Raises the errors of ``fit``, and ``UsageError`` after ``fit``, which keeps no rows, or if a parameter that must
@@ -99,10 +99,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         """
         stream: Stream | None = getattr(self, "_stream", None)
         if stream is None and hasattr(self, "model_"):
-            raise UsageError(
-                "partial_fit cannot continue the last fit: fit keeps no rows, and a file holds none. Call partial_fit "
-                "of an estimator that is not fitted, with these rows first"
-            )
+            raise UsageError("partial_fit cannot continue: fit and files keep no rows; use partial_fit from the start")
         request, journal, before = self.parameters(), MemoryJournal(), None
         calls: tuple[TrainingRows, ...] = ()
         if stream is not None:
@@ -140,16 +137,12 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def _continued(self, stream: Stream, asked: Request) -> Request:
         """Return the request of the next call: that of the first call, with the limits that are asked for now."""
         if not is_growable(stream.checkpoint, stream.spec):
-            raise UsageError(
-                "partial_fit cannot continue: split-merge ended before its last merge, or the target of the first rows "
-                "was constant; fit all rows again"
-            )
+            raise UsageError("partial_fit cannot continue an unfinished split-merge or a constant target: fit all rows")
         for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
             before, now = getattr(stream.request, name), getattr(asked, name)
             if before is not now and before != now:
                 raise UsageError(
-                    f"{name} is {now!r}, and was {before!r} at the first rows: partial_fit keeps it, so set it back "
-                    "or fit all rows again"
+                    f"{name} is {now!r}, but partial_fit began with {before!r}: set it back, or fit all rows"
                 )
         limits, rounds = {name: getattr(asked, name) for name in LIMITS}, asked.max_rounds
         limits["max_rounds"] = None if rounds is None else stream.checkpoint.round + rounds
@@ -163,8 +156,8 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         residuals the standard deviation is that of the largest log density on rows left out, and the multiples of
         ``predict_interval`` are quantiles of their errors. X is of any kind that ``fit`` takes.
 
-        ``augment`` gives the rows of the fit again, in any order: a pair (X, y), a triple (X, y, sample_weight), or
-        DATA. Each row is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005): with a basis function more at
+        ``augment`` gives the rows of the fit again, in any order: a pair (X, y), a triple (X, y, sample_weight), or a
+        dataset. Each row is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005): with a basis function more at
         itself (of the first of several kernels), so that the standard deviation grows away from these rows, to √(noise
         variance + variance of y), not back to the noise. It takes N·n·M products for N rows of the fit, n of X and M
         basis functions. Local residuals correct neither its mean nor its standard deviation.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import UsageError
-from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, template, write
+from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, model_of, template, write
 from partirvm.quoting import printable
 from partirvm.storage import Where
 from partirvm.types import AS_IT_IS, Float
@@ -43,7 +43,7 @@ def to_c(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str]
     name = re.sub(r"\W", "_", Path(path).stem, flags=re.ASCII)
     if not re.match("[A-Za-z]", name):
         raise UsageError(f"{Path(path).name!r} cannot name functions in C: begin the name of the file with a letter")
-    graph, model = graph_of(model, outputs, level), getattr(model, "model_", model)
+    graph, model = graph_of(model, outputs, level), model_of(model)
     header = Header(graph, dtype, name)
     centres = model.design.centres if len(model.design.centres) else np.zeros((1, len(graph.features)))
     rows = centres[:: -(-len(centres) // TESTED)].astype(header.io).astype(float)

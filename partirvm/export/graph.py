@@ -104,6 +104,15 @@ class Graph:
         return self("Concat", *parts) if len(parts) > 1 else parts[0]
 
 
+def model_of(given: Any) -> Any:
+    """Return the model of a fitted estimator, or the given model. Raises ``NotFittedError`` before a fit."""
+    if hasattr(given, "get_params"):
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(given)
+    return getattr(given, "model_", given)
+
+
 def graph_of(model: Any, outputs: Sequence[str] = (), level: float = 0.95, lacking: Mapping[str, Any] = {}) -> Graph:
     """Return the graph of the predictions of a model, or of a fitted estimator, at raw inputs X (n, d).
 
@@ -112,7 +121,7 @@ def graph_of(model: Any, outputs: Sequence[str] = (), level: float = 0.95, lacki
     features with gaps in the training; elsewhere its predictions are NaN. Raises ``UsageError`` for other names, and
     for what only Python can compute: local residuals, and functions of the user.
     """
-    model = getattr(model, "model_", model)
+    model = model_of(model)
     known = ("label", "probabilities") if hasattr(model, "classes") else ("mean", "std", "lower", "upper")
     wanted = tuple(outputs) or known[:2]
     if unknown := [name for name in wanted if name not in known]:

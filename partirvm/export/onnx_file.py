@@ -115,7 +115,8 @@ class _Writer:
             self(op, args[0], self.constant(args[1].astype(np.int64)), axis=1, name=name)
         elif op == "Table":
             last = float(len(args[1]) - 1)
-            code = self("Clip", self("Where", self("IsNaN", args[0]), [last], args[0]), 0.0, last)
+            known = self("And", self("GreaterOrEqual", args[0], [0.0]), self("Less", args[0], [last]))
+            code = self("Where", known, args[0], [last])
             flat = self("Squeeze", self("Cast", code, to=7), self.constant(np.array([1])))  # 7 is int64
             self("Gather", args[1], flat, axis=0, name=name)
         elif op == "Sum":

@@ -26,6 +26,7 @@ import numpy as np
 from partirvm import kernels
 from partirvm.data.convert import checked_rows
 from partirvm.errors import UsageError
+from partirvm.export.graph import model_of
 from partirvm.kernels.base import Family, runs
 from partirvm.kernels.functions import LINEAR
 from partirvm.types import Float, Int, cyclic
@@ -75,7 +76,7 @@ def explain(model: Any, X: Any, background: Any, permutations: int = 4, seed: in
     >>> np.allclose(found["values"].sum(axis=1) + found["base_values"], model.predict(X[:5]))
     True
     """
-    model = getattr(model, "model_", model)
+    model = model_of(model)
     model.require_one_target("explanations")
     columns, sparse, errors = model.columns, model.sparse(), None
     rows, others = checked_rows(X, columns), checked_rows(background, columns)

@@ -3,7 +3,6 @@
 After a fit with a learned kernel the model is compared with boosted trees, on rows left out.
 """
 
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -67,11 +66,11 @@ def run(
         journal.record(entry)
         driver.watcher.on_record(entry)
     for category, text in _faults_of_data(spec, source.columns):
-        warnings.warn(text, category, stacklevel=2)
+        errors.warn(text, category)
     with keeping_blocks(spec.plan, driver.executor.forget, beside) as driver.keep_blocks:
         outcome = driver.run(STRATEGIES[spec.request.strategy](), spec.problem, spec.options, journal, checkpoint)
     for category, text in _faults_of_fit(outcome, spec, remarks):
-        warnings.warn(text, category, stacklevel=2)
+        errors.warn(text, category)
     return outcome
 
 

@@ -192,10 +192,7 @@ class Family(Kernel, Value):
     def with_numbers(self) -> Self:
         """Return the kernel itself. Raises ``UsageError`` if gamma is a word, or if it has options of an estimator."""
         if isinstance(self.gamma, str):
-            raise UsageError(
-                f"gamma of {self!r} must be numbers in a list, a sum or a product of kernels, such as "
-                f"{type(self).__name__}(0.5)"
-            )
+            raise UsageError(f"gamma of {self!r} must be numbers in a list, a sum or a product of kernels")
         if (self.multiples, self.metric) != ((1.0,), "auto"):
             raise UsageError(f"{self!r} must have no multiples or metric here: only estimators have these")
         return self
@@ -207,9 +204,7 @@ class Family(Kernel, Value):
             del found["gamma"]
             return {**found, given_for: replace(self, multiples=(1.0,), metric="auto")}
         if self.spec() != type(self)(self.gamma).spec():
-            raise UsageError(
-                f"{self!r} needs numbers as gamma, from which an estimator with gamma='learn-shared' starts"
-            )
+            raise UsageError(f"{self!r} needs numbers as gamma, from which gamma='learn-shared' of an estimator starts")
         return found
 
     def widths(self, n_features: int) -> Float:

@@ -387,10 +387,7 @@ class Model(FittedModel):
     def require_one_target(self, what: str) -> None:
         """Raise ``UsageError`` for several targets."""
         if self.n_targets > 1:
-            raise UsageError(
-                f"{what} need a model with one target: fit each target separately, with MultiOutputRegressor of "
-                "scikit-learn, or ingest it as DATA with one target"
-            )
+            raise UsageError(f"{what} need a model with one target: fit each, as with MultiOutputRegressor")
 
 
 def relevances(design: Design, variance: Float) -> Float | None:

@@ -135,7 +135,7 @@ class Request:
         Maximum number of iterations of one fit or, for two classes and multinomial, of its passes.  [default: 500
         iterations, 200 passes]
     tol
-        The last fit has converged when the log evidence changes by less than this number of nats per row.
+        The last fit has converged when the log evidence changes by less than this number per row.
     noise_variance
         The same number as for noise, or "estimate".
     residual

@@ -1,6 +1,5 @@
 """Predict DATA with a job's model, in the order of rows before shuffling, or score its predictions, tile by tile."""
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -13,7 +12,7 @@ from partirvm.core.scores import ClassScores, Scores
 from partirvm.data import ZarrSource
 from partirvm.data.source import Source, Together, require_like
 from partirvm.data.writer import ExternalSorter, claimed
-from partirvm.errors import DataWarning, UsageError
+from partirvm.errors import DataWarning, UsageError, warn
 from partirvm.execution import executor_for
 from partirvm.execution.local import Progress
 from partirvm.jobs.store import JobStore
@@ -135,15 +134,13 @@ def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
             folder.remove()
 
 
-def warn_of_far_rows(far: int, rows: int, model: AnyModel, stacklevel: int = 3) -> None:
-    """Warn of rows that are far from all relevance vectors; ``stacklevel`` is that of ``warnings.warn``."""
+def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
+    """Warn of rows that are far from all relevance vectors."""
     if far:
         what = model.far_values
         if model.design.functions is not None:
             what = "prediction is close to that of the bias and the basis functions alone"
-        warnings.warn(
-            f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}", DataWarning, stacklevel
-        )
+        warn(f"{far:,} of {rows:,} rows are far from every relevance vector: their {what}", DataWarning)
 
 
 def evaluate(

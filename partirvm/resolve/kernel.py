@@ -152,10 +152,7 @@ def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel
     for each in kernel.kernels if isinstance(kernel, Several) else (kernel,):
         each.prepare(np.zeros((0, scaling.n_inputs)))
         if learned and not np.isfinite(each.logs).any():
-            raise UsageError(
-                f"gamma is {gamma!r}, but the kernel {each.name!r} has no parameters that can be learned: "
-                "leave gamma out, or choose another kernel"
-            )
+            raise UsageError(f"gamma is {gamma!r}, but the kernel {each.name!r} has no parameters: leave gamma out")
     return kernel.per_feature(scaling.n_inputs) if gamma == "learn-per-feature" else kernel
 
 

@@ -37,7 +37,7 @@ LIMITS = ("max_rounds", "max_vectors", "effort", "time_limit", "memory_limit")
 """Options that a resume may change; any other change would give a different fit."""
 
 LABEL_COPIES = 4
-"""Number of copies of names and labels while DATA are opened again, or a checkpoint or a model is written."""
+"""Number of copies of names and labels while a dataset is opened again, or a checkpoint or a model is written."""
 
 MODERATE_ROWS = 10_000
 """Maximum number of rows for which ``moderate="auto"`` moderates the probabilities of two classes.
@@ -85,10 +85,7 @@ def check_parameters(request: Request) -> Request:
     if isinstance(p.noise_variance, str):
         Check("word", ("a number > 0", *words_of(classes=False)))("noise_variance", p.noise_variance)
     if p.strategy == "split-merge" and (p.fit_rows == GROWING or p.max_rounds is not None):
-        raise UsageError(
-            "strategy is 'split-merge', which has no rounds: leave max_rounds out, and set fit_rows to 'full' or "
-            "'sample', or use another strategy"
-        )
+        raise UsageError("strategy 'split-merge' has no rounds: leave max_rounds out; fit_rows is 'full' or 'sample'")
     return p
 
 

@@ -67,27 +67,27 @@ def test_steps_and_refusals():
     first.partial_fit(X[:1], y[:1])
     assert restored.model_.digest() == first.model_.digest()
     assert first.model_.n_rows == 291
-    with pytest.raises(UsageError, match="fit keeps no rows"):
+    with pytest.raises(UsageError, match="fit and files keep no rows"):
         whole.partial_fit(*more[:2])
     with pytest.raises(ValueError, match="X has 1 features"):
         first.partial_fit(X[:, :1], y)
     with pytest.raises(DataError, match="dimension"):
         first.partial_fit(X, np.column_stack([y, y]))
-    with pytest.raises(UsageError, match=r"strategy is 'working-set', and was 'auto' at the first rows"):
+    with pytest.raises(UsageError, match=r"strategy is 'working-set', but partial_fit began with 'auto'"):
         again.set_params(strategy=WorkingSet("gain")).partial_fit(X, y)
     with pytest.raises(UsageError, match="X is str, but updates of an estimator take rows in memory"):
         RVMRegressor().partial_fit("rows.zarr", None)
     digest = first.model_.digest()
-    with pytest.raises(UsageError, match=r"gamma is 7\.0, and was 0\.5 at the first rows: partial_fit keeps it"):
+    with pytest.raises(UsageError, match=r"gamma is 7\.0, but partial_fit began with 0\.5: set it back"):
         first.set_params(gamma=7.0).partial_fit(*more[:2])
     assert first.model_.digest() == digest
-    with pytest.raises(UsageError, match=r"gamma is 7\.0, and was 0\.5 at the first rows"):
+    with pytest.raises(UsageError, match=r"gamma is 7\.0, but partial_fit began with 0\.5"):
         first.set_params(gamma="learn", kernel=Radial(gamma=7.0)).partial_fit(*more[:2])
     assert first.model_.digest() == digest
     first.set_params(kernel=Radial(gamma=OPTIONS["gamma"]), max_rounds=2).partial_fit(*more[:2])
     assert first.model_.n_rows == 381
     constant = RVMRegressor(**OPTIONS).partial_fit(X, np.ones(200))
-    with pytest.raises(UsageError, match="the target of the first rows was constant"):
+    with pytest.raises(UsageError, match="constant target: fit all rows"):
         constant.partial_fit(X, y)
 
 

@@ -54,9 +54,8 @@ def test_the_columns_of_held_out_rows_must_be_those_of_the_training(tmp_path):
     made.fit(X, y, X_val=dd.from_pandas(frame, npartitions=2), y_val=y)
     with pytest.raises(ValueError, match="2 features"):
         made.fit(X, y, X_val=X[:, :2], y_val=y)
-    for part in ({"X_val": X}, {"y_val": y}):
-        with pytest.raises(UsageError, match="validation rows need both X and y"):
-            made.fit(X, y, **part)
+    with pytest.raises(UsageError, match="validation rows need both X and y"):
+        made.fit(X, y, X_val=X)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])

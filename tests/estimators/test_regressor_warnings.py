@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from by_default import some
 from regressions import plane, sinc
+from sklearn.model_selection import cross_val_score
 
 from partirvm import RVMRegressor
 from partirvm.core.termination import Termination
@@ -68,8 +69,11 @@ def test_noise_free_data_warn_of_the_floor(strategy):
 
 
 def test_far_rows_warn_at_prediction():
-    """Their number, a prediction of about the mean; rows near the vectors do not warn."""
+    """Their number, a prediction of about the mean; rows near the vectors do not warn. A search warns once, here."""
     X, y = plane(100)
+    with pytest.warns(DataWarning, match="constant features") as found:
+        cross_val_score(RVMRegressor(gamma=0.3), np.column_stack([X, 0 * y]), y, cv=3)
+    assert [each.filename for each in found] == [__file__]
     model = RVMRegressor(gamma=0.3, random_state=0).fit(X, y)
     far = np.vstack([X[:5], np.full((2, 3), 1e3)])
     with pytest.warns(DataWarning, match="2 of 7 rows are far"):

@@ -104,15 +104,16 @@ def test_rows_that_joined_later(tmp_path):
     save_model(fitted, tmp_path / "m")
     found = load_model(tmp_path / "m")
     np.testing.assert_array_equal(found.predict(X, augment=(X, y)), fitted.predict(X, augment=(X, y)))
-    with pytest.raises(UsageError, match="a file holds none"):
+    with pytest.raises(UsageError, match="fit and files keep no rows"):
         found.partial_fit(X, y)
 
 
 def test_what_cannot_be_saved(tmp_path):
     """It is named, and nothing is left behind."""
     X, y = wave()
-    with pytest.raises(NotFittedError):
-        save_model(RVMRegressor(), tmp_path / "m")
+    for write in (save_model, RVMRegressor.to_c, RVMRegressor.to_numpy):
+        with pytest.raises(NotFittedError):
+            write(RVMRegressor(), tmp_path / "m.h")
     for estimator, says in (
         (RVMRegressor(kernel=lambda X, Z: X @ Z.T, basis="linear"), r"<lambda>.*'module:function'"),
         (RVMRegressor(gamma=0.5, random_state=np.random.RandomState(0)), "RandomState cannot be stored"),

@@ -58,6 +58,7 @@ def test_levels_that_are_coordinates_and_effects_of_numbers(rng: Any) -> None:
     X[0, 0], weights = 9.0, rng.normal(size=(9, len(features.sources)))
     expected = differences(lambda X: (features(X) * weights).sum(axis=1, keepdims=True), X)[:, 0]
     agree(pulled_back(features, X, weights), expected)
+    np.testing.assert_array_equal(*(features(np.array([[0.0, code, 0.0, 0.0]])) for code in (-1.0, 9.0)))
 
 
 def test_gradients_of_an_estimator(rng: Any) -> None:

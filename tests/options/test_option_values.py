@@ -95,7 +95,6 @@ def test_nested_names():
         ({"strategy": Gaussian()}, r"strategy is Gaussian\(.*which is a value of kernel"),
         ({"kernel": Gaussian(0.5), "gamma": 2.0}, "gamma is 2.0, but the kernel has its own"),
         ({"kernel": Gaussian(), "gamma": "learn-shared"}, "gamma is 'learn-shared', and Gaussian.*leave gamma out"),
-        ({"noise": -1}, "noise is -1: it must be a number > 0 or 'auto' or 'constant'"),
         ({"kernel": Polynomial("scale", 2)}, r"Polynomial\(gamma='scale', degree=2\) needs numbers as gamma"),
         ({"kernel": ["linear", Gaussian()]}, "must be numbers in a list"),
         ({"kernel": ["linear", Gaussian(0.5, multiples=(1, 2))]}, "must have no multiples or metric here"),
