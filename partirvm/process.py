@@ -1,15 +1,20 @@
-"""What the process has: one BLAS thread, since the last bits of products and factorisations depend on their number; and
-its memory: use, limit, and what it returns to the operating system.
+"""Threads and memory of the process.
 
-A pass uses one thread per tile. Dense fits gain little from BLAS threads, which wait actively: two on a busy machine
-can take ten times as long as one.
+**Threads.** BLAS has one, since the last bits of products and factorisations depend on their number. Instead work is
+cut into pieces that depend on its size alone, and threads of Python compute the pieces (``in_threads``). NumPy's
+functions release the interpreter's lock; SciPy's wrappers hold it, so that large matrices need ``unlocked``.
+
+**Memory**: its use, its limit, and what the process returns to the operating system.
 """
 
 import ctypes
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from itertools import repeat
 from pathlib import Path
@@ -24,6 +29,7 @@ NO_LIMIT = 1 << 60  # version 1 of control groups states a number above this one
 _lock = threading.Lock()
 _inside = 0
 _before: list[int] = []
+_helpers: ContextVar[tuple[ThreadPoolExecutor, int] | None] = ContextVar("_helpers", default=None)
 
 
 @cache
@@ -56,6 +62,75 @@ def one_blas_thread() -> Iterator[None]:
             _inside -= 1
             if _inside == 0:
                 _set_threads(_before)
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Let ``in_threads`` use ``count`` threads, this one and helpers, inside the block."""
+    with ThreadPoolExecutor(max(count - 1, 1), thread_name_prefix="partirvm-pieces") as pool:
+        token = _helpers.set((pool, count - 1) if count > 1 else None)
+        try:
+            yield
+        finally:
+            _helpers.reset(token)
+
+
+def in_threads(function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
+    """Return ``list(map(function, *things))``, computed by the threads of ``on_threads``.
+
+    Calls begin in order, so that one may wait for earlier ones. After an exception no further one begins.
+    """
+    count = len(things[0])
+    found, numbers = [None] * count, iter(range(count))
+
+    def work() -> None:
+        try:
+            for number in numbers:  # shared: ``next`` of a range is atomic
+                found[number] = function(*(each[number] for each in things))
+        except BaseException:
+            deque(numbers, maxlen=0)
+            raise
+
+    pool, helpers = _helpers.get() or (None, 0)
+    others = [pool.submit(work) for _ in range(min(helpers, count - 1))] if pool else []
+    try:
+        work()
+    finally:
+        started = [each for each in others if not each.cancel()]
+        wait(started)
+    for each in started:
+        each.result()
+    return found
+
+
+@cache
+def _routine(name: str) -> Callable[..., None]:
+    from scipy.linalg import cython_blas, cython_lapack
+
+    capsule = {**cython_lapack.__pyx_capi__, **cython_blas.__pyx_capi__}[name]
+    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    address = pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, name_of(capsule))
+    return ctypes.CFUNCTYPE(None)(address)
+
+
+def unlocked(name: str, *values: Any) -> None:
+    """Call a routine of SciPy's BLAS or LAPACK while other threads run, which SciPy's wrappers do not allow.
+
+    ``values`` are its arguments: letters, integers, floats, and arrays, of which it sees the first element.
+    """
+    _routine(name)(*map(_argument, values))
+
+
+def _argument(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode()
+        case int():
+            return ctypes.byref(ctypes.c_int(value))
+        case float():
+            return ctypes.byref(ctypes.c_double(value))
+    return ctypes.c_void_p(value.ctypes.data)
 
 
 def usable_cores() -> int:

@@ -9,16 +9,14 @@ no loss of accuracy. If it is not numerically positive definite, the smallest su
 is added. With a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m.
 
 **Tiles.** LAPACK's bits depend on the number of threads. So every tile of a large factor or inverse is computed by one
-thread, in an order that depends on the size of the matrix alone. The factorisation is left-looking: one product each
-updates the tiles of a block of columns, the diagonal tile is factorised, those below it are solved. NumPy's products
-release the interpreter's lock, SciPy's wrappers hold it. Matrices are float64 ones in Fortran order.
+thread (``process.in_threads``), by operations that depend on the size of the matrix alone. The factorisation is
+left-looking: one product updates a tile by the tiles before it; then it is factorised on the diagonal, or solved.
+Matrices are float64 ones in Fortran order.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -26,6 +24,7 @@ from scipy.linalg import blas, lapack, solve_triangular
 
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
+from partirvm.process import in_threads, unlocked
 from partirvm.types import Each, Float, Int
 
 WEAK_CORRELATION = 0.1
@@ -34,15 +33,15 @@ WEAK_CORRELATION = 0.1
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Values added to the unit diagonal, tried in this order."""
 
-
-TILE = 256
+TILE = 192
 """Rows and columns of a tile."""
 
-LEAST = 4 * TILE
-"""Number of columns from which matrices are divided into tiles; LAPACK is as fast for fewer."""
+LEAST, LEAST_INVERSE = 4 * TILE, 2 * TILE
+"""Number of columns from which a factor and an inverse are divided into tiles; LAPACK is as fast for fewer."""
 
-
-_pool: ContextVar[ThreadPoolExecutor | None] = ContextVar("_pool", default=None)
+STRIP = 64
+LOWER = np.tri(STRIP)
+"""Width of the strips of columns above whose diagonal zeros are written, and a mask of their corners."""
 
 
 @dataclass(frozen=True)
@@ -86,76 +85,72 @@ class Posterior:
         return np.stack([one.root() for one in self.targets]) if self.targets else root_of(self.factor, self.scale)
 
 
-@contextmanager
-def on_threads(count: int) -> Iterator[None]:
-    """Use ``count`` threads for the tiles of this thread's matrices inside the block."""
-    with ThreadPoolExecutor(max(count, 1), thread_name_prefix="partirvm-tiles") as pool:
-        token = _pool.set(pool if count > 1 else None)
-        try:
-            yield
-        finally:
-            _pool.reset(token)
-
-
-def in_threads(function: Callable[[Any], Any], things: Sequence[Any]) -> list[Any]:
-    """Return ``function(thing)`` for each of ``things``, in order, computed by the threads of ``on_threads``."""
-    pool = _pool.get()
-    return list(map(function, things) if pool is None or len(things) < 2 else pool.map(function, things))
-
-
-def blocks(n: int) -> list[slice]:
-    """Return the ranges of rows or columns of the tiles of a matrix of size n."""
-    size = TILE if n >= LEAST else max(n, 1)
+def blocks(n: int, least: int = LEAST) -> list[slice]:
+    """Return the ranges of rows or columns of the tiles of a matrix of size n, one range of fewer than ``least``."""
+    size = TILE if n >= least else max(n, 1)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
-def cholesky(L: Float) -> bool:
-    """Replace the lower triangle of a symmetric L (M, M), Fortran order, by its factor; False if L is not positive."""
-    ranges = blocks(len(L))
-    for number, k in enumerate(ranges):
-        before = slice(k.start)
+def cholesky(L: Float, fill: Callable[[slice, slice], None]) -> bool:
+    """Compute the lower factor of a symmetric matrix in L (M, M), Fortran order; False if it is not positive.
 
-        def update(i: slice, k: slice = k, before: slice = before) -> None:
-            L[i, k] -= L[i, before] @ L[k, before].T
+    ``fill(rows, columns)`` writes a tile of the matrix on or below the diagonal to L, just before it is used.
+    """
+    ranges, ld, failed = blocks(len(L)), len(L), np.zeros(1, dtype=np.intc)
+    tiles = [(i, k) for k in range(len(ranges)) for i in range(k, len(ranges))]
+    done = {tile: Event() for tile in tiles}
 
-        def solve(i: slice, k: slice = k) -> None:
-            L[i, k] = blas.dtrsm(1.0, L[k, k], L[i, k], side=1, lower=1, trans_a=1)
+    def compute(tile: tuple[int, int]) -> None:
+        i, k = tile
+        rows, columns, (m, n), before = ranges[i], ranges[k], L[ranges[i], ranges[k]].shape, ranges[k].start
+        own, info = L[rows, columns], np.zeros(1, dtype=np.intc)
+        try:
+            fill(rows, columns)
+            if k:
+                done[i, k - 1].wait()
+                done[k, k - 1].wait()
+                unlocked("dgemm", "N", "T", m, n, before, -1.0, L[rows], ld, L[columns], ld, 1.0, own, ld)
+            if i > k:
+                done[k, k].wait()
+                unlocked("dtrsm", "R", "L", "T", "N", m, n, 1.0, L[columns, columns], ld, own, ld)
+                L[columns, rows] = 0.0
+            else:
+                unlocked("dpotrf", "L", n, own, ld, info)
+                failed[info > 0] = 1
+                for start in range(0, n, STRIP):
+                    own[:start, start : start + STRIP] = 0.0
+                    own[start : start + STRIP, start : start + STRIP] *= LOWER[: n - start, : n - start]
+        finally:
+            done[tile].set()
 
-        if number:
-            in_threads(update, ranges[number:])
-        found, failed = lapack.dpotrf(L[k, k], lower=1, overwrite_a=1)
-        if failed:
-            return False
-        if len(ranges) > 1:  # otherwise L itself was overwritten
-            L[k, k] = found
-        in_threads(solve, ranges[number + 1 :])
-    return True
+    in_threads(compute, tiles)
+    return not failed[0]
 
 
 def inverse_columns(L: Float, use: Callable[[slice, Float], Any]) -> list[Any]:
     """Compute L⁻¹ of L (M, M) by blocks of columns; return ``use(columns, rows from there)`` of each, in order."""
-    ranges = blocks(len(L))
+    ranges, ld, info = blocks(len(L), LEAST_INVERSE), len(L), np.zeros(1, dtype=np.intc)
 
     def inverse(number: int) -> Any:
         j = ranges[number]
-        corner = lapack.dtrtri(L[j, j], lower=1)[0]
-        W = corner if j.stop == len(L) else np.zeros((len(L) - j.start, len(corner)), order="F")
-        if j.stop < len(L):
-            W[: len(corner)] = corner
+        W, n = np.empty((len(L) - j.start, j.stop - j.start), order="F"), j.stop - j.start
+        W[:n] = L[j, j]
+        unlocked("dtrtri", "L", "N", n, W, len(W), info)
         for i in ranges[number + 1 :]:
-            above = W[: i.start - j.start]
-            W[len(above) : i.stop - j.start] = blas.dtrsm(-1.0, L[i, i], L[i, j.start : i.start] @ above, lower=1)
+            m, above, own = i.stop - i.start, i.start - j.start, W[i.start - j.start :]
+            unlocked("dgemm", "N", "N", m, n, above, -1.0, L[i, j.start :], ld, W, len(W), 0.0, own, len(W))
+            unlocked("dtrsm", "L", "L", "N", "N", m, n, 1.0, L[i, i], ld, own, len(W))
         return use(j, W)
 
     return in_threads(inverse, range(len(ranges)))
 
 
-def factorise(H: Float) -> tuple[Float, Float]:
-    """Return the scaled Cholesky factor of a symmetric positive H (M, M): (L, S), SHS + jitter·I = LLᵀ.
+def factorise(data: Float, alpha: Float | float = 0.0, beta: float = 1.0) -> tuple[Float, Float]:
+    """Return the scaled Cholesky factor of H = β·data + A, ``data`` symmetric (M, M): (L, S), SHS + jitter·I = LLᵀ.
 
-    H is overwritten by L. Raises ``NumericalError`` if H is not finite or not positive definite with any jitter.
+    Raises ``NumericalError`` if H is not finite or not positive definite with any jitter.
     """
-    diagonal = np.diagonal(H)
+    diagonal = beta * np.diagonal(data) + alpha
     wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
     if wrong.any():
         raise NumericalError(
@@ -163,19 +158,17 @@ def factorise(H: Float) -> tuple[Float, Float]:
             "have a sum of squares or a precision that is not finite and positive: standardize the inputs, "
             "choose a gamma, degree or basis of smaller values, or leave alpha and noise to be estimated"
         )
-    scale, ranges = 1.0 / np.sqrt(diagonal), blocks(len(H))
-    L = np.ascontiguousarray(H).T  # H is symmetric: its transpose has LAPACK's column-major layout
-    corners = [L[k, k].copy(order="F") for k in ranges]
+    scale, L = 1.0 / np.sqrt(diagonal), np.empty(data.shape, order="F")
     for jitter in JITTERS:
-        for k, corner in zip(ranges, corners, strict=True):  # after an attempt, H is still stored above the diagonal
-            if k.stop < len(L):
-                L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
-            np.multiply(corner, scale[k, None], out=L[k, k])
-            L[k, k] *= scale[k]
-            L[k, k].flat[:: len(corner) + 1] += jitter
-        if cholesky(L):
-            for k in ranges:
-                L[: k.start, k] = 0.0
+
+        def fill(rows: slice, columns: slice, jitter: float = jitter) -> None:
+            own = L[rows, columns]
+            np.multiply(data[columns, rows].T, beta * scale[rows, None], out=own)
+            own *= scale[columns]
+            if rows == columns:
+                np.fill_diagonal(own, 1.0 + jitter)
+
+        if cholesky(L, fill):
             return L, scale
     raise NumericalError(
         f"the posterior precision of {len(L)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
@@ -206,7 +199,7 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior
         return Posterior(**joined, log_evidence=log_evidence, factor=none, scale=none, targets=each)
     T = len(statistics.sum_squares)
     m, projection = (each if T > 1 else each[:, 0] for each in (statistics.offset, statistics.projection))
-    delta, log_det, parts = solve(beta * statistics.gram, alpha, beta * projection - (alpha * m.T).T)
+    delta, log_det, parts = solve(statistics.gram, alpha, beta * projection - (alpha * m.T).T, beta)
     mean = m + delta
 
     residual, rounding = statistics.residual(delta)
@@ -216,13 +209,12 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior
     return Posterior(mean=mean, residual=residual, log_evidence=float(log_evidence), rounding=rounding, **parts)
 
 
-def solve(data: Float, alpha: Float, right: Float) -> tuple[Float, float, dict[str, Any]]:
-    """Return H⁻¹·right, (M,) or (M, T), log|H|, and those fields of the posterior that follow from H = ``data`` + A.
+def solve(data: Float, alpha: Float, right: Float, beta: float = 1.0) -> tuple[Float, float, dict[str, Any]]:
+    """Return H⁻¹·right, (M,) or (M, T), log|H|, and those fields of the posterior that follow from H = β·data + A.
 
-    ``data`` (M, M) is overwritten. Raises ``NumericalError`` as ``factorise`` does.
+    Raises ``NumericalError`` as ``factorise`` does.
     """
-    data.flat[:: len(data) + 1] += alpha
-    factor, scale = factorise(data)
+    factor, scale = factorise(data, alpha, beta)
     solution, variance = right, scale
     if len(right):
         solution = (scale * lapack.dpotrs(factor, (scale * right.T).T, lower=1)[0].T).T

@@ -21,7 +21,6 @@ KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). Wid
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import get_blas_funcs
 
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.statistics import GramStatistics
@@ -82,10 +81,12 @@ def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: fl
     ``target`` is (n, K), ``mean`` (M, K), and ``weights`` (n,) are the row weights. D has the precision of Σ: in single
     precision its product takes half the time.
     """
-    gemm = get_blas_funcs("gemm", (covariance,))
-    r, single = beta * (target - block @ mean), covariance.dtype
-    found: Float = gemm(-beta * target.shape[1], block.astype(single, copy=False), covariance)  # column by column, as Φ
-    found = gemm(1.0, r.astype(single), mean.astype(single), beta=1.0, c=found, trans_b=1, overwrite_c=1)
+    # one product of [Φ, r] with [−βKΣ, μ]ᵀ, in arrays that are stored column by column, as Φ
+    (n, M), K, single = block.shape, target.shape[1], covariance.dtype
+    left, right = np.empty((M + K, n), single), np.empty((M + K, M), single)
+    left[:M], left[M:] = block.T, (beta * (target - block @ mean)).T
+    right[:M], right[M:] = (-beta * K) * covariance, mean.T
+    found: Float = (right.T @ left).T
     if weights is not None:
         found *= weights[:, None]
     return found
