@@ -1,10 +1,8 @@
 """Threads and memory of the process.
 
-**Threads.** BLAS has one, since the last bits of products and factorisations depend on their number. Instead work is
-cut into pieces that depend on its size alone, and threads of Python compute the pieces (``in_threads``). NumPy's
-functions release the interpreter's lock; SciPy's wrappers hold it, so that large matrices need ``unlocked``.
-
-**Memory**: its use, its limit, and what the process returns to the operating system.
+BLAS has one thread, since the last bits of its results depend on their number. Instead work is cut into pieces that
+depend on its size alone, which threads of Python compute (``in_threads``). NumPy's functions release the interpreter's
+lock meanwhile; SciPy's wrappers of BLAS hold it (``unlocked``).
 """
 
 import ctypes
@@ -87,17 +85,15 @@ def in_threads(function: Callable[..., Any], *things: Sequence[Any]) -> list[Any
         try:
             for number in numbers:  # shared: ``next`` of a range is atomic
                 found[number] = function(*(each[number] for each in things))
-        except BaseException:
-            deque(numbers, maxlen=0)
-            raise
+        finally:
+            deque(numbers, maxlen=0)  # after an exception
 
     pool, helpers = _helpers.get() or (None, 0)
     others = [pool.submit(work) for _ in range(min(helpers, count - 1))] if pool else []
     try:
         work()
     finally:
-        started = [each for each in others if not each.cancel()]
-        wait(started)
+        wait(started := [each for each in others if not each.cancel()])
     for each in started:
         each.result()
     return found
@@ -107,30 +103,26 @@ def in_threads(function: Callable[..., Any], *things: Sequence[Any]) -> list[Any
 def _routine(name: str) -> Callable[..., None]:
     from scipy.linalg import cython_blas, cython_lapack
 
-    capsule = {**cython_lapack.__pyx_capi__, **cython_blas.__pyx_capi__}[name]
-    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
-    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-    address = pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, name_of(capsule))
-    return ctypes.CFUNCTYPE(None)(address)
+    capsule, api = {**cython_lapack.__pyx_capi__, **cython_blas.__pyx_capi__}[name], ctypes.pythonapi
+    signature = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))(capsule)
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+    return ctypes.CFUNCTYPE(None)(pointer(capsule, signature))
 
 
 def unlocked(name: str, *values: Any) -> None:
-    """Call a routine of SciPy's BLAS or LAPACK while other threads run, which SciPy's wrappers do not allow.
+    """Call a routine of SciPy's BLAS or LAPACK beside other threads, which SciPy's wrappers do not allow.
 
     ``values`` are its arguments: letters, integers, floats, and arrays, of which it sees the first element.
     """
-    _routine(name)(*map(_argument, values))
 
-
-def _argument(value: Any) -> Any:
-    match value:
-        case str():
+    def passed(value: Any) -> Any:
+        if isinstance(value, str):
             return value.encode()
-        case int():
-            return ctypes.byref(ctypes.c_int(value))
-        case float():
-            return ctypes.byref(ctypes.c_double(value))
-    return ctypes.c_void_p(value.ctypes.data)
+        if isinstance(value, int | float):
+            return ctypes.byref(ctypes.c_int(value) if isinstance(value, int) else ctypes.c_double(value))
+        return ctypes.c_void_p(value.ctypes.data)
+
+    _routine(name)(*map(passed, values))
 
 
 def usable_cores() -> int:

@@ -39,10 +39,6 @@ TILE = 192
 LEAST, LEAST_INVERSE = 4 * TILE, 2 * TILE
 """Number of columns from which a factor and an inverse are divided into tiles; LAPACK is as fast for fewer."""
 
-STRIP = 64
-LOWER = np.tri(STRIP)
-"""Width of the strips of columns above whose diagonal zeros are written, and a mask of their corners."""
-
 
 @dataclass(frozen=True)
 class Posterior:
@@ -91,40 +87,39 @@ def blocks(n: int, least: int = LEAST) -> list[slice]:
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
-def cholesky(L: Float, fill: Callable[[slice, slice], None]) -> bool:
-    """Compute the lower factor of a symmetric matrix in L (M, M), Fortran order; False if it is not positive.
+def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float | None:
+    """Return the lower factor, in Fortran order, of a matrix (M, M); None if it is not positive.
 
-    ``fill(rows, columns)`` writes a tile of the matrix on or below the diagonal to L, just before it is used.
+    Its elements are left_i data_ij right_j, ``data`` symmetric, but for its diagonal, which is constant.
     """
-    ranges, ld, failed = blocks(len(L)), len(L), np.zeros(1, dtype=np.intc)
+    ranges, ld, L = blocks(len(data)), len(data), np.empty(data.shape, order="F")
     tiles = [(i, k) for k in range(len(ranges)) for i in range(k, len(ranges))]
-    done = {tile: Event() for tile in tiles}
+    done, info = {tile: Event() for tile in tiles}, np.zeros(len(ranges), dtype=np.intc)
 
-    def compute(tile: tuple[int, int]) -> None:
-        i, k = tile
-        rows, columns, (m, n), before = ranges[i], ranges[k], L[ranges[i], ranges[k]].shape, ranges[k].start
-        own, info = L[rows, columns], np.zeros(1, dtype=np.intc)
+    def compute(i: int, k: int) -> None:
+        rows, columns, before = ranges[i], ranges[k], ranges[k].start
+        own, (m, n) = L[rows, columns], L[rows, columns].shape
         try:
-            fill(rows, columns)
+            np.multiply(data[columns, rows].T, left[rows, None], out=own)
+            own *= right[columns]
+            if i == k:
+                np.fill_diagonal(own, diagonal)
             if k:
                 done[i, k - 1].wait()
                 done[k, k - 1].wait()
                 unlocked("dgemm", "N", "T", m, n, before, -1.0, L[rows], ld, L[columns], ld, 1.0, own, ld)
-            if i > k:
+            if i == k:
+                unlocked("dpotrf", "L", n, own, ld, info[k:])
+                own *= np.tri(n)
+            else:
                 done[k, k].wait()
                 unlocked("dtrsm", "R", "L", "T", "N", m, n, 1.0, L[columns, columns], ld, own, ld)
                 L[columns, rows] = 0.0
-            else:
-                unlocked("dpotrf", "L", n, own, ld, info)
-                failed[info > 0] = 1
-                for start in range(0, n, STRIP):
-                    own[:start, start : start + STRIP] = 0.0
-                    own[start : start + STRIP, start : start + STRIP] *= LOWER[: n - start, : n - start]
         finally:
-            done[tile].set()
+            done[i, k].set()
 
-    in_threads(compute, tiles)
-    return not failed[0]
+    in_threads(compute, [i for i, _ in tiles], [k for _, k in tiles])
+    return None if info.any() else L
 
 
 def inverse_columns(L: Float, use: Callable[[slice, Float], Any]) -> list[Any]:
@@ -158,20 +153,13 @@ def factorise(data: Float, alpha: Float | float = 0.0, beta: float = 1.0) -> tup
             "have a sum of squares or a precision that is not finite and positive: standardize the inputs, "
             "choose a gamma, degree or basis of smaller values, or leave alpha and noise to be estimated"
         )
-    scale, L = 1.0 / np.sqrt(diagonal), np.empty(data.shape, order="F")
+    scale = 1.0 / np.sqrt(diagonal)
     for jitter in JITTERS:
-
-        def fill(rows: slice, columns: slice, jitter: float = jitter) -> None:
-            own = L[rows, columns]
-            np.multiply(data[columns, rows].T, beta * scale[rows, None], out=own)
-            own *= scale[columns]
-            if rows == columns:
-                np.fill_diagonal(own, 1.0 + jitter)
-
-        if cholesky(L, fill):
+        L = cholesky(data, beta * scale, scale, 1.0 + jitter)
+        if L is not None:
             return L, scale
     raise NumericalError(
-        f"the posterior precision of {len(L)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
+        f"the posterior precision of {len(data)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
     )
 
 
