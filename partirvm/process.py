@@ -8,9 +8,8 @@ lock meanwhile; SciPy's wrappers of BLAS hold it (``unlocked``).
 import ctypes
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
@@ -27,7 +26,7 @@ NO_LIMIT = 1 << 60  # version 1 of control groups states a number above this one
 _lock = threading.Lock()
 _inside = 0
 _before: list[int] = []
-_helpers: ContextVar[tuple[ThreadPoolExecutor, int] | None] = ContextVar("_helpers", default=None)
+_pool: ContextVar[ThreadPoolExecutor | None] = ContextVar("_pool", default=None)
 
 
 @cache
@@ -64,39 +63,22 @@ def one_blas_thread() -> Iterator[None]:
 
 @contextmanager
 def on_threads(count: int) -> Iterator[None]:
-    """Let ``in_threads`` use ``count`` threads, this one and helpers, inside the block."""
-    with ThreadPoolExecutor(max(count - 1, 1), thread_name_prefix="partirvm-pieces") as pool:
-        token = _helpers.set((pool, count - 1) if count > 1 else None)
+    """Let ``in_threads`` of this thread use ``count`` threads inside the block."""
+    with ThreadPoolExecutor(max(count, 1), thread_name_prefix="partirvm-pieces") as pool:
+        token = _pool.set(pool if count > 1 else None)
         try:
             yield
         finally:
-            _helpers.reset(token)
+            _pool.reset(token)
 
 
 def in_threads(function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
-    """Return ``list(map(function, *things))``, computed by the threads of ``on_threads``.
+    """Return ``list(map(function, *things))``, computed by the threads of ``on_threads``, which begin calls in order.
 
-    Calls begin in order, so that one may wait for earlier ones. After an exception no further one begins.
+    So a call may wait for earlier ones. Inside a call all pieces are computed by its own thread.
     """
-    count = len(things[0])
-    found, numbers = [None] * count, iter(range(count))
-
-    def work() -> None:
-        try:
-            for number in numbers:  # shared: ``next`` of a range is atomic
-                found[number] = function(*(each[number] for each in things))
-        finally:
-            deque(numbers, maxlen=0)  # after an exception
-
-    pool, helpers = _helpers.get() or (None, 0)
-    others = [pool.submit(work) for _ in range(min(helpers, count - 1))] if pool else []
-    try:
-        work()
-    finally:
-        wait(started := [each for each in others if not each.cancel()])
-    for each in started:
-        each.result()
-    return found
+    pool = _pool.get()
+    return list(map(function, *things) if pool is None or len(things[0]) < 2 else pool.map(function, *things))
 
 
 @cache
@@ -116,11 +98,9 @@ def unlocked(name: str, *values: Any) -> None:
     """
 
     def passed(value: Any) -> Any:
-        if isinstance(value, str):
-            return value.encode()
         if isinstance(value, int | float):
-            return ctypes.byref(ctypes.c_int(value) if isinstance(value, int) else ctypes.c_double(value))
-        return ctypes.c_void_p(value.ctypes.data)
+            return ctypes.byref((ctypes.c_int if isinstance(value, int) else ctypes.c_double)(value))
+        return value.encode() if isinstance(value, str) else ctypes.c_void_p(value.ctypes.data)
 
     _routine(name)(*map(passed, values))
 

@@ -20,7 +20,7 @@ from threading import Event
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, lapack, solve_triangular
+from scipy.linalg import blas, lapack
 
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
@@ -249,11 +249,11 @@ def weakly_correlated(old: Sequence[Posterior], columns: Int) -> Int:
     """Select columns whose weights are nearly uncorrelated in every posterior, the least determined columns first."""
     order = columns[np.argsort(sum(each.determinedness[columns] for each in old), kind="stable")]
     unit = np.zeros((len(old[0].mean), len(order)))
+    unit[order, np.arange(len(order))] = 1.0
     correlation = np.zeros((len(order), len(order)))
     for each in old:
-        unit[order, np.arange(len(order))] = each.scale[order]
-        half = solve_triangular(each.factor, unit, lower=True, check_finite=False)
-        found = np.abs(half.T @ half) / np.sqrt(np.outer(each.variance[order], each.variance[order]))
+        half = whitened(each, unit)
+        found = np.abs(half @ half.T) / np.sqrt(np.outer(each.variance[order], each.variance[order]))
         correlation = np.maximum(correlation, found)
     gone: list[int] = []
     for k in range(len(order)):

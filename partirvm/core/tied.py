@@ -19,6 +19,7 @@ KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). Wid
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -82,11 +83,9 @@ def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: fl
     precision its product takes half the time.
     """
     # one product of [Φ, r] with [−βKΣ, μ]ᵀ, in arrays that are stored column by column, as Φ
-    (n, M), K, single = block.shape, target.shape[1], covariance.dtype
-    left, right = np.empty((M + K, n), single), np.empty((M + K, M), single)
-    left[:M], left[M:] = block.T, (beta * (target - block @ mean)).T
-    right[:M], right[M:] = (-beta * K) * covariance, mean.T
-    found: Float = (right.T @ left).T
+    how: dict[str, Any] = {"dtype": covariance.dtype, "casting": "same_kind"}
+    left = np.concatenate([block.T, (beta * (target - block @ mean)).T], **how)
+    found: Float = (np.concatenate([-beta * target.shape[1] * covariance, mean.T], **how).T @ left).T
     if weights is not None:
         found *= weights[:, None]
     return found

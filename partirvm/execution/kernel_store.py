@@ -118,14 +118,12 @@ class BlockStore:
             panel = self._panels.pop(key, None) or _Panel(np.empty((0, len(X))))
         values = _read(panel.values)
         _, kept, there = np.intersect1d(labels, panel.labels, assume_unique=True, return_indices=True)
+        rows[kept] = values[there]
         missing = np.setdiff1d(np.arange(len(labels)), kept)
-        if not len(kept):
-            new = design.block(X, out).T[design.n_leading :]
-        elif not len(missing):
-            new = values.take(there[np.argsort(kept)], axis=0, out=rows, mode="clip")[:0]  # without a copy between
-        else:
-            rows[kept] = values[there]
+        if len(kept):
             rows[missing] = new = design.take(missing, leading=NONE).block(X).T
+        else:
+            new = design.block(X, out).T[design.n_leading :]
         self._keep(panel, values, labels, labels[missing], new)
         with self._lock:
             if self._panels.setdefault(key, panel) is not panel:

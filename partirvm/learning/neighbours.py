@@ -16,6 +16,7 @@ import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration, quantiles, sampled_rows
+from partirvm.core.newton import Poll
 from partirvm.core.scores import MOST_TARGETS
 from partirvm.data.source import Source
 from partirvm.execution import Executor
@@ -205,7 +206,7 @@ def _gain(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def _searched(
-    families: Sequence[str], many: list[Panels], kernels: list[LocalKernel], poll: Callable[[], None]
+    families: Sequence[str], many: list[Panels], kernels: list[LocalKernel], poll: Poll
 ) -> tuple[list[LocalKernel], Float]:
     """Return the kernel of each target after a choice among ``families``, and scales (r,) of the coordinates.
 
@@ -224,7 +225,7 @@ def _searched(
     return kernels, np.exp((logs - levels).mean(axis=0))
 
 
-def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Callable[[], None]) -> kriging.Learned:
+def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Poll) -> kriging.Learned:
     """Return what many rows teach (``learned``) of the family that describes them best, by density and by error."""
     tried: list[kriging.Learned] = in_threads(
         lambda family: learned(many, [replace(kernel, family=family)], poll), families
@@ -232,9 +233,7 @@ def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Ca
     return min(tried, key=lambda found: np.log(_corrected(found[0], many)[1]) - found[2])
 
 
-def _learned(
-    own: Float, near: Float, rank: int, kernels: list[LocalKernel], poll: Callable[[], None]
-) -> list[LocalKernel]:
+def _learned(own: Float, near: Float, rank: int, kernels: list[LocalKernel], poll: Poll) -> list[LocalKernel]:
     """Return the kernel of each target, which rows left out and their neighbours, with these records, teach.
 
     All rows teach the noise, with fewer neighbours, which takes a quarter of the time.

@@ -168,18 +168,16 @@ def left_out(
     small. Returns the log densities in nats and the squared errors times the row weight, in scaled targets, of both,
     (2, 2, n) or (1, 2, n).
     """
-    parts = splits(order, most)
-
-    def predict(part: tuple[Int, Int]) -> list[list[Float]]:
-        rows, new = (ProcessRows.of(sample, problem, each) for each in part)
+    found, parts = [], splits(order, most)
+    for kept, outside in parts:
+        rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
         fits = [widths, turned]
         if len(parts) > 1:
             own = climb(rows, widths, FOLD_STEPS)
             fits = [own, None if turned is None else directions(rows, own, 1)]
         predicted = [rows.predicted(fit, new) for fit in fits if fit is not None]
-        return [[density, (errors**2).mean(axis=1) / new.inverse] for errors, density in predicted]
-
-    return np.concatenate(in_threads(predict, parts), axis=-1)
+        found.append([[density, (errors**2).mean(axis=1) / new.inverse] for errors, density in predicted])
+    return np.concatenate(found, axis=-1)
 
 
 def promising(widths: ProcessFit, turned: ProcessFit | None, d: int, share: float = 1.0) -> bool:

@@ -17,13 +17,14 @@ achieve massively scalable Gaussian process regression"). Where a function is sm
 limit: the local model is then a polynomial through the neighbours. Both are bounded.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 
+from partirvm.core.newton import Poll
 from partirvm.process import in_threads
 from partirvm.types import Float, Int
 
@@ -288,12 +289,7 @@ def _levels(found: Sequence[Conditional], errors: Float, start: float, low: floa
 
 
 def learned(
-    panels: Panels,
-    starts: Sequence[LocalKernel],
-    poll: Callable[[], None] = lambda: None,
-    *,
-    scales: bool = False,
-    form: bool = True,
+    panels: Panels, starts: Sequence[LocalKernel], poll: Poll = lambda: None, *, scales: bool = False, form: bool = True
 ) -> Learned:
     """Return the kernel with the largest mean log density of the errors of rows, scales (r,), and that density.
 
