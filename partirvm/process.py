@@ -1,15 +1,17 @@
-"""What the process has: one BLAS thread, since the last bits of products and factorisations depend on their number; and
-its memory: use, limit, and what it returns to the operating system.
+"""Threads and memory of the process.
 
-A pass uses one thread per tile. Dense fits gain little from BLAS threads, which wait actively: two on a busy machine
-can take ten times as long as one.
+BLAS has one thread, since the last bits of its results depend on their number. Instead work is cut into pieces that
+depend on its size alone, which threads of Python compute (``in_threads``). NumPy's functions release the interpreter's
+lock meanwhile; SciPy's wrappers of BLAS hold it (``unlocked``).
 """
 
 import ctypes
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from itertools import repeat
 from pathlib import Path
@@ -24,6 +26,7 @@ NO_LIMIT = 1 << 60  # version 1 of control groups states a number above this one
 _lock = threading.Lock()
 _inside = 0
 _before: list[int] = []
+_pool: ContextVar[ThreadPoolExecutor | None] = ContextVar("_pool", default=None)
 
 
 @cache
@@ -56,6 +59,50 @@ def one_blas_thread() -> Iterator[None]:
             _inside -= 1
             if _inside == 0:
                 _set_threads(_before)
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Let ``in_threads`` of this thread use ``count`` threads inside the block."""
+    with ThreadPoolExecutor(max(count, 1), thread_name_prefix="partirvm-pieces") as pool:
+        token = _pool.set(pool if count > 1 else None)
+        try:
+            yield
+        finally:
+            _pool.reset(token)
+
+
+def in_threads(function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
+    """Return ``list(map(function, *things))``, computed by the threads of ``on_threads``, which begin calls in order.
+
+    So a call may wait for earlier ones. Inside a call all pieces are computed by its own thread.
+    """
+    pool = _pool.get()
+    return list(map(function, *things) if pool is None or len(things[0]) < 2 else pool.map(function, *things))
+
+
+@cache
+def _routine(name: str) -> Callable[..., None]:
+    from scipy.linalg import cython_blas, cython_lapack
+
+    capsule, api = {**cython_lapack.__pyx_capi__, **cython_blas.__pyx_capi__}[name], ctypes.pythonapi
+    signature = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))(capsule)
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+    return ctypes.CFUNCTYPE(None)(pointer(capsule, signature))
+
+
+def unlocked(name: str, *values: Any) -> None:
+    """Call a routine of SciPy's BLAS or LAPACK beside other threads, which SciPy's wrappers do not allow.
+
+    ``values`` are its arguments: letters, integers, floats, and arrays, of which it sees the first element.
+    """
+
+    def passed(value: Any) -> Any:
+        if isinstance(value, int | float):
+            return ctypes.byref((ctypes.c_int if isinstance(value, int) else ctypes.c_double)(value))
+        return value.encode() if isinstance(value, str) else ctypes.c_void_p(value.ctypes.data)
+
+    _routine(name)(*map(passed, values))
 
 
 def usable_cores() -> int:

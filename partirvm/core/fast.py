@@ -16,7 +16,7 @@ rounding error. (Other programs bound the cosine by 0.999, which has excluded co
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
 
 from partirvm.core.posterior import Posterior, own_factors, posterior, sparsity_quality
 from partirvm.core.priors import DEPENDENT, log_contribution, optimal_alpha
@@ -70,13 +70,7 @@ class ActiveColumns:
             self.statistics = self.statistics.shift(-back)
         found = posterior(self.statistics.take(self.columns), self.alpha, beta)
         self._Sigma = np.zeros((room, room), order="F")
-        if M:
-            inverse, Sigma = lapack.dpotri(found.factor, lower=1)[0], self._Sigma[:M, :M]
-            np.add(inverse, inverse.T, out=Sigma)  # the other triangle is zero
-            np.fill_diagonal(Sigma, np.diagonal(inverse))
-            del inverse
-            Sigma *= found.scale
-            Sigma *= found.scale[:, None]
+        self._Sigma[:M, :M] = found.covariances[0]
         self.mean = found.mean.copy()
         offset, projection = self.statistics.offset[self.columns, 0], self.statistics.projection[:, 0]
         self.S, self.Q = sparsity_quality(found, beta, offset, self._rows[:M], self.diagonal, projection)

@@ -113,7 +113,7 @@ def settled(state: LaplaceState, alpha: Float, weights: Float, block: LogisticBl
 def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock) -> Posterior:
     """Return the posterior of output k; the first one holds the log likelihood, which is shared."""
     G, gradient = block.curvature[k], block.gradient[:, k]
-    delta, log_det, parts = solve(G.copy(), alpha, gradient - alpha * weights)
+    delta, log_det, parts = solve(G, alpha, gradient - alpha * weights)
     mean = weights + delta
     predicted = (0.0 if k else block.log_likelihood) + delta @ (gradient - 0.5 * (G @ delta))
     evidence = float(predicted + 0.5 * (np.log(alpha).sum() - alpha @ mean**2 - log_det))

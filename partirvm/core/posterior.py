@@ -9,23 +9,22 @@ no loss of accuracy. If it is not numerically positive definite, the smallest su
 is added. With a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m.
 
 **Tiles.** LAPACK's bits depend on the number of threads. So every tile of a large factor or inverse is computed by one
-thread, in an order that depends on the size of the matrix alone. The factorisation is left-looking: one product each
-updates the tiles of a block of columns, the diagonal tile is factorised, those below it are solved. NumPy's products
-release the interpreter's lock, SciPy's wrappers hold it. Matrices are float64 ones in Fortran order.
+thread (``process.in_threads``), by operations that depend on the size of the matrix alone. The factorisation is
+left-looking: one product updates a tile by the tiles before it; then it is factorised on the diagonal, or solved.
+Matrices are float64 ones in Fortran order.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, lapack, solve_triangular
+from scipy.linalg import blas, lapack
 
 from partirvm.core.statistics import GramStatistics
 from partirvm.errors import NumericalError
+from partirvm.process import in_threads, unlocked
 from partirvm.types import Each, Float, Int
 
 WEAK_CORRELATION = 0.1
@@ -34,15 +33,11 @@ WEAK_CORRELATION = 0.1
 JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Values added to the unit diagonal, tried in this order."""
 
-
-TILE = 256
+TILE = 192
 """Rows and columns of a tile."""
 
-LEAST = 4 * TILE
-"""Number of columns from which matrices are divided into tiles; LAPACK is as fast for fewer."""
-
-
-_pool: ContextVar[ThreadPoolExecutor | None] = ContextVar("_pool", default=None)
+LEAST, LEAST_INVERSE = 4 * TILE, 2 * TILE
+"""Number of columns from which a factor and an inverse are divided into tiles; LAPACK is as fast for fewer."""
 
 
 @dataclass(frozen=True)
@@ -86,76 +81,71 @@ class Posterior:
         return np.stack([one.root() for one in self.targets]) if self.targets else root_of(self.factor, self.scale)
 
 
-@contextmanager
-def on_threads(count: int) -> Iterator[None]:
-    """Use ``count`` threads for the tiles of this thread's matrices inside the block."""
-    with ThreadPoolExecutor(max(count, 1), thread_name_prefix="partirvm-tiles") as pool:
-        token = _pool.set(pool if count > 1 else None)
-        try:
-            yield
-        finally:
-            _pool.reset(token)
-
-
-def in_threads(function: Callable[[Any], Any], things: Sequence[Any]) -> list[Any]:
-    """Return ``function(thing)`` for each of ``things``, in order, computed by the threads of ``on_threads``."""
-    pool = _pool.get()
-    return list(map(function, things) if pool is None or len(things) < 2 else pool.map(function, things))
-
-
-def blocks(n: int) -> list[slice]:
-    """Return the ranges of rows or columns of the tiles of a matrix of size n."""
-    size = TILE if n >= LEAST else max(n, 1)
+def blocks(n: int, least: int = LEAST) -> list[slice]:
+    """Return the ranges of rows or columns of the tiles of a matrix of size n, one range of fewer than ``least``."""
+    size = TILE if n >= least else max(n, 1)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
-def cholesky(L: Float) -> bool:
-    """Replace the lower triangle of a symmetric L (M, M), Fortran order, by its factor; False if L is not positive."""
-    ranges = blocks(len(L))
-    for number, k in enumerate(ranges):
-        before = slice(k.start)
+def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float | None:
+    """Return the lower factor, in Fortran order, of a matrix (M, M); None if it is not positive.
 
-        def update(i: slice, k: slice = k, before: slice = before) -> None:
-            L[i, k] -= L[i, before] @ L[k, before].T
+    Its elements are left_i data_ij right_j, ``data`` symmetric, but for its diagonal, which is constant.
+    """
+    ranges, ld, L = blocks(len(data)), len(data), np.empty(data.shape, order="F")
+    tiles = [(i, k) for k in range(len(ranges)) for i in range(k, len(ranges))]
+    done, info = {tile: Event() for tile in tiles}, np.zeros(len(ranges), dtype=np.intc)
 
-        def solve(i: slice, k: slice = k) -> None:
-            L[i, k] = blas.dtrsm(1.0, L[k, k], L[i, k], side=1, lower=1, trans_a=1)
+    def compute(i: int, k: int) -> None:
+        rows, columns, before = ranges[i], ranges[k], ranges[k].start
+        own, (m, n) = L[rows, columns], L[rows, columns].shape
+        try:
+            np.multiply(data[columns, rows].T, left[rows, None], out=own)
+            own *= right[columns]
+            if i == k:
+                np.fill_diagonal(own, diagonal)
+            if k:
+                done[i, k - 1].wait()
+                done[k, k - 1].wait()
+                unlocked("dgemm", "N", "T", m, n, before, -1.0, L[rows], ld, L[columns], ld, 1.0, own, ld)
+            if i == k:
+                unlocked("dpotrf", "L", n, own, ld, info[k:])
+                own *= np.tri(n)
+            else:
+                done[k, k].wait()
+                unlocked("dtrsm", "R", "L", "T", "N", m, n, 1.0, L[columns, columns], ld, own, ld)
+                L[columns, rows] = 0.0
+        finally:
+            done[i, k].set()
 
-        if number:
-            in_threads(update, ranges[number:])
-        found, failed = lapack.dpotrf(L[k, k], lower=1, overwrite_a=1)
-        if failed:
-            return False
-        if len(ranges) > 1:  # otherwise L itself was overwritten
-            L[k, k] = found
-        in_threads(solve, ranges[number + 1 :])
-    return True
+    in_threads(compute, [i for i, _ in tiles], [k for _, k in tiles])
+    return None if info.any() else L
 
 
 def inverse_columns(L: Float, use: Callable[[slice, Float], Any]) -> list[Any]:
     """Compute L⁻¹ of L (M, M) by blocks of columns; return ``use(columns, rows from there)`` of each, in order."""
-    ranges = blocks(len(L))
+    ranges, ld, info = blocks(len(L), LEAST_INVERSE), len(L), np.zeros(1, dtype=np.intc)
 
     def inverse(number: int) -> Any:
         j = ranges[number]
-        corner = lapack.dtrtri(L[j, j], lower=1)[0]
-        W = corner if j.stop == len(L) else np.zeros((len(L) - j.start, len(corner)), order="F")
-        if j.stop < len(L):
-            W[: len(corner)] = corner
+        W, n = np.empty((len(L) - j.start, j.stop - j.start), order="F"), j.stop - j.start
+        W[:n] = L[j, j]
+        unlocked("dtrtri", "L", "N", n, W, len(W), info)
         for i in ranges[number + 1 :]:
-            above = W[: i.start - j.start]
-            W[len(above) : i.stop - j.start] = blas.dtrsm(-1.0, L[i, i], L[i, j.start : i.start] @ above, lower=1)
+            m, above, own = i.stop - i.start, i.start - j.start, W[i.start - j.start :]
+            unlocked("dgemm", "N", "N", m, n, above, -1.0, L[i, j.start :], ld, W, len(W), 0.0, own, len(W))
+            unlocked("dtrsm", "L", "L", "N", "N", m, n, 1.0, L[i, i], ld, own, len(W))
         return use(j, W)
 
     return in_threads(inverse, range(len(ranges)))
 
 
-def factorise(H: Float) -> tuple[Float, Float]:
-    """Return the scaled Cholesky factor of a symmetric positive H (M, M): (L, S), SHS + jitter·I = LLᵀ.
+def factorise(data: Float, alpha: Float | float = 0.0, beta: float = 1.0) -> tuple[Float, Float]:
+    """Return the scaled Cholesky factor of H = β·data + A, ``data`` symmetric (M, M): (L, S), SHS + jitter·I = LLᵀ.
 
-    H is overwritten by L. Raises ``NumericalError`` if H is not finite or not positive definite with any jitter.
+    Raises ``NumericalError`` if H is not finite or not positive definite with any jitter.
     """
-    diagonal = np.diagonal(H)
+    diagonal = beta * np.diagonal(data) + alpha
     wrong = ~(np.isfinite(diagonal) & (diagonal > 0))
     if wrong.any():
         raise NumericalError(
@@ -163,22 +153,13 @@ def factorise(H: Float) -> tuple[Float, Float]:
             "have a sum of squares or a precision that is not finite and positive: standardize the inputs, "
             "choose a gamma, degree or basis of smaller values, or leave alpha and noise to be estimated"
         )
-    scale, ranges = 1.0 / np.sqrt(diagonal), blocks(len(H))
-    L = np.ascontiguousarray(H).T  # H is symmetric: its transpose has LAPACK's column-major layout
-    corners = [L[k, k].copy(order="F") for k in ranges]
+    scale = 1.0 / np.sqrt(diagonal)
     for jitter in JITTERS:
-        for k, corner in zip(ranges, corners, strict=True):  # after an attempt, H is still stored above the diagonal
-            if k.stop < len(L):
-                L[k.stop :, k] = L[k, k.stop :].T * scale[k.stop :, None] * scale[k]
-            np.multiply(corner, scale[k, None], out=L[k, k])
-            L[k, k] *= scale[k]
-            L[k, k].flat[:: len(corner) + 1] += jitter
-        if cholesky(L):
-            for k in ranges:
-                L[: k.start, k] = 0.0
+        L = cholesky(data, beta * scale, scale, 1.0 + jitter)
+        if L is not None:
             return L, scale
     raise NumericalError(
-        f"the posterior precision of {len(L)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
+        f"the posterior precision of {len(data)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"
     )
 
 
@@ -206,7 +187,7 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior
         return Posterior(**joined, log_evidence=log_evidence, factor=none, scale=none, targets=each)
     T = len(statistics.sum_squares)
     m, projection = (each if T > 1 else each[:, 0] for each in (statistics.offset, statistics.projection))
-    delta, log_det, parts = solve(beta * statistics.gram, alpha, beta * projection - (alpha * m.T).T)
+    delta, log_det, parts = solve(statistics.gram, alpha, beta * projection - (alpha * m.T).T, beta)
     mean = m + delta
 
     residual, rounding = statistics.residual(delta)
@@ -216,13 +197,12 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior
     return Posterior(mean=mean, residual=residual, log_evidence=float(log_evidence), rounding=rounding, **parts)
 
 
-def solve(data: Float, alpha: Float, right: Float) -> tuple[Float, float, dict[str, Any]]:
-    """Return H⁻¹·right, (M,) or (M, T), log|H|, and those fields of the posterior that follow from H = ``data`` + A.
+def solve(data: Float, alpha: Float, right: Float, beta: float = 1.0) -> tuple[Float, float, dict[str, Any]]:
+    """Return H⁻¹·right, (M,) or (M, T), log|H|, and those fields of the posterior that follow from H = β·data + A.
 
-    ``data`` (M, M) is overwritten. Raises ``NumericalError`` as ``factorise`` does.
+    Raises ``NumericalError`` as ``factorise`` does.
     """
-    data.flat[:: len(data) + 1] += alpha
-    factor, scale = factorise(data)
+    factor, scale = factorise(data, alpha, beta)
     solution, variance = right, scale
     if len(right):
         solution = (scale * lapack.dpotrs(factor, (scale * right.T).T, lower=1)[0].T).T
@@ -269,11 +249,11 @@ def weakly_correlated(old: Sequence[Posterior], columns: Int) -> Int:
     """Select columns whose weights are nearly uncorrelated in every posterior, the least determined columns first."""
     order = columns[np.argsort(sum(each.determinedness[columns] for each in old), kind="stable")]
     unit = np.zeros((len(old[0].mean), len(order)))
+    unit[order, np.arange(len(order))] = 1.0
     correlation = np.zeros((len(order), len(order)))
     for each in old:
-        unit[order, np.arange(len(order))] = each.scale[order]
-        half = solve_triangular(each.factor, unit, lower=True, check_finite=False)
-        found = np.abs(half.T @ half) / np.sqrt(np.outer(each.variance[order], each.variance[order]))
+        half = whitened(each, unit)
+        found = np.abs(half @ half.T) / np.sqrt(np.outer(each.variance[order], each.variance[order]))
         correlation = np.maximum(correlation, found)
     gone: list[int] = []
     for k in range(len(order)):

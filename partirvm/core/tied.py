@@ -19,9 +19,9 @@ KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). Wid
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.linalg import get_blas_funcs
 
 from partirvm.core.posterior import Posterior, posterior
 from partirvm.core.statistics import GramStatistics
@@ -82,10 +82,10 @@ def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: fl
     ``target`` is (n, K), ``mean`` (M, K), and ``weights`` (n,) are the row weights. D has the precision of Σ: in single
     precision its product takes half the time.
     """
-    gemm = get_blas_funcs("gemm", (covariance,))
-    r, single = beta * (target - block @ mean), covariance.dtype
-    found: Float = gemm(-beta * target.shape[1], block.astype(single, copy=False), covariance)  # column by column, as Φ
-    found = gemm(1.0, r.astype(single), mean.astype(single), beta=1.0, c=found, trans_b=1, overwrite_c=1)
+    # one product of [Φ, r] with [−βKΣ, μ]ᵀ, in arrays that are stored column by column, as Φ
+    how: dict[str, Any] = {"dtype": covariance.dtype, "casting": "same_kind"}
+    left = np.concatenate([block.T, (beta * (target - block @ mean)).T], **how)
+    found: Float = (np.concatenate([-beta * target.shape[1] * covariance, mean.T], **how).T @ left).T
     if weights is not None:
         found *= weights[:, None]
     return found

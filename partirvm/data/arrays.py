@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from partirvm.data.source import Source, Tile, check_shapes, concatenated, default_names, tile_rows_for
 from partirvm.errors import MissingDataError
+from partirvm.kernels.base import PIECE_ROWS
 from partirvm.storage import reading
-from partirvm.types import Columns, Int
+from partirvm.types import PANEL_ROWS, Columns, Int
 
 
 def shuffled_rows(n_rows: int, seed: int) -> Int:
@@ -134,31 +135,25 @@ class ArraySource(Source):
 
 
 class GatheredRows(Source):
-    """Rows ``rows`` (n,), increasing, of a source in memory, in those of its tiles that contain them, numbered from 0.
+    """Rows ``rows`` (n,), increasing, of a source in memory, in an even number of tiles of about the same size.
 
-    A pass has the bits of one over some rows of the source. ``gather`` takes the source's row numbers.
+    ``gather`` takes the source's row numbers.
     """
 
     def __init__(self, source: Source, rows: Int, pieces: Iterable[Tile]) -> None:
         self._take_shape_of(source)
         self.rows, self.n_rows, self._kept = rows, len(rows), concatenated(list(pieces))
-        self._edges = np.append(np.unique(rows // source.tile_rows, return_index=True)[1], len(rows)).tolist()
-
-    @property
-    def n_tiles(self) -> int:
-        """Return the number of tiles that contain selected rows."""
-        return len(self._edges) - 1
+        self.tile_rows = PIECE_ROWS * -(-self.n_rows // (PIECE_ROWS * 2 * max(self.n_rows // PANEL_ROWS, 1)))
 
     def tile(self, number: int) -> Tile:
-        """Return the held rows of one tile."""
-        start, stop = self._edges[number : number + 2]
+        start, stop = self._span(number)
         return replace(self._kept.take(slice(start, stop), start), number=number)
 
     def gather(self, rows: Sequence[int] | Int) -> Tile:
         return self._kept.take(np.searchsorted(self.rows, rows), 0)
 
     def only(self, rows: Int) -> "GatheredRows":
-        """Return a subset of the held rows, given by increasing row numbers of the source, in the same tiles."""
+        """Return a subset of the held rows, given by increasing row numbers of the source."""
         return GatheredRows(self, rows, [self.gather(rows)])
 
 

@@ -120,7 +120,10 @@ class BlockStore:
         _, kept, there = np.intersect1d(labels, panel.labels, assume_unique=True, return_indices=True)
         rows[kept] = values[there]
         missing = np.setdiff1d(np.arange(len(labels)), kept)
-        rows[missing] = new = design.take(missing, leading=NONE).block(X).T
+        if len(kept):
+            rows[missing] = new = design.take(missing, leading=NONE).block(X).T
+        else:
+            new = design.block(X, out).T[design.n_leading :]
         self._keep(panel, values, labels, labels[missing], new)
         with self._lock:
             if self._panels.setdefault(key, panel) is not panel:

@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from partirvm.core.moments import Moments
-from partirvm.core.posterior import on_threads
 from partirvm.core.statistics import TreeSum
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source, Tile
@@ -27,7 +26,7 @@ from partirvm.execution.kernel_store import Keeping, fill_block, forget
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Panel, Pass, Rows, Solved, between
 from partirvm.planning.plan import Machine
-from partirvm.process import available_memory, one_blas_thread, resident_memory, usable_cores
+from partirvm.process import available_memory, on_threads, one_blas_thread, resident_memory, usable_cores
 from partirvm.types import PANEL_ROWS
 
 SHARE = 0.7  # fraction of the available memory that ``memory_limit="auto"`` allows

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from partirvm.core.posterior import on_threads
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
@@ -22,7 +21,7 @@ from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.base import DenseFit, Pass, PassFit, Solved
 from partirvm.model import AnyModel
-from partirvm.process import one_blas_thread
+from partirvm.process import on_threads, one_blas_thread
 from partirvm.strategies import AnyStrategy
 from partirvm.strategies.problem import FitResiduals, LearnKernel, Options, Problem, Record, Save, Steps, Stopped
 from partirvm.strategies.rounds import IncrementalRounds, early_state

@@ -28,8 +28,8 @@ class PreparedRadial(PreparedKernel):
         self.centres = (centres - self.origin) * self.root
         squares = np.einsum("md,md->m", self.centres, self.centres)
         rows = np.column_stack([2 * self.centres, -squares, np.full(m, -1.0)])
-        group = GROUP if d < 100 else 2 * GROUP  # larger products are faster, but the bits must not depend on m
-        self.products = Products.of(rows, GROUP * min(m // GROUP + 1, 4) if origin is None else group)
+        # larger products are faster, on several threads above all, but with an origin bits must not depend on m
+        self.products = Products.of(rows, GROUP * (min(m // GROUP + 1, 4) if origin is None else 4))
 
     def __call__(self, points: Float, out: Float) -> None:
         """Write k(points, centres) into ``out`` (n, m): −r² ≤ 0 up to rounding, then its function."""

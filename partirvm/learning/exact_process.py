@@ -24,6 +24,7 @@ from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.design import NONE
 from partirvm.kernels.radial import RadialKernel, RadialTriangle
 from partirvm.learning.sample import SampledRows
+from partirvm.process import unlocked
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
 
@@ -46,15 +47,15 @@ def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, F
     Of the covariance, in Fortran order, the lower triangle is read, and the array is overwritten. The derivative holds
     the columns of its lower triangle one by one, folded: elements below the diagonal are doubled.
     """
-    n, T = targets.shape
-    factor, failed = lapack.dpotrf(covariance, lower=1, overwrite_a=1)
-    if failed:
+    (n, T), factor, info = targets.shape, covariance, np.zeros(1, dtype=np.intc)
+    unlocked("dpotrf", "L", n, factor, n, info)
+    if info[0]:
         return None
     weights = lapack.dpotrs(factor, targets, lower=1)[0]
     log_determinant = 2.0 * float(np.log(factor.diagonal()).sum())
     value = -0.5 * (float(np.vdot(targets, weights)) + T * (log_determinant + n * np.log(2 * np.pi)))
-    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    slopes = blas.dsyrk(1.0, weights, beta=-float(T), c=inverse, lower=1, overwrite_c=1)
+    unlocked("dpotri", "L", n, factor, n, info)
+    slopes = blas.dsyrk(1.0, weights, beta=-float(T), c=factor, lower=1, overwrite_c=1)
     slopes.T.flat[:: n + 1] *= 0.5
     return value, lapack.dtrttp(slopes, uplo="L")[0], weights
 

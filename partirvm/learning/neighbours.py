@@ -8,15 +8,15 @@ each; their gains are means.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from partirvm.core.diagnostics import NumberDiagnostics
 from partirvm.core.left_out import Calibration, quantiles, sampled_rows
+from partirvm.core.newton import Poll
 from partirvm.core.scores import MOST_TARGETS
 from partirvm.data.source import Source
 from partirvm.execution import Executor
@@ -26,9 +26,10 @@ from partirvm.likelihoods.gaussian import root_mean
 from partirvm.likelihoods.noise_fit import LOCAL, evenly
 from partirvm.local import kriging
 from partirvm.local.cells import COLUMNS, LOG_FACTOR, NOISE, NUMBER, Cells, panel_rows
-from partirvm.local.kriging import Apply, Conditional, LocalKernel, Panels, learned, moments, starts_of
+from partirvm.local.kriging import Conditional, LocalKernel, Panels, learned, moments, starts_of
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
+from partirvm.process import in_threads
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted
 from partirvm.types import RESIDUAL_NEIGHBOURS, RESIDUAL_TEACHERS, Float, Int
 
@@ -86,22 +87,20 @@ def fit_residuals(
         return gains
     if not in_memory and keep is None:
         return replace(gains, rmse=(), lacking=FLOAT * width * source.n_rows)
-    with ThreadPoolExecutor(executor.threads) as pool:
-        apply = _interruptible(progress, pool.map)
-        families = list(kriging.CORRELATIONS) if options.residual_family == "auto" else [options.residual_family]
-        kernels, scales = _searched(families, many, trials, apply)
-        metric, points = metric.scaled(scales), records[:, : metric.width]
-        points *= scales
-        cells = Cells.of(records, n_targets=T)
-        if sampled_rows(source.n_rows, shuffled=False) is not None:  # not all rows of positive weight were left out
-            place = None if in_memory else keep
-            cells = cells_of(asked, metric, source, executor, progress, spent, place, points)
-        rows = spread(evenly(len(records), RESIDUAL_TEACHERS))
-        some, near = rows[:CALIBRATION_ROWS], _near(cells, records[rows[:CALIBRATION_ROWS]], options.neighbours)
-        rest = _near(cells, records[rows[CALIBRATION_ROWS:]], k)
-        kernels = _learned(records[rows], np.concatenate([near[:, :k], rest]), metric.width, kernels, apply)
-        kernels = [replace(each, inflation=trial.inflation) for each, trial in zip(kernels, trials, strict=True)]
-        tried = _by_number(records[some], near, metric.width, kernels, apply)
+    families = list(kriging.CORRELATIONS) if options.residual_family == "auto" else [options.residual_family]
+    kernels, scales = _searched(families, many, trials, progress)
+    metric, points = metric.scaled(scales), records[:, : metric.width]
+    points *= scales
+    cells = Cells.of(records, n_targets=T)
+    if sampled_rows(source.n_rows, shuffled=False) is not None:  # not all rows of positive weight were left out
+        place = None if in_memory else keep
+        cells = cells_of(asked, metric, source, executor, progress, spent, place, points)
+    rows = spread(evenly(len(records), RESIDUAL_TEACHERS))
+    some, near = rows[:CALIBRATION_ROWS], _near(cells, records[rows[:CALIBRATION_ROWS]], options.neighbours)
+    rest = _near(cells, records[rows[CALIBRATION_ROWS:]], k)
+    kernels = _learned(records[rows], np.concatenate([near[:, :k], rest]), metric.width, kernels, progress)
+    kernels = [replace(each, inflation=trial.inflation) for each, trial in zip(kernels, trials, strict=True)]
+    tried = _by_number(records[some], near, metric.width, kernels)
     errors = records[some, metric.width : LOG_FACTOR].T
     k = max(map(fewest, errors, tried))
     found = LocalResiduals(metric, tuple(kernels), k, cells, ())
@@ -146,16 +145,6 @@ def _panels(own: Float, near: Float, rank: int) -> list[Panels]:
     return [(list(hoods), [each[some] for some in parts]) for *hoods, each in zip(*found, errors, strict=True)]
 
 
-def _interruptible(progress: Callable[..., None], apply: Apply = map) -> Apply:
-    """Return ``apply``, which is like ``map``, preceded by a call of ``progress``, which may raise."""
-
-    def applied(*work: Any) -> Any:
-        progress()
-        return apply(*work)
-
-    return applied
-
-
 def _trials(
     asked: FitResiduals, records: Float, progress: Callable[..., None]
 ) -> tuple[list[LocalKernel], ResidualsFitted, list[Panels]]:
@@ -166,9 +155,9 @@ def _trials(
     few = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS, n // 2))
     others = spread(np.setdiff1d(evenly(n, CALIBRATION_ROWS), few))
     panels, judges = (_panels(own, _near(cells, own, k), cells.rank) for own in (records[few], records[others]))
-    kernels, gains, apply = list[LocalKernel](), list[float](), _interruptible(progress)
+    kernels, gains = list[LocalKernel](), list[float]()
     for target, (each, judge) in enumerate(zip(panels, judges, strict=True)):
-        kernel = learned(each, starts_of(each), apply)[0]
+        kernel = learned(each, starts_of(each), progress)[0]
         inflation, of_alone = _alone(asked, target, others, records[others])
         both = ((Conditional(kernel, hoods), some) for hoods, some in zip(*judge, strict=True))
         of_local = np.concatenate([found.log_density(some, kernel)[0] for found, some in both])
@@ -217,15 +206,15 @@ def _gain(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def _searched(
-    families: Sequence[str], many: list[Panels], kernels: list[LocalKernel], apply: Apply
+    families: Sequence[str], many: list[Panels], kernels: list[LocalKernel], poll: Poll
 ) -> tuple[list[LocalKernel], Float]:
     """Return the kernel of each target after a choice among ``families``, and scales (r,) of the coordinates.
 
     A few rows taught ``kernels``; ``many`` teach both. Scales are geometric means over the targets. They stay 1 unless
     the log density rises by more than ½ r log n for n rows (Schwarz 1978).
     """
-    plain = [_family(families, *each, apply) for each in zip(many, kernels, strict=True)]
-    found = [learned(each, [start], apply, scales=True) for each, (start, *_) in zip(many, plain, strict=True)]
+    plain = [_family(families, *each, poll) for each in zip(many, kernels, strict=True)]
+    found = [learned(each, [start], poll, scales=True) for each, (start, *_) in zip(many, plain, strict=True)]
     logs, n = np.log([scales for _, scales, _ in found]), sum(map(len, many[0][1]))
     rise = n * sum(after - before for (*_, before), (*_, after) in zip(plain, found, strict=True))
     if rise <= 0.5 * logs.size * np.log(n):
@@ -236,13 +225,15 @@ def _searched(
     return kernels, np.exp((logs - levels).mean(axis=0))
 
 
-def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, apply: Apply) -> kriging.Learned:
+def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Poll) -> kriging.Learned:
     """Return what many rows teach (``learned``) of the family that describes them best, by density and by error."""
-    tried = [learned(many, [replace(kernel, family=each)], apply) for each in families]
+    tried: list[kriging.Learned] = in_threads(
+        lambda family: learned(many, [replace(kernel, family=family)], poll), families
+    )
     return min(tried, key=lambda found: np.log(_corrected(found[0], many)[1]) - found[2])
 
 
-def _learned(own: Float, near: Float, rank: int, kernels: list[LocalKernel], apply: Apply) -> list[LocalKernel]:
+def _learned(own: Float, near: Float, rank: int, kernels: list[LocalKernel], poll: Poll) -> list[LocalKernel]:
     """Return the kernel of each target, which rows left out and their neighbours, with these records, teach.
 
     All rows teach the noise, with fewer neighbours, which takes a quarter of the time.
@@ -250,11 +241,11 @@ def _learned(own: Float, near: Float, rank: int, kernels: list[LocalKernel], app
     few, least = min(LEARNING_ROWS, len(own)), min(near.shape[1], FEW_NEIGHBOURS)
     for panels, form in ((_panels(own[:few], near[:few], rank), True), (_panels(own, near[:, :least], rank), False)):
         starts = [[replace(each, noise=factor * each.noise) for factor in (1.0, 10.0, 0.1)] for each in kernels]
-        kernels = [learned(each, some, apply, form=form)[0] for each, some in zip(panels, starts, strict=True)]
+        kernels = [learned(each, some, poll, form=form)[0] for each, some in zip(panels, starts, strict=True)]
     return list(kernels)
 
 
-def _by_number(some: Float, near: Float, rank: int, kernels: list[LocalKernel], apply: Apply) -> list[ByNumber]:
+def _by_number(some: Float, near: Float, rank: int, kernels: list[LocalKernel]) -> list[ByNumber]:
     """Return mean and variance of the errors of rows for each target, by a third of the neighbours and more.
 
     The rows and their neighbours have these records.
@@ -262,7 +253,7 @@ def _by_number(some: Float, near: Float, rank: int, kernels: list[LocalKernel], 
     found = [ByNumber() for _ in kernels]
     for count in (-(-near.shape[1] * part // 3) for part in (1, 2, 3)):
         for kernel, (hoods, _), of_target in zip(kernels, _panels(some, near[:, :count], rank), found, strict=True):
-            mean, variance = map(np.concatenate, zip(*apply(partial(moments, kernel), hoods), strict=True))
+            mean, variance = map(np.concatenate, zip(*in_threads(partial(moments, kernel), hoods), strict=True))
             of_target[count] = mean, variance
     return found
 

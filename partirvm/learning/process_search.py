@@ -30,6 +30,7 @@ from partirvm.learning.features import warped
 from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, along_directions, learn, turnable, with_family
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions, kernel_record
+from partirvm.process import in_threads
 from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
 
@@ -87,10 +88,11 @@ def search(
         best, rows = first, ProcessRows.of(sample, problem, order[:most])
     radial = inside(first.kernel, d, RadialKernel) if family else []
     evidence = {radial[0][0].name: float(best.value)} if radial else {}
-    for name in (each for each in FAMILIES if radial and each not in evidence):
-        found = climb(rows, replace(first, kernel=with_family(first.kernel, name, d)), STEPS)
-        evidence[name] = float(found.value)
-        best = max(best, found, key=lambda each: each.value)
+    names = [each for each in FAMILIES if radial and each not in evidence]
+    begun = [replace(first, kernel=with_family(first.kernel, name, d)) for name in names]
+    others = in_threads(lambda fit: climb(rows, fit, STEPS), begun)
+    evidence |= {name: float(found.value) for name, found in zip(names, others, strict=True)}
+    best = max(best, *others, key=lambda each: each.value)
     sample.on_best(problem.with_kernel(best.kernel).empty)
     return problem, best, directions(rows, best) if turned else None, evidence
 
@@ -104,8 +106,9 @@ def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> Proc
     if 1 < len(logs) <= SCREENED:
         starts.append(_screened(more, kernel))
     begun = [ProcessFit(kernel.with_logs(start), level, level + np.log(FIRST_NOISE)) for start in starts]
-    found = {float(np.round(each.value)): each for each in (climb(few, each, FIRST_STEPS) for each in begun)}
-    climbed = [climb(rows, found[value], LATER_STEPS) for value in sorted(found, reverse=True)[:STARTS_CLIMBED]]
+    found = {float(np.round(each.value)): each for each in in_threads(lambda fit: climb(few, fit, FIRST_STEPS), begun)}
+    best = [found[value] for value in sorted(found, reverse=True)[:STARTS_CLIMBED]]
+    climbed: list[ProcessFit] = in_threads(lambda fit: climb(rows, fit, LATER_STEPS), best)
     return max(climbed, key=lambda each: each.value)
 
 

@@ -4,7 +4,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import count
@@ -24,7 +24,7 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Pass
 from partirvm.likelihoods.gaussian import FIRST_NOISE
 from partirvm.likelihoods.passes import GramPass, SlopePass
-from partirvm.process import one_blas_thread, peak_memory
+from partirvm.process import on_threads, one_blas_thread, peak_memory
 from partirvm.strategies.fit_rows import fresh
 from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
@@ -140,8 +140,7 @@ def gathered(
 
     ``options`` are ``room``, ``log`` and ``on_best`` of ``SampledRows``.
     """
-    own = executor if isinstance(executor, LocalExecutor) else LocalExecutor(executor.threads)
-    with nullcontext(own) if own is executor else closing(own) as local, one_blas_thread():
+    with closing(LocalExecutor(executor.threads)) as local, one_blas_thread(), on_threads(executor.threads):
         on_progress((), 0, 0)
         began, numbers = time.perf_counter(), np.arange(source.n_rows) if rows is None else rows
         tiles = np.unique(numbers // source.tile_rows).tolist()

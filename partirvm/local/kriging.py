@@ -17,13 +17,15 @@ achieve massively scalable Gaussian process regression"). Where a function is sm
 limit: the local model is then a polynomial through the neighbours. Both are bounded.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 
+from partirvm.core.newton import Poll
+from partirvm.process import in_threads
 from partirvm.types import Float, Int
 
 LEAST_NUGGET, LEAST_SQUARE = 1e-10, 1e-16
@@ -152,9 +154,6 @@ class Neighbourhoods:
 
 Panels: TypeAlias = tuple[list[Neighbourhoods], list[Float]]
 """Neighbourhoods of rows, and the errors of these, of one target."""
-
-Apply: TypeAlias = Callable[..., Iterable[Any]]
-"""Type of ``map`` and of that of a pool of threads."""
 
 Learned: TypeAlias = tuple[LocalKernel, Float, float]
 """A kernel, scales (r,) of the coordinates, and the mean log density of the errors that taught them."""
@@ -290,13 +289,14 @@ def _levels(found: Sequence[Conditional], errors: Float, start: float, low: floa
 
 
 def learned(
-    panels: Panels, starts: Sequence[LocalKernel], apply: Apply = map, *, scales: bool = False, form: bool = True
+    panels: Panels, starts: Sequence[LocalKernel], poll: Poll = lambda: None, *, scales: bool = False, form: bool = True
 ) -> Learned:
     """Return the kernel with the largest mean log density of the errors of rows, scales (r,), and that density.
 
     L-BFGS-B begins at the best of ``starts``, whose family stays, and searches ω/s², ℓ and b; s² and ν are the best at
     each point (``_levels``). Of smooth functions s² ∝ ℓ^(2·smoothness) is a ridge of the density, along which one
     coordinate goes. Scales are 1 unless ``scales`` is true. Without ``form`` s² and ℓ stay; only noise is learned.
+    ``poll``, called before each evaluation, may raise to stop the search.
     """
     from scipy.optimize import minimize
 
@@ -312,17 +312,18 @@ def learned(
 
     @cache
     def loss(point: bytes) -> tuple[float, Float, LocalKernel]:
+        poll()
         x = np.frombuffer(point)
         share, long = np.exp(x[:2]).tolist()
         unit = square * long**steepness
         kernel = replace(base, length=usual * long, noise=noise / unit * share, exponent=float(x[2]))
         some = [each.scaled(np.exp(x[3:])) for each in hoods] if scales else hoods
-        found = list(apply(partial(Conditional, kernel), some))
+        found = in_threads(partial(Conditional, kernel), some)
         range_ = unit * max(low, nuggets[0] / share), unit * min(high, nuggets[1] / share)
         variance, freedom = _levels(found, targets, unit * ratio * max(starts[0].freedom, 10.0), *range_)
         kernel = replace(kernel, variance=variance, freedom=freedom, noise=kernel.noise * variance)
-        densities = apply(partial(Conditional.log_density, kernel=kernel, scales=scales), found, errors)
-        values, slopes = zip(*densities, strict=True)
+        density = partial(Conditional.log_density, kernel=kernel, scales=scales)
+        values, slopes = zip(*in_threads(density, found, errors), strict=True)
         slope, value = np.sum(slopes, axis=0) / n, float(np.sum(np.concatenate(values))) / n
         # s² stays as ω changes, at its own bounds, or else ω stays as s² changes, at its bounds and where it is best
         of_share = -slope[0] if low * 1.001 < variance / unit < high / 1.001 else slope[2]

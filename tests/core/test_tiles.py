@@ -8,6 +8,7 @@ import pytest
 from partirvm.core import posterior as module
 from partirvm.core.posterior import JITTERS, factorise, posterior, root_of
 from partirvm.core.statistics import GramBlock, GramStatistics
+from partirvm.process import in_threads, on_threads
 
 M = module.LEAST + module.TILE + 37
 """Columns of several tiles, the last of them smaller."""
@@ -23,7 +24,7 @@ def positive():
 
 def factor(H, threads):
     """The factor on this number of threads."""
-    with module.on_threads(threads):
+    with on_threads(threads):
         return factorise(H.copy())
 
 
@@ -33,7 +34,7 @@ def test_the_factor_of_a_large_matrix(positive):
     np.testing.assert_array_equal(L, np.tril(L))
     np.testing.assert_allclose(scale, 1 / np.sqrt(np.diagonal(positive)), rtol=1e-15)
     np.testing.assert_allclose(L @ L.T, positive * scale * scale[:, None], atol=1e-13)
-    with module.on_threads(2):
+    with on_threads(2):
         found = root_of(L, np.ones(M)).T
     np.testing.assert_array_equal(found, np.tril(found))
     np.testing.assert_allclose(L @ found, np.eye(M), atol=1e-8)
@@ -55,7 +56,7 @@ def test_bits_do_not_depend_on_threads(positive):
     expected = everything()
     for threads in (2, 5):
         assert factor(positive, threads)[0].tobytes() == alone.tobytes()
-        with module.on_threads(threads):
+        with on_threads(threads):
             assert everything() == expected
     fit, X, t = posterior(statistics, alpha, 0.7), rows[:, 1:], rows[:, 0]
     Sigma = np.linalg.inv(0.7 * X.T @ X + np.diag(alpha))
@@ -82,10 +83,10 @@ def test_equal_columns_need_jitter():
 def test_tiles_run_on_the_threads_that_are_given():
     """On two threads at once; without them, in the caller's thread; a failure comes back to the caller."""
     both = threading.Barrier(2, timeout=10)
-    with module.on_threads(2):
-        names = module.in_threads(lambda number: (both.wait(), threading.current_thread().name)[1], range(2))
+    with on_threads(2):
+        names = in_threads(lambda number: (both.wait(), threading.current_thread().name)[1], range(2))
         with pytest.raises(ZeroDivisionError):
-            module.in_threads(lambda number: 1 / number, range(2))
+            in_threads(lambda number: 1 / number, range(2))
     assert len(set(names)) == 2
     here = threading.current_thread().name
-    assert module.in_threads(lambda number: threading.current_thread().name, range(2)) == [here, here]
+    assert in_threads(lambda number: threading.current_thread().name, range(2)) == [here, here]
