@@ -236,8 +236,8 @@ def _ending(store: JobStore) -> Iterator[None]:
             if isinstance(error, ClusterError) or changed or not isinstance(error, Exception):
                 event = {"event": "interrupted", "reason": str(error) or f"stopped at once ({type(error).__name__})"}
             else:
-                event = {"event": "failed", "reason": f"{type(error).__name__}: {error}"}
-                event["traceback"] = traceback.format_exc()
+                reason = f"{type(error).__name__}: {error}"
+                event = {"event": "failed", "reason": reason, "traceback": traceback.format_exc()}
             if event["event"] in TRANSITIONS[status]:  # after an end, its reply was lost
                 store.record(event)
         raise

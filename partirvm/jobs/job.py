@@ -140,7 +140,6 @@ class Job:
         last = state.history[-1] if state.history else {}
         keys = "kind number level candidates vectors train_rmse held_out_rmse train_log_loss train_error "
         keys += "held_out_log_loss held_out_error log_evidence"
-        has_model = self.store.has_model()
         return {
             "job": self.location,
             "status": state.status.value,
@@ -151,7 +150,7 @@ class Job:
             "strategy": (state.plan or {}).get("strategy"),
             "fits": sum(entry["kind"] not in ("heuristic", "kernel") for entry in state.history),
             **{key: last.get(key) for key in keys.split()},
-            "model": has_model,
+            "model": self.store.has_model(),
             "seconds": state.computing_seconds(),
             "since": state.since,
         }

@@ -107,7 +107,7 @@ QUANTITIES = {m.over(rows): f"{rows} {m.name}" for m in MEASURES for rows in SID
 FORMS: dict[str, Callable[[Any], str]] = {
     **{m.over(rows): m.form for m in MEASURES for rows in SIDES},
     "noise_sd": format_error,
-    "rho": format_error,
+    "rho": "{:.3f}".format,
     "seconds": format_duration,
     "planned_seconds": format_duration,
     "peak_memory": format_bytes,
@@ -145,7 +145,7 @@ def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, A
     last, planned = last_model(history), {"passes": "passes", "seconds": "seconds", "memory": "memory_peak"}
     read = sum(entry.get("pass_rows", 0) for entry in history if entry["kind"] not in MEASURED)
     return {
-        **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho", "correction_rate")},
+        **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho")},
         "n_rows": plan.get("rows"),
         "n_vectors": last.get("vectors"),
         "rounds": last.get("number"),

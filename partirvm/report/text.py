@@ -73,9 +73,8 @@ def _residuals(facts: Mapping[str, Any]) -> str | None:
         return f"not used, but would change the RMSE of rows left out by {gains}: {need}"
     if not is_corrected(facts):
         return f"not used: RMSE of rows left out {gains}"
-    rate = f", about {facts['correction_rate']:,} rows/s per core" if facts.get("correction_rate") else ""
     alone = f"residual='none' keeps the {counted(facts['n_vectors'], 'vector')} alone"
-    return f"RMSE of rows left out {found['rmse']:.4g} ({gains}), {format_bytes(found['bytes'])}{rate}; {alone}"
+    return f"RMSE of rows left out {found['rmse']:.4g} ({gains}), {format_bytes(found['bytes'])}; {alone}"
 
 
 def is_corrected(facts: Mapping[str, Any]) -> bool:
@@ -143,7 +142,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
     """
     titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time", **QUANTITIES}
     titles |= {"peak_memory": "memory", "planned_seconds": "planned time"}
-    beside = {"job", "since", "attempt", "reason", "doing", "advice", "data", "parameters", "correction_rate"}
+    beside = {"job", "since", "attempt", "reason", "doing", "advice", "data", "parameters"}
     beside |= {"kind", "number", "level", "candidates", "vectors", "model"}  # of the last fit
     keys = [key for key in jobs[0] if key not in beside]
     rows = [[titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)] for key in keys]

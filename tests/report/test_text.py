@@ -73,11 +73,11 @@ def test_what_the_nearest_rows_change_or_would_change():
     would = (
         f"not used, but would change the RMSE of rows left out by {gains}: their 960 MiB need a job folder or a larger"
     )
-    changed = f"RMSE of rows left out 0.25 ({gains}), 12 MiB, about 6,000 rows/s per core; residual='none' keeps the 25"
+    changed = f"RMSE of rows left out 0.25 ({gains}), 12 MiB; residual='none' keeps the 25"
     said = {(0, 0): f"not used: RMSE of rows left out {gains}", (0, 960): f"{would} memory_limit"}
     for (kept, lacking), expected in {**said, (12, 0): f"{changed} vectors alone"}.items():
         found = {"rmse_gain": 0.18, "density_gain": 0.03, "rmse": 0.25, "bytes": kept << 20, "lacking": lacking << 20}
-        facts = facts_of([round_of(kind="final", residuals=found, noise_sd=0.5)], correction_rate=6000)
+        facts = facts_of([round_of(kind="final", residuals=found, noise_sd=0.5)])
         lines = dict(re.split(" {2,}", line, maxsplit=1) for line in status_text({**facts, "target": "y"}).splitlines())
         alone = " of the vectors alone" if kept else ""
         assert lines["neighbours"] == expected
