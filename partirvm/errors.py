@@ -114,7 +114,7 @@ class OverconfidenceWarning(PartirvmWarning):
 
 
 class AccuracyWarning(PartirvmWarning):
-    """Boosted trees predict rows left out better than the model."""
+    """Boosted trees, or an earlier round of the fit, predict better than the model."""
 
 
 class LimitWarning(PartirvmWarning):

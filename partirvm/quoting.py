@@ -1,9 +1,12 @@
-"""Values in messages: foreign ones (cells, labels, names of columns and files), and numbers with their units.
+"""Values in messages: foreign ones (cells, labels, names of columns and files), numbers with their units, and dates.
 
 Foreign values may be very long, and contain control characters that a terminal executes. Errors and warnings pass their
 text through ``printable``; ``quoted``, ``named`` and ``listed`` insert values from data, and keep them short.
 """
 
+import re
+import textwrap
+import time
 from collections.abc import Callable, Iterable
 from html import escape
 from itertools import islice
@@ -63,16 +66,38 @@ def listed(values: Iterable[Any], most: int = 20, show: Callable[[Any], str] = n
     return ", ".join([*texts[:most], *["…"] * (len(texts) > most)])
 
 
-def listed_values(values: Iterable[Any], most: int = 20) -> str:
-    """Quoted values separated by commas, at most ``most`` of them."""
-    return listed(values, most, quoted)
-
-
 def html_table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
     """Return facts as an HTML table of names and values, for notebooks."""
     escaped = ((escape(name), escape(printable(str(value)))) for name, value in rows)
-    cells = (f'<tr><th scope="row">{name}</th><td>{value}</td></tr>' for name, value in escaped)
+    left = 'style="text-align:left"'  # notebooks align cells on the right
+    cells = (f'<tr><th scope="row" {left}>{name}</th><td {left}>{value}</td></tr>' for name, value in escaped)
     return f"<table><caption>{escape(title)}</caption><tbody>{''.join(cells)}</tbody></table>"
+
+
+def wrapped(text: str, width: int) -> str:
+    """Break lines longer than ``width`` between words, and indent what follows to the value behind a name; 0: as it is.
+
+    >>> print(wrapped("memory    about 255 MiB of 16.5 GiB", 24))
+    memory    about 255 MiB
+              of 16.5 GiB
+    """
+    lines = []
+    for line in text.split("\n"):
+        name = re.match(r" *\S+( \S+)?  +", line)
+        indent = " " * (name.end() if name and name.end() < width / 2 else 2)
+        how: dict[str, Any] = {"subsequent_indent": indent, "break_long_words": False, "break_on_hyphens": False}
+        lines += (textwrap.wrap(line, width, **how) if 0 < width < len(line) else []) or [line]
+    return "\n".join(lines)
+
+
+def moment(seconds: float, *, utc: bool = False) -> str:
+    """Format a point in time, in local time or UTC.
+
+    >>> moment(1785600000.0, utc=True)
+    '1 Aug 2026, 16:00 UTC'
+    """
+    at = time.gmtime(seconds) if utc else time.localtime(seconds)
+    return time.strftime("%d %b %Y, %H:%M", at).lstrip("0") + (" UTC" if utc else "")
 
 
 def counted(number: int, noun: str) -> str:

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from partirvm import errors
-from partirvm.quoting import listed, listed_values, message_text, named, printable, quoted
+from partirvm.quoting import listed, message_text, named, printable, quoted
 
 HOSTILE = "\x1b]0;title\x07\x1b[31mred\r\u202egone\u2028\x9b2J"
 """Sets a terminal's title and colour, goes back over the line, turns its direction."""
@@ -30,7 +30,9 @@ def test_every_error_and_warning_is_one_printable_line_with_its_advice(kind):
     assert said.endswith("x: name it as categorical")
 
 
-@pytest.mark.parametrize("shown", [quoted, named, lambda value: listed([value]), lambda value: listed_values([value])])
+@pytest.mark.parametrize(
+    "shown", [quoted, named, lambda value: listed([value]), lambda value: listed([value], show=quoted)]
+)
 @pytest.mark.parametrize("value", [HOSTILE, "x" * 200_000, b"\x1b" * 9, ["\x1b" * 100_000], "\ud800"])
 def test_values_in_messages(shown, value):
     assert len(shown(value)) < 400

@@ -14,23 +14,14 @@ import partirvm as package
 from partirvm import jobs
 from partirvm.cli import job_commands, options
 from partirvm.cli.options import GroupedCommand, as_flags, takes
-from partirvm.cli.running import cluster, echo, in_foreground, show
+from partirvm.cli.running import cluster, in_foreground, show
 from partirvm.options import TABLE
 from partirvm.quoting import counted, listed, named
-
-
-class InOrder(click.Group):
-    """A group whose help lists the commands in the order of their definition, in which they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands."""
-        return list(self.commands)
-
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
-@click.group(cls=InOrder, context_settings=CONTEXT)
+@click.group(context_settings=CONTEXT)
 @click.version_option(package.__version__, prog_name="partirvm")
 def partirvm() -> None:
     """Relevance Vector Machines on data larger than memory.
@@ -155,15 +146,17 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
     Example:
       partirvm plan trips.zarr --memory-limit 2GiB --max-rounds 9
     """
-    with cluster(scheduler) as client:
-        made = jobs.plan(options.parameters(choices), data, validation=validation, client=client)
+    from partirvm.report.progress import Progress
+
+    with cluster(scheduler) as client, Progress() as progress:
+        made = jobs.plan(options.parameters(choices), data, validation=validation, client=client, watcher=progress)
     show(made.to_json(), as_flags(str(made)), as_json)
 
 
 @partirvm.command(cls=GroupedCommand)
 @takes(
     *("data", "job", options.fit_options),
-    click.option("--verify", is_flag=True, help="First read all of DATA and compare it with its checksums."),
+    click.option("--verify", is_flag=True, help="First read the whole dataset and compare it with its checksums."),
     *("--detach", "--overwrite", "--quiet", "--json", "--help-all"),
 )
 def fit(data: str, job: str, validation: str | None, scheduler: str | None, detach: bool, **choices: Any) -> int:
@@ -267,10 +260,11 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices:
     with cluster(scheduler) as client, Progress(quiet=quiet) as progress:
         hears = partial(progress.on_tiles, "evaluating")
         scores: dict[str, Any] = predict.evaluate(job, data, client=client, progress=hears, **choices)
-    echo(json.dumps(scores))
+    click.echo(json.dumps(scores))
     return scores
 
 
 partirvm.commands.update(job_commands.COMMANDS)
+partirvm.list_commands = lambda ctx: list(partirvm.commands)  # type: ignore[method-assign] # in the order of their use
 for name in partirvm.commands.keys() - {"demo"}:
     takes("--allow-protocol")(partirvm.commands[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # ``jobs.Job`` is not loaded for the help
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import click
 from partirvm import jobs
 from partirvm.cli import options
 from partirvm.cli.options import FLAGS, as_flags, takes
-from partirvm.cli.running import ExitStatus, cluster, echo, in_foreground, show, show_status
+from partirvm.cli.running import ExitStatus, cluster, echo, in_foreground, show, show_status, width_of
 from partirvm.errors import DoneError, ExistsError, JobFailedError, MissingDataError, PartirvmError
 from partirvm.options import TABLE
 from partirvm.quoting import format_bytes
@@ -45,8 +46,8 @@ def status(job: str, follow: bool, as_json: bool) -> int:
         show_status(opened, as_json)
         return ExitStatus.DONE
     try:
-        for line in followed(opened.follow(), as_json):
-            echo(line if as_json else as_flags(line))
+        for line in followed(opened.follow(), as_json, width_of(sys.stdout)):
+            click.echo(line) if as_json else echo(as_flags(line))
     except KeyboardInterrupt:
         echo(f"stopped following the job; {job} is still running", err=True)
         return ExitStatus.DONE
@@ -138,10 +139,10 @@ def _end(job: str, verb: str, reason: str, as_json: bool) -> None:
 again = takes(
     "--allow-code",
     click.option(
-        "--allow-data", multiple=True, metavar="URL", help="DATA in another store that JOB may read; may be repeated."
+        "--allow-data", multiple=True, metavar="URL", help="Dataset in another store that the job may read; repeatable."
     ),
-    click.option("--data", metavar="DATA", help="New place of the DATA of JOB, if they were moved."),
-    click.option("--validation", metavar="DATA", help="New place of the held-out DATA of JOB, if they were moved."),
+    click.option("--data", metavar="DATA", help="New location of the job's dataset, if it was moved."),
+    click.option("--validation", metavar="DATA", help="New location of the held-out dataset, if it was moved."),
     *("--scheduler", "--detach", "--quiet", "--json"),
 )
 """The options of commands that run a job again."""

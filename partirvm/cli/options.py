@@ -140,8 +140,8 @@ def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 
 VALUES = {
     "--scheduler": ("ADDRESS", "Run on this Dask scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]"),
-    "--validation": ("DATA", "Held-out DATA: their error is shown each round; working-set ends when it stops falling."),
-    "--augment": ("TRAIN_DATA", "Training DATA: std grows away from them (RVM*), without local residuals."),
+    "--validation": ("DATA", "Held-out dataset: shows its error each round; working-set ends when it stops falling."),
+    "--augment": ("TRAIN_DATA", "Training dataset: std grows away from its rows (RVM*), without local residuals."),
 }
 """Metavar and help of options of several commands."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -12,14 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import IntEnum
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from partirvm import jobs
 from partirvm.cli.options import as_flags
 from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning
-from partirvm.quoting import printable
+from partirvm.quoting import printable, wrapped
 
 TRACEBACK = "PARTIRVM_TRACEBACK"
 """Environment variable that switches tracebacks on."""
@@ -37,16 +38,25 @@ class ExitStatus(IntEnum):
     FAILED = 4
 
 
+def width_of(stream: TextIO) -> int:
+    """Return the width of the terminal to which a stream prints; 0 if it is none."""
+    return shutil.get_terminal_size().columns if stream.isatty() else 0
+
+
 def echo(text: str, *, err: bool = False) -> None:
-    """Print a line to stdout, or to stderr, with its control characters escaped."""
-    click.echo(printable(text, keep="\n\t"), err=err)
+    """Print text to stdout, or to stderr, wrapped to the terminal and with its control characters escaped."""
+    click.echo(wrapped(printable(text, keep="\n\t"), width_of(sys.stderr if err else sys.stdout)), err=err)
 
 
 def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
-    """Print a result and the commands that may follow (the demo prints its commands elsewhere)."""
-    echo(json.dumps(facts) if as_json else text)
-    if following and not as_json and click.get_current_context().obj is not DEMO:
-        echo("\n".join(["", "next:", *(f"  {command}" for command in following)]))
+    """Print a result, and commands that may follow (the demo prints them elsewhere); with --quiet only JSON."""
+    context = click.get_current_context()
+    if as_json:
+        click.echo(json.dumps(facts))
+    elif not context.params.get("quiet"):
+        echo(text)
+        if following and context.obj is not DEMO:  # whole lines, to be copied
+            click.echo(printable("\n  ".join(["\nnext:", *following]), keep="\n"))
 
 
 def show_status(opened: Any, as_json: bool, *following: str, **more: Any) -> int:
@@ -190,7 +200,7 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
                 raise
             usable = opened.store.has_model()
             has = "the model of the last finished round" if usable else "no model yet"
-            progress.note(f"stopped at once; {job} holds {has}. Continue with: partirvm resume {job}")
+            progress.note(f"stopped at once; {job} holds {has}. Continue with:\n  partirvm resume {job}")
             return ExitStatus.ABORTED if usable else ExitStatus.FAILED
     if fitted is None or opened.status().value == "cancelled":
         return show_status(opened, as_json)

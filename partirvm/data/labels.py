@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from partirvm.data.arrays import in_process
 from partirvm.data.tables import numbers
 from partirvm.errors import DataError, UsageError
-from partirvm.quoting import listed, listed_values, quoted
+from partirvm.quoting import listed, quoted
 from partirvm.types import Float, label_bytes, pandas_column
 
 Labels = NDArray[Any]
@@ -62,7 +62,7 @@ def _checked(labels: Labels) -> Labels:
 
 def coded(y: Any, classes: Labels) -> Float:
     """Return the codes of labels: a float64 array of the shape of y. Labels of Zarr and Dask are read whole."""
-    labels, known = in_process("y", y), listed_values(classes.tolist())
+    labels, known = in_process("y", y), listed(classes.tolist(), show=quoted)
     try:
         places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     except TypeError as error:
@@ -125,7 +125,7 @@ def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> F
         raise UsageError(f"class_weight is {class_weight!r}: it must be None, 'balanced' or weights by label")
     for label, weight in given.items():
         if label not in texts:
-            raise UsageError(f"class_weight names {quoted(label)}, but the classes are {listed_values(classes)}")
+            raise UsageError(f"class_weight names {quoted(label)}, but the classes are {listed(classes, show=quoted)}")
         if not isinstance(weight, int | float | np.number) or not 0 <= weight < np.inf:
             raise UsageError(f"class_weight of {quoted(label)} is {weight!r}: it must be finite and at least 0")
     weights = np.array([given.get(text, 1.0) for text in texts], dtype=np.float64)

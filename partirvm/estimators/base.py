@@ -280,7 +280,7 @@ class RelevanceVectorMachine(BaseEstimator):
                 return Termination.ABORTED if display.ended else over()
 
             if before is None:
-                spec = resolve(source, parameters, executor, held_out, over)
+                spec = resolve(source, parameters, executor, held_out, over, display.on_learning)
             else:
                 spec = continued(before[0], source, parameters, executor)
                 checkpoint = with_new_rows(before[1], spec)

@@ -29,7 +29,7 @@ from partirvm.planning.plan import Plan
 from partirvm.resolve.new_problem import Interrupted, timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
 from partirvm.storage import Where
-from partirvm.storage.lease import Process
+from partirvm.storage.lease import Lease, Process
 from partirvm.strategies.problem import Stopped
 
 TAKE_OVER_SECONDS = 40.0
@@ -59,10 +59,13 @@ class JobJournal(MemoryJournal):
         self.store.checkpoint(Checkpoint(self.spec, state, lines))
 
 
-def plan(estimator: Any, data: Where, *, validation: Place = None, client: Any = None) -> Plan:
+def plan(
+    estimator: Any, data: Where, *, validation: Place = None, client: Any = None, watcher: Watcher | None = None
+) -> Plan:
     """Return the plan of a fit to DATA: partition size, passes, seconds and memory; ``print`` shows it.
 
     DATA and validation are paths or URLs of what ``ingest`` made; a ``Request`` may be given in place of the estimator.
+    The ``watcher`` hears of kernel learning.
     Raises ``MemoryLimitError`` if the fit needs more memory than allowed, and the errors of ``fit``.
 
     Examples
@@ -80,13 +83,13 @@ def plan(estimator: Any, data: Where, *, validation: Place = None, client: Any =
     >>> folder.cleanup()
     """
     asked, client = requests.request_of(estimator, client)
-    return _plan(asked, data, validation, client)
+    return _plan(asked, data, validation, client, lambda: None, (watcher or Watcher()).on_learning)
 
 
-def _plan(asked: Request, data: Any, validation: Place, client: Any, interrupted: Interrupted = lambda: None) -> Plan:
+def _plan(asked: Request, data: Any, validation: Place, client: Any, *how: Any) -> Plan:
     source, held_out = requests.open_sources(data, validation)
     with closing(executor_for(client)) as executor:
-        return resolve(source, check_parameters(asked), executor, held_out, interrupted).plan
+        return resolve(source, check_parameters(asked), executor, held_out, *how).plan
 
 
 def fit(
@@ -123,7 +126,7 @@ def run_attempt(
     store: JobStore, attempt: int | None, allow_code: bool = False, client: Any = None, watcher: Watcher | None = None
 ) -> Outcome | None:
     """Run an attempt at a job whose lease the caller holds, as ``run_job``."""
-    state, watcher = store.folded(), watcher or Watcher()
+    state, watcher, lease = store.folded(), watcher or Watcher(), cast(Lease, store.lease)
     if Status.RUNNING not in TRANSITIONS[state.status] or attempt not in (None, state.attempt):
         return None
     asked = state.request
@@ -146,11 +149,16 @@ def run_attempt(
             def interrupted() -> Termination | None:
                 return poll() or over()
 
+            def on_step(number: int, total: int, stage: str) -> None:
+                watcher.on_learning(number, total, stage)
+                lease.doing = f"learning the kernel, {number} of {total}: {stage}"
+
             how = source, request, executor, held_out, interrupted
             try:
-                journal.spec = spec = resolve(*how) if restored is None else continued(restored.spec, *how)
+                journal.spec = spec = resolve(*how, on_step) if restored is None else continued(restored.spec, *how)
             except Stopped:
                 return _end(journal, state.attempt, Outcome(Termination.ABORTED, None, time.monotonic() - began))
+            lease.doing = ""
             checkpoint = _checkpoint(restored, spec)
             if checkpoint is None and over() is None:  # otherwise the spec may lack learned values
                 store.checkpoint(Checkpoint(spec, None, 0))
@@ -228,8 +236,8 @@ def _ending(store: JobStore) -> Iterator[None]:
             if isinstance(error, ClusterError) or changed or not isinstance(error, Exception):
                 event = {"event": "interrupted", "reason": str(error) or f"stopped at once ({type(error).__name__})"}
             else:
-                event = {"event": "failed", "reason": f"{type(error).__name__}: {error}"}
-                event["traceback"] = traceback.format_exc()
+                reason = f"{type(error).__name__}: {error}"
+                event = {"event": "failed", "reason": reason, "traceback": traceback.format_exc()}
             if event["event"] in TRANSITIONS[status]:  # after an end, its reply was lost
                 store.record(event)
         raise

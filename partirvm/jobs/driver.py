@@ -37,6 +37,9 @@ class Watcher:
         """Called between tiles and between dense iterations, during planning too; True ends the fit of a job."""
         return False
 
+    def on_learning(self, number: int, total: int, stage: str) -> None:
+        """Called at each step of kernel learning, with the number of its stage and a text on it, before the plan."""
+
     def on_plan(self, plan: Any) -> None:
         """Called with the plan before the first round."""
 
@@ -217,7 +220,7 @@ class Driver:
     def _on_passes(self, passes: Sequence[Any], done: int, total: int) -> None:
         """Report passes over the rows that are gathered for kernel learning."""
         if passes and total:
-            self.watcher.on_tiles(passes[0].name, done, total)
+            self.watcher.on_tiles("kernel", done, total)
         self._check()
 
     def _by_passes(self, tasks: Sequence[PassFit]) -> tuple[Solved, ...]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, get_type_hints
 
 from partirvm.core.termination import Termination
-from partirvm.errors import LeaseError, UsageError
+from partirvm.errors import LeaseError, PartirvmError, UsageError
 from partirvm.execution.cluster import address_of, start
 from partirvm.jobs.attempt import TAKE_OVER_SECONDS, run_attempt, run_job
 from partirvm.jobs.checkpoint import Checkpoint
@@ -103,12 +103,19 @@ class Job:
         self.location = self.store.location
 
     def __repr__(self) -> str:
+        with suppress(PartirvmError):
+            _, *rows = self._rows()
+            return f"Job({self.location!r}): " + "; ".join(f"{name} {text}" for name, text in rows[:6])
         return f"Job({self.location!r})"
 
     def _repr_html_(self) -> str:
-        """The status and the figures of the last fit, for a notebook."""
-        facts = ((name.replace("_", " "), value) for name, value in self.progress().items() if value is not None)
-        return html_table("Job", facts)
+        """The status and the figures of the model, for a notebook."""
+        return html_table("Job", self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        from partirvm.report.text import job_facts, status_rows  # reports read jobs
+
+        return status_rows(job_facts(self))
 
     def report(self) -> Any:
         """Return the report of the job: plan, curves, diagnostics, history. A notebook shows it, ``save`` writes it."""
@@ -133,17 +140,17 @@ class Job:
         last = state.history[-1] if state.history else {}
         keys = "kind number level candidates vectors train_rmse held_out_rmse train_log_loss train_error "
         keys += "held_out_log_loss held_out_error log_evidence"
-        has_model = self.store.has_model()
         return {
             "job": self.location,
             "status": state.status.value,
             "reason": state.reason,
+            "doing": state.doing,
             "advice": advice_of(state),
             "attempt": state.attempt,
             "strategy": (state.plan or {}).get("strategy"),
             "fits": sum(entry["kind"] not in ("heuristic", "kernel") for entry in state.history),
             **{key: last.get(key) for key in keys.split()},
-            "model": has_model,
+            "model": self.store.has_model(),
             "seconds": state.computing_seconds(),
             "since": state.since,
         }
@@ -278,4 +285,6 @@ def advice_of(state: JobState) -> str:
         return advice
     if state.reason in Termination._value2member_map_:
         advice = Termination(state.reason).advice
-    return " ".join([advice, *last.get("reference", {}).get("remarks", ())])
+        if state.before and not state.added:
+            advice = f"The last run added nothing. {advice}"
+    return " ".join([advice, last.get("worse", ""), *last.get("reference", {}).get("remarks", ())]).rstrip()

@@ -67,13 +67,13 @@ def open_held_out(request: Json) -> ZarrSource | None:
     """Open the held-out DATA of a job, or return None if it has none. Raises as ``open_unchanged`` does."""
     place, began = request["validation"], request["validation_fingerprint"]
     if place is not None and began is None:
-        raise UsageError(f"{place}: the job began without held-out DATA: omit --validation")
+        raise UsageError(f"{place}: the job began without a held-out dataset: omit --validation")
     return None if place is None else open_unchanged(place, began)
 
 
 def open_unchanged(place: str, began: Json) -> ZarrSource:
     """Open DATA of a job. Raises ``MissingDataError``, or ``ChangedDataError`` without the fingerprint ``began``."""
-    moved = "if the DATA were moved, give the new place with --data or --validation"
+    moved = "if the dataset was moved, give the new location with --data or --validation"
     try:
         source = ZarrSource(place)
     except MissingDataError as error:

@@ -3,7 +3,7 @@
 After a fit with a learned kernel the model is compared with boosted trees, on rows left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -57,7 +57,8 @@ def run(
         if _is_compared(spec, entry) and driver.interrupted() is None:
             with suppress(errors.PartirvmError):  # a finished fit does not fail because of its report
                 found["reference"] = _compared(journal.model, driver, spec, entry)
-                remarks.extend(found["reference"]["remarks"])
+        found["worse"] = worse(entry, journal.history)
+        remarks.extend([*[found["worse"]] * bool(found["worse"]), *found.get("reference", {}).get("remarks", ())])
         return found
 
     weighted = source if spec.class_weights is None else source.with_class_weights(spec.class_weights)
@@ -111,6 +112,12 @@ def table_rows(diagnostics: list[Entry], source: Source, held_out: Source | None
 
     return [with_numbers(target, each) for target, each in enumerate(diagnostics)]
 
+
+WORSE = 1.02, 1.1
+"""Ratios of held-out and training errors from which a last fit is worse than a round; it has fewer vectors."""
+
+ERRORS = {"held_out_rmse": "held-out RMSE", "held_out_log_loss": "held-out log loss"}
+ERRORS |= {"train_rmse": "training RMSE", "train_log_loss": "training log loss"}
 
 Faults = Iterator[tuple[type[Warning], str]]
 
@@ -168,6 +175,19 @@ def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Fault
     in_order = [Termination.VECTORS] * (schedule.has_rounds and not schedule.selects)
     grave = {Termination.MEMORY, Termination.ITERATIONS, *in_order}
     yield from ((errors.LimitWarning, reason.advice) for reason in ends & grave)
+
+
+def worse(entry: Entry, history: Sequence[Entry]) -> str:
+    """Return a remark if a last fit has a larger error than a round before: held-out, or without one of training."""
+    key = next((key for key in ERRORS if entry.get(key) is not None), "")
+    rounds = [each for each in history if each["kind"] == "round" and each.get(key) is not None]
+    if training := key.startswith("train"):  # the error of the rows of the fit
+        rounds = [each for each in rounds if each["rows"] == entry["rows"]]
+    best = min(rounds, key=lambda each: float(each[key]), default=entry)
+    if entry["kind"] != "final" or best is entry or entry[key] <= WORSE[training] * best[key]:
+        return ""
+    now, then = f"{ERRORS[key]} of {entry[key]:.4g}", f"{best[key]:.4g} of round {best['number']}"
+    return f"The last fit has a {now}, worse than the {then}: max_rounds={best['number']} may give a better model."
 
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:

@@ -27,7 +27,7 @@ class Status(StrEnum):
     ABORTED = "aborted", "Aborted by a user: the model so far, if any, is usable; resume continues from there."
     FAILED = "failed", "Ended by an error: resume continues from the last checkpoint."
     INTERRUPTED = "interrupted", "The process that ran it has ended: resume continues from the last checkpoint."
-    DONE = "done", "The fit is complete and its model can be used."
+    DONE = "done", "The fit has ended and its model can be used."
     CANCELLED = "cancelled", "Cancelled by a user: the model was discarded."
 
     def __new__(cls, value: str, advice: str = "") -> "Status":
@@ -64,9 +64,11 @@ class JobState:
 
     ``since`` and ``reason`` are those of the last transition, ``began`` is the time of the first ``running`` event,
     ``ended`` that of the last end, or None, and ``seconds`` its computing time. ``attempt`` counts how often the job
-    was queued. ``plan`` is the last plan event, ``history`` the valid fit events. ``request`` is ``spec.json`` with the
-    changes by resumes and updates; after an update it has ``rounds``, those that it may make, after one of local
-    residuals ``joining``, the fingerprint of the DATA whose rows join; ``fingerprint`` is that of the last fit.
+    was queued. ``plan`` is the last plan event, ``history`` the valid fit events, ``before`` those that the last run
+    found, and ``added`` is True if it has added some. ``doing`` is a text of a process that learns the kernel.
+    ``request`` is ``spec.json`` with the changes by resumes and updates; after an update it has ``rounds``, those that
+    it may make, after one of local residuals ``joining``, the fingerprint of the DATA whose rows join; ``fingerprint``
+    is that of the last fit.
     """
 
     status: "Status" = Status.QUEUED
@@ -79,7 +81,14 @@ class JobState:
     seconds: float | None = None
     plan: dict[str, Any] | None = None
     history: tuple[dict[str, Any], ...] = ()
+    before: tuple[dict[str, Any], ...] = ()
+    added: bool = False
+    doing: str = ""
     request: dict[str, Any] = field(default_factory=dict)
+
+    def settled(self) -> "JobState":
+        """Return the state without a run that added nothing: the job then has the model of the run before."""
+        return self if self.added or not self.before else replace(self, history=self.before)
 
     def computing_seconds(self) -> float | None:
         """Return the seconds without the time between an end and a resume; None if the job has not begun."""
@@ -103,7 +112,7 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
     if kind == "plan":
         return replace(state, plan=event)
     if kind == "fit" and status is Status.RUNNING:
-        return replace(state, history=(*state.history, event))
+        return replace(state, history=(*state.history, event), added=True)
     if kind not in {"fit", *Status}:
         return state
     if kind not in TRANSITIONS[status]:
@@ -117,16 +126,17 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
         changes["parameters"] = {**state.request.get("parameters", {}), **event.get("changes", {})}
         return replace(new, attempt=state.attempt + 1, ended=None, request={**state.request, **changes})
     if new.status is Status.RUNNING:
-        history = state.history[: int(event.get("history", len(state.history)))]
-        return replace(new, began=state.began or at, ended=None, history=history)
-    return replace(new, ended=at, seconds=event.get("seconds")) if new.status.final else new
+        before = state.settled().history
+        history = before[: int(event.get("history", len(before)))]
+        return replace(new, began=state.began or at, ended=None, history=history, before=before, added=False)
+    return replace(new.settled(), ended=at, seconds=event.get("seconds")) if new.status.final else new
 
 
 def observed(state: JobState, *, held: bool, requested: tuple[str, str] | None = None, lost: bool = False) -> JobState:
     """Return the state corrected by lease (``lost``: not released) and ``requested`` (``JobStore.requested``)."""
     if (state.status is Status.RUNNING and not held) or (state.status is Status.QUEUED and lost):
         reason = "the process that ran it has ended without recording an end"
-        return replace(state, status=Status.INTERRUPTED, reason=reason)
+        return replace(state.settled(), status=Status.INTERRUPTED, reason=reason)
     if state.status is Status.RUNNING and requested is not None:
         return replace(state, status=Status.ABORTING, reason=requested[1])
     return state

@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Self, cast
 
@@ -174,7 +174,8 @@ class JobStore:
                 break
         held = last is not None and last.alive()
         lost = last is not None and not (held or last.over)
-        return observed(state, held=held, requested=self.requested(state.attempt), lost=lost)
+        state = observed(state, held=held, requested=self.requested(state.attempt), lost=lost)
+        return replace(state, doing=last.doing) if last is not None and state.status is Status.RUNNING else state
 
     def request(self, what: str, attempt: int, reason: str = "") -> None:
         """Request that an attempt ends, with ``what`` "abort" or "cancel"; no-op if it was requested before."""

@@ -66,6 +66,7 @@ def learn_classes(
         sample.log(replace(record, choice=choice | {"noise": rows.noise_of(one)}))
 
     if asked and not (many and form == ONE):
+        sample.on_step("rows left out")
         choice = choose(left_out(sample, problem, one, order, most), form)
     if many and choice["form"] == EACH:
         warm = replace(learning, warm=best.kernel.logs, metric="widths")
@@ -87,6 +88,7 @@ def one_width(
 
     Warps of all skewed features together must raise the evidence by log n nats. Otherwise they are tried one by one.
     """
+    sample.on_step("widths")
     rows = ProcessRows.of(sample, problem, order[:most])
     kernels, noise = {ONE: problem.empty.kernel, UNSCALED: unscaled(problem)}, float(np.log(FIRST_NOISE))
     starts = {form: ProcessFit(kernel, 0.0, noise) for form, kernel in kernels.items()}

@@ -211,6 +211,7 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = 
     def per_row(theta: Float) -> tuple[float, Float]:
         nonlocal best
         rows.sample.check_interrupted()
+        rows.sample.on_step("")
         fit = ProcessFit(start.kernel.with_logs(theta[:-2]), float(theta[-2]), float(theta[-1]))
         found = rows.evaluate(fit)
         if found is None:

@@ -74,10 +74,13 @@ def learn(
     only if it begins above the end of the other one. If the metric is "auto", directions are taken if they raise the
     evidence by one nat each. Then all rows follow, where directions move, too, with more than ``FREE_ROWS`` rows.
     """
+    sample.on_step("widths of more rows")
     d, stage = problem.empty.scaling.n_inputs, first_stage(sample, problem, learning, seed)
     if learning.metric != "widths" and turnable(stage.kernel, d):
+        sample.on_step("directions of more rows")
         stage = _compared_with_directions(stage, problem, learning, turned)
     count, score = min(learning.centres, len(stage.pool.labels)), partial(evaluate, sample, problem)
+    sample.on_step("all rows")
     whole = stage.again(sample=sample, score=score, count=count, most=min(stage.most, ALL_EVALUATIONS))
     if problem.n_rows > FREE_ROWS and inside(stage.kernel, d, Directions):
         stage = _freed(whole, d)

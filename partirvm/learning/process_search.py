@@ -79,6 +79,7 @@ def search(
 
     Return the problem with warps of its features, the fits of widths and of directions, and the nats of families.
     """
+    sample.on_step("widths")
     rows, d = ProcessRows.of(sample, problem, order[:most]), problem.empty.scaling.n_inputs
     more = ProcessRows.of(sample, problem, order[:SCREENED_ROWS])
     few = ProcessRows.of(sample, problem, order[: min(max(most // 2, FIRST_ROWS), most)])
@@ -94,6 +95,7 @@ def search(
     evidence |= {name: float(found.value) for name, found in zip(names, others, strict=True)}
     best = max(best, *others, key=lambda each: each.value)
     sample.on_best(problem.with_kernel(best.kernel).empty)
+    sample.on_step("directions")
     return problem, best, directions(rows, best) if turned else None, evidence
 
 
@@ -226,6 +228,7 @@ def learn_regression(
     if most >= min(ROWS, len(order)) and len(order) <= FEW:
         most = min(most, len(order))
         turned = turned if learning.metric != "auto" or promising(widths, turned, d) else None
+        sample.on_step("rows left out")
         found = left_out(sample, problem, widths, turned, order, most)
         best, square, choice = _choose(found, widths, turned, learning.metric)
         if (FOLDS - 1) * len(order) <= FOLDS * most:  # almost as many rows were not left out as there are

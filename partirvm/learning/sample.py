@@ -37,8 +37,14 @@ SINGLE_COLUMNS, SINGLE_VARIANCE = 100, 1e3
 """Slopes are in single precision from this number of columns, if the variances of all weights are below this multiple
 of the noise variance: an element of βΦΣ then has an error below 1e-3. The evidence is always in double precision."""
 
+STAGES = "widths", "directions", "rows left out", "widths of more rows", "directions of more rows", "all rows"
+"""Stages of kernel learning in their order; a search leaves some of them out."""
+
 Entry = dict[str, Any]
 """A history entry: a record with seconds and bytes, as plain JSON."""
+
+OnStep = Callable[[int, int, str], None]
+"""Callback of kernel learning with the number of the present stage, the number of all, and a text on the stage."""
 
 OnProgress = Callable[[Sequence[Pass], int, int], None]
 """Progress callback with the passes, the number of tiles done and the total; an exception from it ends the work."""
@@ -80,7 +86,8 @@ class SampledRows:
     """Rows held in memory, and the executor of passes over these rows.
 
     ``whole`` is True if these are all rows of the source. ``room`` is the number of bytes for kernel blocks that are
-    kept between passes. ``log`` is called with each history record, ``on_best`` with a design of the best kernel.
+    kept between passes. ``log`` is called with each history record, ``on_best`` with a design of the best kernel,
+    ``on_step`` with each of ``STAGES`` that begins, and with "" before each evaluation of the evidence.
     """
 
     rows: GatheredRows
@@ -91,6 +98,7 @@ class SampledRows:
     room: int = 0
     log: Callable[[Record], None] = lambda record: None
     on_best: Callable[[Design], None] = lambda design: None
+    on_step: Callable[[str], None] = lambda stage: None
 
     @cached_property
     def _runs(self) -> tuple[str, Iterator[int]]:
@@ -138,7 +146,7 @@ def gathered(
 ) -> Iterator[SampledRows]:
     """Read rows of a source with its executor and hold them in this process; ``rows`` are increasing, None for all.
 
-    ``options`` are ``room``, ``log`` and ``on_best`` of ``SampledRows``.
+    ``options`` are ``room``, ``log``, ``on_best`` and ``on_step`` of ``SampledRows``.
     """
     with closing(LocalExecutor(executor.threads)) as local, one_blas_thread(), on_threads(executor.threads):
         on_progress((), 0, 0)

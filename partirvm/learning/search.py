@@ -148,6 +148,7 @@ class KernelSearch:
         """Return the log posterior and its slopes at ``logs``, per row; α and β start from the evaluation before."""
         if first := not self.evaluations:
             self.sample.on_best(self.design(self.kernel))
+        self.sample.on_step("")
         last = self.last
         point = self.last = self.score(self.design(self.start.with_logs(logs)), last, first or last is None)
         # an entry of a direction has a normal prior around its start, any other parameter a flat one

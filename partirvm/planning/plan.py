@@ -122,7 +122,6 @@ class Plan:
         found |= {"seconds": round(self.seconds, 2), "memory_limit": self.machine.limit, "memory_peak": self.peak}
         found |= {"kernel_store": store.where, "kernel_store_bytes": store.bytes}
         found |= {} if self.learned is None else {"learned": self.learned}
-        found |= {} if self.residuals is None else {"correction_rate": correction_rate(self.request, shape)}
         return found | {"notes": list(self.notes)}
 
     def __str__(self) -> str:
@@ -227,11 +226,6 @@ def make_plan(
     return replace(plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns)))
 
 
-def correction_rate(request: Request, shape: DataShape) -> int:
-    """Return the predictions per second and core with local residuals; targets share the search for neighbours."""
-    return int(CORRECTED / request.neighbours / (1.0 + (shape.n_targets - 1) / 4))
-
-
 def residuals_text(request: Request, work: Work, machine: Machine, columns: int) -> str | None:
     """Describe bytes and seconds of local residuals; None for a fit that has none. A fit has at most ``columns``."""
     shape, n, k = work.shape, work.shape.n_rows, request.neighbours
@@ -243,8 +237,9 @@ def residuals_text(request: Request, work: Work, machine: Machine, columns: int)
     place = "in memory" if RESIDUAL_SHARE * whole <= machine.limit else "in files of a job"
     seconds = work.pass_seconds(n, n * columns, 2.0 * n * columns)
     one_pass = f", a pass of {format_duration(seconds)}" if n > LEFT_OUT_ROWS else ""
-    rate = f"{correction_rate(request, shape):,} predictions per second and core with {k}"
-    return f"if rows left out gain: about {format_bytes(size)} {place}{one_pass}; {rate}"
+    rate = int(CORRECTED / k / (1.0 + (shape.n_targets - 1) / 4))  # targets share the search for neighbours
+    needs = f"about {format_bytes(size)} {place}{one_pass}"
+    return f"if rows left out gain: {needs}; {rate:,} predictions per second and core with {k}"
 
 
 def affordable(shape: DataShape, machine: Machine, candidates: int) -> tuple[int, int]:

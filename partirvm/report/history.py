@@ -7,7 +7,7 @@ view depends on the kind of target. Keys are fields of ``strategies.problem.Reco
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from partirvm.quoting import counted, format_bytes, format_duration
+from partirvm.quoting import format_bytes, format_duration
 
 Entry = Mapping[str, Any]
 """Type of an entry of a fit's history, as recorded by the driver."""
@@ -107,9 +107,11 @@ QUANTITIES = {m.over(rows): f"{rows} {m.name}" for m in MEASURES for rows in SID
 FORMS: dict[str, Callable[[Any], str]] = {
     **{m.over(rows): m.form for m in MEASURES for rows in SIDES},
     "noise_sd": format_error,
-    "rho": format_error,
+    "rho": "{:.3f}".format,
     "seconds": format_duration,
+    "planned_seconds": format_duration,
     "peak_memory": format_bytes,
+    "planned_memory": format_bytes,
     "log_evidence": format_evidence,
     "residuals": lambda found: format_bytes(found["bytes"]) if found["bytes"] else "none",
 }
@@ -137,16 +139,19 @@ def last_model(history: Sequence[Entry]) -> Entry:
 def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of the last saved model and of all fits, from a history and a plan; None where unknown.
 
-    ``train_…`` and ``held_out_…`` are in the units of the target, and ``passes`` are those of all fits.
+    ``train_…`` and ``held_out_…`` are in the units of the target. ``passes`` are the rows that all fits have read,
+    divided by the rows of the data: without kernel learning, as in a plan, whose figures are ``planned_…``.
     """
-    last = last_model(history)
+    last, planned = last_model(history), {"passes": "passes", "seconds": "seconds", "memory": "memory_peak"}
+    read = sum(entry.get("pass_rows", 0) for entry in history if entry["kind"] not in MEASURED)
     return {
-        **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho", "correction_rate")},
+        **{key: plan.get(key) for key in ("strategy", "fit_rows", "partition_size", "rho")},
         "n_rows": plan.get("rows"),
         "n_vectors": last.get("vectors"),
         "rounds": last.get("number"),
         **{key: last.get(key) for key in (*QUANTITIES, "noise_sd", "noise_vectors", "residuals", "log_evidence")},
-        "passes": sum(entry.get("passes", 0) for entry in history),
+        "passes": round(read / plan["rows"]) if plan else None,
+        **{f"planned_{name}": plan.get(key) for name, key in planned.items()},
         "peak_memory": max((entry.get("peak_memory") or 0 for entry in history), default=0),
     }
 
@@ -183,9 +188,9 @@ def columns(kind: Kind, measures: Sequence[str]) -> list[Column]:
         fact("log evidence", "log_evidence", 13),
         *([Column("noise sd", _noise)] if kind.noise else []),
         Column("rows/s", rate, 9),
-        fact("elapsed", "seconds", 12),
+        fact("time", "seconds", 12),
         fact("memory", "peak_memory", 9),
-        fact("ended", "termination"),
+        Column("ended", _end),
     ]
 
 
@@ -201,30 +206,33 @@ def _noise(entry: Entry) -> str:
     return formatted(entry, "noise_sd") + remark
 
 
+def _end(entry: Entry) -> str:
+    return formatted(entry, "termination") + ", worse than a round before" * bool(entry.get("worse"))
+
+
 def rate(entry: Entry) -> str:
     """Return the rows per second that the passes of a round read."""
     seconds = entry.get("pass_seconds")
     return f"{entry['pass_rows'] / seconds:,.0f}" if seconds else MISSING
 
 
+EXPENDABLE = ("rows/s", "memory", "log evidence", "candidates")
+"""Titles of columns that a narrow terminal does not show, the first ones first."""
+
+
 class Lines:
-    """Converter of history entries to lines: one for each fit that left a model, those of rounds below titles."""
+    """Converter of history entries to lines: one for each fit that left a model, those of rounds below titles.
+
+    What is learned and measured before the first round has none: the plan states it.
+    """
 
     def __init__(self) -> None:
         self._columns: list[Column] = []
 
-    def of(self, entry: Entry) -> list[str]:
-        """Return the lines to print for a history entry."""
-        if entry["kind"] == "heuristic":
-            chosen, found = entry["partition_size"], entry["heuristic_size"]
-            size = f"P = {found:,}"
-            if chosen != found:
-                size += f", {'limited' if chosen < found else 'raised'} to {chosen:,}"
-            rows, rho = counted(entry["rows"], "random row"), entry["vectors"] / entry["rows"]
-            return [f"sparseness: {entry['vectors']:,} of {rows} became vectors (ρ = {rho:.3f}) → {size}"]
+    def of(self, entry: Entry, width: int = 0) -> list[str]:
+        """Return the lines to print for a history entry, with the columns that fit in ``width``; 0: all of them."""
         if entry["kind"] == "kernel":
-            again = " again" if entry.get("taken") is not None else ""
-            return [f"learned{again}: {entry['text']}"]
+            return [f"learned again: {entry['text']}"] if entry.get("taken") is not None else []
         if not leaves_model(entry):
             return []
         if entry["kind"] == "part":
@@ -234,5 +242,8 @@ class Lines:
         if not self._columns:
             kind = kind_of(entry)
             self._columns = [column for column in columns(kind, kind.shown([entry])[:3]) if column.width]
+            for title in EXPENDABLE:
+                if width and sum(column.width + 2 for column in self._columns) > width + 2:
+                    self._columns = [column for column in self._columns if column.title != title]
             titles.append("  ".join(f"{column.title:>{column.width}}" for column in self._columns))
         return [*titles, "  ".join(f"{column.cell(entry):>{column.width}}" for column in self._columns)]

@@ -1,10 +1,10 @@
 """The report of a job: one self-contained HTML page, and its values as JSON."""
 
 import json
-import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 
 from partirvm.errors import ExistsError, PartirvmError
 from partirvm.options import Request
-from partirvm.quoting import counted, printable
+from partirvm.quoting import counted, moment, printable
 from partirvm.report.history import MEASURED, SIDES, Kind, columns, figures_of, format_share, kind_of, last_model
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
 from partirvm.report.text import figure_rows, is_corrected, parameter_text
@@ -141,7 +141,7 @@ def _page(job: Any) -> str:
     return environment.get_template("page.html.jinja").render(
         job=job,
         name=job.location.rstrip("/").rpartition("/")[2] or job.location,
-        moment=lambda at: time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at)),
+        moment=partial(moment, utc=True),
         counted=counted,
         share=format_share,
         figures=figure_rows(facts),
@@ -149,25 +149,10 @@ def _page(job: Any) -> str:
         curves=[*history_charts(job.history, kind), *size_charts(job.sizes, last)],
         targets=target_charts(from_json(diagnostics), job.outputs),
         diagnostics=diagnostics,
-        features=_features(job.relevance or {}),
         off=OFF,
         main_features=lambda loadings: sorted(loadings.items(), key=lambda pair: -abs(pair[1]))[:FEATURES],
-        functions=sorted(job.bases, key=lambda each: (not any(each["weights"]), -each["relevance"])),
         columns=columns(kind, kind.shown(job.history)),
-        parameters=_parameters(job.parameters),
+        parameter_text=parameter_text,
+        defaults=json.loads(json.dumps(asdict(Request()))),
         encode=b64encode if find_spec("matplotlib") else None,
     )
-
-
-def _features(relevance: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return the features by relevance; none if all that are not switched off are alike."""
-    found = sorted(relevance.items(), key=lambda pair: -pair[1])
-    values = [value for _, value in found if value]
-    return found if values and values[-1] < values[0] * (1 - 1e-6) else []
-
-
-def _parameters(parameters: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return names, values and defaults of all parameters, first those that differ from the defaults."""
-    usual = json.loads(json.dumps(asdict(Request())))
-    rows = [(name, parameter_text(value), parameter_text(usual.get(name))) for name, value in parameters.items()]
-    return sorted(rows, key=lambda row: row[1] == row[2])

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from partirvm.core.updates import StepInfo
 from partirvm.jobs.driver import Watcher
 from partirvm.process import peak_memory
-from partirvm.quoting import counted, format_bytes, format_duration, printable
+from partirvm.quoting import counted, format_bytes, format_duration, printable, wrapped
 from partirvm.report.history import MEASURED, Lines, leaves_model
 
 TITLES = {
@@ -22,6 +22,8 @@ TITLES = {
     "held-out": "held-out error",
     "solve": "dense fits",
     "newton": "Newton passes",
+    "kernel": "learning the kernel again",
+    "learning": "learning the kernel",
     "error": "rows of large error",
     "gain": "evidence gains",
     "read": "reading",
@@ -82,7 +84,7 @@ class Progress(Watcher):
         self._lines = None if quiet else Lines()
         self._live: Any = None
         self.began = self._printed = time.monotonic()
-        self.phase, self.done, self.total, self.unit = "starting", 0, 0, "tile"
+        self.phase, self.done, self.total, self.unit, self.detail = "starting", 0, 0, "tile", ""
         self.vectors: int | None = None
         self.memory_limit: int | None = None
 
@@ -103,20 +105,25 @@ class Progress(Watcher):
         row = Grid.grid(padding=(0, 2))
         bar = ProgressBar(total=self.total, completed=self.done, width=20) if self.total else Text("")
         row.add_row(Text(TITLES.get(self.phase, self.phase), style="bold"), bar, Text(self.count))
-        facts = [format_duration(time.monotonic() - self.began)]
+        facts = [format_duration(time.monotonic() - self.began), *[self.detail] * bool(self.detail)]
         if self.vectors is not None:
             facts.append(counted(self.vectors, "vector"))
         limit = "" if self.memory_limit is None else f" of {format_bytes(self.memory_limit)}"
         facts.append(f"peak memory {format_bytes(peak_memory())}{limit}")
-        return Group(row, Text(" · ".join(facts), style="dim"))
+        return Group(row, Text(" · ".join(facts), style="dim"), "")  # on an empty line the terminal echoes ^C
 
     def note(self, message: str) -> None:
         """Show a message."""
         self._show(self._spell(message))
 
+    def on_learning(self, number: int, total: int, stage: str) -> None:
+        """Receive the stage of kernel learning, with its rate."""
+        self._set_phase("learning", number, total, "stage", stage)
+
     def on_plan(self, plan: Any) -> None:
         """Receive the plan of the fit before its start."""
         self.memory_limit = plan.machine.limit
+        self._set_phase("starting", 0, 0, "")
         self.note(str(plan))
         for callback in self.callbacks:
             callback.on_plan(plan)
@@ -137,7 +144,7 @@ class Progress(Watcher):
         if entry["kind"] not in MEASURED:
             self.vectors = entry["vectors"]
         if self._lines is not None:
-            self._show(*self._lines.of(entry))
+            self._show(*self._lines.of(entry, self._width))
         for callback in self.callbacks:
             self.ended |= leaves_model(entry) and callback.on_round(entry) is True
 
@@ -145,14 +152,18 @@ class Progress(Watcher):
         """Receive the number of rows that ingest has read or written. ``total`` is None if unknown."""
         self._set_phase(phase, done, total or 0, "row")
 
-    def _set_phase(self, phase: str, done: int, total: int, unit: str) -> None:
-        self.phase, self.done, self.total, self.unit = phase, done, total, unit
+    def _set_phase(self, phase: str, done: int, total: int, unit: str, detail: str = "") -> None:
+        self.phase, self.done, self.total, self.unit, self.detail = phase, done, total, unit, detail
         if self._live is None and self.count and time.monotonic() - self._printed > 60.0:
             self._show(f"{TITLES.get(self.phase, self.phase)}: {self.count}")
 
+    @property
+    def _width(self) -> int:
+        return 0 if self._live is None else self._live.console.width
+
     def _show(self, *lines: str) -> None:
         for line in lines if self.stream is not None else ():
-            text = printable(line, keep="\n\t")
+            text = wrapped(printable(line, keep="\n\t"), self._width)
             if self._live is None:
                 print(text, file=self.stream, flush=True)
             else:

@@ -1,12 +1,11 @@
 """Text about fits and jobs: the plan, the result of a fit, the status of a job, tables of jobs, and CSV."""
 
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from partirvm.jobs.state import JobState, Status
-from partirvm.quoting import counted, format_bytes, named, printable
+from partirvm.quoting import counted, format_bytes, moment, named, printable
 from partirvm.report.history import MISSING, QUANTITIES, SIDES, Lines, aligned, figures_of, formatted, kind_of
 
 
@@ -27,24 +26,31 @@ def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         ("noise", _noise(facts) + alone if kind.noise else None),
         ("neighbours", _residuals(facts)),
         ("log evidence", formatted(facts, "log_evidence") + ("" if kind.noise else " (Laplace's)")),
-        ("passes", None if kind.noise else f"{facts['passes']:,} over the rows, in all fits"),
-        ("time", f"{formatted(facts, 'seconds')}, peak memory {formatted(facts, 'peak_memory')}"),
+        ("passes", f"{formatted(facts, 'passes')} over the rows ({formatted(facts, 'planned_passes')} planned)"),
+        ("time", f"{formatted(facts, 'seconds')} ({formatted(facts, 'planned_seconds')} planned)"),
+        ("memory", f"{formatted(facts, 'peak_memory')} ({formatted(facts, 'planned_memory')} planned)"),
     ]
 
 
-def status_text(facts: Mapping[str, Any]) -> str:
-    """Return the state of a job and the result of its fit as text, given ``job_facts`` and maybe the ``target``."""
+def status_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the state of a job and the result of its fit as names and texts, from ``job_facts``, maybe a target."""
     attempt = f", attempt {facts['attempt']}" if facts["attempt"] > 1 else ""
     pairs: list[tuple[str, str | None]] = [
         ("job", facts["job"]),
         ("status", f"{facts['status']} since {moment(facts['since'])}{attempt}"),
         ("reason", facts["reason"]),
+        ("now", facts["doing"]),
         ("strategy", facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"),
         *figure_rows(facts),
         ("ended" if Status(facts["status"]).final else "advice", facts["advice"]),
         ("model", "none yet" if facts["n_vectors"] is None else facts["job"]),
     ]
-    return "\n".join(f"{name:<16}{text}" for name, text in pairs if text and text != MISSING)
+    return [(name, text) for name, text in pairs if text and text != MISSING]
+
+
+def status_text(facts: Mapping[str, Any]) -> str:
+    """Return the lines of ``status_rows``."""
+    return "\n".join(f"{name:<16}{text}" for name, text in status_rows(facts))
 
 
 def _noise(facts: Mapping[str, Any]) -> str:
@@ -67,19 +73,13 @@ def _residuals(facts: Mapping[str, Any]) -> str | None:
         return f"not used, but would change the RMSE of rows left out by {gains}: {need}"
     if not is_corrected(facts):
         return f"not used: RMSE of rows left out {gains}"
-    rate = f", about {facts['correction_rate']:,} rows/s per core" if facts.get("correction_rate") else ""
     alone = f"residual='none' keeps the {counted(facts['n_vectors'], 'vector')} alone"
-    return f"RMSE of rows left out {found['rmse']:.4g} ({gains}), {format_bytes(found['bytes'])}{rate}; {alone}"
+    return f"RMSE of rows left out {found['rmse']:.4g} ({gains}), {format_bytes(found['bytes'])}; {alone}"
 
 
 def is_corrected(facts: Mapping[str, Any]) -> bool:
     """Return True if the model of these facts, or of a line of history, has local residuals."""
     return bool((facts.get("residuals") or {}).get("bytes"))
-
-
-def moment(seconds: float) -> str:
-    """Format a point in time in local time."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
@@ -99,12 +99,12 @@ def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
     return aligned(header, rows)
 
 
-def followed(states: Iterable[JobState], as_json: bool = False) -> Iterator[str]:
+def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) -> Iterator[str]:
     """Yield lines for successive states of a job: each change of status, plan or round once; as JSON only rounds.
 
-    A round that is repeated after a resume has been printed before, with the same figures.
+    Rounds have the columns that fit in ``width``; one that a resume repeats was printed before, with the same figures.
     """
-    lines, begun, plan, printed = Lines(), None, None, 0
+    lines, begun, plan, printed, doing = Lines(), None, None, 0, ""
     for state in states:
         new = state.history[printed:]
         printed = max(printed, len(state.history))
@@ -116,11 +116,14 @@ def followed(states: Iterable[JobState], as_json: bool = False) -> Iterator[str]
         final = state.status.final
         if changed and not final:
             yield change
+        if state.doing not in ("", doing):
+            doing = state.doing
+            yield doing
         if state.status is not Status.QUEUED and state.plan is not None and state.plan != plan:
             plan = state.plan
             yield from plan["text"].splitlines()
         for entry in new:
-            yield from lines.of(entry)
+            yield from lines.of(entry, width)
         if changed and final:
             yield change
 
@@ -138,7 +141,8 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
     Parameters follow that are not equal in all jobs; ``spell`` converts their names, for example to flags.
     """
     titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time", **QUANTITIES}
-    beside = {"job", "since", "attempt", "reason", "advice", "data", "parameters", "correction_rate"}
+    titles |= {"peak_memory": "memory", "planned_seconds": "planned time"}
+    beside = {"job", "since", "attempt", "reason", "doing", "advice", "data", "parameters"}
     beside |= {"kind", "number", "level", "candidates", "vectors", "model"}  # of the last fit
     keys = [key for key in jobs[0] if key not in beside]
     rows = [[titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)] for key in keys]

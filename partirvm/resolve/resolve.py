@@ -14,6 +14,7 @@ from partirvm.data import Source
 from partirvm.errors import UsageError
 from partirvm.execution import Executor
 from partirvm.kernels import NoKernel
+from partirvm.learning.sample import OnStep
 from partirvm.learning.search import LEAST
 from partirvm.learning.target import require_positive
 from partirvm.likelihoods import words_of
@@ -95,17 +96,18 @@ def resolve(
     executor: Executor,
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
+    on_step: OnStep = lambda number, total, text: None,
 ) -> FitSpec:
     """Check the data, resolve every "auto" of a checked request, learn the kernel if requested, and plan.
 
-    If ``interrupted`` returns ``TIME``, the remaining learning and measuring is skipped. Raises ``Stopped`` if it
-    returns ``ABORTED``, ``UsageError`` for an invalid option, ``DataError`` for unsuitable data, and
-    ``MemoryLimitError`` if the fit needs more memory than the limit.
+    ``on_step`` hears of kernel learning. If ``interrupted`` returns ``TIME``, the remaining learning and measuring is
+    skipped. Raises ``Stopped`` if it returns ``ABORTED``, ``UsageError`` for an invalid option, ``DataError`` for
+    unsuitable data, and ``MemoryLimitError`` if the fit needs more memory than the limit.
     """
     source, moments, codes, weights = checked_data(source, request, executor, held_out, interrupted)
     problem = new_problem(source, moments, codes, request, held_out=held_out is not None)
     shape, machine = _shape(source, problem, request), machine_for(request, executor, source)
-    small_fits = SmallFits(source, shape, machine, request, executor, interrupted, problem.empty)
+    small_fits = SmallFits(source, shape, machine, request, executor, interrupted, problem.empty, on_step)
     counted = moments.targets.n
     problem = small_fits.warp_target(problem, float(moments.targets.minimum.min()))
     notes: tuple[str, ...] = ()
@@ -162,7 +164,8 @@ def continued(
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
         options, entries = _options(plan), tuple[dict[str, Any], ...]()
     else:
-        plan = replace(plan, request=request, rho=old.rho, learned=old.learned)
+        told = {name: getattr(old, name) for name in ("rho", "learned", "learning_seconds")}
+        plan = replace(plan, request=request, **told)
         if machine.limit == old.machine.limit:
             kept = ("max_columns", "batch_elements", "learning_columns")
             plan = replace(plan, **{name: getattr(old, name) for name in kept})

@@ -18,7 +18,7 @@ from partirvm.learning.embedding import FUNCTIONS, ROWS, SUMS, embedded
 from partirvm.learning.features import with_regressions
 from partirvm.learning.forms import kernel_text, learn, per_feature
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
-from partirvm.learning.sample import Entry, SampledRows, Spent, gathered, line
+from partirvm.learning.sample import STAGES, Entry, OnStep, SampledRows, Spent, gathered, line
 from partirvm.learning.search import LearningOptions, learning_options
 from partirvm.learning.target import with_target
 from partirvm.likelihoods import likelihood_for
@@ -61,7 +61,7 @@ class SmallFits:
 
     ``entries`` are their history entries, ``notes`` the limits that reduced them, ``learned`` a text on the learned
     kernel, ``best`` a design of the best kernel so far, and ``centres`` the number of its centres, or 0 if the time
-    limit ended learning early.
+    limit ended learning early. ``on_step`` is called with the progress of kernel learning.
     """
 
     source: Source
@@ -71,12 +71,14 @@ class SmallFits:
     executor: Executor
     interrupted: Interrupted
     best: Design
+    on_step: OnStep = lambda number, total, text: None
     entries: list[Entry] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     learned: str | None = None
     centres: int = 0
     _spent: Spent = field(default_factory=Spent)
     _began: float = field(default_factory=time.perf_counter)
+    _step: tuple[str, int, float] = STAGES[0], 0, 0.0
 
     def embed(self, problem: Problem, moments: Moments) -> Problem:
         """Return the problem in which features of many levels are numbers, if the form of the kernel is chosen.
@@ -191,8 +193,15 @@ class SmallFits:
             if reason is not None:
                 raise OutOfTime(reason) if reason is Termination.TIME else Stopped(reason)
 
-        best = partial(setattr, self, "best")
-        return gathered(self.source, numbers, self.executor, check, self._spent, room=room, log=self._log, on_best=best)
+        how: dict[str, Any] = {"on_best": partial(setattr, self, "best"), "on_step": self._on_step, "log": self._log}
+        return gathered(self.source, numbers, self.executor, check, self._spent, room=room, **how)
+
+    def _on_step(self, stage: str) -> None:
+        """Tell that a stage of kernel learning begins, or with "" that the present one has another evaluation."""
+        now, (present, evaluations, began) = time.perf_counter(), self._step
+        self._step = present, evaluations, began = (stage, 0, now) if stage else (present, evaluations + 1, began)
+        rate = f", {evaluations / (now - began):,.1f} evaluations/s" if now - began > 0.5 else ""
+        self.on_step(1 + STAGES.index(present), len(STAGES), present + rate)
 
     def _log(self, record: Record) -> None:
         """Add an entry with the time since the previous one."""

@@ -91,7 +91,7 @@ def _space() -> str:
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds or held an epoch, with the number and time of its last heartbeat on its own clock."""
+    """The process that holds or held an epoch, with number, time on its clock and text of its last heartbeat."""
 
     epoch: int
     process: "Process"
@@ -99,6 +99,7 @@ class Holder:
     beat: int
     last_beat: float
     over: bool
+    doing: str = ""
 
     @property
     def gone(self) -> bool:
@@ -124,12 +125,12 @@ def claims(folder: Folder, *, last: bool = False) -> dict[int, dict[str, Any]]:
 def holder(folder: Folder) -> Holder | None:
     """Return the holder of the newest epoch, or None if there is no epoch."""
     for epoch, claim in claims(folder, last=True).items():
-        beat = {"beat": 0, "time": claim["time"]}
+        beat: dict[str, Any] = {"beat": 0, "time": claim["time"]}
         with suppress(MissingDataError, FormatError, StorageError):  # a network disk replaces it meanwhile
-            beat = read_json(folder, numbered("lease", epoch, ".beat"), {"beat": int, "time": TIME})
+            beat = read_json(folder, numbered("lease", epoch, ".beat"), {"beat": int, "time": TIME, "doing?": str})
         over = folder.exists(numbered("lease", epoch, ".over"))
         process = Process(claim["host"], claim["pid"], claim["began"], claim["space"])
-        return Holder(epoch, process, claim["time"], beat["beat"], beat["time"], over)
+        return Holder(epoch, process, claim["time"], beat["beat"], beat["time"], over, beat.get("doing", ""))
     return None
 
 
@@ -166,10 +167,13 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
 
 
 class Lease(AbstractContextManager["Lease"]):
-    """An epoch of the lease that this process holds until ``release``; ``lost`` is True once it has found another."""
+    """An epoch of the lease that this process holds until ``release``; ``lost`` is True once it has found another.
+
+    Heartbeats carry the text ``doing``.
+    """
 
     def __init__(self, folder: Folder, epoch: int, token: str) -> None:
-        self.epoch, self.token, self.lost = epoch, token, False
+        self.epoch, self.token, self.lost, self.doing = epoch, token, False, ""
         self._folder, self._ended = folder, threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease-{epoch}", daemon=True)
         self._thread.start()
@@ -223,7 +227,7 @@ class Lease(AbstractContextManager["Lease"]):
                 if not self._holds():
                     self.lost = True
                     return
-                self._write(".beat", {"beat": beat, "time": time.time()})
+                self._write(".beat", {"beat": beat, "time": time.time(), "doing": self.doing})
 
     def _write(self, suffix: str, value: dict[str, Any]) -> None:
         name = numbered("lease", self.epoch, suffix)

@@ -24,7 +24,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_names_and_labels_of_a_table(desk, cli):
     rows = "".join(f"1,{k},{RED}{'ab'[k % 2]}\r\n" for k in range(9))
     (desk / "t.csv").write_text(f"{RED}one,b,{RED}y\r\n{rows}", newline="")
-    status, out, err = cli("ingest", "t.csv", "d.zarr", "--target", f"{RED}y", "--classes", QUIET)
+    status, out, err = cli("ingest", "t.csv", "d.zarr", "--target", f"{RED}y", "--classes")
     assert status == 0
     assert "\\x1b[31my (2 classes: \\x1b[31ma, \\x1b[31mb)" in out
     assert plain(out + err)

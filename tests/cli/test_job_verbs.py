@@ -92,7 +92,7 @@ def test_a_resumed_fit_shows_all_rounds(stopped, cli):
     [
         (("--gamma", "3"), r"No such option:? '?--gamma"),
         (("--no-standardize",), r"No such option:? '?--no-standardize"),
-        (("--validation", "x.zarr"), r"x\.zarr: the job began without held-out DATA: omit --validation"),
+        (("--validation", "x.zarr"), r"x\.zarr: the job began without a held-out dataset: omit --validation"),
         (("--max-rounds", "0"), r"--max-rounds is 0: it must be a whole number ≥ 1"),
         (("--wdith", "3"), r"No such option"),
         (("--detach",), r"--detach needs --scheduler ADDRESS: without a cluster the fit"),
@@ -150,7 +150,7 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path, cli):
     assert (leaver.returncode, err) == (0, f"stopped following the job; {job} is still running\n")
     seen = read_until(follower.stdout, r"^ +3 ")
     assert process.poll() is None
-    assert re.search(r"^[\d-]+ [\d:]+  running: by process \d+ on", seen, re.MULTILINE)
+    assert re.search(r"^\d+ \w+ \d{4}, [\d:]+  running: by process \d+ on", seen, re.MULTILINE)
     status, out, err = cli("wait", job, "--timeout", "0.5s")
     assert (status, out) == (4, "")
     assert "is still running after 0.5 s" in err
@@ -159,7 +159,7 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path, cli):
     assert f"partirvm wait {job}" in out
     out, err = follower.communicate(timeout=120)
     assert (follower.returncode, err) == (3, "")
-    assert re.search(r"^[\d-]+ [\d:]+  aborted: enough$", out, re.MULTILINE)
+    assert re.search(r"^\d+ \w+ \d{4}, [\d:]+  aborted: enough$", out, re.MULTILINE)
     assert len(re.findall(r"^round ", seen + out, re.MULTILINE)) == 1
     entries = [json.loads(line) for line in lines.communicate(timeout=120)[0].splitlines()]
     assert lines.returncode == 3

@@ -44,7 +44,7 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, tmp_path):
     assert "\r" not in err
     header, *rounds = err[err.index("round  ") :].splitlines()
     errors = ["training RMSE", "held-out RMSE", "held-out NLPD"]
-    titles = ["round", "candidates", "vectors", *errors, "log evidence", "rows/s", "elapsed", "memory"]
+    titles = ["round", "candidates", "vectors", *errors, "log evidence", "rows/s", "time", "memory"]
     assert re.split(" {2,}", header.strip()) == titles
     assert [line.split()[0] for line in rounds] == ["1", "2", "last"]
     assert len({len(line) for line in [header, *rounds]}) == 1

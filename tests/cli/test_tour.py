@@ -26,7 +26,7 @@ VERBS = (
 def predictions(cli, tour: Tour, folder: Path, data: str) -> np.ndarray:
     """Mean and standard deviation of each row, (2, n), from a CSV."""
     output = folder / "out.csv"
-    status, out, err = cli("predict", tour.job, data, str(output), "--quiet")
+    status, out, err = cli("predict", tour.job, data, str(output))
     assert (status, err) == (0, "")
     assert str(output) in out
     assert output.read_text().splitlines()[0].replace('"', "") == "mean,std"
@@ -54,7 +54,7 @@ def test_rows_without_a_target_are_predicted_as_those_with_one(tour, cli, tmp_pa
     """Bit for bit, row by row, whatever the order of either DATA; and ingest says what comes next."""
     table, data = tmp_path / "new.csv", str(tmp_path / "new.zarr")
     np.savetxt(table, tour.test_table[:, :2], delimiter=",", header="a,b", comments="", fmt="%.17g")
-    status, out, err = cli("ingest", str(table), data, "--like", tour.train, "--quiet", *order)
+    status, out, err = cli("ingest", str(table), data, "--like", tour.train, *order)
     assert (status, err) == (0, "")
     assert "700 rows × 2 features, no target, " in out
     assert f"partirvm predict JOB {data} " in out

@@ -10,7 +10,7 @@ from by_default import some
 from partirvm import RVMRegressor, ingest, jobs
 from partirvm.errors import AccuracyWarning, StorageError
 from partirvm.jobs import open_job, run
-from partirvm.jobs.run import is_better
+from partirvm.jobs.run import is_better, worse
 from partirvm.options import Request
 
 
@@ -90,6 +90,16 @@ def test_a_job_tells_it_in_its_advice_and_on_its_page(tmp_path, monkeypatch):
     job.report().save(tmp_path / "page.html")
     assert "HistGradientBoostingRegressor" in (tmp_path / "page.html").read_text()
     json.dumps(job.state().history[-1]["reference"])
+
+
+@pytest.mark.parametrize(("key", "limit"), [("held_out_rmse", 1.02), ("train_log_loss", 1.1)])
+def test_a_last_fit_that_is_worse_than_a_round(key, limit):
+    """The best round is named; rounds over other rows do not count for errors of training rows."""
+    rounds = [{"kind": "round", "number": number, "rows": 9, key: 1.0 / number} for number in (1, 2)]
+    other = {"kind": "round", "number": 3, "rows": 9 if "held" in key else 8, key: 0.1 if "train" in key else 0.6}
+    for ratio, expected in ((limit - 1e-6, False), (limit + 1e-6, True)):
+        found = worse({"kind": "final", "rows": 9, key: 0.5 * ratio}, [*rounds, other])
+        assert ("worse than the 0.5 of round 2: max_rounds=2" in found) is expected
 
 
 def test_row_weights_and_units_of_the_target():

@@ -196,7 +196,7 @@ def test_a_done_job_cannot_be_cancelled_or_resumed_for_nothing(data, tmp_path):
         job.resume(gamma=1.0, seed=3, max_rounds=9)
     with pytest.raises(UsageError, match="max_rounds is 0"):
         job.resume(max_rounds=0)
-    with pytest.raises(UsageError, match="began without held-out DATA"):
+    with pytest.raises(UsageError, match="began without a held-out dataset"):
         job.resume(max_rounds=9, validation=data)
     assert kinds(job) == ["running", "done"]
     few = ingest((X := np.linspace(-2, 2, 60)[:, None], np.sin(X[:, 0])), tmp_path / "few.zarr").url

@@ -12,13 +12,16 @@ from benchmarks.estimator_parameters import grouped
 from partirvm import RVMRegressor, ingest, jobs, open_job
 from partirvm.data import as_source
 from partirvm.execution import LocalExecutor
+from partirvm.jobs.driver import Watcher
 from partirvm.kernels import Gaussian, kernel_from_spec
 from partirvm.learning import search as kernel_search
+from partirvm.learning.sample import STAGES
 from partirvm.options import Request
 from partirvm.planning.memory import DataShape
 from partirvm.planning.plan import Machine
 from partirvm.resolve.resolve import resolve
 from partirvm.resolve.small_fits import SmallFits
+from partirvm.storage import lease
 
 ASKED = Request(kernel="gaussian", gamma="learn-per-feature", strategy="working-set", max_rounds=2, seed=1)
 NAMES = ("noise", "slope", "wave")
@@ -44,9 +47,20 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
-def test_plan_and_history_tell_what_was_learned(data, tmp_path):
+def test_plan_and_history_tell_what_was_learned(data, tmp_path, monkeypatch):
     """The names of features, rows, evaluations and gain; P is raised to the usual centres; seconds add up."""
-    fitted = jobs.fit(data, str(tmp_path / "job"), ASKED)
+    monkeypatch.setattr(lease, "BEAT", 0.01)
+    steps, doing = [], set()
+
+    class Heard(Watcher):
+        def on_learning(self, *step):
+            steps.append(step[:2])
+            doing.add(open_job(tmp_path / "job").progress()["doing"])
+
+    fitted = jobs.fit(data, str(tmp_path / "job"), ASKED, watcher=Heard())
+    assert steps == sorted(steps)
+    assert {total for _, total in steps} == {len(STAGES)}
+    assert any(re.match(r"learning the kernel, \d of 6: rows left out", each) for each in doing)
     learned, measured, *rounds = fitted.history
     assert [learned["kind"], measured["kind"]] == ["kernel", "heuristic"]
     assert fitted.model.design.kernel == kernel_from_spec(learned["kernel"])

@@ -16,6 +16,7 @@ from partirvm.execution import LocalExecutor
 from partirvm.jobs import attempt
 from partirvm.jobs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from partirvm.jobs.driver import Watcher
+from partirvm.jobs.job import advice_of
 from partirvm.jobs.request import create
 from partirvm.jobs.state import TRANSITIONS, JobState, Status, fold, observed
 from partirvm.jobs.store import JobStore
@@ -190,6 +191,16 @@ def test_a_long_life():
     for kinds in (("fit",), ("running", "done", "fit")):
         with pytest.raises(FormatError, match="'fit' cannot follow"):
             fold(life(*kinds))
+
+
+def test_a_run_that_adds_nothing_leaves_the_model_of_the_run_before():
+    """Its history ends with the last fit, which the resume had set aside; one more line of history replaces it."""
+    lines = [{"event": "fit", "time": 0.0, "number": number} for number in (1, 2)]
+    events = [*life("running"), *lines, *life("done", "queued"), {"event": "running", "time": 0.0, "history": 1}]
+    assert [len(fold(each).history) for each in (events, [*events, *life("aborted")])] == [1, 2]
+    late = fold([*events, {"event": "done", "time": 0.0, "reason": "time"}])
+    assert advice_of(late).startswith("The last run added nothing. time_limit was reached")
+    assert "nothing" not in advice_of(fold([*events, lines[1], {"event": "done", "time": 0.0, "reason": "time"}]))
 
 
 @pytest.mark.parametrize(

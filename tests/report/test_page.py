@@ -130,13 +130,14 @@ def test_every_number_is_there(fitted, strategy, held_out):
         "done",
         job.status_advice,
         job.advice,
-        "queued 2026-08-01 16:00:00 UTC",
-        "ended 2026-08-01 16:01:40 UTC",
+        "queued 1 Aug 2026, 16:00 UTC",
+        "ended 1 Aug 2026, 16:01 UTC",
         f"Vectors {last['vectors']:,} relevance vectors of 400 rows",
         format_error(last["train_rmse"]),
         format_error(math.sqrt(last["noise_variance"])),
         format_evidence(last["log_evidence"]),
-        f"{format_duration(99.0)}, peak memory {format_bytes(max(entry['peak_memory'] for entry in job.history))}",
+        f"Time {format_duration(99.0)} ({format_duration(plan['seconds'])} planned)",
+        f"Memory {format_bytes(max(entry['peak_memory'] for entry in job.history))} (",
         "400 rows × 2 features",
         " ".join(plan["text"].split()),
         job.parameters["data"],
@@ -186,9 +187,10 @@ def test_a_notebook_shows_plan_model_job_and_report(tables, tmp_path):
     job = jobs.open_job(str(tmp_path / "job"))
     plan, model, handle, report = (each._repr_html_() for each in (found.plan, found.model, job, job.report()))
     assert "<caption>Plan</caption>" in plan
-    assert "<td>400 rows × 2 features, 1 tile of " in plan
+    assert ">400 rows × 2 features, 1 tile of " in plan
     assert "<caption>Model</caption>" in model
-    assert '<th scope="row">status</th><td>done</td>' in handle
+    assert re.search(r">status</th><td [^>]*>done since \d+ \w+ \d{4}, \d\d:\d\d</td>", handle)
+    assert re.match(r"Job\('.*'\): status done since .*; vectors \d+ relevance vectors of 400 rows; ", repr(job))
     assert report.startswith('<iframe title="Report of a job" sandbox srcdoc="&lt;!')
 
 
@@ -265,7 +267,7 @@ def test_the_page_of_classes(strategy, held_out):
         figures = format_share(last[f"{rows}_error"]), format_error(last[f"{rows}_log_loss"])
         assert "{} (log loss {})".format(*figures) in text
     assert ("Held-out" in text) == held_out
-    assert f"Passes {sum(entry['passes'] for entry in job.history)} over the rows, in all fits" in text
+    assert f"Passes {sum(entry['passes'] for entry in job.history)} over the rows" in text
     assert "Newton passes" in text
     for chart in history_charts(job.history, CLASSIFICATION)[:2]:
         assert set(lines_of(chart)) == {"training", *["held-out"] * held_out}

@@ -35,7 +35,7 @@ def facts_of(history, seconds=1.5, **plans):
     state = JobState(Status.DONE, reason="converged", plan=plan(**plans), history=tuple(history))
     fits = sum(entry["kind"] != "heuristic" for entry in history)
     progress = {"status": "done", "advice": advice_of(state), "fits": fits, "seconds": seconds}
-    progress |= {"job": "jobs/run1", "reason": "converged", "since": 0.0, "attempt": 2}
+    progress |= {"job": "jobs/run1", "reason": "converged", "since": 0.0, "attempt": 2, "doing": ""}
     job = SimpleNamespace(state=lambda: state, progress=lambda: progress)
     job.asked = lambda: {"data": "d.zarr"}
     return job_facts(job)
@@ -62,7 +62,7 @@ def test_facts_of_every_strategy(strategy, history, rounds, fits):
     text = status_text({**found, **said, "job": "jobs/run1", "held_out_rmse": 0.25, "held_out_nlpd": -0.625})
     for piece in ("1 relevance vector of", "36,000", "0.5 ", "'fare'", "0.25", "-0.625", "-99.5", "jobs/run1"):
         assert piece in text
-    for piece in ("More rounds may help.", "1 min 20 s, peak memory 320 MiB"):
+    for piece in ("More rounds may help.", "1 min 20 s (1 min 20 s planned)", "320 MiB (300 MiB planned)"):
         assert piece in text
     assert "held-out" not in status_text({**found, "held_out_rmse": None, "held_out_nlpd": None})
 
@@ -73,11 +73,11 @@ def test_what_the_nearest_rows_change_or_would_change():
     would = (
         f"not used, but would change the RMSE of rows left out by {gains}: their 960 MiB need a job folder or a larger"
     )
-    changed = f"RMSE of rows left out 0.25 ({gains}), 12 MiB, about 6,000 rows/s per core; residual='none' keeps the 25"
+    changed = f"RMSE of rows left out 0.25 ({gains}), 12 MiB; residual='none' keeps the 25"
     said = {(0, 0): f"not used: RMSE of rows left out {gains}", (0, 960): f"{would} memory_limit"}
     for (kept, lacking), expected in {**said, (12, 0): f"{changed} vectors alone"}.items():
         found = {"rmse_gain": 0.18, "density_gain": 0.03, "rmse": 0.25, "bytes": kept << 20, "lacking": lacking << 20}
-        facts = facts_of([round_of(kind="final", residuals=found, noise_sd=0.5)], correction_rate=6000)
+        facts = facts_of([round_of(kind="final", residuals=found, noise_sd=0.5)])
         lines = dict(re.split(" {2,}", line, maxsplit=1) for line in status_text({**facts, "target": "y"}).splitlines())
         alone = " of the vectors alone" if kept else ""
         assert lines["neighbours"] == expected
@@ -86,10 +86,10 @@ def test_what_the_nearest_rows_change_or_would_change():
 
 
 def test_what_came_of_a_fit_of_classes():
-    """Log loss, error in per cent, vectors, and the passes of all fits, the heuristic's among them."""
+    """Log loss, error in per cent, vectors, and the passes of all fits without the heuristic's, as in the plan."""
     history = [histories.entry(0.1, kind="heuristic", passes=9), *histories.history("working-set")]
     found = {**facts_of(history), "target": "species"}
-    assert found["passes"] == 9 + 5 * 17 + 12
+    assert found["passes"] == 5 * 17 + 12
     assert {found[name] for name in ("train_rmse", "held_out_rmse", "held_out_nlpd", "noise_sd")} == {None}
     for key in ("train_log_loss", "train_error", "held_out_log_loss", "held_out_error"):
         assert found[key] == history[-1][key]
@@ -101,7 +101,7 @@ def test_what_came_of_a_fit_of_classes():
     assert lines["vectors"] == "14 relevance vectors of 400 rows"
     assert lines["training error"] == "9.5 % (log loss 0.1758)"
     assert lines["held-out error"] == "11 % (log loss 0.1934)"
-    assert lines["passes"] == "106 over the rows, in all fits"
+    assert lines["passes"] == "97 over the rows (120 planned)"
     assert "held-out" not in status_text({**facts_of(histories.history("basic", held_out=False)), "target": "species"})
 
 
