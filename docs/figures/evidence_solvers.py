@@ -18,7 +18,7 @@ t = t - t.mean()
 Phi = np.empty((200, 200))
 Gaussian(0.15).prepare(x)(x, Phi)
 block = GramBlock.of(np.zeros((200, 0)), Phi, t)
-statistics = GramStatistics.empty("sinc").extend(np.arange(200), block, "sinc")
+statistics = GramStatistics.of(np.arange(200), block)
 begin = HyperState(statistics, np.ones(200), 10.0, target_variance=float(t.var()))
 rule = StopRule(1e-7, 1000)
 
