@@ -51,8 +51,8 @@ class LogToMlflow(FitCallback):
 #
 # Each fit is one run. The saved model becomes an artifact of the run.
 
-X, y = make_friedman1(5_000, n_features=8, noise=0.5, random_state=0)
-train, held_out = slice(0, 4_000), slice(4_000, None)
+X, y = make_friedman1(2_500, n_features=8, noise=0.5, random_state=0)
+train, held_out = slice(0, 2_000), slice(2_000, None)
 
 scratch = tempfile.TemporaryDirectory()
 folder = Path(scratch.name)
