@@ -42,7 +42,7 @@ exclude_patterns = [
     "figures",
     "gallery",
     "gallery_built/**/*.ipynb",
-    "mathjax/sre",
+    *("mathjax/[!ito]*", "mathjax/tex-[ms]*", "mathjax/*full*"),  # of MathJax: TeX to HTML alone
 ]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
