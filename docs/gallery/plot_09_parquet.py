@@ -58,7 +58,7 @@ print(run("partirvm ingest test.parquet test.zarr --like rows-120000.zarr --quie
 # %%
 # ``plan`` shows the work, the time and the memory before anything runs.
 
-options = "--kernel gaussian --gamma scale --partition-size 100 --max-rounds 2 --memory-limit 400MiB"
+options = "--kernel gaussian --gamma scale --partition-size 100 --max-rounds 2 --residual none --memory-limit 400MiB"
 print(run(f"partirvm plan rows-120000.zarr {options}"))
 
 # %%

@@ -23,7 +23,14 @@ from partirvm import RVMRegressor, ingest
 # Workers read the rows themselves. The dataset must therefore be a folder or a URL that all of them can open. On a real
 # cluster, connect to the address of the scheduler: ``Client("tcp://scheduler:8786")``.
 
-OPTIONS = {"kernel": "gaussian", "gamma": "scale", "partition_size": 60, "max_rounds": 2, "random_state": 0}
+OPTIONS = {
+    "kernel": "gaussian",
+    "gamma": "scale",
+    "partition_size": 60,
+    "max_rounds": 2,
+    "residual": "none",
+    "random_state": 0,
+}
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#666666", "#000000")
 

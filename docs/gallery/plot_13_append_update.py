@@ -38,7 +38,7 @@ X, first = days[:, None], days < 8
 scratch = tempfile.TemporaryDirectory()
 folder = Path(scratch.name)
 ingest((X[first], values[first]), folder / "sensor.zarr")
-model = RVMRegressor(gamma=20.0, partition_size=60, random_state=0)
+model = RVMRegressor(gamma=20.0, partition_size=60, residual="none", random_state=0)
 job = submit(model, folder / "sensor.zarr", folder / "job")
 job.wait(timeout=300)
 before = job.model()
@@ -78,14 +78,14 @@ plt.show()
 
 order = rng.permutation(len(days))
 train, test = order[:-500], order[-500:]
-stream = RVMRegressor(gamma=20.0, random_state=0)
+stream = RVMRegressor(gamma=20.0, residual="none", random_state=0)
 rmse, vectors = [], []
 for batch in np.split(train, 5):
     stream.partial_fit(X[batch], values[batch])
     rmse.append(np.sqrt(np.mean((stream.predict(X[test]) - signal[test]) ** 2)))
     vectors.append(stream.n_relevance_vectors_)
 
-together = RVMRegressor(gamma=20.0, random_state=0).fit(X[train], values[train])
+together = RVMRegressor(gamma=20.0, residual="none", random_state=0).fit(X[train], values[train])
 reference = np.sqrt(np.mean((together.predict(X[test]) - signal[test]) ** 2))
 print(f"error of the stream {rmse[-1]:.4f}, of one fit to all rows {reference:.4f}; vectors {vectors[-1]}")
 

@@ -85,13 +85,13 @@ plt.show()
 # relevant features for the next step.
 
 selected = SelectFromModel(
-    RVMRegressor(gamma="learn-per-feature", reference="none", random_state=0),
+    RVMRegressor(gamma="learn-per-feature", effort="quick", reference="none", random_state=0),
     importance_getter="feature_relevance_",
     threshold=1e-3,
 )
-pipeline = make_pipeline(selected, RVMRegressor(gamma="learn-shared", reference="none", random_state=0)).set_output(
-    transform="pandas"
-)
+pipeline = make_pipeline(
+    selected, RVMRegressor(gamma="learn-shared", effort="quick", reference="none", random_state=0)
+).set_output(transform="pandas")
 pipeline.fit(X, y)
 print(list(pipeline[-1].feature_names_in_))
 

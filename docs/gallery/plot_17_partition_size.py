@@ -38,7 +38,7 @@ train, test = slice(0, 4_000), slice(4_000, None)
 
 fixed = {"kernel": "gaussian", "gamma": 20.0, "noise": "constant", "residual": "none", "random_state": 0}
 chosen = RVMRegressor(**fixed).fit(X[train], y[train])
-print(chosen.plan_.sparseness)
+print(f"ρ = {chosen.plan_.rho:.2f}, P = {chosen.plan_.partition_size}")
 
 # %%
 # Several values of P

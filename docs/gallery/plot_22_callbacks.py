@@ -45,7 +45,7 @@ class SlowFall(FitCallback):
 
 
 callback = SlowFall(0.05)
-model = RVMRegressor("gaussian", gamma=10.0, partition_size=40, effort="thorough", random_state=0)
+model = RVMRegressor("gaussian", gamma=10.0, partition_size=40, effort="thorough", residual="none", random_state=0)
 model.set_callbacks(callback).fit(X[train], y[train], X_val=X[held_out], y_val=y[held_out])
 print(model.termination_, "after", len(callback.errors), "rounds,", model.n_relevance_vectors_, "vectors")
 
@@ -91,7 +91,7 @@ class Prune(FitCallback):
 
 def objective(trial):
     gamma = trial.suggest_float("gamma", 0.1, 300.0, log=True)
-    model = RVMRegressor("gaussian", gamma=gamma, partition_size=40, max_rounds=8, random_state=0)
+    model = RVMRegressor("gaussian", gamma=gamma, partition_size=40, max_rounds=8, residual="none", random_state=0)
     model.set_callbacks(Prune(trial)).fit(X[train], y[train], X_val=X[held_out], y_val=y[held_out])
     return min(entry["held_out_rmse"] for entry in model.history_ if entry["held_out_rmse"] is not None)
 
