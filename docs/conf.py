@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import partirvm
@@ -33,7 +35,15 @@ extensions = [
 ]
 
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build", "_extensions", "_templates", "figures", "gallery", "gallery_built/**/*.ipynb"]
+exclude_patterns = [
+    "_build",
+    "_extensions",
+    "_templates",
+    "figures",
+    "gallery",
+    "gallery_built/**/*.ipynb",
+    *("mathjax/[!ito]*", "mathjax/tex-[ms]*", "mathjax/*full*"),  # of MathJax: TeX to HTML alone
+]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 3
@@ -43,6 +53,7 @@ autosummary_generate = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -63,6 +74,8 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "min_reported_time": 1,
+    "parallel": True,
+    "write_computation_times": False,
     "plot_gallery": os.environ.get("PARTIRVM_GALLERY", "1") == "1",
     "doc_module": ("partirvm",),
     "backreferences_dir": "api/generated/backreferences",
@@ -72,10 +85,14 @@ sphinx_gallery_conf = {
 templates_path = ["_templates"]
 html_theme = "pydata_sphinx_theme"
 html_title = "partirvm"
-html_static_path = ["_static"]
+# MathJax comes from a package and is copied beside the pages, which request nothing from other hosts.
+html_static_path = ["_static", str(Path(find_spec("sphinx-mathjax-offline").origin).parent / "static")]
+mathjax_path = "mathjax/tex-chtml.js"
 html_css_files = ["site.css"]
 html_show_sourcelink = False
-html_sidebars = {page: [] for page in ("why", "start", "reliability", "troubleshooting", "benchmarks", "developers")}
+html_sidebars = {
+    page: [] for page in ("start", "why", "faq", "reliability", "troubleshooting", "benchmarks", "developers")
+}
 html_theme_options = {
     "logo": {"text": "partirvm"},
     "github_url": "https://github.com/partirvm/partirvm",
@@ -88,3 +105,13 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
 }
 html_context = {"default_mode": "auto"}
+
+
+def without_foreign_labels(app, what, name, obj, options, lines):
+    """Turn references of docstrings that scikit-learn's classes pass on, to labels of its own site, into plain text."""
+    lines[:] = [re.sub(r":ref:`([^`<]+?)(?: <[^>]+>)?`", r"*\1*", line) for line in lines]
+
+
+def setup(app):
+    """Register what changes docstrings."""
+    app.connect("autodoc-process-docstring", without_foreign_labels)

@@ -14,11 +14,11 @@ from matplotlib.ticker import MultipleLocator
 from partirvm import Gaussian, RVMRegressor
 
 # %%
-# matplotlib comes with an elevation model of the Jacksboro fault in Tennessee. The example uses every second row and
+# matplotlib comes with an elevation model of the Jacksboro fault in Tennessee. The example uses every third row and
 # column of its grid. A random third of these cells are the training rows, and all other cells are test rows.
 
 with get_sample_data("jacksboro_fault_dem.npz") as sample:
-    height = sample["elevation"][::2, ::2].astype(float)
+    height = sample["elevation"][::3, ::3].astype(float)
     west, east, south, north = (float(sample[name]) for name in ("xmin", "xmax", "ymax", "ymin"))
 
 n_rows, n_columns = height.shape
@@ -31,11 +31,11 @@ order = np.random.default_rng(0).permutation(len(y))
 train, test = np.split(order, [len(y) // 3])
 
 # %%
-# A landscape is rough at all scales, so it needs many vectors: each of the three rounds adds up to 500 of them. The
+# A landscape is rough at all scales, so it needs many vectors: each of the three rounds adds up to 300 of them. The
 # width of the kernel is given, because a learned width would be too large: kernel learning uses only a few hundred
 # centres.
 
-model = RVMRegressor(kernel=Gaussian(gamma=80), partition_size=500, max_rounds=3, random_state=0)
+model = RVMRegressor(kernel=Gaussian(gamma=80), partition_size=300, max_rounds=3, random_state=0)
 model.fit(X[train], y[train])
 mean, std = model.predict(X, return_std=True)
 lower, upper = model.predict_interval(X[test], 0.95)

@@ -23,7 +23,14 @@ from partirvm import RVMRegressor, ingest
 # Workers read the rows themselves. The dataset must therefore be a folder or a URL that all of them can open. On a real
 # cluster, connect to the address of the scheduler: ``Client("tcp://scheduler:8786")``.
 
-OPTIONS = {"kernel": "gaussian", "gamma": "scale", "partition_size": 100, "max_rounds": 2, "random_state": 0}
+OPTIONS = {
+    "kernel": "gaussian",
+    "gamma": "scale",
+    "partition_size": 60,
+    "max_rounds": 2,
+    "residual": "none",
+    "random_state": 0,
+}
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442", "#666666", "#000000")
 
@@ -56,7 +63,7 @@ def inline_and_cluster(data):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        ingest(generated(100_000), Path(folder) / "rows.zarr")
+        ingest(generated(30_000), Path(folder) / "rows.zarr")
         inline, remote, tasks = inline_and_cluster(Path(folder) / "rows.zarr")
     print("equal vectors:", np.array_equal(inline.relevance_vectors_, remote.relevance_vectors_))
     print("equal weights:", np.array_equal(inline.weights_, remote.weights_))

@@ -32,8 +32,8 @@ def rows(n):
 
 scratch = tempfile.TemporaryDirectory()
 folder = Path(scratch.name)
-ingest(rows(20_000), folder / "train.zarr")
-ingest(rows(4_000), folder / "validation.zarr")
+ingest(rows(6_000), folder / "train.zarr")
+ingest(rows(2_000), folder / "validation.zarr")
 
 # %%
 # Submit
@@ -42,7 +42,7 @@ ingest(rows(4_000), folder / "validation.zarr")
 # ``submit`` returns immediately. Without a Dask client, the job runs in a thread of this process; with ``client=``, it
 # runs on the cluster, and this process may end.
 
-model = RVMRegressor(gamma=20.0, strategy=WorkingSet(fit_rows="full"), partition_size=100, max_rounds=9, random_state=0)
+model = RVMRegressor(gamma=20.0, strategy=WorkingSet(fit_rows="full"), partition_size=60, max_rounds=9, residual="none")
 job = submit(model, folder / "train.zarr", folder / "job", validation=folder / "validation.zarr")
 print(job.status())
 

@@ -22,7 +22,7 @@ from partirvm import RVMRegressor, ingest, submit
 # A sensor is read for 12 days. The first 8 days are available at the start; the last 4 days arrive later.
 
 rng = np.random.default_rng(1)
-days = np.sort(rng.uniform(0, 12, 6_000))
+days = np.sort(rng.uniform(0, 12, 3_000))
 signal = np.sin(2 * days) + 0.5 * np.sin(0.7 * days**1.3)
 values = signal + 0.15 * rng.standard_normal(len(days))
 X, first = days[:, None], days < 8
@@ -38,7 +38,7 @@ X, first = days[:, None], days < 8
 scratch = tempfile.TemporaryDirectory()
 folder = Path(scratch.name)
 ingest((X[first], values[first]), folder / "sensor.zarr")
-model = RVMRegressor(gamma=20.0, partition_size=60, random_state=0)
+model = RVMRegressor(gamma=20.0, partition_size=60, residual="none", random_state=0)
 job = submit(model, folder / "sensor.zarr", folder / "job")
 job.wait(timeout=300)
 before = job.model()
@@ -60,7 +60,7 @@ grid = np.linspace(0, 12, 600)[:, None]
 fig, axes = plt.subplots(2, 1, figsize=(7, 5.5), sharex=True, sharey=True, layout="constrained")
 for ax, fitted, title in zip(axes, (before, after), ("Fit to 8 days", "After the update"), strict=True):
     mean, std = fitted.predict(grid, return_std=True)
-    ax.plot(days[::10], values[::10], ".", color="0.6", markersize=3, label="every tenth row")
+    ax.plot(days[::5], values[::5], ".", color="0.6", markersize=3, label="every fifth row")
     ax.fill_between(grid[:, 0], mean - 1.96 * std, mean + 1.96 * std, color="#56B4E9", alpha=0.4, linewidth=0)
     ax.plot(grid[:, 0], mean, color="#0072B2", label="mean and 95 % interval")
     ax.axvline(8, color="#D55E00", linestyle="--", linewidth=1, label="first new row")
@@ -74,18 +74,18 @@ plt.show()
 # -------------------
 #
 # ``partial_fit`` takes batches of rows in memory. The first call estimates the kernel and the scaling, and later calls
-# keep them. Here the rows are in random order, in batches of 500. The last 1,000 rows are test rows.
+# keep them. Here the rows are in random order, in batches of 500. The last 500 rows are test rows.
 
 order = rng.permutation(len(days))
-train, test = order[:-1_000], order[-1_000:]
-stream = RVMRegressor(gamma=20.0, random_state=0)
+train, test = order[:-500], order[-500:]
+stream = RVMRegressor(gamma=20.0, residual="none", random_state=0)
 rmse, vectors = [], []
-for batch in np.split(train, 10):
+for batch in np.split(train, 5):
     stream.partial_fit(X[batch], values[batch])
     rmse.append(np.sqrt(np.mean((stream.predict(X[test]) - signal[test]) ** 2)))
     vectors.append(stream.n_relevance_vectors_)
 
-together = RVMRegressor(gamma=20.0, random_state=0).fit(X[train], values[train])
+together = RVMRegressor(gamma=20.0, residual="none", random_state=0).fit(X[train], values[train])
 reference = np.sqrt(np.mean((together.predict(X[test]) - signal[test]) ** 2))
 print(f"error of the stream {rmse[-1]:.4f}, of one fit to all rows {reference:.4f}; vectors {vectors[-1]}")
 
@@ -93,7 +93,7 @@ print(f"error of the stream {rmse[-1]:.4f}, of one fit to all rows {reference:.4
 # The error is the difference between the predicted mean and the noise-free signal.
 
 fig, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
-ax.plot(500 * np.arange(1, 11), rmse, "o-", color="#0072B2", label="partial_fit, batch by batch")
+ax.plot(500 * np.arange(1, 6), rmse, "o-", color="#0072B2", label="partial_fit, batch by batch")
 ax.axhline(reference, color="#D55E00", linestyle="--", label="one fit to all rows")
 ax.set(xlabel="rows so far", ylabel="RMSE against the signal", ylim=(0, None))
 ax.legend()

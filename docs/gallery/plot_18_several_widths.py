@@ -62,7 +62,7 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
     vectors, which = model.relevance_vectors_[:, 0], model.model_.design.which
     for number in np.unique(which):
         mine = vectors[which == number]
-        label = f"{len(mine)} vectors of gamma {kernels[name].gamma * kernels[name].multiples[number]:g}"
+        label = f"{len(mine)} vectors of gamma {kernels[name].gamma[0] * kernels[name].multiples[number]:g}"
         ax.plot(mine, np.full(len(mine), -2.0 - 0.3 * number), "|", color=colours[number], markersize=9, label=label)
     ax.set(ylabel="target", title=f"{name}: {model.n_relevance_vectors_} vectors")
     ax.legend(loc="upper right", ncols=2, fontsize="small")

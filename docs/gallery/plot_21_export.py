@@ -27,8 +27,8 @@ from partirvm.cli import main
 # ``like=`` gives the new dataset the columns of the training dataset. The new rows need no target.
 
 rng = np.random.default_rng(0)
-table = pd.DataFrame({"depth": rng.uniform(0, 40, 3_000), "salinity": rng.uniform(30, 38, 3_000)})
-table["temperature"] = 18 * np.exp(-table.depth / 12) + 0.4 * (table.salinity - 34) + 0.3 * rng.standard_normal(3_000)
+table = pd.DataFrame({"depth": rng.uniform(0, 40, 900), "salinity": rng.uniform(30, 38, 900)})
+table["temperature"] = 18 * np.exp(-table.depth / 12) + 0.4 * (table.salinity - 34) + 0.3 * rng.standard_normal(900)
 new = pd.DataFrame({"depth": np.linspace(0, 40, 200), "salinity": 34.0})
 
 scratch = tempfile.TemporaryDirectory()

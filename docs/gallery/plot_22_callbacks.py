@@ -16,13 +16,13 @@ from partirvm import FitCallback, RVMRegressor
 # Data
 # ----
 #
-# The data are 4,000 training rows and 1,000 held-out rows of a function of two features, with noise of standard
+# The data are 2,000 training rows and 500 held-out rows of a function of two features, with noise of standard
 # deviation 0.1.
 
 rng = np.random.default_rng(0)
-X = rng.uniform(-1, 1, (5_000, 2))
-y = np.sin(12 * np.hypot(X[:, 0] + 0.5, X[:, 1])) + 0.1 * rng.standard_normal(5_000)
-train, held_out = slice(0, 4_000), slice(4_000, None)
+X = rng.uniform(-1, 1, (2_500, 2))
+y = np.sin(12 * np.hypot(X[:, 0] + 0.5, X[:, 1])) + 0.1 * rng.standard_normal(2_500)
+train, held_out = slice(0, 2_000), slice(2_000, None)
 
 # %%
 # A callback that ends a fit
@@ -45,7 +45,7 @@ class SlowFall(FitCallback):
 
 
 callback = SlowFall(0.05)
-model = RVMRegressor("gaussian", gamma=10.0, partition_size=40, effort="thorough", random_state=0)
+model = RVMRegressor("gaussian", gamma=10.0, partition_size=40, effort="thorough", residual="none", random_state=0)
 model.set_callbacks(callback).fit(X[train], y[train], X_val=X[held_out], y_val=y[held_out])
 print(model.termination_, "after", len(callback.errors), "rounds,", model.n_relevance_vectors_, "vectors")
 
@@ -91,7 +91,7 @@ class Prune(FitCallback):
 
 def objective(trial):
     gamma = trial.suggest_float("gamma", 0.1, 300.0, log=True)
-    model = RVMRegressor("gaussian", gamma=gamma, partition_size=40, max_rounds=8, random_state=0)
+    model = RVMRegressor("gaussian", gamma=gamma, partition_size=40, max_rounds=8, residual="none", random_state=0)
     model.set_callbacks(Prune(trial)).fit(X[train], y[train], X_val=X[held_out], y_val=y[held_out])
     return min(entry["held_out_rmse"] for entry in model.history_ if entry["held_out_rmse"] is not None)
 
@@ -100,7 +100,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 study = optuna.create_study(
     sampler=optuna.samplers.TPESampler(seed=0), pruner=optuna.pruners.MedianPruner(n_startup_trials=3, n_warmup_steps=2)
 )
-study.optimize(objective, n_trials=12)
+study.optimize(objective, n_trials=10)
 states = [trial.state.name for trial in study.trials]
 print(f"{states.count('COMPLETE')} complete, {states.count('PRUNED')} pruned")
 print(f"best gamma {study.best_params['gamma']:.2f}, RMSE {study.best_value:.4f}")

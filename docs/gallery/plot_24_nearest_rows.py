@@ -12,7 +12,7 @@ import numpy as np
 from partirvm import RVMRegressor
 
 # %%
-# The data are a landscape with broad hills and narrow ridges, measured at 6,000 random places.
+# The data are a landscape with broad hills and narrow ridges, measured at 3,000 random places.
 
 rng = np.random.default_rng(0)
 
@@ -22,9 +22,9 @@ def height(X):
     return np.sin(2 * X[:, 0]) * np.cos(2 * X[:, 1]) + 0.4 * ridges * np.exp(-np.square(X).sum(axis=1) / 3)
 
 
-X = rng.uniform(-2, 2, size=(6000, 2))
-y = height(X) + 0.03 * rng.standard_normal(6000)
-model = RVMRegressor(max_vectors=100, random_state=0).fit(X, y)
+X = rng.uniform(-2, 2, size=(3000, 2))
+y = height(X) + 0.03 * rng.standard_normal(3000)
+model = RVMRegressor(max_vectors=100, reference="none", random_state=0).fit(X, y)
 print(model.history_[-1]["residuals"])
 
 # %%
@@ -59,7 +59,7 @@ figure.colorbar(points)
 # local residuals without a fit.
 
 corner = (X > 0.5).all(axis=1)
-model = RVMRegressor(max_vectors=100, random_state=0).fit(X[~corner], y[~corner])
+model = RVMRegressor(max_vectors=100, reference="none", random_state=0).fit(X[~corner], y[~corner])
 before = model.predict(grid)
 after = model.update_residuals(X[corner], y[corner]).predict(grid)
 figure, axes = plt.subplots(1, 2, figsize=(7.6, 3.4), layout="constrained")
