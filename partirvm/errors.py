@@ -17,8 +17,8 @@ _warned: set[tuple[type[Warning], str, str, int]] = set()
 
 
 def _shown(error: Exception) -> str:
-    """The message, safe to print on a terminal: it may quote data."""
-    return message_text(Exception.__str__(error))
+    """The message, a line for each argument, safe to print on a terminal: it may quote data."""
+    return "\n".join(message_text(str(line)) for line in error.args)
 
 
 class PartirvmError(Exception):

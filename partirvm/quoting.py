@@ -52,7 +52,7 @@ def quoted(value: Any) -> str:
 
 def named(name: Any) -> str:
     """A name without quotation marks, truncated if it is long."""
-    text = str(name)
+    text = str(name) or "''"
     return printable(text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}… ({len(text):,} characters)")
 
 

@@ -269,6 +269,7 @@ class Columns:
     ``categories`` maps a categorical feature to its levels, ``classes`` are the labels of the target's codes, None for
     numbers. ``targets`` are the names of several targets, empty for one, and ``target`` is all of them together.
     ``dates`` maps a column of dates, a feature in days, to its cycles: their sines and cosines are features behind it.
+    ``formats`` are those of dates in texts that are not ISO dates. The texts ``missing`` mean that there is no value.
     """
 
     features: tuple[str, ...]
@@ -277,6 +278,8 @@ class Columns:
     classes: tuple[Any, ...] | None = None
     targets: tuple[str, ...] = ()
     dates: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    formats: dict[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
 
     @property
     def given(self) -> tuple[str, ...]:

@@ -92,6 +92,7 @@ THIRD_PARTIES = {
     "strategies": {"numpy", "scipy"},
     "data": {"numpy", "zarr", "fsspec", "pyarrow", "pandas", "dask", "numcodecs"},
     "data.labels": {"sklearn"},
+    "data.problems": {"rich"},
     "model": {"numpy", "zarr"},
     "execution": {"numpy"},
     "execution.kernel_store": {"numpy", "zarr"},

@@ -70,18 +70,21 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     callback=lambda context, option, given: ",".join(given) or None,
     help="Target column, or several with commas between them; required for tables without --like.",
 )
+@click.option("--auto", is_flag=True, help="Accept all proposals, and list what was done to each column.")
 @click.option("--features", type=options.NAMES, help="Feature columns, in this order.  [default: all others]")
-@click.option("--drop", type=options.NAMES, default=(), help="Columns to leave out.")
+@click.option("--exclude", "--drop", "exclude", type=options.NAMES, default=(), help="Columns to leave out.")
 @click.option("--categorical", type=options.NAMES, default="auto", help="Features of labels; auto: all text; or none.")
+@click.option("--missing", type=options.NAMES, default=(), help="Texts that mean no value, such as ?, or inf.")
+@click.option("--dates", type=options.FORMATS, default=None, help="Formats of dates, such as day=%d/%m/%Y.")
 @click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
 @click.option("--noise", metavar="COLUMN", help="Column of relative noise instead of weights (1/noise²).")
 @click.option("--classes", is_flag=True, help="The target is a class, not a number.")
 @click.option("--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing.")
-@click.option("--like", metavar="DATA", help="Take columns, categories and classes of these DATA, as test rows must.")
+@click.option("--like", metavar="DATA", help="Take columns, categories and classes of this dataset, as test rows must.")
 @click.option("--shuffle", type=click.IntRange(0), metavar="SEED", help="Seed of the shuffle.  [default: 0]")
 @click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
-@click.option("--append", is_flag=True, help="Append the rows to existing DATA.")
-@click.option("--again", is_flag=True, help="Append the rows even if DATA have the same rows already.")
+@click.option("--append", is_flag=True, help="Append the rows to an existing dataset.")
+@click.option("--again", is_flag=True, help="Append the rows even if the dataset has the same rows already.")
 @takes(
     options.flag(TABLE["memory_limit"], help="Maximum resident memory of the process; auto is 512MiB."),
     *("--overwrite", "--quiet", "--json"),
@@ -95,8 +98,11 @@ def ingest(
     a folder or glob of such files, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger
     than memory. Text columns become categories, dates and times become days since 2000-01-01 and the position in the
     day, the week and the year, and features may have missing values; the output names each column that was changed.
-    Values that cannot be used are refused, and the error gives their position. CSV files must be in UTF-8, with commas
-    and a header. Several targets share one set of relevance vectors.
+    CSV files need a header; commas, semicolons (then with decimal commas), tabs and bars are recognised.
+
+    Values that cannot be used are refused: the error lists all of them, and ends with a command that settles them.
+    --auto settles them at once, and also accepts what is only proposed: columns without information are left out, few
+    whole numbers become categories, and so on. Several targets share one set of relevance vectors.
 
     With --append, the new rows are written after the existing rows of the dataset; `update` then continues a job that
     was fitted to it. Rows for prediction need no target: pass --like and the training dataset.
@@ -104,6 +110,7 @@ def ingest(
     \b
     Examples:
       partirvm ingest trips.parquet trips.zarr --target fare
+      partirvm ingest export.csv trips.zarr --target fare --auto
       partirvm ingest tomorrow.csv new.zarr --like trips.zarr
       partirvm ingest 'logs/*.csv' logs.zarr --target seconds --categorical host,method
       partirvm ingest mails.csv mails.zarr --target kind --classes
@@ -200,15 +207,16 @@ def fit(data: str, job: str, validation: str | None, scheduler: str | None, deta
     *("--allow-code", "--scheduler", "--overwrite", "--quiet", "--json"),
 )
 def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **how: Any) -> None:
-    """Predict every row of a dataset with the model of a job.
+    """Predict every row of a dataset, or of a table, with the model of a job.
 
+    DATA is a dataset, or a CSV or Parquet file (or a glob of them) with the columns of the training rows, in any order.
     The extension of OUTPUT selects its format: .zarr, .parquet or .csv. For a regression, the columns are mean, the
     expected target, and std, the standard deviation of a new measurement including its noise (mean_TARGET and
     std_TARGET for several targets). For a classification, they are label, the most probable class, and p_CLASS, the
     probability of each class. --interval adds lower and upper: a new measurement lies between them with the given
     probability (lower_TARGET and upper_TARGET for several targets, which need local residuals; lower_CLASS and
     upper_CLASS for classes, a credible interval for the probability of each class). Row i of the output belongs to row
-    i of the table from which the dataset was made. The dataset need not have a target: see --like of `partirvm ingest`.
+    i of the table. No target is needed.
 
     The output appears under its name when all rows have been predicted. Until then, the predictions are in a hidden
     folder next to it, such as .predictions.csv.partial. If the command is killed, this folder remains, and the next
@@ -220,7 +228,7 @@ def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool
 
     \b
     Examples:
-      partirvm predict jobs/run1 new.zarr predictions.csv
+      partirvm predict jobs/run1 new.csv predictions.csv
       partirvm predict jobs/run1 new.zarr predictions.csv --interval 0.95
       partirvm predict jobs/run1 new.zarr predictions.parquet --scheduler tcp://10.0.0.5:8786
     """
@@ -239,7 +247,7 @@ def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool
     click.option("--json", is_flag=True, expose_value=False, help="Accepted as elsewhere: the result is always JSON."),
 )
 def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices: Any) -> dict[str, Any]:
-    """Score the model of a job on a dataset not used in the fit.
+    """Score the model of a job on a dataset or a table not used in the fit.
 
     Prints one line of JSON, with or without --json. For a regression, it contains n_rows, n_vectors, rmse (root mean
     square error), nlpd (mean negative log predictive density, in nats per row), crps (continuous ranked probability
@@ -252,7 +260,7 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices:
 
     \b
     Example:
-      partirvm evaluate jobs/run1 held-out.zarr
+      partirvm evaluate jobs/run1 held-out.csv
     """
     from partirvm import predict
     from partirvm.report.progress import Progress

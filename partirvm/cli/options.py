@@ -5,6 +5,7 @@ Python API share them. ``as_flags`` writes the names as flags. Names in quotes, 
 user's data or to Python and are not changed.
 """
 
+import csv
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -83,7 +84,8 @@ def pairs(kind: str, example: str, text: str) -> dict[str, float]:
 LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 SIZE = Text("SIZE", partial(parse_bytes, what="the value"))
 DURATION = Text("TIME", partial(parse_duration, what="the value"))
-NAMES = Text("A,B,…", lambda text: tuple(name.strip() for name in text.split(",")))
+NAMES = Text("A,B,…", lambda text: tuple(next(csv.reader([text], skipinitialspace=True))) if text else ("",))
+FORMATS = Text("A=FORMAT,…", lambda text: dict(each.rpartition("=")[::2] for each in NAMES.read(text)))
 
 READ: dict[str, Callable[[str], Any]] = {
     "gamma": lambda text: tuple(map(number, text.split(","))) if "," in text else number(text),

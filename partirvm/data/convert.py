@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from partirvm.core.moments import refuse_masked
 from partirvm.data.arrays import ArraySource, client_of, computed, lengths_of, refuse_missing_chunks, shuffled_rows
 from partirvm.data.encode import Encoder, Roles, check_roles
 from partirvm.data.labels import LABELS, plain_label
+from partirvm.data.problems import refuse
 from partirvm.data.source import Source, check_beside, check_dtype, check_shapes, default_names, numeric_array
 from partirvm.data.tables import Batch, Reader, file_table, opened, rows_per_batch
 from partirvm.data.zarr_source import ZarrSource
@@ -130,7 +132,7 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
     kinds = {str(name): dtype for name, dtype in X.dtypes.items() if hasattr(dtype, "categories")} if frame else {}
     coded = {name: None if lazy else tuple(map(plain_label, kind.categories)) for name, kind in kinds.items()}
 
-    def batches(wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
+    def batches(wanted: Sequence[str], batch_bytes: int) -> Iterator[Batch]:
         for blocks in _blocks([values for values, _ in parts], rows_per_batch(batch_bytes, len(columns))):
             yield {
                 column: _arrow(name, column, block, place)
@@ -161,9 +163,12 @@ def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
     table = arrays_table(X.set_axis(list(names), axis=1))
     coded = tuple(table.categorical if columns is None else columns.categories)
     roles = Roles(names, (), None, coded, classes=False, auto=columns is None)
+    if columns is not None:
+        roles = replace(roles, missing=columns.missing, formats=columns.formats)
     check_roles(roles, table)
     encoder = Encoder(roles, table, columns)
-    records = [block.copy() for block in encoder.records(table, None, table.most_batch)]
+    records = [block.copy() for block in encoder.records(None, table.most_batch)]
+    refuse(table.name, [replace(each, remedy={}) for each in encoder.findings() if each.fatal])
     rows = encoder.finished(np.concatenate([np.empty((0, 2 + len(names))), *records]), 0)[:, 2:]
     return np.ascontiguousarray(rows), columns or encoder.columns()
 

@@ -1,10 +1,12 @@
 """Dates and times as numbers: elapsed days, and the position in the day, the week and the year."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from partirvm.data.problems import TIME
 from partirvm.data.tables import numbers
 from partirvm.types import Float
 
@@ -19,27 +21,30 @@ class Dates:
     """A column of dates, times of day or durations, and the cycles that its rows span.
 
     A cycle matters if the rows span two periods, and some of them lie within half a period; ``known`` ones are those
-    of other data. Dates of a time zone count in UTC.
+    of other data. Dates of a time zone count in UTC. Texts are ISO dates or times, or have a ``form`` of strptime.
     """
 
-    def __init__(self, known: Sequence[str] | None = None) -> None:
+    def __init__(self, known: Sequence[str] | None = None, form: str | None = None) -> None:
         self._known, self._first, self._last, self._step = known, np.inf, -np.inf, np.inf
+        self.form = form
 
     def days(self, values: Any) -> Float:
-        """Return an Arrow array of dates or ISO texts as days (n,): since ``ORIGIN``, or for times since midnight.
+        """Return an Arrow array of dates or texts as days (n,): since ``ORIGIN``, or for times since midnight.
 
         Raises ``ArrowInvalid`` for other texts, and ``ArrowNotImplementedError`` for other types.
         """
         import pyarrow as pa
 
         kind, origin = pa.types, int(np.datetime64(ORIGIN, "us").astype(np.int64))
+        if values.null_count == len(values):  # a column of CSV without a value is one of numbers
+            values = pa.nulls(len(values))
+        elif kind.is_string(values.type) or kind.is_large_string(values.type):
+            values = self._parsed(values)
+        elif kind.is_integer(values.type) or kind.is_floating(values.type):
+            raise pa.ArrowNotImplementedError(f"{values.type} is no type of dates")
         if kind.is_time(values.type) or kind.is_duration(values.type):
             self._known, origin = (), 0
             values = values.cast(pa.time64("us") if kind.is_time(values.type) else pa.duration("us"), safe=False)
-        elif values.null_count == len(values):  # a column of CSV without a value is one of numbers
-            values = pa.nulls(len(values))
-        elif kind.is_integer(values.type) or kind.is_floating(values.type):
-            raise pa.ArrowNotImplementedError(f"{values.type} is no type of dates")
         ticks = values.cast(pa.timestamp("us"), safe=False) if origin else values
         days = (numbers(ticks.cast(pa.int64()).cast(pa.float64(), safe=False)) - origin) / 86_400e6
         distinct = np.unique(days[~np.isnan(days)])
@@ -47,6 +52,20 @@ class Dates:
             self._first, self._last = min(self._first, distinct[0]), max(self._last, distinct[-1])
             self._step = min(self._step, np.diff(distinct).min(initial=np.inf))
         return days
+
+    def _parsed(self, texts: Any) -> Any:
+        """Return texts as an Arrow array of times of day or of dates in UTC."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self.form is not None:
+            return pc.strptime(texts, format=self.form, unit="us")
+        if re.fullmatch(TIME, texts.drop_null()[0].as_py()):
+            return pc.binary_join_element_wise("1970-01-01", texts, " ").cast(pa.timestamp("us")).cast(pa.time64("us"))
+        try:
+            return texts.cast(pa.timestamp("us"))
+        except pa.ArrowInvalid:
+            return texts.cast(pa.timestamp("us", "UTC"))
 
     @property
     def cycles(self) -> tuple[str, ...]:

@@ -3,31 +3,42 @@
 Numeric values are unchanged; categories and classes become codes.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from partirvm.data import problems
 from partirvm.data.dates import ORIGIN, Dates
 from partirvm.data.labels import Levels
-from partirvm.data.tables import Batch, Reader, flag, numbers, text_column
+from partirvm.data.problems import Cells, Finding, Values
+from partirvm.data.tables import Batch, Reader, is_text, numbers
 from partirvm.errors import DataError, UsageError
-from partirvm.quoting import counted, listed, named, quoted
+from partirvm.quoting import counted, listed, listed_values, quoted
 from partirvm.types import Columns, Float, cyclic
 
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 
-MOST_LEVELS, FEW_LEVELS = 10_000, 20
+MOST_LEVELS = 10_000
 """Greatest number of levels of a text column that is not named as categorical; at most half the rows, or so few."""
+
+
+FIRST, TEXTS = 10_000, 12 << 20
+"""Numbers of rows that show what texts are, at most, and of bytes of a batch whose rows these are."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The roles of columns. If ``noisy``, weights are 1/r² of the column's r; with ``auto`` text is categories, too."""
+    """The roles of columns. If ``noisy``, weights are 1/r² of the column's r; with ``auto`` text is categories, too.
+
+    ``missing`` are texts that mean that there is no value, and ``formats`` those of dates. With
+    ``drop_missing_targets`` rows without a target are left out.
+    """
 
     features: tuple[str, ...]
     targets: tuple[str, ...]
@@ -36,6 +47,9 @@ class Roles:
     classes: bool
     noisy: bool = False
     auto: bool = False
+    missing: tuple[str, ...] = ()
+    formats: Mapping[str, str] = field(default_factory=dict)
+    drop_missing_targets: bool = False
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -48,11 +62,14 @@ def assign_roles(
     *,
     target: str | Sequence[str] | None,
     features: Sequence[str] | None,
-    drop: Sequence[str],
+    exclude: Sequence[str],
     categorical: Sequence[str],
     weights: str | None,
     noise: str | None,
     classes: bool,
+    missing: Sequence[str],
+    dates: Mapping[str, str],
+    drop_missing_targets: bool,
     like: Columns | None,
 ) -> Roles:
     """Assign a role to every column. A target is required, except for data ``like`` others."""
@@ -64,7 +81,8 @@ def assign_roles(
         features = like.given if features is None else features
         categorical, classes = tuple(like.categories), like.classes is not None
         learned = like.targets or (like.target,)
-        targets = targets or (learned if set(learned) <= set(table.columns) else ())
+        targets = targets or (learned if set(learned) <= set(table.columns) - set(exclude) else ())
+        missing, dates = (*like.missing, *missing), like.formats
     targets = targets or table.targets
     classes = classes and bool(targets)
     if noise is not None and (weights is not None or classes):
@@ -80,21 +98,22 @@ def assign_roles(
             f"Its columns: {listed(table.columns)}. {UNLABELLED}"
         )
     own = weights or noise
-    if features is None:
-        features = [name for name in table.columns if name not in (*targets, own, *drop)]
-    features = tuple(map(str, features))
+    given = [name for name in table.columns if name not in (*targets, own)] if features is None else features
+    features = tuple(str(name) for name in given if name not in exclude or like is not None)
     found = [name for name in table.categorical if name in features and like is None]
     chosen = [name for name in categorical if name in table.columns or name not in ("auto", "none")]
     coded, auto = tuple(dict.fromkeys([*chosen, *found])), "auto" in set(categorical) - set(chosen)
-    roles = Roles(features, targets, own, coded, classes, noise is not None, auto)
-    check_roles(roles, table, drop)
+    roles = Roles(
+        features, targets, own, coded, classes, noise is not None, auto, tuple(missing), dates, drop_missing_targets
+    )
+    check_roles(roles, table, () if like is not None else exclude)
     return roles
 
 
-def check_roles(roles: Roles, table: Reader, drop: Sequence[str] = ()) -> None:
+def check_roles(roles: Roles, table: Reader, exclude: Sequence[str] = ()) -> None:
     """Raise ``DataError`` for unknown or ambiguous names, and ``UsageError`` for names with two roles."""
     where, found, used = table.name, Counter(table.columns), Counter(roles.wanted)
-    for name in (*roles.wanted, *drop):
+    for name in (*roles.wanted, *exclude, *roles.categorical, *roles.formats):
         if found[name] != 1:
             has, hint = "several columns" if found[name] else "no column", f" {UNLABELLED}" * (name in roles.targets)
             raise DataError(f"{where} has {has} {quoted(name)}. Its columns: {listed(table.columns)}.{hint}")
@@ -102,52 +121,52 @@ def check_roles(roles: Roles, table: Reader, drop: Sequence[str] = ()) -> None:
             raise UsageError(f"{where}: column {quoted(name)} can be only one of target, feature, weights and noise.")
     if not roles.features:
         raise DataError(f"{where}: there is no feature column besides {listed(roles.wanted)}.")
-    for name in set(roles.categorical) - set(roles.features):
-        raise DataError(
-            f"{where} has no feature {quoted(name)} (categorical): {listed(roles.features)}. For a class target pass "
-            "--classes."
-        )
+    for name in {*roles.categorical, *roles.formats}.difference(roles.features):
+        use = "was left out (`--features`, `--exclude`): only features are categories or dates"
+        if name in roles.targets:
+            use = "is the target: for classes pass `--classes`"
+        raise DataError(f"{where}: the column {quoted(name)} {use}.")
 
 
 class Encoder:
     """An encoder of batches as records of float64: features in order, then targets, then weights if there are any.
 
-    ``drop_missing`` leaves out rows without target, ``drop_text`` columns of text with too many labels. ``notes``
-    states what types of first rows made of a column, and what may be made of it; ``left_out`` that of columns left out.
+    Of a table that is to be ``stored``, columns of text with too many labels are left out. Cells that are of no use
+    become NaN; ``findings`` names them. ``notes`` states what the first rows made of a column.
     """
 
-    def __init__(
-        self, roles: Roles, table: Reader, like: Columns | None, *, drop_missing: bool = False, drop_text: bool = False
-    ) -> None:
-        self.roles, self._name, self._like, self._untyped = roles, table.name, like, table.untyped
-        self.n_rows, self.dropped, self.notes, self._drop_missing = 0, 0, dict[str, str](), drop_missing
-        self.left_out, self._drop_text = dict[str, str](), drop_text
+    def __init__(self, roles: Roles, table: Reader, like: Columns | None, *, stored: bool = False) -> None:
+        self.roles, self._table, self._like, self._stored = roles, table, like, stored
+        self.n_rows, self.dropped, self._row, self.notes = 0, 0, 0, dict[str, str]()
         known: dict[str, Any] = dict(table.categorical if like is None else like.categories)
         if like is not None and roles.classes:
             known[roles.targets[0]] = like.classes
-        coded = (*roles.categorical, *(roles.targets if roles.classes else ()))
-        self.levels = {column: self._levels_of(column, known.get(column)) for column in coded}
-        self.dates = {} if like is None else {column: Dates(cycles) for column, cycles in like.dates.items()}
+        self._asked = (*roles.categorical, *(roles.targets if roles.classes else ()))
+        self.levels = {column: self._levels_of(column, known.get(column)) for column in self._asked}
+        dates: Mapping[str, Any] = dict.fromkeys(roles.formats) if like is None else like.dates
+        self.dates = {column: Dates(cycles, roles.formats.get(column)) for column, cycles in dates.items()}
+        self._values, self._odd = dict[str, Values](), defaultdict[tuple[str, str], Cells](Cells)
+        self._proposed, self._filled = list[Finding](), np.zeros(len(roles.wanted), bool)
 
     def _levels_of(self, column: str, known: Sequence[Any] | None = None) -> Levels:
-        most = np.inf if column in self.roles.categorical else MOST_LEVELS
-        return Levels(self._column(column), known, self._untyped, column in self.roles.targets, most)
+        most, where = np.inf if column in self.roles.categorical else MOST_LEVELS, f"{self._table.name}: the column"
+        return Levels(f"{where} {quoted(column)}", known, self._table.untyped, column in self.roles.targets, most)
 
-    def _column(self, name: str | None) -> str:
-        return f"{self._name}: the column {quoted(name)}"
-
-    def records(self, table: Reader, seed: int | None, batch_bytes: int) -> Iterator[Float]:
+    def records(self, seed: int | None, batch_bytes: int) -> Iterator[Float]:
         """Yield records: shuffle key, row number, features, targets, weights, in one memory for all batches."""
         rng = None if seed is None else np.random.default_rng(seed)
         space = np.empty((0, 2 + len(self.roles.wanted)))
-        for batch in table.batches(self.roles.wanted, frozenset(self.levels), batch_bytes):
-            start, n = self.n_rows, len(batch[self.roles.features[0]])
+        for batch in self._table.batches(self.roles.wanted, batch_bytes):
+            start, n, self._row = self.n_rows, len(batch[self.roles.features[0]]), self.n_rows + self.dropped
             space = space if len(space) >= n else np.empty((n, space.shape[1]))
-            if not self.n_rows + self.dropped and self._like is None:
-                self._recognise(batch)
+            if not self._row and self._like is None:
+                # not the first batch, whose size depends on the memory
+                self._recognise(next(self._table.batches(self.roles.wanted, TEXTS)) if self._table.untyped else batch)
             for place, column in enumerate(self.roles.wanted, 2):
                 codes = self.levels[column].codes if column in self.levels else partial(self._numbers, column)
-                space[:n, place] = codes(batch[column])
+                space[:n, place] = codes(self._without_gaps(batch[column]))
+                if column in self._values:
+                    self._values[column].add(space[:n, place])
             records = self._checked(space[:n])
             self.n_rows += len(records)
             del batch  # free the memory before the next batch is read
@@ -156,94 +175,176 @@ class Encoder:
             yield records
 
     def _recognise(self, batch: Batch) -> None:
-        """Make dates, times and texts of ISO dates days, with ``auto`` text categories, by types of first rows."""
+        """Make dates, times and texts of them days, with ``auto`` other texts categories, by types and first rows."""
         import pyarrow as pa
 
-        kind = pa.types
-        for column in [name for name in self.roles.features if name not in self.levels]:
-            own = batch[column].type
-            if kind.is_temporal(own):
-                self.dates[column] = Dates()
-            elif kind.is_boolean(own):
+        for column in [name for name in self.roles.features if name not in self.levels and name not in self.dates]:
+            values, what = self._without_gaps(batch[column][:FIRST]), "numbers"
+            if is_text(values.type):
+                what = self._kind_of_text(column, values)
+            elif pa.types.is_temporal(values.type) or pa.types.is_boolean(values.type):
+                what = "dates" if pa.types.is_temporal(values.type) else "booleans"
+            if what == "dates":
+                self.dates.setdefault(column, Dates())
+            elif what == "booleans":
                 self.notes[column] = "true and false, as 1 and 0"
-            elif kind.is_integer(own) or kind.is_floating(own):
-                self._propose(column, self._numbers(column, batch[column]))
-            elif self.roles.auto and (kind.is_string(own) or kind.is_large_string(own) or kind.is_dictionary(own)):
-                try:
-                    Dates().days(batch[column])
-                    self.dates[column] = Dates()
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                    self.levels[column] = self._levels_of(column)
+            elif what == "text" and self.roles.auto:
+                self.levels[column] = self._levels_of(column)
+            elif self._stored:
+                self._values[column] = Values()
 
-    def _propose(self, column: str, values: Float) -> None:
-        """Note that the first values of a column may be codes, or numbers of the rows."""
-        distinct = np.unique(values[~np.isnan(values)])
-        if len(values) < 20 or not (distinct == np.rint(distinct)).all():
-            return
-        if (np.diff(values) == 1).all():
-            self.notes[column] = f"counts the rows: {flag('--drop', column)} leaves it out"
-        elif 2 < len(distinct) <= len(values) / 10:
-            self.notes[column] = f"few whole numbers: if they are codes, {flag('--categorical', 'auto', column)}"
+    def _kind_of_text(self, column: str, values: Any) -> str:
+        """Return what the first texts of a column are. A format of dates is noted, or proposed if it is not sure."""
+        texts = self._plain(values).unique().drop_null().to_pylist()
+        what, others = problems.recognised(texts)
+        numeric = self._table.untyped or others or self.roles.missing or any("." in text for text in texts)
+        if (others and not self._stored) or (what == "numbers" and texts and not numeric):
+            return "text"
+        forms = problems.date_formats([text for text in texts if text not in others]) if what == "dates" else []
+        if forms:
+            self.dates[column], self.notes[column] = Dates(form=forms[0]), f"dates like {forms[0]}"
+        if forms[1:]:
+            either = "dates, day or month first: the day is assumed"
+            self._proposed.append(Finding(column, either, {"dates": {column: forms[0]}}))
+        return what
+
+    def _plain(self, texts: Any) -> Any:
+        """Return texts without spaces at their ends and decimal commas."""
+        import pyarrow.compute as pc
+
+        texts = pc.utf8_trim_whitespace(texts)
+        if self._table.commas:
+            texts = pc.replace_substring_regex(texts, r"^([+-]?\d*),(\d+)([eE][+-]?\d+)?$", r"\1.\2\3")
+        return texts
+
+    def _without_gaps(self, values: Any, gaps: Iterable[str] = ()) -> Any:
+        """Return plain values in which the texts that mean gaps are missing."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        values = values.dictionary_decode() if isinstance(values, pa.DictionaryArray) else values
+        if not is_text(values.type) or not (gaps or self.roles.missing):
+            return values
+        found = pc.is_in(values, value_set=pa.array([*self.roles.missing, *gaps], values.type))
+        return pc.if_else(found, None, values)
+
+    def _numbers(self, column: str, values: Any) -> Float:
+        """Return the numbers, or days, of an Arrow array. Values of no use become NaN and are noted."""
+        import pyarrow as pa
+
+        dates = self.dates.get(column)
+        for part in (values, None):
+            with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                values = self._usable(column, values, dates) if part is None else part
+                if dates is not None:
+                    return dates.days(values)
+                if not pa.types.is_temporal(values.type):
+                    return numbers(values.cast(pa.float64(), safe=False))
+        self._odd[column, "type"].add(np.full(len(values), True), self._row, [str(values.type)])
+        return np.full(len(values), np.nan)
+
+    def _usable(self, column: str, texts: Any, dates: Dates | None) -> Any:
+        """Return texts that can be converted; others are missing, and noted if they do not mean gaps."""
+        import pyarrow.compute as pc
+
+        if not is_text(texts.type):
+            return texts
+        texts = self._without_gaps(self._plain(texts), () if self._like is None else problems.MARKERS)
+        if dates is None:
+            for boolean, number in (("true", "1"), ("false", "0")):
+                texts = pc.replace_substring_regex(texts, f"^(?i:{boolean})$", number)
+        if dates is not None and dates.form is not None:
+            usable = pc.is_valid(pc.strptime(texts, format=dates.form, unit="us", error_is_null=True))
+        else:
+            pattern = problems.NUMBER if dates is None else problems.ISO
+            usable = pc.fill_null(pc.match_substring_regex(texts, f"^({pattern})$"), False)
+        odd = pc.and_not(pc.is_valid(texts), usable)
+        if pc.any(odd).as_py():
+            self._odd[column, "text"].add(odd.to_numpy(zero_copy_only=False), self._row, texts.filter(odd).to_pylist())
+        return pc.if_else(usable, texts, None)
 
     def _checked(self, records: Float) -> Float:
-        """Return records with weights for noise, without rows to leave out; ``DataError`` for values of no use."""
-        into, features = records[:, 2:], len(self.roles.features)
+        """Return records with weights for noise, without rows to leave out. Values of no use are noted."""
+        into, first, end = records[:, 2:], len(self.roles.features), len(self.roles.features) + len(self.roles.targets)
+        if "inf" in self.roles.missing:
+            into[np.isinf(into)] = np.nan
         if self.roles.noisy:
             with np.errstate(all="ignore"):
                 into[:, -1] = np.copysign(1.0 / into[:, -1] ** 2, into[:, -1])
         missing = np.isnan(into)
         into[missing] = np.nan  # equal bits give equal hashes of rows
-        wrong = ~np.isfinite(into)
-        wrong[:, :features] &= ~missing[:, :features]
+        self._filled |= ~missing.all(axis=0)
+        kept = np.array([not self.roles.drop_missing_targets]) | ~missing[:, first:end].any(axis=1)
+        odd = {"infinite": np.isinf(into), "without": missing.copy(), "weights": np.zeros(into.shape, bool)}
+        odd["without"][:, :first] = False
         if self.roles.weights is not None:
-            wrong[:, -1] |= into[:, -1] < 0
-        if self._drop_missing:
-            kept = ~missing[:, features : features + len(self.roles.targets)].any(axis=1)
-            records, wrong, self.dropped = records[kept], wrong[kept], self.dropped + int((~kept).sum())
-        if wrong.any():
-            row, place = np.argwhere(wrong)[0].tolist()
-            rule = ", weights are at least 0, and noise is above 0" if self.roles.weights is not None else ""
-            has = "infinite values" if place < features else "missing values or others that cannot be used"
-            name = self.roles.wanted[place]
-            target = "; rows without a target are left out by `--drop-missing-targets`" * (name in self.roles.targets)
-            raise DataError(
-                f"{self._column(name)} has {has}, the first in row "
-                f"{self.n_rows + self.dropped + row:,} (counted from 0): values are finite numbers{rule}. Remove these "
-                f"rows or replace the values first{target}."
-            )
-        return records
+            odd["weights"][:, -1] = ~((into[:, -1] >= 0) & np.isfinite(into[:, -1]))
+        for kind, cells in odd.items():
+            for place in np.flatnonzero(cells[kept].any(axis=0)).tolist():
+                self._odd[self.roles.wanted[place], kind].add(cells[:, place] & kept, self._row)
+        self.dropped += int((~kept).sum())
+        return records if kept.all() else records[kept]
 
-    def _numbers(self, column: str, values: Any) -> Float:
-        import pyarrow as pa
+    def findings(self) -> list[Finding]:
+        """Return what is wrong with the columns, or may be made of them, in their order."""
+        return [each for column in self.roles.wanted for each in self._findings_of(column)]
 
-        if isinstance(values, pa.DictionaryArray):
-            values = values.dictionary_decode()
-        try:
-            if column in self.dates:
-                return self.dates[column].days(values)
-            if pa.types.is_temporal(values.type):
-                raise pa.ArrowNotImplementedError(f"{values.type} is no type of numbers")
-            return numbers(values if pa.types.is_float64(values.type) else values.cast(pa.float64(), safe=False))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            wanted = "dates" if column in self.dates else "numbers"
-            raise text_column(self._name, column, named(error), wanted) from error
+    def _findings_of(self, column: str) -> Iterator[Finding]:
+        odd = {kind: cells for (name, kind), cells in self._odd.items() if name == column}
+        target, new, levels = column in self.roles.targets, self._like is None, self.levels.get(column)
+        gaps = {"drop_missing_targets": True} if target else {}
+        exclude = {"exclude": (column,)} if column in self.roles.features and new else {}
+        what = "dates" if column in self.dates else "numbers"
+        if "text" in odd:
+            some = gaps if "without" in odd and odd["without"].count > odd["text"].count else {}
+            yield Finding(column, f"text, not {what}: {odd['text']}", self._instead_of(odd["text"], column, gaps, some))
+        if "type" in odd:
+            yield Finding(column, f"{' '.join(odd['type'].texts)}, not {what}", exclude, "convert this column")
+        if column == self.roles.weights and "weights" in odd:
+            yield Finding(column, f"no weight ≥ 0, or no noise > 0, in {odd['weights']}")
+        elif "infinite" in odd:
+            yield Finding(column, f"infinite values in {odd['infinite']}", {"missing": ("inf",), **gaps})
+        elif "without" in odd and not {"text", "type"} & odd.keys():
+            yield Finding(column, f"no value in {odd['without']}", gaps)
+        if not odd and exclude and not self._filled[self.roles.features.index(column)]:
+            yield Finding(column, "no row has a value", exclude)
+        elif column in self._many and column not in self.left_out:
+            count, advice = f"{self._many[column]:,} or more", "take it as a number, without classes"
+            yield Finding(column, f"{count} different labels, too many for a category", exclude, advice)
+        elif levels and new and (found := tuple(label for label in levels.found if label in problems.MARKERS)):
+            yield Finding(column, f"text, but {listed_values(found)}", {"missing": found, **gaps}, fatal=False)
+        elif not odd and column in self._values and (proposal := self._values[column].finding(column)):
+            yield proposal
+        yield from (each for each in self._proposed if each.column == column)
+
+    def _instead_of(self, text: Cells, column: str, gaps: dict[str, Any], some: dict[str, Any]) -> dict[str, Any]:
+        """Return the options that settle text in a column of numbers or dates: few texts are gaps, others labels."""
+        texts = tuple(text.texts)
+        if len(texts) <= problems.FEW_TEXTS and problems.few(
+            texts, text.count, self.n_rows + self.dropped - text.count
+        ):
+            return {"missing": texts, **gaps}
+        if column in self.roles.targets:
+            return {"classes": True, **some} if self.roles.targets[1:] == () and self._like is None else {}
+        if self._like is not None or column == self.roles.weights or len(texts) == problems.KEPT:
+            return {}
+        return {"categorical": (*["auto"] * self.roles.auto, column)}
+
+    @cached_property
+    def _many(self) -> dict[str, int]:
+        """The columns with too many labels, and the numbers of these."""
+        found, half = {name: len(each.found) for name, each in self.levels.items()}, self.n_rows / 2
+        most = {name: np.inf if name in self._asked else max(half, problems.FEW_LEVELS) for name in found}
+        return {name: n for name, n in found.items() if self.levels[name].full or n > most[name]}
+
+    @cached_property
+    def left_out(self) -> dict[str, int]:
+        """The columns of text that are left out, and the numbers of their labels."""
+        return {name: n for name, n in self._many.items() if self._stored and name not in self._asked}
 
     @cached_property
     def final(self) -> dict[str, tuple[tuple[Any, ...], Float]]:
-        """The labels and final codes (``Levels.final``) of each column, or ``DataError`` if its labels are too many."""
-        found = {name: len(each.found) for name, each in self.levels.items()}
-        asked, half = (*self.roles.categorical, *self.roles.targets), max(self.n_rows / 2, FEW_LEVELS)
-        many = [name for name in found if self.levels[name].full or (name not in asked and found[name] > half)]
-        if self._drop_text and not set(many) & set(asked):
-            text = "text of {:,} or more different values is no category, left out: {} takes it"
-            self.left_out = {name: text.format(found[name], flag("--categorical", "auto", name)) for name in many}
-        elif many:
-            counts = listed(f"{named(name)} ({found[name]:,})" for name in many)
-            raise DataError(
-                f"{self._name}: too many different labels, so many at least: {counts}. Leave out free text and "
-                f"numbers of rows ({flag('--drop', *many)}), name what is a category nevertheless "
-                f"({flag('--categorical', 'auto', *many)}), or ingest a numeric target without --classes."
-            )
+        """The labels and final codes (``Levels.final``) of each column."""
         return {column: each.final() for column, each in self.levels.items() if column not in self.left_out}
 
     def finished(self, records: Float, first: int) -> Float:
@@ -267,24 +368,39 @@ class Encoder:
         features = tuple(each for name in names for each in (name, *cyclic(name, dates.get(name, ()))))
         if not self.roles.targets:
             return replace(self._like or Columns(()), features=features, categories=final, dates=dates)
+        formats = {name: form for name in dates if (form := self.dates[name].form) is not None}
         name, targets = ", ".join(self.roles.targets), self.roles.targets
         classes = final.pop(name) if self.roles.classes else None
-        return Columns(features, name, final, classes, targets if targets[1:] else (), dates)
+        several = targets if targets[1:] else ()
+        return Columns(features, name, final, classes, several, dates, formats, self.roles.missing)
 
-    def described(self, missing: Float) -> dict[str, str]:
-        """Return a text for each column that was changed, or may be; ``missing`` (d,) are the shares without values."""
-        columns, found = self.columns(), self.left_out.copy()
+    def described(self, missing: Float, settled: Sequence[Finding]) -> dict[str, str]:
+        """Return a text for each column that was changed, or may be, and one for the file.
+
+        ``settled`` are the proposals that were accepted, ``missing`` (d,) the shares of rows without a value.
+        """
+        columns, texts = self.columns(), defaultdict[str, list[str]](list)
+        for each in settled:
+            texts[each.column].append(f"{each.found} ({each.options})")
+        for name, text in self.notes.items():
+            texts[name].append(text)
+        for each in self.findings():
+            texts[each.column].append(f"{each.found}: perhaps `{each.options}`")
+        for name, count in self.left_out.items():
+            labels = f"text of {count:,}{' or more' * self.levels[name].full} different values, left out"
+            category = Finding(name, labels, {"categorical": ("auto", name)})
+            texts[name].append(f"{labels}: `{category.options}` takes it")
         for name, share in zip(columns.features, missing.tolist(), strict=True):
-            texts = [self.notes[name]] if name in self.notes else []
             if self._like is None and name in columns.categories:
-                texts.append(f"{counted(len(columns.categories[name]), 'level')} of a category")
+                texts[name].append(f"{counted(len(columns.categories[name]), 'level')} of a category")
             if self._like is None and name in columns.dates:
                 waves = [f"sine and cosine of the {cycle}" for cycle in columns.dates[name]]
-                texts.append(", ".join([f"days since {ORIGIN}", *waves]))
+                texts[name].append(", ".join([f"days since {ORIGIN}", *waves]))
             if share and name in columns.given:
-                texts.append(f"{share:.1%} of the rows have no value")
-            if texts:
-                found[name] = "; ".join(texts)
-        if self.dropped:
-            found[columns.target] = f"{counted(self.dropped, 'row')} without it left out"
-        return found
+                texts[name].append(f"{share:.1%} of the rows have no value")
+        if self.dropped and not texts[columns.target]:
+            texts[columns.target].append(f"{counted(self.dropped, 'row')} without it left out")
+        if self._table.note:
+            texts[self._table.name].append(self._table.note)
+        order = (self._table.name, *self._table.columns, columns.target)
+        return {name: "; ".join(texts[name]) for name in dict.fromkeys(order) if name in texts}

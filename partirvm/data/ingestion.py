@@ -9,14 +9,17 @@ as unshuffled, and a fit draws each candidate separately.
 """
 
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from partirvm.data.convert import as_source, open_table
 from partirvm.data.encode import Encoder, Roles, assign_roles
-from partirvm.data.source import check_row_count, check_values, tile_rows_for
+from partirvm.data.problems import Finding, flags, refuse, remedied
+from partirvm.data.source import check_row_count, tile_rows_for
 from partirvm.data.tables import Reader
 from partirvm.data.writer import ExternalSorter, Progress, publication, write_tiles
 from partirvm.data.zarr_source import DataAttributes, ZarrSource
@@ -25,7 +28,7 @@ from partirvm.options.constraints import Check, parse_bytes
 from partirvm.process import return_freed_memory, settled_memory
 from partirvm.quoting import listed
 from partirvm.storage import Where, storing
-from partirvm.types import Float
+from partirvm.types import Columns, Float
 
 ALLOWANCE = 28 << 20
 """Bytes for libraries loaded at first use, uncollected objects, fragmentation."""
@@ -46,12 +49,16 @@ def ingest(
     *,
     target: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
     drop: Sequence[str] = (),
     categorical: str | Sequence[str] = "auto",
     weights: str | None = None,
     noise: str | None = None,
     classes: bool = False,
+    missing: Sequence[str] = (),
+    dates: Mapping[str, str] | None = None,
     drop_missing_targets: bool = False,
+    auto: bool = False,
     shuffle: int | None = 0,
     like: Any = None,
     memory_limit: int | str | None = None,
@@ -76,9 +83,9 @@ def ingest(
         Target column; required for tables, unless ``like`` defines the target. Several targets are a sequence, or a
         string with commas that is not a column name. Several targets share relevance vectors in a fit.
     features : sequence of str, optional
-        Feature columns, in this order; default: all columns except targets, weights and ``drop``.
-    drop : sequence of str
-        Columns to leave out.
+        Feature columns, in this order; default: all columns except targets and weights.
+    exclude, drop : sequence of str
+        Columns to leave out; both mean the same.
     categorical : "auto", "none" or sequence of str
         Features whose values are labels, stored as integer codes; a sequence may contain "auto", which means all
         columns of text. Dates and times that are not among them become days since 2000-01-01 UTC, with the sine and
@@ -88,8 +95,16 @@ def ingest(
         row is then σ²·r², and its weight is 1/r².
     classes : bool
         True if the target is a class. Classes are stored as codes 0 … K−1, the labels in the attributes.
+    missing : sequence of str
+        Texts that mean that there is no value, such as ``"?"``, beside empty cells, NA and NaN; ``"inf"`` stands for
+        all infinite values.
+    dates : dict, optional
+        Columns of dates as text that are not ISO dates, and their formats, such as ``{"day": "%d/%m/%Y"}``.
     drop_missing_targets : bool
         Leave out rows whose target is missing; otherwise they are an error.
+    auto : bool
+        Accept all proposals, and read the source again: gaps, dates, codes as categories, text as classes, columns
+        without information and rows without a target left out. ``notes`` of the result has each of them.
     shuffle : int or None
         Seed of the shuffle; None keeps the order of the source. Appended rows keep their order if those of DATA did.
     like : DATA or path, optional
@@ -110,8 +125,9 @@ def ingest(
     Raises
     ------
     DataError, MissingDataError
-        Values are infinite, targets missing, features without any value, texts no category, or there are no rows; files
-        differ in columns or cannot be read; or appended rows have other columns than DATA, or are there already.
+        Columns hold values that cannot be used, all of which the message lists with the options that settle them; there
+        are no rows; files differ in columns or cannot be read; or appended rows have other columns than DATA, or are
+        there already.
     UsageError
         Options contradict each other, or a table has no target and ``like`` is None.
     MemoryLimitError, ExistsError, StorageError, LeaseError
@@ -128,63 +144,87 @@ def ingest(
     >>> bool((data.tile(0).X == X[data.original_rows(0)]).all())
     True
     """
-    categorical = [categorical] if isinstance(categorical, str) else list(map(str, categorical))
-    new_columns = features is not None or like is not None or len(drop) > 0 or categorical != ["auto"] or classes
-    if append and (new_columns or tile_rows or overwrite):
+    categorical = (categorical,) if isinstance(categorical, str) else tuple(map(str, categorical))
+    asked = dict(locals(), exclude=(*exclude, *drop), drop=())
+    new_columns = (
+        features is not None or like is not None or len(asked["exclude"]) > 0 or categorical != ("auto",) or classes
+    )
+    if append and (new_columns or dates or tile_rows or overwrite):
         raise UsageError("append takes features, categories, classes and tile_rows from DATA: leave these options out")
     Check("whole", least=0, optional=True)("shuffle", shuffle)
     Check("whole", least=1, optional=True)("tile_rows", tile_rows)
-    url = os.fspath(data)
-    columns: dict[str, Any] = {"features": features, "drop": drop, "categorical": categorical, "classes": classes}
-    columns |= {"target": target, "weights": weights, "noise": noise}
-    training = None if like is None else as_source(like).columns
+    url, settled = os.fspath(data), list[Finding]()
+    options: dict[str, Any] = {name: asked[name] for name in ("target", "features", "weights", "noise", "classes")}
+    options |= {"exclude": asked["exclude"], "missing": tuple(missing), "dates": dates or {}}
+    options |= {"categorical": categorical, "drop_missing_targets": drop_missing_targets}
+    known = like if like is None or isinstance(like, Columns) else as_source(like).columns
     report = progress or (lambda phase, done, total: None)
     return_freed_memory()
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep freed memory
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
-    table = open_table(source, None if limit is None else limit - settled_memory() - ALLOWANCE)
+    room, budget = None if limit is None else limit - settled_memory() - ALLOWANCE, None
     with publication(url, overwrite=overwrite, append=append) as place:
-        old = place.before
-        known = columns["like"] = training if old is None else old.columns
-        roles = assign_roles(table, **columns)
-        if old is not None:
-            _require_same_roles(old, roles, url)
-            shuffle = None if old.seed is None else shuffle or 0
-            tile_rows = old.tile_rows
-        encoder = Encoder(roles, table, known, drop_missing=drop_missing_targets, drop_text=True)
-        width = 2 + len(roles.wanted)
-        tile_width = len(roles.features) + max(len(roles.targets) - 1, 0)
-        tile = tile_rows or tile_rows_for(table.n_rows or 1 << 40, tile_width)
-        budget = Budget(limit)
-        batch_bytes = budget.batch_bytes(table, width, tile, held=table.held(roles.wanted))
-        with ExternalSorter(place.spill, width, high=None if shuffle is None else 1.0) as rows:
-            for records in encoder.records(table, shuffle, batch_bytes):
-                with storing("the spill files beside the data"):
-                    rows.add(records)
-                if settled_memory() > budget.limit:  # frees memory, too: pages of many sizes leave gaps
-                    raise MemoryLimitError(f"{table.name}: reading took more than memory_limit: {MORE}.")
-                report("read", encoder.n_rows, table.n_rows)
-            check_row_count(encoder.n_rows, 2 if roles.targets and old is None else 1, table.name)
-            found = encoder.columns()
-            cycles = len(found.features) - len(found.given)
-            if old is None:
-                tile_rows = tile_rows or tile_rows_for(encoder.n_rows, tile_width + cycles)
-                seed, weighted = None if shuffle is None else int(shuffle), roles.weights is not None
-                old = DataAttributes(found, tile_rows, seed, weighted, labelled=bool(roles.targets))
-            sort_bytes = budget.sort_bytes(width + cycles, tile) * width // (width + cycles)
-            blocks = (encoder.finished(block, old.n_rows) for block in rows.blocks(sort_bytes))
-            made = write_tiles(place, old, _last_rows(url, old), blocks, encoder.n_rows, report)
-        if like is None:
-            check_values(table.name, made.moments, made.columns)
-        if made.batches[-1] in old.batches and not again:
+        if (old := place.before) is not None:
+            known, tile_rows, shuffle = old.columns, old.tile_rows, None if old.seed is None else shuffle or 0
+        for last in (False, False, False, True):
+            table = open_table(source, room)
+            roles = assign_roles(table, like=known, **options)
+            if old is not None:
+                _require_same_roles(old, roles, url)
+            encoder = Encoder(roles, table, known, stored=True)
+            width, tile_width = 2 + len(roles.wanted), len(roles.features) + max(len(roles.targets) - 1, 0)
+            tile = tile_rows or tile_rows_for(table.n_rows or 1 << 40, tile_width)
+            budget = budget or Budget(limit)
+            batch_bytes = budget.batch_bytes(table, width, tile, held=table.held(roles.wanted))
+            with ExternalSorter(place.spill, width, high=None if shuffle is None else 1.0) as rows:
+                for records in encoder.records(shuffle, batch_bytes):
+                    with storing("the spill files beside the data"):
+                        rows.add(records)
+                    if settled_memory() > budget.limit:  # frees memory, too: pages of many sizes leave gaps
+                        raise MemoryLimitError(f"{table.name}: reading took more than memory_limit: {MORE}.")
+                    report("read", encoder.n_rows, table.n_rows)
+                check_row_count(encoder.n_rows, 2 if roles.targets and old is None else 1, table.name)
+                findings = encoder.findings()
+                proposed = [each for each in findings if each.remedy and auto and not last]
+                options, settled = remedied(options, proposed), settled + proposed
+                if proposed:
+                    continue
+                refuse(table.name, findings, _remedy(source, url, asked, findings))
+                found = encoder.columns()
+                cycles = len(found.features) - len(found.given)
+                if old is None:
+                    tile_rows = tile_rows or tile_rows_for(encoder.n_rows, tile_width + cycles)
+                    seed, weighted = None if shuffle is None else int(shuffle), roles.weights is not None
+                    old = DataAttributes(found, tile_rows, seed, weighted, labelled=bool(roles.targets))
+                sort_bytes = budget.sort_bytes(width + cycles, tile) * width // (width + cycles)
+                blocks = (encoder.finished(block, old.n_rows) for block in rows.blocks(sort_bytes))
+                made = write_tiles(place, old, _last_rows(url, old), blocks, encoder.n_rows, report)
+                break
+        if made.batches[-1] in made.batches[:-1] and not again:
             raise DataError(
                 f"{url}: these {encoder.n_rows:,} rows were ingested or appended already: to append them once more, "
                 "pass again=True (`--again`)"
             )
         place.commit(made)
     stored = ZarrSource(data)
-    stored.notes = encoder.described(made.moments.inputs.missing / made.moments.inputs.n)
+    stored.notes = encoder.described(made.moments.inputs.missing / made.moments.inputs.n, settled)
     return stored
+
+
+def _remedy(source: Any, url: str, asked: Mapping[str, Any], findings: Sequence[Finding]) -> str:
+    """Return the command, or the call, of ``ingest`` with what was asked for and the remedies of fatal findings."""
+    fatal = [each for each in findings if each.fatal]
+    if not all(each.remedy for each in fatal):
+        return ""
+    defaults = {name: each.default for name, each in signature(ingest).parameters.items()}
+    given = {name: value for name, value in asked.items() if name not in ("source", "data", "auto", "progress")}
+    given = {name: value for name, value in given.items() if value not in (defaults[name], (defaults[name],))}
+    given = remedied(given, fatal)
+    if isinstance(source, str | os.PathLike):
+        command = " ".join(["partirvm ingest", shlex.quote(os.fspath(source)), shlex.quote(url), *flags(given)])
+    else:
+        command = f"ingest(…, {', '.join([repr(url), *(f'{name}={value!r}' for name, value in given.items())])})"
+    return command
 
 
 def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:

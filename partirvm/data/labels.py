@@ -54,8 +54,8 @@ def _checked(labels: Labels) -> Labels:
         missing = labels != labels
     if missing.any():
         raise DataError(
-            f"y has {int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,}: remove these "
-            "rows, or give missing labels a separate class."
+            f"y has {int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,} "
+            "(counted from 0): remove these rows, or give missing labels a separate class."
         )
     return labels
 

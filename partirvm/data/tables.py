@@ -1,22 +1,23 @@
 """Tables that ingest reads in batches: the interface, and readers of CSV and Parquet files."""
 
+import codecs
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from partirvm.errors import DataError, MissingDataError
-from partirvm.quoting import listed, named, quoted
+from partirvm.quoting import listed
 from partirvm.storage import open_filesystem, reading
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 ENDINGS = (*CSV_ENDINGS, ".parquet", ".pq")
 
 LEAST_BUFFER, MOST_BUFFER = 64 << 10, 1 << 20  # bytes of a Parquet column that are read at once
+HEAD = 1 << 20  # bytes of a CSV file that show how it is written
 PAGE = 2 << 20  # bytes of a page with its dictionary: writers limit each to 1 MiB
 
 Batch = Mapping[str, Any]  # Arrow arrays of one length by the names of their columns
@@ -26,20 +27,22 @@ Batch = Mapping[str, Any]  # Arrow arrays of one length by the names of their co
 class Reader:
     """A table to be ingested.
 
-    ``batches`` is called with the wanted columns, those of them with labels, and the approximate bytes of a batch;
-    beyond ``most_batch`` none is faster. ``targets``, ``weights`` and ``categorical`` (with levels, if known) are
-    columns that the source defines. An ``untyped`` source does not tell labels that are numbers from text. ``held``
-    returns the bytes that reading given columns needs beside the batches.
+    ``batches`` is called with the wanted columns and the approximate bytes of a batch; beyond ``most_batch`` none is
+    faster. ``targets``, ``weights`` and ``categorical`` (with levels, if known) are columns that the source defines.
+    ``held`` returns the bytes that reading given columns needs beside the batches. An ``untyped`` source (CSV) has only
+    texts, whose numbers may have decimal ``commas``. ``note`` says how the files are written.
     """
 
     name: str
     columns: tuple[str, ...]
-    batches: Callable[[Sequence[str], frozenset[str], int], Iterator[Batch]]
+    batches: Callable[[Sequence[str], int], Iterator[Batch]]
     n_rows: int | None = None
     targets: tuple[str, ...] = ()
     weights: str | None = None
     categorical: Mapping[str, tuple[Any, ...] | None] = field(default_factory=dict)
     untyped: bool = False
+    commas: bool = False
+    note: str = ""
     held: Callable[[Sequence[str]], int] = lambda wanted: 0
     most_batch: int = 64 << 20
 
@@ -53,6 +56,18 @@ def numbers(values: Any) -> np.ndarray[Any, Any]:
     """Convert a numeric Arrow array to a NumPy array; missing values of floats become NaN."""
     # Arrow's to_numpy would import pandas (about 45 MiB)
     return np.from_dlpack(values.fill_null(float("nan")) if values.null_count else values)
+
+
+def is_table(url: str) -> bool:
+    """Return True for the name of a file, or a glob, that ``ingest`` reads."""
+    return url.lower().endswith((*ENDINGS, ".npz"))
+
+
+def is_text(kind: Any) -> bool:
+    """Return True for an Arrow type of text."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def file_table(url: str) -> Reader:
@@ -75,18 +90,19 @@ def file_table(url: str) -> Reader:
 
 @contextmanager
 def opened(filesystem: Any, path: str) -> Iterator[Any]:
-    """Open a file for reading, one on this machine without fsspec. Errors in it become errors that name the file.
+    """Open a file, which may be compressed, for reading. Errors in it become errors that name the file.
 
     Arrow opens local files itself: its thread that reads a Python file ahead hangs or aborts a process that ends.
     """
     import pyarrow as pa
 
     local = type(filesystem).__name__ == "LocalFileSystem"
+    compression = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}.get(path[path.rfind(".") :].lower())
     with (
         reading(path, "check that the file is complete and that its ending states its type", DataError),
         pa.OSFile(path, "rb") if local else filesystem.open(path, "rb") as file,
     ):
-        yield file
+        yield file if compression is None else pa.CompressedInputStream(file, compression)
 
 
 def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
@@ -104,7 +120,7 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
     def held(wanted: Sequence[str]) -> int:
         return len(wanted) * LEAST_BUFFER + min(largest, len(wanted) * PAGE) + PAGE
 
-    def batches(wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
+    def batches(wanted: Sequence[str], batch_bytes: int) -> Iterator[Batch]:
         rows = rows_per_batch(batch_bytes, len(wanted))
         buffer = min(max(batch_bytes // len(wanted), LEAST_BUFFER), MOST_BUFFER)
         for path in files:
@@ -117,80 +133,73 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
 
 
 def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
-    """Return a table of CSV files with a header and equal columns. The first MiB of each file tells text, dates and
-    booleans from numbers, which are parsed as float64.
+    """Return a table of CSV files with a header and equal columns. Cells are texts, or missing.
 
     Arrow reads 32 blocks ahead, in two thirds of a batch's memory.
     """
     import pyarrow as pa
     from pyarrow import csv
 
-    found, types = list[tuple[str, ...]](), dict[str, Any]()
     nulls = {"strings_can_be_null": True, "quoted_strings_can_be_null": False}
-    read, convert = csv.ReadOptions(use_threads=False), csv.ConvertOptions(**nulls)
+    found, styles = list[list[str]](), list[tuple[str, str]]()
     for path in files:
-        with _parsed(filesystem, path, (), read_options=read, convert_options=convert) as stream:
-            found.append(tuple(stream.schema.names))
-            types = {each.name: each.type for each in stream.schema if each.type != pa.null()} | types
-    columns = _same_columns(url, files, found)
+        with opened(filesystem, path) as file:
+            styles.append(style_of(file.read(HEAD)))
+        with _parsed(filesystem, path, styles[-1], HEAD, csv.ConvertOptions()) as stream:
+            found.append(stream.schema.names)
+    columns = _same_columns(url, files, [tuple(map(str.strip, names)) for names in found])
 
-    def batches(wanted: Sequence[str], levels: frozenset[str], batch_bytes: int) -> Iterator[Batch]:
-        convert = csv.ConvertOptions(
-            include_columns=list(wanted),
-            column_types={name: pa.string() if name in levels else _parsed_type(types.get(name)) for name in wanted},
-            **nulls,
-        )
-        read = csv.ReadOptions(use_threads=False, block_size=max(batch_bytes // 12, 1 << 16))
-        for path, names in zip(files, found, strict=True):
-            with _parsed(filesystem, path, names, read_options=read, convert_options=convert) as stream:
+    def batches(wanted: Sequence[str], batch_bytes: int) -> Iterator[Batch]:
+        for path, style, names in zip(files, styles, found, strict=True):
+            own = {name.strip(): name for name in names}
+            texts = {own[name]: pa.string() for name in wanted}
+            convert = csv.ConvertOptions(include_columns=list(texts), column_types=texts, **nulls)
+            with _parsed(filesystem, path, style, max(batch_bytes // 12, 1 << 16), convert) as stream:
                 for batch in stream:
-                    yield {name: batch.column(name) for name in wanted}
+                    yield {name: batch.column(own[name]) for name in wanted}
 
-    return Reader(url, columns, batches, untyped=True)
+    encoding, delimiter = styles[0]
+    note = "" if styles[0] == ("utf8", ",") else f"{encoding} text, fields separated by {delimiter!r}"
+    return Reader(url, columns, batches, untyped=True, commas=delimiter == ";", note=note)
 
 
-def _parsed_type(found: Any) -> Any:
-    """Return the Arrow type as which a CSV column is parsed, from that of its first values, or None without any."""
-    import pyarrow as pa
+def style_of(head: bytes) -> tuple[str, str]:
+    """Return encoding and delimiter of a CSV file that begins with these bytes.
 
-    if found in (pa.string(), pa.bool_()):
-        return found
-    if found is not None and pa.types.is_temporal(found):
-        return pa.time64("us") if pa.types.is_time(found) else pa.timestamp("us", getattr(found, "tz", None))
-    return pa.float64()
+    It is UTF-16 if it begins with its mark, and Windows-1252 if it is not UTF-8. Semicolons, tabs or bars are the
+    delimiter if all rows have equally many of them.
+
+    >>> style_of("Größe;Preis\\n1,5;2\\n".encode("cp1252")), style_of(b"a,b\\n1,2\\n")
+    (('cp1252', ';'), ('utf8', ','))
+    """
+    encoding = "utf16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf8"
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(head)
+    except UnicodeDecodeError:
+        encoding, text = "cp1252", head.decode("cp1252", errors="replace")
+    lines = re.sub('"[^"]*"', "", text).splitlines()[: 100 if len(head) < HEAD else -1][:100]
+    counts = {mark: {line.count(mark) for line in lines if line.strip()} for mark in ";\t|"}
+    return encoding, next((mark for mark, found in counts.items() if len(found) == 1 and found != {0}), ",")
 
 
 @contextmanager
-def _parsed(filesystem: Any, path: str, columns: Sequence[str], **options: Any) -> Iterator[Any]:
-    """Yield the record batches of a CSV file, which may be compressed. ``columns`` are those of the file, if known."""
+def _parsed(filesystem: Any, path: str, style: tuple[str, str], block_size: int, convert: Any) -> Iterator[Any]:
+    """Yield the record batches of a CSV file."""
     import pyarrow as pa
     from pyarrow import csv
 
-    compression = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}.get(path[path.rfind(".") :].lower())
+    read = csv.ReadOptions(use_threads=False, block_size=block_size, encoding=style[0])
+    parse = csv.ParseOptions(delimiter=style[1])
     with opened(filesystem, path) as file:
-        plain: BinaryIO = file if compression is None else pa.CompressedInputStream(file, compression)
         try:
-            with csv.open_csv(plain, **options) as stream:
+            with csv.open_csv(file, read_options=read, parse_options=parse, convert_options=convert) as stream:
                 yield stream
         except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-            if place := re.search(r"In CSV column #(\d+): (.*)", str(error), re.DOTALL):
-                raise text_column(path, columns[int(place[1])], place[2][:100]) from error
-            advice = "its text must be UTF-8, with a header, fields separated by commas, and closed quotation marks"
-            raise DataError(f"{path}: cannot be read as CSV: {advice}. {error}") from error
-
-
-def flag(name: str, *columns: str) -> str:
-    """Return a flag with names of columns as it is written in a shell."""
-    return f"`{name} {shlex.quote(','.join(map(named, columns)))}`"
-
-
-def text_column(where: str, name: str, found: str, wanted: str = "numbers") -> DataError:
-    """Return the error for a column of text, dates or nested values where numbers or dates are needed."""
-    return DataError(
-        f"{where}: the column {quoted(name)} holds text or other values, not {wanted}: {found}. Convert it, name it as "
-        f"categorical ({flag('--categorical', 'auto', name)}), leave it out ({flag('--drop', name)}), or, for a class "
-        "target, pass `--classes`."
-    )
+            said = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) - 1:,} (row 1 follows the header)", str(error))
+            advice = (
+                "a header, equally many fields in each row, closed quotation marks and a single encoding are needed"
+            )
+            raise DataError(f"{path}: cannot be read as CSV: {said}; {advice}") from error
 
 
 def _same_columns(url: str, files: Sequence[str], found: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

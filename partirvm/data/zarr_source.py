@@ -27,6 +27,7 @@ import numpy as np
 
 from partirvm.core.moments import Moments
 from partirvm.data.source import Source, hash_of, hash_tile
+from partirvm.data.tables import is_table
 from partirvm.errors import ChangedDataError, FormatError, MissingDataError
 from partirvm.storage import Folder, Where, open_folder, reading
 from partirvm.storage.address import absolute, allow_protocols, protocol_of
@@ -34,7 +35,7 @@ from partirvm.storage.codec import Codec
 from partirvm.storage.records import checksum, digest, listed_numbers, numbered, read_blosc, read_json
 from partirvm.types import Columns, Int
 
-KIND, FORMAT, VERSIONS, GROUP = "partirvm-data", 10, "versions", re.compile("rows-[0-9a-f]{32}")
+KIND, FORMAT, VERSIONS, GROUP = "partirvm-data", 11, "versions", re.compile("rows-[0-9a-f]{32}")
 
 NO_MOMENTS = Moments.of(np.empty((0, 0)), np.empty((0, 0)))  # adding other moments gives these
 
@@ -117,9 +118,10 @@ def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttribute
     while True:
         numbers = listed_numbers(folder, VERSIONS)
         if not numbers:
+            stem = url.rstrip("/").rpartition("/")[2].partition(".")[0].strip("*") or "data"
+            made = f"`partirvm ingest {url} {stem}.zarr`" if is_table(url) else f"`partirvm ingest SOURCE {url}`"
             raise MissingDataError(
-                f"{url}: there are no DATA of partirvm here. Make DATA with `partirvm ingest SOURCE {url}`; if an "
-                "interrupted ingest left the folder, delete the folder."
+                f"{url}: this is no dataset. {made} makes one; if an interrupted ingest left the folder, delete it."
             )
         try:
             pointer = read_json(folder, numbered(VERSIONS, numbers[-1]), {"group": str})
@@ -152,11 +154,13 @@ class ZarrSource(Source):
     ``seed`` is that of the shuffle, None if the rows kept their order. A pickled source contains the address and the
     name of its newest group, so that rows which are appended meanwhile do not belong to it. Raises ``MissingDataError``
     if DATA or a chunk are missing or damaged, ``ChangedDataError`` for other DATA or values than those ingested, and
-    ``FormatError`` for another format. ``notes`` has a text for each column that ``ingest`` changed.
+    ``FormatError`` for another format. ``notes`` has a text for each column that ``ingest`` changed; ``name`` is
+    that of the data in messages.
     """
 
     def __init__(self, url: Where) -> None:
         self.url, self.notes = os.fspath(url), dict[str, str]()
+        self.name = self.url
         self._opened: tuple[Folder, DataAttributes] | None = None
         self._group: str | None = None
         self._open()
@@ -224,7 +228,7 @@ class ZarrSource(Source):
         allow_protocols(protocol_of(self.url))  # the process that pickled it was allowed to open it
 
     def __str__(self) -> str:
-        return self.url
+        return self.name
 
     def __repr__(self) -> str:
         shape = f"{self.n_rows:,} rows × {self.n_features} features"

@@ -32,7 +32,7 @@ class Checkpoint:
     history: int
 
 
-KIND, FORMAT = "partirvm-checkpoint", 20
+KIND, FORMAT = "partirvm-checkpoint", 21
 
 FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock)
 """Fits of a state, and their statistics, which annotations call ``Any``."""

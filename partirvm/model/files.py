@@ -26,7 +26,7 @@ from partirvm.storage.address import absolute, store_of
 from partirvm.storage.codec import ADVICE, Codec
 
 KIND = "partirvm-model"
-FORMAT = 17
+FORMAT = 18
 CELLS = "cells"
 """Name of the folder of copied rows of local residuals."""
 

@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from partirvm.core.scores import ClassScores, Scores
-from partirvm.data import ZarrSource
+from partirvm.data import ZarrSource, ingest
 from partirvm.data.source import Source, Together, require_like
+from partirvm.data.tables import is_table
 from partirvm.data.writer import ExternalSorter, claimed
 from partirvm.errors import DataWarning, UsageError, warn
 from partirvm.execution import executor_for
@@ -21,7 +23,7 @@ from partirvm.model import FAR, AnyModel, ClassModel, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of
 from partirvm.storage import Folder, open_folder, storing
-from partirvm.types import Float
+from partirvm.types import Columns, Float
 
 AnyScores = Scores | ClassScores
 
@@ -53,6 +55,7 @@ def predict(
 ) -> int:
     """Write the predictions of the model at each row of DATA to OUTPUT; return the number of rows.
 
+    DATA may be a table, a CSV or Parquet file or a glob: its columns are found by their names (``opened``).
     OUTPUT is a .zarr, .parquet or .csv file, at a path or an fsspec URL, with the rows of DATA in their order before
     shuffling, and the columns ``value_names`` of the model; of classes the most probable ``label`` comes first. An
     ``interval``, a level such as 0.95, adds the ends of ``predict_interval`` of the estimators, of classes the bands of
@@ -67,9 +70,8 @@ def predict(
     if another process writes OUTPUT, ``ExistsError`` if it exists, unless ``overwrite`` is true and it is a file or a
     prediction in Zarr, and ``UsageError`` for a wrong extension or level, or an OUTPUT inside DATA or JOB.
     """
-    store, source = JobStore(job), ZarrSource(data)
+    store = JobStore(job)
     model = store.model(allow_code=allow_code)
-    require_like(source, model.columns)
     if augment is not None and interval is not None:
         raise UsageError("augment and interval cannot be combined: leave one of them out")
     multiples = None
@@ -78,11 +80,12 @@ def predict(
         multiples = model.multiples([interval])[:, 0]
     tiles = partial(tile_values, partial(model.predictive.values, multiples=multiples))
     names, far = model.value_names(interval=interval is not None), 0
-    place = check_output(output, overwrite=overwrite)
     for given in filter(None, (job, data, augment)):
-        if place.is_inside(open_folder(given)):
-            raise UsageError(f"output {output!r} lies inside the input {given!r}: choose another path")
-    with closing(executor_for(client)) as executor:
+        if open_folder(output).is_inside(open_folder(given)):
+            raise UsageError(f"output {output!r} is the input {given!r}, or lies inside it: choose another path")
+    place = check_output(output, overwrite=overwrite)
+    with opened(data, model.columns, client) as source, closing(executor_for(client)) as executor:
+        require_like(source, model.columns)
         if augment is None:
             read = _together(source, model)
             found = (records for _, records in executor.map(tiles, read, range(read.n_tiles), progress))
@@ -122,6 +125,24 @@ def _table(values: Float, names: Sequence[str], classes: tuple[Any, ...] | None)
 
 
 @contextmanager
+def opened(data: str, columns: Columns, client: Any, *, labelled: bool = False) -> Iterator[ZarrSource]:
+    """Yield DATA, or the rows of a table, ingested with the ``columns`` of a model into a temporary folder.
+
+    A table that is not ``labelled`` is read without its target.
+    """
+    if not is_table(data):
+        yield ZarrSource(data)
+        return
+    if client is not None:
+        raise UsageError(f"{data} is a table, which workers do not read: ingest it first, with like=… (`--like`)")
+    with TemporaryDirectory() as folder:
+        without = () if labelled else columns.targets or (columns.target,)
+        source = ingest(data, f"{folder}/rows.zarr", like=columns, exclude=without, shuffle=None, auto=True)
+        source.name = data
+        yield source
+
+
+@contextmanager
 def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
     """Yield an empty folder of this machine for unfinished files, and a function that checks the lease of OUTPUT."""
     folder = output.sibling(f".{output.name}.partial")
@@ -152,7 +173,7 @@ def evaluate(
     allow_code: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Scores of a job's model on DATA, in the target's units.
+    """Scores of a job's model on DATA, or on a table with the target, in the target's units.
 
     ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean negative log density of the noisy prediction, nats), ``crps``
     (mean continuous ranked probability score), ``interval_score_95`` (mean score of the 95 % interval), and the
@@ -163,9 +184,9 @@ def evaluate(
     and ``allow_code`` are those of ``predict``. Raises ``DataError`` if DATA have no target, other targets, features or
     classes, and as ``predict``.
     """
-    store, source = JobStore(job), ZarrSource(data)
+    store = JobStore(job)
     model = store.model(allow_code=allow_code)
-    with closing(executor_for(client)) as executor:
+    with opened(data, model.columns, client, labelled=True) as source, closing(executor_for(client)) as executor:
         if augment is None:
             scores: AnyScores = score(model, _together(source, model), executor, progress)
         else:

@@ -122,8 +122,8 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
         row, column = moments.first_bad
         names = [*source.columns.features, *source.columns.target_names(source.n_targets), "the weights"]
         raise DataError(
-            f"{moments.bad:,} values are infinite, or are NaN outside the features, the first in row {row:,}, column "
-            f"{quoted(names[column])}: remove or fill them before the fit"
+            f"{moments.bad:,} values are infinite, or are NaN outside the features, the first in row {row:,} (counted "
+            f"from 0), column {quoted(names[column])}: remove or fill them before the fit"
         )
     if not moments.targets.n:
         raise DataError("no row has a weight above zero: there is nothing to fit")

@@ -88,16 +88,16 @@ NAMED = pd.DataFrame(X, columns=["x0", "x1"])
 
 WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], str]] = [
     ("missing target", csv("a,b,y\n1,2,3\n4,,6\n,8,\n"), {"target": "y"}, DataError,
-     r"'y' has missing values .* in row 2 \(counted from 0\).*--drop-missing-targets"),
-    ("no value at all", csv("a,b,y\n1,,3\n4,,6\n,,9\n"), {"target": "y"}, DataError, r"no row has a value in \[b\]"),
-    ("infinite", csv("a,b,y\n1,2,3\n4,inf,6\n"), {"target": "y"}, DataError, "'b' has infinite .*row 1 "),
-    ("null in Parquet", parquet(a=[1, 2, 3], y=[1.0, None, 3.0]), TARGET, DataError, "column 'y' has .*row 1 "),
-    ("negative weight", value((X, Y, Y - 1)), {}, DataError, "row 0 .*weights are at least 0"),
+     r"row 1 is the first row.*y +no value in 1 row, the first is row 3  --drop-missing-targets"),
+    ("no value at all", csv("a,b,y\n1,,3\n4,,6\n,,9\n"), {"target": "y"}, DataError, "b +no row has a value +--excl"),
+    ("infinite", csv("a,b,y\n1,2,3\n4,inf,6\n"), {"target": "y"}, DataError, "b +infinite .*row 2 +--missing inf"),
+    ("null in Parquet", parquet(a=[1, 2, 3], y=[1.0, None, 3.0]), TARGET, DataError, "y +no value .*row 2 "),
+    ("negative weight", value((X, Y, Y - 1)), {}, DataError, "weights +no weight ≥ 0, or no noise > 0, in 1"),
     ("text", csv("a,b,y\n1,red,3\n4,5,6\n"), {**NUMBERS, "categorical": ["a"]}, DataError,
-     "column 'b' holds .*red.*--categorical auto,b"),
-    ("text far down", csv(TEXT), {"target": "y"}, DataError, "column 'b' holds text.*red.*--categorical auto,b"),
+     "b +text, not numbers: 'red'.*--categorical a,b"),
+    ("text far down", csv(TEXT), {"target": "y"}, DataError, "b +text, not numbers: 'red'.*300,001.*--missing red"),
     ("dates as target", parquet(a=[1, 2], y=pd.to_datetime(["2020-01-01", "2020-01-02"])), TARGET, DataError,
-     "'y' holds .*not numbers: timestamp"),
+     "y +timestamp.*not numbers"),
     ("unknown to drop", csv(GOOD), {"target": "y", "drop": ["c"]}, DataError, "no column 'c'"),
     ("other columns", files(one_csv=GOOD, two_csv="a,c,y\n1,2,3\n"), {"target": "y"}, DataError,
      r"two.csv and .*one.csv differ in \[b, c\]"),
@@ -109,7 +109,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("no rows", csv("a,b,y\n"), {"target": "y"}, DataError, "there are no rows"),
     ("one row", csv("a,b,y\n1,2,3\n"), {"target": "y"}, DataError, "only one row"),
     ("empty file", csv(""), {"target": "y"}, DataError, "cannot be read as CSV"),
-    ("ragged", csv("a,b,y\n1,2,3\n1,2\n"), {"target": "y"}, DataError, "cannot be read .*Expected 3 columns, got 2"),
+    ("ragged", csv("a,b,y\n1,2,3\n1,2\n"), {"target": "y"}, DataError, "row 2 .*Expected 3 columns, got 2"),
     ("classes of two", csv(GOOD), {"target": "b,y", "classes": True}, UsageError, "classification has one target, but"),
     ("no X", npz(Z=X, y=Y), {}, DataError, "no array X in the archive.*Z, y"),
     ("not an archive", csv("PK nothing", "a.npz"), {}, DataError, "a.npz: cannot be read"),
@@ -117,11 +117,9 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("unknown ending", csv(GOOD, "t.xlsx"), {"target": "y"}, MissingDataError, "no file that ingest can read"),
     ("no gzip", raw(ROWS, "t.csv.gz"), TARGET, DataError, "incorrect header check"),
     ("gzip checksum", raw(ZIPPED[:-8] + bytes(4) + ZIPPED[-4:], "t.csv.gz"), TARGET, DataError, "incorrect data check"),
-    ("UTF-16", raw(ROWS.decode().encode("utf-16")), TARGET, DataError, "text must be UTF-8"),
-    ("semicolons", csv("a;y\n1;2\n2;3\n"), TARGET, DataError, "no column 'y'.*Its columns: a;y"),
-    ("a long cell", csv(f"a,y\n1,2\n{LONG},3\n"), NUMBERS, DataError, r"'x{35}… \(200,053 characters\)"),
+    ("a long cell", csv(f"a,y\n1,2\n{LONG},3\n"), NUMBERS, DataError, r"'x{20,60}….*\(200,000 characters\)"),
     ("a red cell", raw(b"a,y\n1,2\n\x1b[31mred,3\n"), NUMBERS, DataError, r"'\\x1b\[31mred'"),
-    ("lists", parquet(a=[[1.0], [2.0]], y=[1, 2]), TARGET, DataError, "not numbers: Unsupported cast from list<"),
+    ("lists", parquet(a=[[1.0], [2.0]], y=[1, 2]), TARGET, DataError, "a +list<.*not numbers"),
     ("lists as labels", parquet(a=[[1.0], [2.0]], y=[1, 2]), {"target": "y", "categorical": ["a"]}, DataError,
      "'a' holds values that cannot be labels"),
     ("complex numbers", value(pd.DataFrame({"a": X[:, 0] + 1j, "y": Y})), TARGET, DataError, "'a' holds values of sev"),
@@ -147,7 +145,7 @@ def test_wrong_input(make, options, error, message, tmp_path: Path) -> None:
         ingest(source, tmp_path / "out" / "d.zarr", **options)
     assert list((tmp_path / "out").iterdir()) == []
     said = str(caught.value)
-    assert said.isprintable()
+    assert said.replace("\n", "").isprintable()
     assert len(said) < 800
     if isinstance(source, Path) and error is DataError:
         assert source.name in said
@@ -170,13 +168,13 @@ def test_text_of_many_values_is_left_out(tmp_path: Path) -> None:
     table = {"a": list(map(str, range(60))), "b": ["u", "v"] * 30, "y": range(60)}
     made = ingest(pd.DataFrame(table), tmp_path / "d.zarr", target="y")
     assert made.columns.features == ("b",)
-    assert made.notes["a"].startswith("text of 60 or more different values")
+    assert made.notes["a"].startswith("text of 60 different values, left out")
 
 
 def test_labels_that_no_process_could_read_are_refused(tmp_path: Path) -> None:
     """The attributes of DATA are read as a whole by every process."""
     table = {"x": range(20_000), "c": [f"{code:01000}" for code in range(20_000)], "y": range(20_000)}
-    with pytest.raises(DataError, match=r"too many different labels, so many at least: c \(1\d,\d{3}\)"):
+    with pytest.raises(DataError, match=r"c +1\d,\d{3} or more different labels, too"):
         ingest(pd.DataFrame(table), tmp_path / "d.zarr", target="y", categorical=["c"])
     assert list(tmp_path.iterdir()) == []
 

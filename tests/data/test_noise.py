@@ -22,6 +22,6 @@ def test_a_column_of_noise(tmp_path):
             ingest(table, tmp_path / "other", target="y", noise="r", **options)
     with pytest.raises(DataError, match="no column 'sd'"):
         ingest(table, tmp_path / "other", target="y", noise="sd")
-    with pytest.raises(DataError, match=r"'w' has .* in row 0 .*noise is above 0"):
+    with pytest.raises(DataError, match=r"w +no weight ≥ 0, or no noise > 0, in 1 row"):
         ingest(table, tmp_path / "other", target="y", noise="w")
     assert not (tmp_path / "other").exists()

@@ -98,9 +98,9 @@ def test_frames_of_other_types_and_order_are_the_same_rows():
     np.testing.assert_array_equal(empty[:, [0, 1, 7]], filled[:, [0, 1, 7]])
     for wrong, says in [
         (other.drop(columns=["gap", "wann"]), "lacks columns on which the model was trained: wann, gap"),
-        (other.assign(wann=2021), "'wann' holds text or other values, not dates: int64"),
-        (other.assign(gap="many"), "'gap' holds text or other values, not numbers: .*'many'"),
-        (other.assign(gap=TWO_YEARS), "'gap' holds text or other values, not numbers: timestamp"),
+        (other.assign(wann=2021), "wann +int64, not dates"),
+        (other.assign(gap="many"), "gap +text, not numbers: 'many'"),
+        (other.assign(gap=TWO_YEARS), "gap +timestamp.*not numbers"),
     ]:
         with pytest.raises(DataError, match=says):
             frame_rows(wrong, columns)
@@ -129,8 +129,8 @@ def test_what_may_be_codes_or_numbers_of_rows_is_proposed_and_not_taken(tmp_path
     data = ingest(table, tmp_path / "d.zarr", target="y")
     assert data.columns.categories == {}
     assert data.notes == {
-        "my id": "counts the rows: `--drop 'my id'` leaves it out",
-        "zone": "few whole numbers: if they are codes, `--categorical auto,zone`",
+        "my id": "counts the rows: perhaps `--exclude 'my id'`",
+        "zone": "9 different whole numbers, perhaps codes: perhaps `--categorical auto,zone`",
     }
     assert list(data.notes) == ["my id", "zone"]
     taken = ingest(table, tmp_path / "e.zarr", target="y", categorical=["auto", "zone"], drop=["my id"])
@@ -142,7 +142,7 @@ def test_rows_without_a_target_are_left_out_when_asked(classes, tmp_path):
     """The others keep their order, and their numbers have no gaps."""
     table = messy().drop(columns="wann").assign(y=np.where(np.arange(N) % 4 == 1, np.nan, np.arange(N) // 200))
     options: dict[str, Any] = {"target": "y", "classes": classes}
-    with pytest.raises(DataError, match=r"row 1 .*--drop-missing-targets"):
+    with pytest.raises(DataError, match=r"row 2 +--drop-missing-targets"):
         ingest(table, tmp_path / "d.zarr", **options)
     data = ingest(table, tmp_path / "d.zarr", drop_missing_targets=True, **options)
     assert sorted(data.original_rows(0).tolist()) == list(range(300))

@@ -62,7 +62,7 @@ def test_polars_targets_and_enums():
     labels = np.where(y > np.median(y), "yes", "no")
     classes = RVMClassifier(**OPTIONS).fit(given, pl.Series(labels))
     assert classes.classes_.tolist() == ["no", "yes"]
-    with pytest.raises(DataError, match=r"y has 60 missing labels, the first in row 0"):
+    with pytest.raises(DataError, match=r"y has 60 missing labels, the first in row 0 \(counted from 0\)"):
         classes.fit(given, pl.Series([None] * 60, dtype=pl.String))
     with pytest.raises(DataError, match="a LazyFrame of polars, not computed yet: pass its collect"):
         model.fit(given.lazy(), y)
@@ -78,10 +78,10 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
     [
         pytest.param(
             NUMBERS.assign(a=[f"{k}?" for k in range(60)]),
-            "'a' holds text|too many different labels, .*: a ",
+            "a +text, not numbers|a +60 or more different labels",
             id="text",
         ),
-        pytest.param(NUMBERS.assign(b=np.inf), r"'b' has infinite values, the first in row 0 ", id="infinite"),
+        pytest.param(NUMBERS.assign(b=np.inf), "b +infinite values in 60 rows, the first is row 1", id="infinite"),
         pytest.param(sparse.eye_array(60, 2**14), r"X is a sparse array: give X.toarray.*7.50 MiB", id="sparse"),
         pytest.param(NUMBERS.to_numpy()[:, 0], "Expected 2D array", id="one dimension"),
         pytest.param(NUMBERS.to_numpy() + 1j, "Complex data", id="complex"),
@@ -97,7 +97,7 @@ def test_rows_that_cannot_be_used_are_named(estimator, X, says):
         with pytest.raises(PartirvmError, match=says) as caught:
             attempt()
         assert isinstance(caught.value, ValueError)
-        assert str(caught.value).count("\n") < 3
+        assert str(caught.value).count("\n") < 5
 
 
 NONE = ["u", "v"] * 29 + ["u", None]

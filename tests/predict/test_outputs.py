@@ -142,7 +142,7 @@ def test_an_output_that_appears_meanwhile_is_not_replaced(folder, tmp_path):
 
 def test_an_output_inside_an_input_is_refused(folder):
     for given in ("job", "d.zarr/versions"):
-        with pytest.raises(ValueError, match="lies inside the input"):
+        with pytest.raises(ValueError, match="or lies inside it"):
             predict(folder, folder / given / "out.csv")
     store = open_folder("memory://a/")
     assert open_folder("memory://a/b.csv").is_inside(store)

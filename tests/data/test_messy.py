@@ -1,0 +1,62 @@
+"""Messy tables: each from CSV to a page by one ingest with ``--auto`` and one fit, and predicted as it is."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+
+from partirvm.cli import main
+from partirvm.data import ZarrSource
+
+N = 120
+RNG, NUMBER = np.random.default_rng(0), np.arange(N)
+X, ORT = RNG.normal(size=N).round(2), np.array(["Köln", "Bern", "Ulm"])[NUMBER % 3]
+TABLE = pd.DataFrame({"x": X, "Ort": ORT, "y": (2 * X + RNG.normal(size=N)).round(3)})
+DAYS = pd.Timestamp("2023-01-01 08:05") + pd.to_timedelta(NUMBER * 36, unit="h")
+GAPS = pd.Series(X, dtype=object).mask(NUMBER % 17 == 0, "?").mask(NUMBER % 19 == 0, "-").mask(NUMBER % 23 == 0, "NA")
+KIND = pd.Series(np.where(X > 0, "good", "bad"), dtype=object).mask(NUMBER % 40 == 0)
+
+MESSY: dict[str, tuple[pd.DataFrame, dict[str, Any], tuple[str, ...]]] = {
+    "decimal commas": (TABLE, {"sep": ";", "decimal": ",", "encoding": "cp1252"}, ("x", "Ort")),
+    "markers": (TABLE.assign(x=GAPS, Ort=TABLE["Ort"].mask(NUMBER % 9 == 0, "?")), {}, ("x", "Ort")),
+    "gaps in the target": (TABLE.assign(y=TABLE["y"].astype(object).mask(NUMBER % 30 == 0, "?")), {}, ("x", "Ort")),
+    "days first": (TABLE.assign(day=[f"{1 + k % 12:02}/{1 + k % 7:02}/2023" for k in NUMBER]), {}, ("x", "Ort", "day")),
+    "months first": (TABLE.assign(day=DAYS.strftime("%m/%d/%Y %H:%M")), {"sep": "|"}, ("x", "Ort", "day")),
+    "no information": (TABLE.assign(one=1, none="", id=[f"A{k}" for k in NUMBER]), {"index": True}, ("x", "Ort")),
+    "infinite": (TABLE.assign(r=np.where(NUMBER % 11 == 0, np.inf, X**2)), {"compression": "gzip"}, ("x", "Ort", "r")),
+    "classes": (TABLE.assign(y=KIND, ok=np.where(X > 1, "TRUE", "false")), {}, ("x", "Ort", "ok")),
+    "headers": (TABLE.rename(columns={"x": ' x, "m" ', "Ort": "Ort "}), {"sep": "\t"}, ('x, "m"', "Ort")),
+    "codes": (TABLE.assign(plz=1000 + NUMBER % 4, at=DAYS.strftime("%H:%M")), {"encoding": "utf-16"},
+              ("x", "Ort", "plz", "at")),
+}  # fmt: skip
+for load in (load_diabetes, load_wine, load_breast_cancer):
+    data = load(as_frame=True)
+    names = [f" {name.title()}, {place}. " for place, name in enumerate(data.data)]
+    labels = getattr(data, "target_names", None)
+    y = data.target if labels is None else np.array(labels)[data.target]
+    messy = data.data.set_axis(names, axis=1).assign(y=y).iloc[::2]
+    MESSY[load.__name__] = messy, {"sep": ";", "decimal": ","}, tuple(map(str.strip, names))
+
+
+@pytest.mark.parametrize("name", MESSY)
+def test_from_a_table_to_a_page(name: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
+    table, options, features = MESSY[name]
+    source = "my table.csv" + ".gz" * ("compression" in options)
+    table.to_csv(source, **{"index": False, **options})
+    assert main(["ingest", source, "d.zarr", "--target", "y", "--auto", "--quiet"]) == 0
+    assert ZarrSource("d.zarr").columns.given == features
+    assert main(["fit", "d.zarr", "job", "--gamma", "scale", "--max-rounds", "1", "--effort", "quick", "--quiet"]) == 0
+    assert main(["report", "job", "page.html"]) == 0
+    assert main(["predict", "job", source, "p.csv", "--quiet"]) == 0
+    assert len(pd.read_csv("p.csv")) == len(table)
+    capsys.readouterr()
+    if main(["ingest", source, "e.zarr", "--target", "y"]) != 0:
+        command = capsys.readouterr().err.splitlines()[-1]
+        assert main(shlex.split(command)[1:]) == 0
+    assert ZarrSource("e.zarr").n_rows == ZarrSource("d.zarr").n_rows
