@@ -25,14 +25,15 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
 
     Linear predictors Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows, one for two
     classes and one per class for more, become probabilities by a logistic sigmoid or a softmax. Weights have Gaussian
-    priors, whose precisions maximise the evidence: for two classes that of a Laplace approximation, whose Newton steps
-    are passes over the rows, for more that of least squares on the classes' indicators.
+    priors, whose precisions maximise the evidence: that of a Laplace approximation, whose Newton steps are passes over
+    the rows, or of least squares on the classes' indicators (``multi_class``).
 
     Parameters
     ----------
     (The parameters of both estimators.)
     multi_class : {"auto", "pooled", "multinomial"}
-        "pooled": least squares on indicators, calibrated by rows left out; default beyond two classes or 50,000 rows.
+        "pooled": least squares on indicators, calibrated by left-out rows; by default "multinomial", a logistic link,
+        only for two classes of at most 50,000 rows, if the kernel is given or they overlap.
     moderate : {"auto", True, False}
         A linear predictor f of variance σ² counts as f/√(1 + πσ²/8) (MacKay 1992, "The evidence framework applied to
         classification networks"). "auto" is True for two classes and at most 10,000 rows.
@@ -42,9 +43,9 @@ class RVMClassifier(ClassifierMixin, RelevanceVectorMachine):
     Attributes
     ----------
     classes_ : ndarray of shape (K,), of y's own dtype, in the order of the columns of probabilities
-    weights_ : ndarray of shape (M,) for two classes, otherwise (K, M); of two classes "pooled", too
+    weights_ : ndarray of shape (M,) for two classes with a logistic link, otherwise (K, M)
     alpha_ : ndarray of shape (M,), shared by the classes
-    intercept_ : float for two classes, otherwise ndarray of shape (K,)
+    intercept_ : float for two classes with a logistic link, otherwise ndarray of shape (K,)
     log_evidence_ : float, nats; a prior adds its log density in log α, less the largest value of that
     (The attributes of both estimators.)
 

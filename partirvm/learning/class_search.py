@@ -14,24 +14,34 @@ loss .191 and .173 in 14 CPU seconds, all together .166 and .130 in 9). Pixels, 
 Indicators are steps, for which the evidence of a process is too sure of detail. So rows left out decide: a width per
 feature must lower the squared error by more than one standard error. With more than ``FEW`` rows the tied evidence of
 thousands of rows goes on from there (``learning.forms``), and then more rows decide: a process of 400 rows does not
-see what widths that many more rows can use (protein in 4 classes: log loss 1.025 with one width, .971 with a width per
-feature). Unscaled features are asked at once, lest a search of many pixels is in vain. Two classes of so many rows
-always have a width per feature.
+see which widths more rows can use (protein in 4 classes: log loss 1.025 with one width, .971 with a width per feature).
+Unscaled features are asked at once, lest a search of many pixels is in vain. Two classes of so many rows always have a
+width per feature.
+
+Where two classes hardly overlap, least squares on indicators ("pooled") may be better than a logistic link, too: they
+fit rows that are far on the right side. Where the boundary is smooth they are not. So rows left out decide. Log loss
+pooled and logistic: even and odd digits .021 and .056, pendigits .016 and .029, spambase .167 and .196, but a quadratic
+boundary without noise .039 and .020.
 """
 
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
+from partirvm.core.laplace import init
+from partirvm.core.link import LINKS, LogisticBlock
+from partirvm.core.ramp import LeftOutClasses, Ramp
 from partirvm.kernels import Kernel
-from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
-from partirvm.learning.features import all_warped, warped
+from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, triangle
+from partirvm.learning.features import all_warped
 from partirvm.learning.forms import EACH, learn, with_gammas
 from partirvm.learning.process_search import FEW, ROWS, WORK, in_order, process_record, splits
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions
-from partirvm.strategies.problem import Problem, Record
+from partirvm.likelihoods import POOLED
+from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
 
 ONE, UNSCALED = "one width", "one width for unscaled features"
@@ -40,8 +50,9 @@ ONE, UNSCALED = "one width", "one width for unscaled features"
 FIRST_NOISE = 0.5
 """First noise variance ÷ variance of the indicators: from a smaller one, a search explains noise by narrow widths."""
 
-WARP_ROWS = 2000
-"""Maximum number of rows on which warps are chosen, which takes as long as the search of widths."""
+CLEAR, MARGIN, VARIANCES, NEWTON_STEPS, NUGGET = 0.25, 1.05, (25.0, 150.0, 1000.0), 6, 1e-6
+"""Noise ÷ variance of the indicators below which two classes hardly overlap, and largest ratio of the log losses of a
+ramp and a logistic link; variances of the latter's predictor, Newton steps for each, and a variance of its noise."""
 
 ONE_STEPS, STEPS, LATE_STEPS, LATE_ROWS = 10, 15, 4, 800
 """Maximum number of steps of L-BFGS in one width, and from there in all widths, in one factor of learned widths, and of
@@ -53,31 +64,30 @@ def learn_classes(
 ) -> Problem:
     """Learn the kernel of classes, and with ``warp`` the warps of its features; return the problem with both.
 
-    The last record that is logged holds the kernel, and the noise ÷ variance of the indicators at one width. A fit may
-    have ``columns`` columns.
+    Two classes may be pooled (``clear``). The last record that is logged holds the kernel. A fit may have ``columns``
+    columns.
     """
     order = in_order(sample, seed)
     many, most = len(order) > FEW, min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)), columns)
     problem, rows, one, form = one_width(sample, problem, order, most, warp=warp)
     sample.on_best(problem.with_kernel(one.kernel).empty)
+    if problem.n_classes == 2 and np.exp(one.noise) < CLEAR and clear(sample, problem, one, order, most):
+        problem = replace(problem, likelihood=POOLED)
     best, choice, asked = climb(rows, one, STEPS), {"form": EACH}, problem.n_classes > 2 or not many
-
-    def log(record: Record) -> None:
-        sample.log(replace(record, choice=choice | {"noise": rows.noise_of(one)}))
-
     if asked and not (many and form == ONE):
         sample.on_step("rows left out")
         choice = choose(left_out(sample, problem, one, order, most), form)
     if many and choice["form"] == EACH:
+        stated = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
         warm = replace(learning, warm=best.kernel.logs, metric="widths")
-        best = replace(one, kernel=learn(replace(sample, log=log), problem, warm, seed))
+        best = replace(one, kernel=learn(stated, problem, warm, seed))
         if asked and form == ONE:
             choice = choose(left_out(sample, problem, one, order, min(LATE_ROWS, columns), best), form)
         if choice["form"] == EACH:
             return problem.with_kernel(best.kernel)
     best = best if choice["form"] == EACH else one
     sample.on_best(problem.with_kernel(best.kernel).empty)
-    log(process_record(rows, best, choice))
+    sample.log(process_record(rows, best, choice))
     return problem.with_kernel(best.kernel)
 
 
@@ -86,7 +96,7 @@ def one_width(
 ) -> tuple[Problem, ProcessRows, ProcessFit, str]:
     """Search one width; return the problem with warps if these are tried, its process, and the name of the form.
 
-    Warps of all skewed features together must raise the evidence by log n nats. Otherwise they are tried one by one.
+    Warps of all skewed features together must raise the evidence by log n nats.
     """
     sample.on_step("widths")
     rows = ProcessRows.of(sample, problem, order[:most])
@@ -101,22 +111,38 @@ def one_width(
         best = climb(seen, found[ONE], ONE_STEPS, together=True)
         if best.value > found[ONE].value + np.log(len(seen.X)):
             return every, seen, best, ONE
-        few = order[:WARP_ROWS]
-        changed, _ = warped(sample.only(np.sort(few)), problem, few, most, found[ONE])
-        if changed is not problem:
-            problem, rows = changed, ProcessRows.of(sample, changed, order[:most])
-            found[ONE] = climb(rows, found[ONE], ONE_STEPS, together=True)
     return problem, rows, found[form], form
+
+
+def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int) -> bool:
+    """Return whether least squares on indicators predict two classes of rows left out as well as a logistic link.
+
+    Both have the kernel of ``one``. The ramp, and the variance of the logistic predictor, are the best for these rows.
+    """
+    share, unit, found = float(np.mean(np.asarray(problem.codes))), replace(one, signal=0.0, noise=np.log(NUGGET)), []
+    for kept, outside in splits(order, most):
+        rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
+        root = np.asarray(np.linalg.cholesky(rows.covariance(triangle(one.kernel, rows.X).values, unit)), np.float64)
+        cross = one.kernel.values(new.X, rows.X) + new.columns @ rows.columns.T
+        white = solve_triangular(root, cross.T, lower=True, check_finite=False).T
+        codes, weights, logistic = (rows.t[:, 0] > 0).astype(float), np.zeros((len(root), 1)), []
+        for variance in VARIANCES:
+            for _ in range(NEWTON_STEPS):
+                block = LogisticBlock.of("bernoulli", root, codes, weights, 1 / rows.inverse)
+                weights = init("bernoulli", kept, np.full(len(root), 1 / variance), weights, block).mean
+            logistic.append(white @ weights)
+        f = share + np.sqrt(share * (1 - share)) * (new.t - rows.predicted(one, new)[0])
+        found.append(np.hstack([new.t > 0, 1 / new.inverse[:, None], 1 - f, f, *logistic]))
+    codes, weights, *f = np.concatenate(found).T
+    loss = LeftOutClasses(np.column_stack(f[:2]), codes, weights).ramp(Ramp()).loss
+    others = [-weights @ LINKS["bernoulli"].log_probability(each[:, None], codes) for each in f[2:]]
+    return bool(loss * weights.sum() < MARGIN * min(others))
 
 
 def unscaled(problem: Problem) -> Kernel:
     """Return the kernel with one width of features in their own units: its gammas times the features' variances."""
     square = problem.empty.scaling.x_scale**2
-
-    def change(gammas: Float, inputs: Int) -> Float:
-        return np.asarray(gammas * square[inputs] / square[inputs].mean())
-
-    return with_gammas(problem.empty.kernel, len(square), change)
+    return with_gammas(problem.empty.kernel, len(square), lambda g, inputs: g * square[inputs] / square[inputs].mean())
 
 
 def left_out(
@@ -132,8 +158,7 @@ def left_out(
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
         own = climb(rows, one, ONE_STEPS if each is None else LATE_STEPS, together=True)
         other = climb(rows, own, STEPS) if each is None else climb(rows, each, LATE_STEPS, together=True)
-        errors = [rows.predicted(fit, new)[0] for fit in (own, other)]
-        found.append([(each**2).mean(axis=1) / new.inverse for each in errors])
+        found.append([(rows.predicted(fit, new)[0] ** 2).mean(axis=1) / new.inverse for fit in (own, other)])
     return np.concatenate(found, axis=1)
 
 

@@ -29,7 +29,6 @@ from partirvm.types import Columns, Int
 ROWS, VALUES = 5000, 500_000
 """Maximum number of rows left out to choose a ramp, and of their predictors."""
 
-
 LOOSE = 100.0
 """Tolerance of each output, as a multiple of the usual one: closer fits take ten times as long, and gain nothing on
 rows left out."""

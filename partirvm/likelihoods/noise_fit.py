@@ -44,7 +44,6 @@ STEPS, UPDATES, TOLERANCE = 20, 100, 1e-3
 """Maximum numbers of Newton steps for each α, and of updates of α; change of objective and evidence, in nats, at
 convergence."""
 
-
 FOLDS = 4
 
 
@@ -86,8 +85,7 @@ class NoiseFit(DenseFit):
             found = fit(kernel.values(points, centres), squares, variances)
             on_step(StepInfo(number + 1, int((found.weights != 0).sum()), 0, found.log_evidence, np.nan, found.level))
             fits.append(found)
-        best = int(np.argmax([each.log_evidence for each in fits]))
-        kernel, found = kernels[best], fits[best]
+        kernel, found = max(zip(kernels, fits, strict=True), key=lambda each: each[1].log_evidence)
         block = kernel.values(points, centres)
         by_row = cross_fitted(block, squares, variances)
         row, all_rows = variances + by_row, variances + found.level

@@ -110,9 +110,8 @@ class Request:
         target.
     kernel_store
         Where kernel values are kept between passes: "memory" (in the part of memory_limit that the fit does not need),
-        "zarr" (on disk, beside the job), "none" (nowhere: they are evaluated in every pass), or "auto" ("memory" for
-        two classes and "multinomial", whose passes use the same columns again; otherwise "none"). The result does not
-        depend on this option.
+        "zarr" (on disk, beside the job), "none" (they are evaluated in every pass), or "auto" ("memory" for multinomial
+        classes, whose passes use the same columns again; otherwise "none"). The result does not depend on this option.
     selection
         How the working set selects its next candidates: "error" (largest errors among many random rows),
         "largest-error" (largest errors among all rows), "random", "gain" (largest gain in evidence in a random pool),
@@ -132,8 +131,8 @@ class Request:
         with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds columns again as long
         as that raises the evidence).
     max_iterations
-        Maximum number of iterations of one fit or, for two classes and multinomial, of its passes.  [default: 500
-        iterations, 200 passes]
+        Maximum number of iterations of one fit or, for multinomial classes, of its passes.  [default: 500 iterations,
+        200 passes]
     tol
         The last fit has converged when the log evidence changes by less than this number per row.
     noise_variance
@@ -162,8 +161,8 @@ class Request:
         Fixed precisions α of the bias and of basis functions, given by name.  [default: none]
     multi_class
         Model of the classes: "pooled" (least squares on indicators of the classes, calibrated on left-out rows),
-        "multinomial" (logistic link or softmax), or "auto" ("pooled" for more than two classes or more than 50,000
-        rows).
+        "multinomial" (logistic link or softmax), or "auto" ("multinomial" for two classes that overlap in at most
+        50,000 rows).
     moderate
         Include the uncertainty of the weights in class probabilities. Not used by pooled, whose probabilities are
         calibrated on left-out rows.  [default: with two classes and at most 10,000 rows]

@@ -232,7 +232,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
     if learns(request):
         request = replace(request, kernel=problem.empty.kernel, gamma="learn", gamma_multiples=(1.0,))
     request = replace(request, selection=selection, fit_rows=fit_rows, sample_rows=sample, moderate=moderate)
-    multi_class = problem.likelihood.name if K > 2 else request.multi_class
+    multi_class = problem.likelihood.name if K and problem.likelihood.dense else request.multi_class
     return replace(request, strategy=schedule.name, partition_size=size, multi_class=multi_class)
 
 

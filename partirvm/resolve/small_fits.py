@@ -21,7 +21,6 @@ from partirvm.learning.process_search import LAST_ROWS, learn_regression, search
 from partirvm.learning.sample import STAGES, Entry, OnStep, SampledRows, Spent, gathered, line
 from partirvm.learning.search import LearningOptions, learning_options
 from partirvm.learning.target import with_target
-from partirvm.likelihoods import likelihood_for
 from partirvm.likelihoods.base import PassFit, survivors
 from partirvm.options import Request
 from partirvm.planning.memory import FLOAT, DataShape, kept_bytes, sample_bytes
@@ -119,12 +118,10 @@ class SmallFits:
             small = self._searched(sample, problem, learning, columns)
             last = self.entries[-1]
             self.learned, self.centres = last["text"], min(last["candidates"], learning.max_centres)
-            problem = problem.with_scaling(small.empty.scaling).with_kernel(kernel_from_spec(last["kernel"]))
-            if K := problem.n_classes:
-                noise = (last["choice"] or {}).get("noise", 1.0)
-                return replace(problem, likelihood=likelihood_for(K, self.request.multi_class, problem.n_rows, noise))
             square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
-            return replace(problem, left_out_square=square)
+            likelihood = small.likelihood if self.request.multi_class == "auto" else problem.likelihood
+            problem = problem.with_scaling(small.empty.scaling).with_kernel(kernel_from_spec(last["kernel"]))
+            return replace(problem, left_out_square=square, likelihood=likelihood)
         return problem.with_scaling(self.best.scaling).with_kernel(self.best.kernel)
 
     def _learning(self, problem: Problem) -> tuple[LearningOptions, int, int]:

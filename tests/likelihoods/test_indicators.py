@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax
+from sklearn.datasets import load_digits
 
 from partirvm import RVMClassifier
 from partirvm.core.ramp import LeftOutClasses, Ramp
@@ -194,11 +195,10 @@ def test_two_classes_of_many_rows_are_pooled():
 
 
 def test_two_classes_that_hardly_overlap_are_pooled():
-    """By the noise of the search for the kernel: of labels of which a fifth is wrong it is 1 − .6², and of none small."""
-    X, rng = np.random.default_rng(0).normal(size=(300, 2)), np.random.default_rng(1)
-    clear = X[:, 0] + X[:, 1] ** 2 > 0.5
-    for y, pooled, noise in ((clear, True, 0.0), (clear ^ (rng.random(300) < 0.2), False, 0.64)):
-        model = RVMClassifier(random_state=0).fit(X, y)
-        assert model.history_[0]["choice"]["noise"] == pytest.approx(noise, abs=0.2)
-        assert (model.model_.ramp is not None) == pooled
-        assert RVMClassifier(multi_class="multinomial", random_state=0).fit(X, y).model_.ramp is None
+    """Even and odd digits, by default; not if a fifth of the labels is wrong, or if the boundary is smooth."""
+    rng, (pixels, digit) = np.random.default_rng(1), load_digits(return_X_y=True)
+    X, pixels, even = rng.normal(size=(500, 2)), pixels[:500], digit[:500] % 2 == 0
+    smooth, wrong = X[:, 0] + 0.5 * X[:, 1] ** 2 > 0.5, rng.random(500) < 0.2
+    for X, y, pooled in ((X, smooth, False), (pixels, even, True), (pixels, even ^ wrong, False)):
+        assert (RVMClassifier(random_state=0).fit(X, y).model_.ramp is not None) == pooled
+    assert RVMClassifier(multi_class="multinomial", random_state=0).fit(pixels, even).model_.ramp is None
