@@ -2,7 +2,8 @@
 
 There is no line search: each evaluation, also of a point that is not taken, adds its curvature, and the next step, from
 the best point, is at most twice as long as one that was taken, half as long after one that was not. Bounds cut steps. A
-search of a noisy optimum need not end exactly: it ends when its best value rises too little for the evaluations.
+search of a noisy optimum need not end exactly: it ends when its best value rises, or by its curvature can rise, too
+little for the evaluations.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,8 +17,9 @@ from partirvm.types import Float, Int
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e3)
 """Bounds of a log parameter relative to its start. Below, a feature is off; above, kernel values are zero."""
 
-WINDOW, RISE = 4, 1e-3
-"""Evaluations within which the best value must rise, and the minimum rise, nats per row."""
+WINDOW, RISE, PROMISE = 4, 1e-3, 1e-4
+"""Evaluations within which the best value must rise, and the minimum rise, nats per row; with as many pairs, the least
+rise that their curvature promises of the next step."""
 
 MOST = 150
 """Maximum number of evaluations of a search, but for those of the last step: twice the largest number measured."""
@@ -60,6 +62,8 @@ def ascend(
         inverse = [1 / size(slopes), *(move @ change / (change @ change) for move, change in pairs[-1:])][-1]
         inner = np.where(slopes > 0, x < high, x > low)  # the others are held at a bound
         step = _step(slopes * inner, pairs, inverse) * inner
+        if len(pairs) >= WINDOW and len(peaks) > 1 and 0.5 * slopes @ step < PROMISE:
+            break
         new = np.clip(x + scale * step * min(radius / (size(step) + 1e-99), 1.0), low, high)
         found, others = evaluated(new)
         move, change = (new - x) / scale, slopes - others

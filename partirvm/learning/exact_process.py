@@ -12,13 +12,13 @@ of many widths overfits: half a normal on each log parameter above that of half 
 log σ² below a tenth of the target variance.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.linalg import blas, lapack, solve_triangular
 
-from partirvm.core.ascent import ascend
+from partirvm.core.ascent import Pairs, ascend
 from partirvm.core.updates import NOISE_FLOOR
 from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.design import NONE
@@ -89,13 +89,17 @@ def indicators(problem: Problem, codes: Float) -> Float:
 
 @dataclass(frozen=True)
 class ProcessFit:
-    """A kernel with log s² and log σ², its log posterior in nats (−∞ if unknown), and all evaluations so far."""
+    """A kernel with log s² and log σ², its log posterior in nats (−∞ if unknown), and all evaluations so far.
+
+    ``pairs`` are the curvature that the search has measured, with which a search of the same parameters begins.
+    """
 
     kernel: Kernel
     signal: float
     noise: float
     value: float = -np.inf
     evaluations: int = 0
+    pairs: Pairs = field(default_factory=list, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -152,17 +156,22 @@ class ProcessRows:
         of_noise = 0.0 if self.problem.noise_variance is not None else np.exp(fit.noise) * (diagonal @ self.inverse)
         return value, np.concatenate([signal * kernel.gradient(slopes), [signal * (slopes @ kernel.values), of_noise]])
 
-    def profile(self, fit: ProcessFit) -> float:
-        """Return the evidence with all variances times one factor, at its best, without constants; −∞ if not definite.
+    def profile(self, fit: ProcessFit) -> tuple[float, float]:
+        """Return the evidence with all variances times the best factor c, without constants, and log c.
 
-        With K = cK₁ it is −½ T [n log(Σ_t tᵀK₁⁻¹t) + log|K₁|].
+        With K = cK₁ it is −½ T [n log(Σ_t tᵀK₁⁻¹t) + log|K₁|], and c = Σ_t tᵀK₁⁻¹t/(nT); −∞ and 0 if not definite.
         """
         factor, failed = lapack.dpotrf(self.covariance(triangle(fit.kernel, self.X).values, fit), lower=1)
         if failed:
-            return -np.inf
-        square = np.vdot(self.t, lapack.dpotrs(factor, self.t, lower=1)[0])
-        n, T = self.t.shape
-        return float(-0.5 * T * (n * np.log(square) + 2 * np.log(factor.diagonal()).sum()))
+            return -np.inf, 0.0
+        (n, T), square = self.t.shape, float(np.vdot(self.t, lapack.dpotrs(factor, self.t, lower=1)[0]))
+        value = -0.5 * T * (n * np.log(square) + 2 * float(np.log(factor.diagonal()).sum()))
+        return value, float(np.log(square / (n * T)))
+
+    def levelled(self, fit: ProcessFit) -> ProcessFit:
+        """Return a fit with the best factor of both variances, if the noise variance is not given."""
+        more = 0.0 if self.problem.noise_variance is not None else self.profile(fit)[1]
+        return replace(fit, signal=fit.signal + more, noise=fit.noise + more)
 
     def log_prior(self, theta: Float) -> tuple[float, Float]:
         """Return the log prior of log parameters, log s² and log σ², (p + 2,), without constants, and its slopes."""
@@ -229,12 +238,12 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = 
     middle = np.concatenate([logs, [np.log(variance), np.log(variance)]])
     low = middle + np.concatenate([np.full(len(logs), np.log(1e-6)), [-7.0, np.log(NOISE_FLOOR)]])
     high = middle + np.concatenate([np.full(len(logs), np.log(1e3)), [7.0, np.log(2.0)]])
-    begin = np.concatenate([logs, [start.signal, start.noise]])
+    function, begin, pairs = per_row, np.concatenate([logs, [start.signal, start.noise]]), list(start.pairs)
     if together:
-        begin = np.append(0.0, begin[-2:])
+        function, begin, pairs = per_row_together, np.append(0.0, begin[-2:]), []
         low, high = np.append(np.log(1e-6), low[-2:]), np.append(np.log(1e3), high[-2:])
-    _, evaluations = ascend(per_row_together if together else per_row, begin, low, high, most=steps + 1)
-    return replace(best, evaluations=start.evaluations + evaluations)
+    _, evaluations = ascend(function, begin, low, high, most=steps + 1, pairs=pairs)
+    return replace(best, evaluations=start.evaluations + evaluations, pairs=[] if together else pairs)
 
 
 def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:

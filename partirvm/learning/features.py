@@ -62,7 +62,7 @@ def warped(
         if not exact:
             return float(fitted(sample, tried, sample.candidates(tried, centres), count=5)[2].log_evidence)
         own = replace(rows, problem=tried, X=scaling.inputs(seen))
-        return max(own.profile(replace(best, kernel=kernel, noise=best.noise - less)) for less in LESS_NOISE)
+        return max(own.profile(replace(best, kernel=kernel, noise=best.noise - less))[0] for less in LESS_NOISE)
 
     def best_of(j: int, warps: Iterable[Warp], scaling: Scaling, kernel: Kernel) -> Found:
         tried, d = [(warp, warped_by(scaling, j, warp, raw)) for warp in warps], scaling.n_inputs

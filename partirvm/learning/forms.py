@@ -59,11 +59,6 @@ def with_gammas(kernel: Kernel, n_inputs: int, change: Callable[[Float, Int], Fl
     return replaced(kernel, np.arange(n_inputs), make)
 
 
-def per_feature(problem: Problem) -> Problem:
-    """Return the problem with a kernel that has one gamma per feature."""
-    return problem.with_kernel(problem.empty.kernel.per_feature(problem.empty.scaling.n_inputs))
-
-
 def learn(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
 ) -> Kernel:

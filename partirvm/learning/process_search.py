@@ -58,7 +58,7 @@ JITTER, FIRST_NOISE = 0.3, 0.01
 STARTS_CLIMBED, TURNS = 2, 3
 """Number of starts climbed to the end (a third hardly gains), and of turns of the directions."""
 
-FIRST_STEPS, LATER_STEPS, STEPS, FOLD_STEPS, LAST_STEPS = 8, 35, 20, 5, 10
+FIRST_STEPS, LATER_STEPS, STEPS, FOLD_STEPS, LAST_STEPS = 6, 35, 20, 5, 10
 """Maximum number of steps of L-BFGS from a start, then from the best of them, from another kernel, in a fold, and at
 the end."""
 
@@ -107,7 +107,7 @@ def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> Proc
     starts = [logs + 2 * np.log(start) + jitter * rng.normal(size=len(logs)) for start in STARTS]
     if 1 < len(logs) <= SCREENED:
         starts.append(_screened(more, kernel))
-    begun = [ProcessFit(kernel.with_logs(start), level, level + np.log(FIRST_NOISE)) for start in starts]
+    begun = [few.levelled(ProcessFit(kernel.with_logs(start), level, level + np.log(FIRST_NOISE))) for start in starts]
     found = {float(np.round(each.value)): each for each in in_threads(lambda fit: climb(few, fit, FIRST_STEPS), begun)}
     best = [found[value] for value in sorted(found, reverse=True)[:STARTS_CLIMBED]]
     climbed: list[ProcessFit] = in_threads(lambda fit: climb(rows, fit, LATER_STEPS), best)
@@ -131,12 +131,15 @@ def _screened(rows: ProcessRows, kernel: Kernel) -> Float:
     return start
 
 
-def directions(rows: ProcessRows, widths: ProcessFit, turns: int = TURNS) -> ProcessFit | None:
-    """Return the best kernel of directions after some turns; None if no radial kernel can have them."""
+def directions(rows: ProcessRows, widths: ProcessFit, turns: int = TURNS, pairs: Any = ()) -> ProcessFit | None:
+    """Return the best kernel of directions after some turns; None if no radial kernel can have them.
+
+    ``pairs`` are the curvature of a search of other rows.
+    """
     d = rows.X.shape[1]
     if not turnable(widths.kernel, d):
         return None
-    best = current = climb(rows, _turned(rows, widths, widths), STEPS // 2)
+    best = current = climb(rows, replace(_turned(rows, widths, widths), pairs=list(pairs)), STEPS // 2)
     for _ in range(turns - 1 if promising(widths, best, d, 0.25) else 0):
         current = climb(rows, _turned(rows, widths, current), STEPS // 2)
         if current.value < best.value + 1.0:
@@ -176,7 +179,7 @@ def left_out(
         fits = [widths, turned]
         if len(parts) > 1:
             own = climb(rows, widths, FOLD_STEPS)
-            fits = [own, None if turned is None else directions(rows, own, 1)]
+            fits = [own, None if turned is None else directions(rows, own, 1, turned.pairs)]
         predicted = [rows.predicted(fit, new) for fit in fits if fit is not None]
         found.append([[density, (errors**2).mean(axis=1) / new.inverse] for errors, density in predicted])
     return np.concatenate(found, axis=-1)

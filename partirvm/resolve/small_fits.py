@@ -16,7 +16,7 @@ from partirvm.kernels.design import Design
 from partirvm.learning.class_search import learn_classes
 from partirvm.learning.embedding import FUNCTIONS, ROWS, SUMS, embedded
 from partirvm.learning.features import with_regressions
-from partirvm.learning.forms import kernel_text, learn, per_feature
+from partirvm.learning.forms import kernel_text, learn
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import STAGES, Entry, OnStep, SampledRows, Spent, gathered, line
 from partirvm.learning.search import LearningOptions, learning_options
@@ -145,7 +145,8 @@ class SmallFits:
         if request.standardize and problem.empty.scaling.features is not None:
             X = sample.rows.gather(sample.rows.rows).X
             problem = problem.with_scaling(with_regressions(problem.empty.scaling, X))
-        first = per_feature(problem) if chosen else problem
+        kernel = problem.empty.kernel
+        first = problem.with_kernel(kernel.per_feature(problem.empty.scaling.n_inputs)) if chosen else problem
         warp = chosen and request.warp == "auto" and request.standardize and request.basis is None
         if not searchable(problem) or (problem.n_classes and (not chosen or learning.metric == "directions")):
             learn(sample, first, learning, seed)

@@ -70,13 +70,16 @@ def test_slopes_are_differences_of_the_evidence(kernel, noise):
 
 
 def test_the_profile_is_the_evidence_at_the_best_factor_of_the_covariance():
-    """The factor tᵀK⁻¹t/n, up to the constant n/2 (1 + log 2π − log n)."""
+    """The factor c = tᵀK⁻¹t/n, up to the constant n/2 (1 + log 2π − log n); both variances times c are the level."""
     X, y = arm(20, 2)
     problem = problem_of(X, y)
     K = dense(X, np.ones(20), FIT.kernel, problem, FIT)
-    expected = multivariate_normal(np.zeros(20), K * (y @ np.linalg.solve(K, y)) / 20).logpdf(y)
+    factor, rows = y @ np.linalg.solve(K, y) / 20, rows_of(problem, X, y)
+    expected = multivariate_normal(np.zeros(20), K * factor).logpdf(y)
     constant = 10 * (1 + np.log(2 * np.pi) - np.log(20))
-    assert rows_of(problem, X, y).profile(FIT) == pytest.approx(expected + constant, rel=1e-9)
+    assert rows.profile(FIT) == (pytest.approx(expected + constant, rel=1e-9), pytest.approx(np.log(factor), rel=1e-9))
+    level = rows.levelled(FIT)
+    assert level.signal - FIT.signal == level.noise - FIT.noise == pytest.approx(np.log(factor), rel=1e-9)
 
 
 def test_the_outer_product_is_that_of_the_gradient_of_the_mean():
