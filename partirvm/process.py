@@ -99,7 +99,7 @@ def unlocked(name: str, *values: Any) -> None:
 
     def passed(value: Any) -> Any:
         if isinstance(value, int | float):
-            return ctypes.byref((ctypes.c_int if isinstance(value, int) else ctypes.c_double)(value))
+            return ctypes.byref(ctypes.c_int(value) if isinstance(value, int) else ctypes.c_double(value))
         return value.encode() if isinstance(value, str) else ctypes.c_void_p(value.ctypes.data)
 
     _routine(name)(*map(passed, values))

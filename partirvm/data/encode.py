@@ -19,7 +19,7 @@ from partirvm.data.labels import Levels
 from partirvm.data.problems import Cells, Finding, Values
 from partirvm.data.tables import Batch, Reader, is_text, numbers
 from partirvm.errors import DataError, UsageError
-from partirvm.quoting import counted, listed, listed_values, quoted
+from partirvm.quoting import counted, listed, quoted
 from partirvm.types import Columns, Float, cyclic
 
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
@@ -312,7 +312,7 @@ class Encoder:
             count, advice = f"{self._many[column]:,} or more", "take it as a number, without classes"
             yield Finding(column, f"{count} different labels, too many for a category", exclude, advice)
         elif levels and new and (found := tuple(label for label in levels.found if label in problems.MARKERS)):
-            yield Finding(column, f"text, but {listed_values(found)}", {"missing": found, **gaps}, fatal=False)
+            yield Finding(column, f"text, but {listed(found, show=quoted)}", {"missing": found, **gaps}, fatal=False)
         elif not odd and column in self._values and (proposal := self._values[column].finding(column)):
             yield proposal
         yield from (each for each in self._proposed if each.column == column)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import DataError
-from partirvm.quoting import counted, listed_values, named
+from partirvm.quoting import counted, listed, named, quoted
 from partirvm.types import Bool, Float
 
 MARKERS = frozenset(["?", "-", "--", ".", "*", "NA", "N/A", "n/a", "n.a.", "na", "null", "NULL", "#N/A"])
@@ -67,7 +67,7 @@ class Cells:
                 self.texts[text] += 1
 
     def __str__(self) -> str:
-        texts = f"{listed_values(self.texts, 3)} in " if self.texts else ""
+        texts = f"{listed(self.texts, 3, quoted)} in " if self.texts else ""
         return f"{texts}{counted(self.count, 'row')}, the first is row {self.first + 1:,}"
 
 
