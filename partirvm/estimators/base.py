@@ -96,24 +96,20 @@ class RelevanceVectorMachine(BaseEstimator):
     time_limit : float, str or None
         A number is in seconds.
     basis : None, "linear", str, callable or list of these
-        Any callable works if the fit runs in this process. Functions get the same inputs as the kernel. For a design
-        matrix X of your own (NumPy, Zarr, Dask), ``kernel=None, basis="linear", standardize=False`` gives each of its
-        columns an α; a transformer of scikit-learn makes such a matrix.
+        Any callable works if the fit runs in this process. Functions get the same inputs as the kernel. With
+        ``kernel=None, basis="linear", standardize=False``, X is the design matrix, and each of its columns has an α.
     warp : words or Warp
-        ``Warp(target="log")`` warps the target of a regression, too.
+        ``Warp(target="log")`` also warps the target of a regression.
     strategy : words or option value
         Option values have options of their own: ``WorkingSet(selection="gain", fit_rows="sample", sample_rows=5000)``.
     partition_size : "auto" or int
     solver : words
-        The fixed point is MacKay's (1992); "fast" is that of Tipping & Faul (2003). If all rows are candidates of a
-        regression, "auto" takes the better of both. With priors, fixed α or several targets that share vectors "auto"
-        is the fixed point and "fast" is refused. For classification "auto" is the fixed point, on the quadratic
-        approximation of each Newton step, and "fast" is refused.
+        The fixed point is MacKay's (1992); "fast" is the algorithm of Tipping & Faul (2003), for a regression of one
+        target without priors and fixed α. If all rows of such a regression are candidates, "auto" uses the better of
+        both; otherwise it is the fixed point.
     max_iterations : int or None
     alpha_prior : pair of float or AlphaPrior
-        See Tipping (2001, appendix A). With a rate above 0 no α grows to infinity; a vector is deleted if the evidence
-        without the prior rises at no α of this vector. Kernel learning ignores the prior. ``AlphaPrior(a, b,
-        fixed={"bias": 1e-6})`` fixes precisions by name ("bias" or another of ``basis_names_``); these stay.
+        See Tipping (2001, appendix A). ``AlphaPrior(a, b, fixed={"bias": 1e-6})`` also fixes precisions by name.
     fit_intercept : bool
         The mean of a numeric target is removed and added back in any case.
     standardize : bool
@@ -130,15 +126,15 @@ class RelevanceVectorMachine(BaseEstimator):
     n_relevance_vectors_ : int
         M, the number of relevance vectors. The bias and basis functions are not counted.
     relevance_vectors_ : ndarray of shape (M, d), in the units of X
-    basis_names_, basis_relevance_ : "bias", then the names of basis functions (B + 1,); the loss of evidence, in nats,
-        if the function alone was deleted: 0 if it was pruned, small if other functions can replace it
+    basis_names_, basis_relevance_ : "bias", then the names of basis functions (B + 1,); the loss of log evidence if
+        only this function is deleted: 0 for a pruned function, small if other functions can replace it
     basis_weights_, basis_alpha_ : ndarray of shape (B + 1,), of T targets or K > 2 classes (T or K, B + 1), of the
         standardised problem; 0 and ∞ where pruned
     kernel_ : kernel with its learned parameters
     gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
     feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
         fraction of the largest; only if the kernel has a gamma
-    history_ : list of dict, one per fit; of T targets errors are the root of the mean over targets of their squares
+    history_ : list of dict, one per fit; errors of several targets are root mean squares over the targets
     termination_ : Termination, a value with ``advice``
     plan_ : Plan
     n_features_in_ : int
@@ -229,19 +225,19 @@ class RelevanceVectorMachine(BaseEstimator):
         y_val: Any = None,
         sample_weight_val: Any = None,
     ) -> Self:
-        """Train on X (N, d) and targets or labels y (N,); of a regression of several targets y is (N, T).
+        """Fit the model to the rows of X (N, d) with targets or labels y.
 
         Parameters
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or dataset
-            Missing values (NaN) are allowed. Data frames are of pandas, polars or Arrow. Their categorical columns and
-            text become categories, dates days and cycles (``model_.columns``); for predictions columns may stand in
-            another order. A dataset is the path or URL of what ``ingest`` made (of labels with ``classes=True``), with
-            its own y and weights. No reference to X is kept.
+            Missing values (NaN) are allowed. In data frames (pandas, polars, Arrow), categorical columns and text
+            become categories, and dates become days and cycles (``model_.columns``). A dataset is the path or URL of
+            what ``ingest`` made (for labels with ``classes=True``), with its own y and weights. X is not kept.
+        y : array-like (N,), or (N, T) for a regression of T targets
             Targets, or labels of any type that has an order; of the same kind as X or a NumPy array.
         sample_weight : array-like (N,), optional
-            Precision weights of a regression: a row's noise variance is σ²/weight, so that known relative noise r is
-            the weight 1/r². Of a classification a row of weight 2 counts as two. A row of zero weight is absent.
+            In a regression, the noise variance of a row is σ²/weight: a row with known relative noise r has the weight
+            1/r². In a classification, a row of weight 2 counts as two rows. Rows of weight 0 are ignored.
         X_val, y_val, sample_weight_val : as X, y and sample_weight, optional
             Held-out rows: their error or log loss goes into ``history_`` and ends the fit when it stops falling (early
             stopping). Other libraries call them ``eval_set``. X_val may be a dataset.
@@ -249,8 +245,8 @@ class RelevanceVectorMachine(BaseEstimator):
         Raises
         ------
         DataError, UsageError, MemoryLimitError, NumericalError
-            Data or parameters that cannot be used, or a fit that cannot fit; all are ``ValueError`` or ``MemoryError``
-            (data of a type that cannot be used a ``TypeError``, too), and ``ArithmeticError`` where numbers overflow.
+            For invalid data or parameters (a ``ValueError``; for data of a wrong type also a ``TypeError``), for a fit
+            that needs more memory than the limit (``MemoryError``), and for an overflow (``ArithmeticError``).
         """
         parameters = self.parameters()
         source, labels = training_source(self, X, y, sample_weight, parameters.seed)
@@ -331,10 +327,9 @@ class RelevanceVectorMachine(BaseEstimator):
     def prune(self, max_vectors: int = 50) -> Self:
         """Return a copy of the fitted estimator with at most ``max_vectors`` relevance vectors; no data are needed.
 
-        The vectors of least evidence are deleted one after the other, and the weights of the others are refitted at the
-        same α and noise. ``model_.pruned`` states the loss of ``log_evidence`` in nats, and for a regression the
-        ``rmse`` that this adds. Of classes the posterior is that of the Laplace approximation or of the indicators.
-        Raises ``UsageError`` for a number below 0, and for local residuals: fit with ``residual="none"``.
+        The vectors that contribute least to the evidence are deleted one by one, and the weights of the others are
+        refitted at the same α and noise. ``model_.pruned`` has the loss of ``log_evidence`` in nats and, for a
+        regression, the ``rmse`` that this adds. Raises ``UsageError`` for a negative number, and for local residuals.
         """
         check_is_fitted(self)
         found = copy(self)
@@ -369,14 +364,13 @@ class RelevanceVectorMachine(BaseEstimator):
         """Draw predictions at rows that the fit has not used beside their targets.
 
         For a regression: actual against predicted values, coverage of intervals, standardised residuals, the
-        probability integral transform, and, if stated deviations vary, errors against them. For a classification:
-        reliability of probabilities and confusion matrix. Points and deviations show 400 random rows, other panels all
-        rows, in one pass. The first four of several targets are drawn; of more than twelve classes the last are one.
+        probability integral transform and, if predicted deviations vary, errors against them. For a classification:
+        reliability of probabilities and confusion matrix. Scatter plots show 400 random rows, other panels all rows. Of
+        several targets, the first four are drawn; beyond twelve classes, the last ones are drawn as one.
 
-        X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; training rows look too good. Without X the
-        rows are the held-out ones (``X_val``); a regression of one target without these, or one with local
-        residuals, has the training rows, each predicted as if the fit had not had it, and no coverage. ``figure`` is an
-        empty matplotlib figure, by default a new one of ``pyplot``. The display has ``figure_`` and ``axes_``.
+        X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; training rows look too good. Without X, the
+        held-out rows of the fit (``X_val``) are used or, for a regression without these, leave-one-out predictions of
+        the training rows. ``figure`` is an empty matplotlib figure, by default a new one of ``pyplot``.
 
         Raises ``UsageError`` if matplotlib is not installed, or X is None and the fit has no such rows, and
         ``DataError`` for other features, targets or labels than those of the fit; both are ``ValueError``.

@@ -113,11 +113,10 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def update_residuals(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Let new rows, X (n, d) and y (n,) or (n, T) in memory, join the local residuals; nothing is fitted.
 
-        Their errors, y less the mean of the vectors, correct later predictions nearby. The vectors, the local kernel
-        and the quantiles of intervals stay, so this takes seconds at most. The numbers of the rows follow those of the
-        earlier ones (``nearest_rows``). A later ``partial_fit`` fits these rows, too. Raises ``UsageError`` for a model
-        without local residuals and for rows that are not in memory, and the errors of ``fit`` for other features or
-        values that cannot be used.
+        Their errors correct later predictions nearby. The vectors, the local kernel and the quantiles of intervals
+        stay, so this takes seconds at most. In ``nearest_rows``, they are numbered after the earlier rows; a later
+        ``partial_fit`` also fits them. Raises ``UsageError`` for a model without local residuals and for rows that are
+        not in memory, and the errors of ``fit`` for other features or invalid values.
         """
         from partirvm.learning.residual_rows import with_rows  # fits in memory do not load it
 
@@ -141,9 +140,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
             before, now = getattr(stream.request, name), getattr(asked, name)
             if before is not now and before != now:
-                raise UsageError(
-                    f"{name} is {now!r}, but partial_fit began with {before!r}: set it back, or fit all rows"
-                )
+                raise UsageError(f"{name} is {now!r}, but partial_fit began with {before!r}: set it back")
         limits, rounds = {name: getattr(asked, name) for name in LIMITS}, asked.max_rounds
         limits["max_rounds"] = None if rounds is None else stream.checkpoint.round + rounds
         return replace(stream.request, **limits)
@@ -151,21 +148,20 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def predict(self, X: Any, return_std: bool = False, augment: Any = None, return_gradient: bool = False) -> Any:
         """Mean (n,) of the target at X (n, d); with ``return_std`` also the standard deviation of a new noisy target.
 
-        Of T targets both are (n, T). Mean ± 1.645 × the standard deviation is the 90 % interval of
-        ``predict_interval``, so the Gaussian of this standard deviation is the stated predictive density. With local
-        residuals the standard deviation is that of the largest log density on rows left out, and the multiples of
+        For T targets, both are (n, T). Mean ± 1.645 standard deviations is the 90 % interval of ``predict_interval``.
+        With local residuals, the standard deviation maximises the log density of left-out rows, and the multiples of
         ``predict_interval`` are quantiles of their errors. X is of any kind that ``fit`` takes.
 
-        ``augment`` gives the rows of the fit again, in any order: a pair (X, y), a triple (X, y, sample_weight), or a
-        dataset. Each row is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005): with a basis function more at
-        itself (of the first of several kernels), so that the standard deviation grows away from these rows, to √(noise
-        variance + variance of y), not back to the noise. It takes N·n·M products for N rows of the fit, n of X and M
-        basis functions. Local residuals correct neither its mean nor its standard deviation.
+        ``augment`` is the rows of the fit again, in any order: (X, y), (X, y, sample_weight) or a dataset. Each row is
+        then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005), with one more basis function at the row itself (of
+        the first of several kernels): away from the training rows, the standard deviation grows to √(noise variance +
+        variance of y) instead of falling to the noise. This takes N·n·M products for N rows of the fit, n rows of X and
+        M basis functions. Local residuals are not used.
 
         ``return_gradient`` adds the gradient of the mean in the features ``model_.columns.features``, (n, d), and with
-        ``return_std`` that of the standard deviation, in the units of X; of T targets (n, T, d). Categories have the
-        derivative 0, and so has a kernel with a kink (Laplacian) at its centre. Local residuals, Python functions as
-        kernel or basis, and rows with missing values have no gradient.
+        ``return_std`` that of the standard deviation, in the units of X; for T targets (n, T, d). Categories have 0,
+        as has a kernel with a kink (Laplacian) at its centre. Local residuals, Python functions as kernel or basis, and
+        rows with missing values have no gradient.
 
         Raises ``DataError`` or ``ValueError`` if X has other features, or ``augment`` has another number of rows.
         """
@@ -202,29 +198,26 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     ) -> tuple[Float, Float]:
         """Central intervals at X (n, d): their lower and upper ends, (n,) each, in the target's units.
 
-        ``kind="prediction"``: where a new noisy target lies with this probability; ``"credible"``: where its mean does,
-        of a warped target its median. With ``hyperparameters`` the weights' covariance includes the uncertainty of α
-        and of the noise (``core.predictive``), and quantiles and noise variance are those of the errors of training
-        rows left out, each without the basis function centred at it (``core.left_out``). Credible intervals, and those
-        of a fit with a given noise or fewer than 20 rows, use quantiles of Student's t. False gives the posterior
-        alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22). With local residuals the variance is that
-        of the local kernel, without the weights' covariance, and the quantiles are those of corrected rows left out;
-        False leaves the residuals out. The uncertainty of a learned kernel is only in ``joint_laplace``. Several
-        targets, which share vectors, have prediction intervals, (n, T) each, with local residuals alone: otherwise fit
-        each with scikit-learn's ``MultiOutputRegressor``.
+        ``kind="prediction"`` is for a new noisy target, ``"credible"`` for its mean (of a warped target, its median).
+        With ``hyperparameters``, the covariance of the weights includes the uncertainty of α and of the noise
+        (``core.predictive``), and quantiles and noise variance come from leave-one-out errors (``core.left_out``).
+        Credible intervals, and those of a fit with a given noise or fewer than 20 rows, use quantiles of Student's t.
+        False gives the posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22), without local
+        residuals. With local residuals, the variance is that of the local kernel, and the quantiles are those of
+        corrected left-out rows. Only ``joint_laplace`` includes the uncertainty of a learned kernel. Several targets
+        have intervals, (n, T) each, only with local residuals: otherwise fit each with ``MultiOutputRegressor``.
 
         Raises ``UsageError`` for another level or kind, ``DataError`` for other features; both are ``ValueError``.
         """
         return self._interval(X, level, kind, hyperparameters=hyperparameters)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
-        """Functions from the posterior at X (n, d), in the target's units: an array (n, n_samples).
+        """Functions drawn from the posterior at X (n, d), in the target's units: an array (n, n_samples).
 
-        Each column is one function: weights drawn from N(μ, Σ), with the covariance Σ of the stated uncertainty; with
-        local residuals the mean plus one random multiple, the same at all X, of the mean's standard deviation.
-        ``noise`` adds that of a new target to each value, as in ``predict``'s standard deviation; without, functions of
-        a warped target are those of its median. ``random_state`` is an int, a RandomState or None. Raises ``DataError``
-        or ``ValueError`` if X has other features, ``UsageError`` for several targets.
+        Each column is one function, with weights drawn from N(μ, Σ). With local residuals it is the mean plus a random
+        multiple, the same at all X, of the standard deviation of the mean. ``noise`` adds the noise of a new target to
+        each value; without it, functions of a warped target are those of its median. ``random_state`` is an int, a
+        RandomState or None. Raises ``DataError`` if X has other features, ``UsageError`` for several targets.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)

@@ -321,10 +321,8 @@ def _checked(name: str, gamma: Any) -> tuple[float, ...]:
     """Return gamma as numbers; a tuple of floats itself, as scikit-learn's clone demands."""
     values = as_numbers([gamma] if isinstance(gamma, numbers.Real) else gamma)
     if values.ndim != 1 or not (values <= 1e150).all() or (values < 0).any() or not values.any():
-        raise UsageError(
-            f"gamma of the {name} kernel is {gamma!r}: it must be one positive number, or one number ≥ 0 per feature "
-            "with at least one positive, up to 1e150"
-        )
+        expected = "it must be a positive number, or one number from 0 to 1e150 per feature, not all 0"
+        raise UsageError(f"gamma of the {name} kernel is {gamma!r}: {expected}")
     same = type(gamma) is tuple and all(type(each) is float for each in gamma)
     return gamma if same else tuple(values.tolist())
 

@@ -161,10 +161,7 @@ def require_function(given: Any, what: str) -> None:
     """Raise ``UsageError`` unless ``given`` is a callable, or has the form "module:function"."""
     path = isinstance(given, str) and _PATH.fullmatch(given)
     if isinstance(given, type) or not (path or callable(given)):
-        raise UsageError(
-            f"the {what} is {given!r}: it must be named as 'module:function', such as 'mine.physics:waves', or be "
-            f"'{LINEAR}' or a callable"
-        )
+        raise UsageError(f"the {what} is {given!r}: it must be '{LINEAR}', a callable, or 'module:function'")
 
 
 def title_of(function: Any) -> str:

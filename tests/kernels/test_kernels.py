@@ -232,7 +232,7 @@ def test_a_callable_has_no_spec():
     for each in (kernel, Sum((Gaussian(1.0), kernel)), OnColumns(kernel, (0,))):
         with pytest.raises(UsageError, match=r"<lambda>.* name it as 'module:function'"):
             each.spec()
-    with pytest.raises(UsageError, match="must be named"):
+    with pytest.raises(UsageError, match="a callable, or"):
         FunctionKernel(3)
 
 
