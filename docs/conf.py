@@ -75,6 +75,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "min_reported_time": 1,
     "parallel": True,
+    "reset_modules": ("matplotlib", "gallery_process.spawn"),
     "write_computation_times": False,
     "plot_gallery": os.environ.get("PARTIRVM_GALLERY", "1") == "1",
     "doc_module": ("partirvm",),
