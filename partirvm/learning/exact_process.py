@@ -228,8 +228,8 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = 
             best = replace(fit, value=value)
         return value / n, slopes / n
 
-    def per_row_together(move: Float) -> tuple[float, Float]:
-        value, slopes = per_row(np.append(logs + move[0], move[1:]))
+    def per_row_together(theta: Float) -> tuple[float, Float]:
+        value, slopes = per_row(np.append(logs + theta[0], theta[1:]))
         return value, np.append(slopes[:-2].sum(), slopes[-2:])
 
     middle = np.concatenate([logs, [np.log(variance), np.log(variance)]])
