@@ -208,13 +208,13 @@ class PreparedSeveral(PreparedKernel):
         return found
 
 
-def replaced(kernel: Kernel, columns: Int, make: Callable[[Kernel, Int], Kernel]) -> Kernel:
-    """Return the kernel with those inside, which see ``columns``, replaced by ``make(kernel, columns)``."""
+def replaced(kernel: Kernel, columns: Int, kind: Any, make: Callable[[Any, Int], Kernel]) -> Kernel:
+    """Return the kernel with those of a class inside, which see ``columns``, replaced by ``make(kernel, columns)``."""
     if isinstance(kernel, OnColumns):
-        return replace(kernel, kernel=replaced(kernel.kernel, columns[list(kernel.columns)], make))
+        return replace(kernel, kernel=replaced(kernel.kernel, columns[list(kernel.columns)], kind, make))
     if isinstance(kernel, Product | Sum):
-        return replace(kernel, parts=tuple(replaced(part, columns, make) for part in kernel.parts))
-    return make(kernel, columns)
+        return replace(kernel, parts=tuple(replaced(part, columns, kind, make) for part in kernel.parts))
+    return make(kernel, columns) if isinstance(kernel, kind) else kernel
 
 
 def inside(kernel: Kernel, n_features: int, kind: Any) -> list[tuple[Any, Int]]:
@@ -225,5 +225,5 @@ def inside(kernel: Kernel, n_features: int, kind: Any) -> list[tuple[Any, Int]]:
         found.append((each, columns))
         return each
 
-    replaced(kernel, np.arange(n_features), note)
-    return [(each, columns) for each, columns in found if isinstance(each, kind)]
+    replaced(kernel, np.arange(n_features), kind, note)
+    return found

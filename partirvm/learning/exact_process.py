@@ -41,8 +41,8 @@ TIED_SHARES = 10.0 ** np.arange(-6, 3)
 """Precisions of the weights of a tied RVM that are tried, relative to the mean eigenvalue of its Gram matrix."""
 
 
-def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, Float] | None:
-    """Return the evidence of targets (n, T), its derivative in the covariance, and A; None if not definite.
+def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float] | None:
+    """Return the evidence of targets (n, T) and its derivative in the covariance; None if not definite.
 
     Of the covariance, in Fortran order, the lower triangle is read, and the array is overwritten. The derivative holds
     the columns of its lower triangle one by one, folded: elements below the diagonal are doubled.
@@ -57,7 +57,7 @@ def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float, F
     unlocked("dpotri", "L", n, factor, n, info)
     slopes = blas.dsyrk(1.0, weights, beta=-float(T), c=factor, lower=1, overwrite_c=1)
     slopes.T.flat[:: n + 1] *= 0.5
-    return value, lapack.dtrttp(slopes, uplo="L")[0], weights
+    return value, lapack.dtrttp(slopes, uplo="L")[0]
 
 
 class AnyTriangle:
@@ -119,15 +119,13 @@ class ProcessRows:
     @classmethod
     def of(cls, sample: SampledRows, problem: Problem, numbers: Int) -> "ProcessRows":
         """Take the rows with these row numbers from a sample; their weights are positive."""
-        held = sample.rows.gather(np.sort(numbers))
-        raw, t, weights = held.X, held.t, held.weights
-        scaling = problem.empty.scaling
-        columns = problem.empty.take(NONE, leading=problem.leading).block(raw)
+        rows, scaling = sample.rows.gather(np.sort(numbers)), problem.empty.scaling
+        columns = problem.empty.take(NONE, leading=problem.leading).block(rows.X)
         square = np.maximum((columns**2).mean(axis=0), np.finfo(float).tiny)
         columns = columns * np.sqrt(LEADING * problem.target_variance / square)
-        inverse = np.ones(len(raw)) if weights is None else 1 / weights
-        targets = indicators(problem, t[:, 0]) if problem.n_classes else scaling.targets(t)
-        return cls(sample, problem, scaling.inputs(raw), targets, inverse, columns)
+        inverse = np.ones(len(rows.X)) if rows.weights is None else 1 / rows.weights
+        targets = indicators(problem, rows.t[:, 0]) if problem.n_classes else scaling.targets(rows.t)
+        return cls(sample, problem, scaling.inputs(rows.X), targets, inverse, columns)
 
     @cached_property
     def _of_columns(self) -> Float:
@@ -151,7 +149,7 @@ class ProcessRows:
         found = process_evidence(self.covariance(kernel.values, fit), self.t)
         if found is None:
             return None
-        (value, slopes, _), signal, n = found, np.exp(fit.signal), len(self.X)
+        (value, slopes), signal, n = found, np.exp(fit.signal), len(self.X)
         diagonal = slopes[np.arange(n) * (2 * n + 1 - np.arange(n)) // 2]
         of_noise = 0.0 if self.problem.noise_variance is not None else np.exp(fit.noise) * (diagonal @ self.inverse)
         return value, np.concatenate([signal * kernel.gradient(slopes), [signal * (slopes @ kernel.values), of_noise]])
@@ -161,10 +159,11 @@ class ProcessRows:
 
         With K = cK₁ it is −½ T [n log(Σ_t tᵀK₁⁻¹t) + log|K₁|], and c = Σ_t tᵀK₁⁻¹t/(nT); −∞ and 0 if not definite.
         """
-        factor, failed = lapack.dpotrf(self.covariance(triangle(fit.kernel, self.X).values, fit), lower=1)
+        covariance = self.covariance(triangle(fit.kernel, self.X).values, fit)
+        factor, weights, failed = lapack.dposv(covariance, self.t, lower=1, overwrite_a=1)
         if failed:
             return -np.inf, 0.0
-        (n, T), square = self.t.shape, float(np.vdot(self.t, lapack.dpotrs(factor, self.t, lower=1)[0]))
+        (n, T), square = self.t.shape, float(np.vdot(self.t, weights))
         value = -0.5 * T * (n * np.log(square) + 2 * float(np.log(factor.diagonal()).sum()))
         return value, float(np.log(square / (n * T)))
 
@@ -185,9 +184,10 @@ class ProcessRows:
     def outer_product(self, fit: ProcessFit) -> Float:
         """Return Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d) of the process' mean f, summed over the targets."""
         prepared, values = fit.kernel.prepare(self.X), fit.kernel.values(self.X, self.X)
-        found, d = process_evidence(self.covariance(lapack.dtrttp(values, uplo="L")[0], fit), self.t), self.X.shape[1]
+        covariance, d = self.covariance(lapack.dtrttp(values, uplo="L")[0], fit), self.X.shape[1]
+        _, found, failed = lapack.dposv(covariance, self.t, lower=1, overwrite_a=1)
         total = np.zeros((d, d))
-        for weights in () if found is None else found[2].T:
+        for weights in () if failed else found.T:
             slope = prepared.input_gradient(self.X, values, np.broadcast_to(weights, values.shape))
             total += slope.T @ slope
         return total

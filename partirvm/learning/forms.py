@@ -40,23 +40,19 @@ FREE_ROWS = 2000
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
     """Return the kernel with its radial kernels replaced by those of another family, at a typical gamma."""
 
-    def make(old: Kernel, columns: Int) -> Kernel:
-        if not isinstance(old, RadialKernel):
-            return old
+    def make(old: RadialKernel, columns: Int) -> Kernel:
         return WITH_GAMMA[family](tuple(FAMILIES[family] / FAMILIES[old.name] * gamma for gamma in old.gamma))
 
-    return replaced(kernel, np.arange(n_features), make)
+    return replaced(kernel, np.arange(n_features), RadialKernel, make)
 
 
 def with_gammas(kernel: Kernel, n_inputs: int, change: Callable[[Float, Int], Float]) -> Kernel:
     """Return the kernel whose radial kernels have the gammas ``change(gammas, inputs)``, both (k,)."""
 
-    def make(old: Kernel, columns: Int) -> Kernel:
-        if not isinstance(old, RadialKernel):
-            return old
+    def make(old: RadialKernel, columns: Int) -> Kernel:
         return replace(old, gamma=tuple(change(old.widths(len(columns)), columns).tolist()))
 
-    return replaced(kernel, np.arange(n_inputs), make)
+    return replaced(kernel, np.arange(n_inputs), RadialKernel, make)
 
 
 def learn(
@@ -91,7 +87,7 @@ def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
     A metric Σ_i gamma_i a_i a_iᵀ of d features has rd − r(r − 1)/2 parameters, of which the gammas are r (Schwarz 1978,
     "Estimating the dimension of a model").
     """
-    free = stage.again(start=replaced(stage.kernel, np.arange(n_features), _free))
+    free = stage.again(start=replaced(stage.kernel, np.arange(n_features), Directions, _free))
     shapes = [kernel.matrix.shape for kernel, _ in inside(stage.kernel, n_features, Directions)]
     names = np.array(free.start.parameters)[np.isfinite(free.logs)]
     places = np.eye(len(names))[np.isin(names, stage.start.parameters)]  # of parameters that keep their curvature
@@ -119,8 +115,8 @@ def _compared_with_directions(
     return replace(found if taken else stage, **facts)
 
 
-def _free(kernel: Kernel, columns: Int) -> Kernel:
-    return replace(kernel, free=True) if isinstance(kernel, Directions) else kernel
+def _free(kernel: Directions, columns: Int) -> Kernel:
+    return replace(kernel, free=True)
 
 
 def turnable(kernel: Kernel, n_features: int) -> bool:
@@ -150,14 +146,14 @@ def along_directions(kernel: Kernel, outer: Float, gamma: Callable[[RadialKernel
     ``gamma(kernel, columns, axes)`` gives the gamma (r,) of the directions ``axes`` (r, r) of these features.
     """
 
-    def make(old: Kernel, columns: Int) -> Kernel:
-        if len(columns) == 1 or not isinstance(old, RadialKernel):
+    def make(old: RadialKernel, columns: Int) -> Kernel:
+        if len(columns) == 1:
             return old
         axes = np.linalg.eigh(outer[np.ix_(columns, columns)])[1].T[::-1]
         widths = tuple(gamma(old, columns, axes).tolist())
         return Directions(replace(old, gamma=widths), tuple(map(tuple, axes.tolist())))
 
-    return replaced(kernel, np.arange(len(outer)), make)
+    return replaced(kernel, np.arange(len(outer)), RadialKernel, make)
 
 
 def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:

@@ -10,9 +10,6 @@ that detail is explained before noise is believed. The candidates:
 - *directions* (``learning.forms``): eigenvectors of the mean outer product of the gradient of the process' mean. They
   are computed ``TURNS`` times, since the gradient sees more once the kernel follows the directions. Their d² entries do
   not count in the evidence, so rows left out decide: the mean log density must rise by more than its standard error.
-
-With more rows than ``FEW``, widths and directions are where searches with the tied evidence of thousands of rows begin,
-which decides between the forms (``learning.forms``).
 """
 
 from dataclasses import replace

@@ -174,10 +174,6 @@ class EvidencePoint:
     determined: float = 0.0
 
 
-NOTHING = EvidencePoint()
-"""Before the first evaluation."""
-
-
 def evaluate(
     sample: SampledRows, problem: Problem, design: Design, last: EvidencePoint | None = None, fresh: bool = True
 ) -> EvidencePoint:

@@ -29,7 +29,7 @@ from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.kernels import Kernel
 from partirvm.kernels.design import Design
-from partirvm.learning.sample import NOTHING, EvidencePoint, SampledRows, evaluate, evaluate_fit
+from partirvm.learning.sample import EvidencePoint, SampledRows, evaluate, evaluate_fit
 from partirvm.likelihoods.gaussian import noise
 from partirvm.strategies.problem import KernelLearned, LearnKernel, Problem, Record
 from partirvm.strategies.stages import SHARE
@@ -121,7 +121,7 @@ class KernelSearch:
     evaluations: int = 0
     first: float = 0.0
     peak: float = -np.inf
-    best: EvidencePoint = NOTHING
+    best: EvidencePoint = field(default_factory=EvidencePoint)
     last: EvidencePoint | None = None
     choice: dict[str, Any] | None = None
     reason: Termination | None = None
@@ -141,7 +141,7 @@ class KernelSearch:
         """Return a stage that begins at the best kernel or at another ``start``, with some fields replaced."""
         if "start" in fields:
             fields |= dict.fromkeys(("middle", "logs"), fields["start"].logs) | {"pairs": []}
-        unknown: dict[str, Any] = {"evaluations": 0, "peak": -np.inf, "best": NOTHING, "pairs": list(self.pairs)}
+        unknown: dict[str, Any] = {"evaluations": 0, "peak": -np.inf, "best": EvidencePoint(), "pairs": self.pairs[:]}
         return replace(self, last=self.best, reason=None, **unknown | fields)
 
     def evaluate(self, logs: Float) -> tuple[float, Float]:

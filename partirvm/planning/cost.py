@@ -21,8 +21,9 @@ from partirvm.types import LEFT_OUT_ROWS, RESIDUAL_ROWS, RESIDUAL_TARGETS
 NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
 
-ITERATIONS, IN_ROUNDS = 25, 3
-"""Cost of a fit in dense iterations of all columns, alone and in a round; it has more iterations, of fewer columns."""
+ITERATIONS, IN_ROUNDS, STARTS = 20, 3, 4e9
+"""Cost of a fit in dense iterations of all columns, alone and in a round; it has more iterations, of fewer columns. The
+last fit has several starts, of so many operations in all: calls, since few columns are left."""
 
 SQUARES = 1500
 """Factor of M² in the cost of a dense iteration: for a few hundred columns, memory access and calls dominate."""
@@ -62,6 +63,10 @@ class RoundCost:
     passes: int
     pass_seconds: float
     solve_seconds: float
+
+    def __add__(self, more: "RoundCost") -> "RoundCost":
+        seconds = self.pass_seconds + more.pass_seconds, self.solve_seconds + more.solve_seconds
+        return RoundCost(max(self.columns, more.columns), self.passes + more.passes, *seconds)
 
 
 @dataclass(frozen=True)
@@ -124,28 +129,24 @@ def fit_cost(work: Work, kept: int, candidates: int, **how: int) -> RoundCost:
     return gram_cost(work, min(rows, work.shape.n_rows), kept, candidates, **how)
 
 
-def search_cost(work: Work, kept: int) -> tuple[float, int]:
-    """Estimate the selection of candidates with ``kept`` columns: seconds, and number of passes over all rows."""
+def search_cost(work: Work, kept: int) -> RoundCost:
+    """Estimate the selection of candidates with ``kept`` columns."""
     pool, n_rows = work.read.pool, work.shape.n_rows
     rows = n_rows if pool else work.read.searched
-    return work.pass_seconds(rows, rows * (kept + pool), rows * 2.0 * kept * pool), int(rows >= n_rows)
+    seconds = work.pass_seconds(rows, rows * (kept + pool), rows * 2.0 * kept * pool)
+    return RoundCost(kept, int(rows >= n_rows), seconds, 0.0)
 
 
 def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> list[RoundCost]:
     """Estimate rounds of ``partition_size`` candidates; the last round uses all rows and converges."""
-    costs, lead, kept = [], work.shape.n_leading, work.shape.n_leading
+    costs, lead, kept, n_rows = [], work.shape.n_leading, work.shape.n_leading, work.shape.n_rows
     for number in range(rounds):
         cost = fit_cost(work, kept, partition_size, iterations=IN_ROUNDS)
-        if number:
-            seconds, passes = search_cost(work, kept)
-            cost = replace(cost, pass_seconds=cost.pass_seconds + seconds, passes=cost.passes + passes)
-        costs.append(cost)
+        costs.append(cost + search_cost(work, kept) if number else cost)
         kept = lead + int(stays * (kept - lead + partition_size))
-    last = costs.pop()
-    if work.read.rows < work.shape.n_rows:
-        last = gram_cost(work, work.shape.n_rows, 0, last.columns)
-    elif not work.shape.newton:  # after its candidates it has as many iterations as a fit alone
-        last = replace(last, solve_seconds=last.solve_seconds + gram_cost(work, 0, 0, kept).solve_seconds)
+    last, sampled = costs.pop(), work.read.rows < n_rows
+    if sampled or not work.shape.newton:  # after its candidates it has as many iterations as a fit alone
+        last += gram_cost(work, n_rows if sampled else 0, 0, kept)
     return [*costs, _settled(work, last, kept)]
 
 
@@ -167,21 +168,20 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
     """Add to ``last`` the cost of residuals, of leave-one-out errors and of local residuals.
 
     Both share one reading of the rows, and each evaluates a block of the ``kept`` columns of ``LEFT_OUT_ROWS`` rows.
-    With local noise, the log variance is fitted, and the kept columns are fitted again.
+    With local noise, the log variance is fitted, and half of the kept columns, which are pruned by then, again.
     """
     if work.shape.n_classes:
         return last
     n_rows, noise_rows = work.shape.n_rows, work.shape.local_noise_rows
     left_out = min(n_rows, LEFT_OUT_ROWS)
     seconds = work.pass_seconds(n_rows, 2 * left_out * kept, left_out * 2.0 * kept**2)
-    learning = (TRIALS + TAKEN * min(n_rows / OFTEN, 1.0)) * work.shape.n_targets / work.rates.product
-    passes, dense = 2 if n_rows <= LEFT_OUT_ROWS else 1, last.solve_seconds + work.residuals * learning
+    dense = STARTS + work.residuals * (TRIALS + TAKEN * min(n_rows / OFTEN, 1.0) ** 1.5) * work.shape.n_targets
+    settled = RoundCost(kept, 2 if n_rows <= LEFT_OUT_ROWS else 1, seconds, dense / work.rates.product)
     if noise_rows:
-        again = gram_cost(work, n_rows, 0, kept)
         # 64² / 2 products per row in each of about 300 updates of the precisions, and as much for its Newton steps
-        dense += noise_rows * 4e6 / work.rates.product + again.solve_seconds
-        seconds, passes = 2 * seconds + again.pass_seconds, 2 * passes + again.passes
-    return replace(last, passes=last.passes + passes, pass_seconds=last.pass_seconds + seconds, solve_seconds=dense)
+        again = replace(settled, solve_seconds=noise_rows * 4e6 / work.rates.product)
+        settled += again + gram_cost(work, n_rows, 0, kept // 2)
+    return last + settled
 
 
 @dataclass(frozen=True)

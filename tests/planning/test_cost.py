@@ -24,13 +24,13 @@ def gram(rows, kept, new):
 
 
 def dense(columns):
-    """Seconds of 25 iterations of (M + P)³ + 1500 (M + P)²."""
-    return 25 * (columns**3 + 1500 * columns**2) / PRODUCT + 5e-3
+    """Seconds of 20 iterations of (M + P)³ + 1500 (M + P)²."""
+    return 20 * (columns**3 + 1500 * columns**2) / PRODUCT + 5e-3
 
 
 @given(st.integers(2, 10**6), st.integers(0, 500), st.integers(1, 500), st.integers(1, 16))
 def test_the_cost_of_a_gram_pass(rows, kept, new, threads):
-    """2MP + P² products and M + P elements per row; 25 dense iterations; it is a pass only over all rows."""
+    """2MP + P² products and M + P elements per row; 20 dense iterations; it is a pass only over all rows."""
     cost = gram_cost(work(10**6, threads=threads), rows, kept, new)
     seconds = gram(rows, kept, new)[1]
     assert cost.pass_seconds == pytest.approx(seconds / threads)
@@ -46,11 +46,11 @@ def test_the_look_for_candidates(n, kept, pool, look, threads):
     M + Q elements and 2MQ products for each row where Q columns are on trial (g).
     """
     search = {"e": {"searched": n // 2}, "E": {"searched": n}, "g": {"pool": pool}}[look]
-    seconds, passes = search_cost(work(n, threads=threads, **search), kept)
+    cost = search_cost(work(n, threads=threads, **search), kept)
     rows = n // 2 if look == "e" else n
     elements, products = (kept + pool, 2 * kept * pool) if look == "g" else (kept, 0)
-    assert seconds == pytest.approx(rows * (READ + elements * ELEMENT + products / PRODUCT) / threads)
-    assert passes == (look != "e")
+    assert cost.pass_seconds == pytest.approx(rows * (READ + elements * ELEMENT + products / PRODUCT) / threads)
+    assert cost.passes == (look != "e")
 
 
 @given(st.integers(10, 300), st.integers(1, 12))
@@ -86,32 +86,33 @@ def test_rounds_look_but_for_the_first_and_settle_at_the_end():
 
 
 def test_the_last_round_sees_all_rows():
-    """Its columns, those that were kept too, come in one pass over all rows, and a residual pass follows."""
+    """The columns that the last round keeps come in one pass over all rows, and a residual pass follows."""
     n = 10**4
     costs = rounds_cost(work(n, rows=500), 100, 3, 0.5)
     assert [cost.passes for cost in costs] == [0, 0, 3]
     assert costs[-1].columns == 176
-    assert costs[-1].pass_seconds == pytest.approx(gram(n, 0, 176)[1] + settling(n, 88))
+    assert costs[-1].pass_seconds == pytest.approx(gram(500, 76, 100)[1] + gram(n, 0, 88)[1] + settling(n, 88))
 
 
 def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
-    """10⁷ operations for each of its rows; the 88 kept columns of 176 are fitted and left out once more."""
+    """4·10⁶ operations for each of its rows; the 88 kept columns are left out once more, half of them fitted."""
     n, rows = 10**4, 500
     plain = rounds_cost(work(n), 100, 3, 0.5)
     costs = rounds_cost(replace(work(n), shape=DataShape(n, 4, 1, 1024, local_noise_rows=rows)), 100, 3, 0.5)
     assert costs[:-1] == plain[:-1]
     assert costs[-1].passes == plain[-1].passes + 3
     more = costs[-1].pass_seconds - plain[-1].pass_seconds
-    assert more == pytest.approx(gram(n, 0, 88)[1] + settling(n, 88))
+    assert more == pytest.approx(gram(n, 0, 44)[1] + settling(n, 88))
     more = costs[-1].solve_seconds - plain[-1].solve_seconds
-    assert more == pytest.approx(dense(88) + rows * 4e6 / PRODUCT)
+    assert more == pytest.approx(dense(44) + rows * 4e6 / PRODUCT)
 
 
 def test_local_residuals_cost_their_trials_and_a_part_of_their_search():
-    """10¹⁰ operations, and 8·10¹⁰ where they are taken, which of 10⁴ rows is expected at 10⁴/16,384 of the fits."""
+    """10¹⁰ operations, and 8·10¹⁰ where they are taken, of 10⁴ rows times (10⁴/16,384)^1.5."""
     n = 10**4
     plain, tried = (rounds_cost(replace(work(n), residuals=tried), 100, 3, 0.5)[-1] for tried in (False, True))
-    assert tried.solve_seconds - plain.solve_seconds == pytest.approx((1e10 + 8e10 * n / 16_384) / PRODUCT)
+    expected = (1e10 + 8e10 * (n / 16_384) ** 1.5) / PRODUCT
+    assert tried.solve_seconds - plain.solve_seconds == pytest.approx(expected)
 
 
 def test_levels_cost_what_their_fits_cost():
@@ -126,5 +127,5 @@ def test_levels_cost_what_their_fits_cost():
         assert cost.passes == fits
     last = costs[2]
     assert last.pass_seconds == pytest.approx((gram(n, 0, 101)[1] + settling(n, 50)) / 2)
-    assert last.solve_seconds == pytest.approx(dense(101))
+    assert last.solve_seconds == pytest.approx(dense(101) + 4e9 / PRODUCT), "with several starts"
     assert last.passes == 3
