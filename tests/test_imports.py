@@ -65,8 +65,6 @@ ARROWS = {
 
 EXCEPTIONS = {
     "cli.running": {"execution.cluster.connect"},
-    # Rows join a model's local residuals without a fit; the import is inside the method.
-    "estimators.regression": {"learning.residual_rows.with_rows"},
     "estimators.saving": {"kernels.functions.require_no_code", "storage.reading"},
     # A handle shows its page and its figures; the imports are inside the methods.
     "jobs.job": {"report.page.report_of", "report.text.job_facts", "report.text.status_rows"},

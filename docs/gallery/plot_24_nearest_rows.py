@@ -53,18 +53,3 @@ points = axes.scatter(*X[rows].T, c=weights, cmap="coolwarm", vmin=-abs(weights)
 axes.plot(*place.T, "k*", markersize=12)
 axes.set_title("Neighbours of ★ and their weights")
 figure.colorbar(points)
-
-# %%
-# The last step is an online update. One corner was not measured at first; new rows in this corner are added to the
-# local residuals without a fit.
-
-corner = (X > 0.5).all(axis=1)
-model = RVMRegressor(max_vectors=100, reference="none", random_state=0).fit(X[~corner], y[~corner])
-before = model.predict(grid)
-after = model.update_residuals(X[corner], y[corner]).predict(grid)
-figure, axes = plt.subplots(1, 2, figsize=(7.6, 3.4), layout="constrained")
-inside = (grid > 0.5).all(axis=1)
-for place, values, title in zip(axes, (before, after), ("before", "after the update"), strict=True):
-    error = np.sqrt(np.mean((values - height(grid))[inside] ** 2))
-    place.imshow(values.reshape(150, 150), origin="lower", extent=(-2, 2, -2, 2), cmap="terrain", vmin=-1.4, vmax=1.4)
-    place.set_title(f"{title}, RMSE in the corner {error:.3f}")

@@ -173,7 +173,6 @@ def resume(job: str, **choices: Any) -> int:
 @takes(
     "job",
     options.flag(TABLE["max_rounds"], default=None),
-    click.option("--residual-only", is_flag=True, help="Join the new rows to the local residuals, and fit nothing."),
     again,
 )
 def update(job: str, **choices: Any) -> int:
@@ -184,15 +183,10 @@ def update(job: str, **choices: Any) -> int:
     working set selects them from all rows, and the other strategies take the new rows partition by partition.
     --max-rounds counts only these rounds. The kernel, the scaling and the classes do not change.
 
-    With --residual-only, one pass reads the new rows: their errors correct predictions nearby, and the vectors do not
-    change. This option is for a finished job whose model has local residuals. A later update without the option also
-    fits these rows.
-
     \b
     Examples:
       partirvm ingest more.parquet trips.zarr --append
       partirvm update jobs/run1 --max-rounds 3
-      partirvm update jobs/run1 --residual-only
     """
     return _run_again(job, "update", **choices)
 

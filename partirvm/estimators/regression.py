@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from partirvm.data import ArraySource, as_source, shuffled_rows
-from partirvm.data.source import Tile, require_like
+from partirvm.data.source import require_like
 from partirvm.errors import UsageError
 from partirvm.estimators.base import RelevanceVectorMachine, documented
 from partirvm.estimators.inputs import TrainingRows, data_errors, in_memory, rows_of, source_of, training_rows
@@ -110,29 +110,6 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         self._stream = None if journal.last is None else Stream(calls, request, spec, journal.last)
         return self
 
-    def update_residuals(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Let new rows, X (n, d) and y (n,) or (n, T) in memory, join the local residuals; nothing is fitted.
-
-        Their errors correct later predictions nearby. The vectors, the local kernel and the quantiles of intervals
-        stay, so this takes seconds at most. In ``nearest_rows``, they are numbered after the earlier rows; a later
-        ``partial_fit`` also fits them. Raises ``UsageError`` for a model without local residuals and for rows that are
-        not in memory, and the errors of ``fit`` for other features or invalid values.
-        """
-        from partirvm.learning.residual_rows import with_rows  # fits in memory do not load it
-
-        check_is_fitted(self)
-        model: Model = self.model_
-        rows = training_rows(self, X, y, sample_weight, model.columns)
-        targets = np.asarray(rows.y, dtype=np.float64).reshape(len(rows.X), -1)
-        if targets.shape[1] != model.n_targets:
-            raise UsageError(f"y has {targets.shape[1]} columns, and the model {model.n_targets}")
-        tile = Tile(0, 0, rows.X, targets, rows.weights)
-        self.model_ = replace(model, residuals=with_rows(model.own_residuals, model.design, model.mean, tile))
-        stream: Stream | None = getattr(self, "_stream", None)
-        if stream is not None:
-            self._stream = replace(stream, calls=(*stream.calls, rows))
-        return self
-
     def _continued(self, stream: Stream, asked: Request) -> Request:
         """Return the request of the next call: that of the first call, with the limits that are asked for now."""
         if not is_growable(stream.checkpoint, stream.spec):
@@ -204,7 +181,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         Credible intervals, and those of a fit with a given noise or fewer than 20 rows, use quantiles of Student's t.
         False gives the posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22), without local
         residuals. With local residuals, the variance is that of the local kernel, and the quantiles are those of
-        corrected left-out rows. Only ``joint_laplace`` includes the uncertainty of a learned kernel. Several targets
+        corrected left-out rows. Several targets
         have intervals, (n, T) each, only with local residuals: otherwise fit each with ``MultiOutputRegressor``.
 
         Raises ``UsageError`` for another level or kind, ``DataError`` for other features; both are ``ValueError``.

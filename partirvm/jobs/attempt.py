@@ -22,8 +22,7 @@ from partirvm.jobs.request import Place
 from partirvm.jobs.run import run, with_new_rows
 from partirvm.jobs.state import TRANSITIONS, Status
 from partirvm.jobs.store import JobStore
-from partirvm.learning.residual_rows import with_rows_of
-from partirvm.model import AnyModel, Model
+from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
 from partirvm.resolve.new_problem import Interrupted, timer
@@ -132,8 +131,6 @@ def run_attempt(
     asked = state.request
     requests.require_code_allowed(store.location, asked, allow_code)
     with _ending(store):
-        if asked.get("joining"):
-            return _join(store, asked, allow_code, client, watcher)
         n_rows = asked["fingerprint"]["n_rows"]
         restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
         lines = 0 if restored is None else restored.history
@@ -171,32 +168,6 @@ def run_attempt(
             beside = None if "://" in store.location else Path(store.location, "kernel")
             # nobody waits for tiles that are still being read
             return _end(journal, state.attempt, run(driver, spec, journal, checkpoint, beside))
-
-
-def _join(store: JobStore, asked: dict[str, Any], allow_code: bool, client: Any, watcher: Watcher) -> Outcome:
-    """Let appended rows join the local residuals; the event of the end names the new model."""
-    store.record({"event": "running", "reason": f"by {Process.this()}"})
-    state, model = store.folded(), cast(Model, store.model(allow_code=allow_code))
-    journal, poll = JobJournal(store=store, history=list(state.history)), _poll(store, state.attempt, watcher)
-    source = requests.open_unchanged(asked["data"], asked["joining"])
-    last: Checkpoint | None = store.restore(allow_code=allow_code)
-    cells, room = model.own_residuals.cells, 0 if last is None else last.spec.options.residual_bytes
-    in_memory = cells.records is not None and 2 * cells.nbytes * source.n_rows <= room * cells.n_rows
-
-    def progress(done: int, total: int) -> None:
-        watcher.on_tiles("local residuals", done, total)
-        if reason := poll():
-            raise Stopped(reason)
-
-    reason = Termination.CONVERGED
-    with closing(executor_for(client)) as executor:
-        try:
-            how = source, executor, progress, None if in_memory else store.keep_cells
-            journal.save(replace(model, residuals=with_rows_of(model.own_residuals, model.design, model.mean, *how)))
-        except Stopped as stopped:
-            reason = stopped.reason
-    outcome = Outcome(reason, None, state.computing_seconds() or 0.0)
-    return _end(journal, state.attempt, outcome, "appended rows joined the local residuals")
 
 
 def _checkpoint(restored: Checkpoint | None, spec: FitSpec) -> Any:

@@ -203,16 +203,15 @@ class Job:
             address_of(client)
         return self._start(self.requeue(allow_code=allow_code, allow_data=allow_data, **changed), allow_code, client)
 
-    def update(self, *, residual_only: bool = False, **how: Any) -> Job:
+    def update(self, **how: Any) -> Job:
         """Update with rows appended to the DATA; ``how`` is described in ``resume``, its one limit is ``max_rounds``.
 
         The vectors are fitted to all rows, then at most ``max_rounds`` rounds follow. The working set selects
         candidates among all rows; any other strategy continues as ``incremental``, with the new rows as the next
         partitions. Scaling, kernel and classes do not change. Raises as ``resume``, and ``UsageError`` without new rows
-        or a fit that they could join. With ``residual_only`` nothing is fitted: one pass over the new rows joins them
-        to the local residuals of a finished job, which takes seconds. A later update without it fits these rows, too.
+        or a fit that they could join.
         """
-        return self.resume(grown=True, residual_only=residual_only, **how)
+        return self.resume(grown=True, **how)
 
     def requeue(self, **how: Any) -> JobState:
         """Queue the job again and return its state; ``run_job`` then runs it. Takes and raises what ``resume`` does."""

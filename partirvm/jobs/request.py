@@ -114,11 +114,10 @@ def requeue(
 ) -> JobState:
     """Queue a job again, with new places of DATA that were moved. Raises as ``Job.resume`` or ``Job.update``.
 
-    ``grown`` is for an update; ``residual_only``, among what is ``changed``, limits it to the local residuals.
+    ``grown`` is for an update.
     """
     changed = {key: value for key, value in changed.items() if value is not None}
     moved: dict[str, str] = {name: absolute(changed.pop(name)) for name in ("data", "validation") if name in changed}
-    residual_only = changed.pop("residual_only", False)
     if other := sorted(changed.keys() - set(LIMITS)):
         raise UsageError(f"a resume cannot change {', '.join(other)}, only {', '.join(LIMITS)}: start a new job")
     store = JobStore(location)
@@ -131,12 +130,7 @@ def requeue(
         if state.status is Status.CANCELLED:
             raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
         open_held_out(request)
-        if residual_only:
-            event = _joining(store, state, request, allow_code, changed)
-        elif grown:
-            event = _grown(store, request, allow_code, changed)
-        else:
-            event = _resumed(location, state, request, changed)
+        event = _grown(store, request, allow_code, changed) if grown else _resumed(location, state, request, changed)
         store.record({"event": "queued", **event, **moved})
         return store.folded()
 
@@ -153,7 +147,7 @@ def _resumed(location: str, state: JobState, request: Json, changed: Json) -> Js
         was, now = [-LEAST_GAIN[effort] for effort in limits] if option == "effort" else limits
         if option in ("max_rounds", "max_vectors", "effort") and now <= was:
             raise DoneError(f"{location} is done; it reached {option} = {limits[0]}: resume with a larger {option}")
-    open_unchanged(request["data"], request.get("joining") or request["fingerprint"])
+    open_unchanged(request["data"], request["fingerprint"])
     return {"reason": "resumed", "changes": {key: getattr(after, key) for key in changed}}
 
 
@@ -172,22 +166,7 @@ def _grown(store: JobStore, request: Json, allow_code: bool, changed: Json) -> J
     if last.spec.in_order:
         changes["strategy"] = IncrementalRounds.schedule.name
     check_parameters(parameters_of(request, **changes))
-    event = {"reason": "updated", "changes": changes, "fingerprint": source.fingerprint(), "rounds": rounds}
-    return {**event, "joining": None}
-
-
-def _joining(store: JobStore, state: JobState, request: Json, allow_code: bool, changed: Json) -> Json:
-    """Return the event of an update of the local residuals alone."""
-    done, before = state.status is Status.DONE, request.get("joining")
-    if changed:
-        raise UsageError(f"an update with residual_only=True fits nothing: omit {', '.join(sorted(changed))}")
-    if not (done or before) or getattr(store.model(allow_code=allow_code), "residuals", None) is None:
-        raise UsageError(
-            f"{store.location} is not done, or its model has no local residuals that new rows could join: resume it, "
-            "or update it without residual_only=True"
-        )
-    source = _open_grown(request["data"], before if done and before else request["fingerprint"])
-    return {"reason": "updated", "joining": source.fingerprint()}
+    return {"reason": "updated", "changes": changes, "fingerprint": source.fingerprint(), "rounds": rounds}
 
 
 def _open_grown(place: str, began: Json) -> ZarrSource:

@@ -55,7 +55,7 @@ TRANSITIONS = {
 """The statuses that may follow each status."""
 
 # What an event ``queued`` may change of the request.
-CHANGED = ("data", "validation", "fingerprint", "rounds", "joining")
+CHANGED = ("data", "validation", "fingerprint", "rounds")
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,7 @@ class JobState:
     was queued. ``plan`` is the last plan event, ``history`` the valid fit events, ``before`` those that the last run
     found, and ``added`` is True if it has added some. ``doing`` is a text of a process that learns the kernel.
     ``request`` is ``spec.json`` with the changes by resumes and updates; after an update it has ``rounds``, those that
-    it may make, after one of local residuals ``joining``, the fingerprint of the DATA whose rows join; ``fingerprint``
-    is that of the last fit.
+    it may make; ``fingerprint`` is that of the last fit.
     """
 
     status: "Status" = Status.QUEUED

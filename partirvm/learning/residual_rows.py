@@ -1,14 +1,8 @@
-"""The records of local residuals of all rows, from one pass over the rows and one sort into cells.
-
-Appended rows join the records of a model (``with_rows``, ``with_rows_of``): their errors are those of its vectors, and
-the local kernel and the calibration stay. A record of an old row is not changed.
-"""
+"""The records of local residuals of all rows, from one pass over the rows and one sort into cells."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,10 +14,8 @@ from partirvm.execution import Executor
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Spent
 from partirvm.learning.target import require_positive
-from partirvm.local.cells import COLUMNS, NUMBER, Cells, leaf_order, rows_of_cell
+from partirvm.local.cells import COLUMNS, Cells, leaf_order, rows_of_cell
 from partirvm.local.metric import Metric
-from partirvm.local.residuals import LocalResiduals
-from partirvm.process import one_blas_thread
 from partirvm.storage import open_folder
 from partirvm.strategies.problem import FitResiduals
 from partirvm.types import PANEL_ROWS, Float, Int
@@ -31,9 +23,8 @@ from partirvm.types import PANEL_ROWS, Float, Int
 Keep: TypeAlias = Callable[[Callable[[str], Cells]], Cells]
 """Calls a function with the path or URL of a new folder, which stays if it returns."""
 
-LEAVES, SAMPLE = 16, 64
-"""Number of leaves of a cell, about: cells are runs of leaves, which end anywhere. Leaves of rows that others join are
-those of one row of so many."""
+LEAVES = 16
+"""Number of leaves of a cell, about: cells are runs of leaves, which end anywhere."""
 
 
 def cells_of(
@@ -81,47 +72,6 @@ def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | No
         records = np.concatenate(list(pieces))
         return Cells.of(records[np.argsort(places(records[:, :rank]), kind="stable")], n_targets)
     return keep(written)
-
-
-@one_blas_thread()
-def with_rows(residuals: LocalResiduals, design: Design, mean: Float, rows: Tile) -> LocalResiduals:
-    """Return local residuals with further rows in memory, whose numbers follow those of all earlier rows.
-
-    ``design`` and ``mean``, (M,) or (M, T), are those of the model.
-    """
-    first, count = residuals.n_rows, residuals.n_rows + len(rows.X)
-    records = records_of(design, mean, residuals.metric, rows, np.arange(first, count))
-    return _joined(residuals, iter([records]), count, None)
-
-
-def with_rows_of(
-    residuals: LocalResiduals,
-    design: Design,
-    mean: Float,
-    source: Source,
-    executor: Executor,
-    progress: Callable[[int, int], None],
-    keep: Keep | None,
-) -> LocalResiduals:
-    """Return local residuals with those rows of a source that were appended to the earlier ones, from one pass.
-
-    ``keep`` makes a folder for the records; without it they stay in memory.
-    """
-    first, task = residuals.n_rows, partial(records_of_tile, design, mean, residuals.metric)
-    found = executor.map(task, source, range(first // source.tile_rows, source.n_tiles), progress)
-    pieces = (records[records[:, NUMBER] >= first] for _, records in found)
-    return _joined(residuals, pieces, source.n_rows, keep)
-
-
-def _joined(residuals: LocalResiduals, pieces: Iterator[Float], count: int, keep: Keep | None) -> LocalResiduals:
-    """Return local residuals of ``count`` rows with further records, sorted by some old points and the first piece."""
-    cells, first = residuals.cells, next(pieces, np.empty((0, residuals.cells.width)))
-    numbers = range(len(cells.boxes))
-    points = [cells.cell(number)[::SAMPLE, : cells.rank] for number in numbers]
-    points.append(first[:, : cells.rank])
-    together, most = chain(map(cells.cell, numbers), [first], pieces), cells.n_rows + count - residuals.n_rows
-    found = sorted_cells(together, most, np.concatenate(points), keep, cells.n_targets)
-    return replace(residuals, cells=found, n_rows=count)
 
 
 def records_of_tile(design: Design, mean: Float, metric: Metric, source: Source, number: int) -> Float:

@@ -11,11 +11,10 @@ from scipy.spatial.distance import cdist
 
 from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
 from partirvm.core.termination import Termination
-from partirvm.data import ArraySource
 from partirvm.errors import FormatError, MissingDataError, UsageError
 from partirvm.jobs.driver import Watcher
 from partirvm.learning.neighbours import mixture_gain
-from partirvm.local.cells import LOG_FACTOR, NOISE, NUMBER, Cells
+from partirvm.local.cells import LOG_FACTOR, NUMBER
 from partirvm.local.kriging import CORRELATIONS, LocalKernel, learned
 from partirvm.model.files import CODEC, FORMAT, KIND
 from partirvm.options import Request
@@ -247,56 +246,6 @@ def test_a_file_with_fields_that_do_not_belong_together_is_refused(fitted, tmp_p
     CODEC.write({"model": wrong, "estimator": None}, f"{tmp_path}/model", KIND, FORMAT)
     with pytest.raises((FormatError, UsageError)):
         load_model(tmp_path / "model")
-
-
-def test_new_rows_join_without_a_fit(fitted):
-    """They correct predictions where no row was, by their errors; the result is that of cells of all rows at once."""
-    (X, y), (new, target), updated = rough(900, seed=5), rough(200, seed=6), copy(fitted)
-    X[:, 0], new[:, 0] = X[:, 0] + 1.5, new[:, 0] + 1.5
-    assert updated.update_residuals(X[:-1], y[:-1]).update_residuals(X[-1:], y[-1:], [2.0]) is updated
-    before, after = (
-        np.sqrt(np.mean((model.predict(new) - target)[new[:, 0] > 1.1] ** 2)) for model in (fitted, updated)
-    )
-    assert after < 0.12 < 0.5 < before
-    far = X[:, 0] > 1.1
-    np.testing.assert_array_equal(updated.nearest_rows(X[far])["rows"][:, 0], 3000 + np.flatnonzero(far))
-    found = (model.model_.residuals.cells.records for model in (updated, fitted))
-    records, old = (each[np.argsort(each[:, NUMBER])] for each in found)
-    np.testing.assert_array_equal(records[:3000], old)
-    errors = (y - fitted.model_.sparse().predict(X)) / fitted.model_.design.scaling.t_scale
-    np.testing.assert_allclose(records[3000:, ERROR], errors, atol=1e-8)
-    assert records[-1, NOISE] == 0.5
-    at_once = replace(fitted.model_, residuals=replace(fitted.model_.residuals, cells=Cells.of(records)))
-    np.testing.assert_array_equal(updated.predict(new, return_std=True), at_once.predict(new, return_std=True))
-
-
-def test_numbers_of_rows_that_join_follow_rows_of_weight_0():
-    """Of 300 rows of a source the last ten have no record."""
-    (X, y), weights = rough(320), np.repeat([1.0, 0.0], [290, 10])
-    model = RVMRegressor(**OPTIONS, residual=Local(neighbours=10)).fit(ArraySource(X[:300], y[:300], weights))
-    model.update_residuals(X[300:310], y[300:310]).update_residuals(X[310:], y[310:])
-    numbers = np.sort(model.model_.residuals.cells.records[:, NUMBER])
-    np.testing.assert_array_equal(numbers, np.r_[:290, 300:320])
-
-
-def test_a_later_partial_fit_takes_rows_that_have_joined():
-    X, y = rough(370)
-    model = RVMRegressor(**OPTIONS, residual=Local(neighbours=10), max_rounds=1).partial_fit(X[:300], y[:300])
-    assert model.update_residuals(X[300:350], y[300:350]).model_.n_rows == 300
-    assert model.partial_fit(X[350:], y[350:]).model_.n_rows == 370
-
-
-def test_rows_that_cannot_join_are_refused(fitted):
-    X, y = rough(100)
-    plain = RVMRegressor(**OPTIONS, residual="none").fit(X, y)
-    several = np.column_stack([y, y])
-    for model, *rows, words in (
-        (plain, X, y, "fit with"),
-        (fitted, "x", y, "in memory"),
-        (fitted, X, several, "2 col"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            model.update_residuals(*rows)
 
 
 def test_a_copy_predicts_after_the_folder_of_the_rows_is_removed(fitted, tmp_path):
