@@ -16,7 +16,7 @@ import numpy as np
 from partirvm.data import problems
 from partirvm.data.dates import ORIGIN, Dates
 from partirvm.data.labels import Levels
-from partirvm.data.problems import Cells, Finding, Values
+from partirvm.data.problems import OddCells, Finding, Values
 from partirvm.data.tables import Batch, Reader, is_text, numbers
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import counted, listed, quoted
@@ -131,7 +131,7 @@ def check_roles(roles: Roles, table: Reader, exclude: Sequence[str] = ()) -> Non
 class Encoder:
     """An encoder of batches as records of float64: features in order, then targets, then weights if there are any.
 
-    Of a table that is to be ``stored``, columns of text with too many labels are left out. Cells that are of no use
+    Of a table that is to be ``stored``, columns of text with too many labels are left out. OddCells that are of no use
     become NaN; ``findings`` names them. ``notes`` states what the first rows made of a column.
     """
 
@@ -145,7 +145,7 @@ class Encoder:
         self.levels = {column: self._levels_of(column, known.get(column)) for column in self._asked}
         dates: Mapping[str, Any] = dict.fromkeys(roles.formats) if like is None else like.dates
         self.dates = {column: Dates(cycles, roles.formats.get(column)) for column, cycles in dates.items()}
-        self._values, self._odd = dict[str, Values](), defaultdict[tuple[str, str], Cells](Cells)
+        self._values, self._odd = dict[str, Values](), defaultdict[tuple[str, str], OddCells](OddCells)
         self._proposed, self._filled = list[Finding](), np.zeros(len(roles.wanted), bool)
 
     def _levels_of(self, column: str, known: Sequence[Any] | None = None) -> Levels:
@@ -317,7 +317,7 @@ class Encoder:
             yield proposal
         yield from (each for each in self._proposed if each.column == column)
 
-    def _instead_of(self, text: Cells, column: str, gaps: dict[str, Any], some: dict[str, Any]) -> dict[str, Any]:
+    def _instead_of(self, text: OddCells, column: str, gaps: dict[str, Any], some: dict[str, Any]) -> dict[str, Any]:
         """Return the options that settle text in a column of numbers or dates: few texts are gaps, others labels."""
         texts = tuple(text.texts)
         if len(texts) <= problems.FEW_TEXTS and problems.few(

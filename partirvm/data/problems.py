@@ -51,7 +51,7 @@ class Finding:
         return " ".join(flags(self.remedy))
 
 
-class Cells:
+class OddCells:
     """The odd cells of a column: how many, the row of the first, from 0, and how often the first ``KEPT`` texts."""
 
     def __init__(self) -> None:
