@@ -18,10 +18,8 @@ see which widths more rows can use (protein in 4 classes: log loss 1.025 with on
 Unscaled features are asked at once, lest a search of many pixels is in vain. Two classes of so many rows always have a
 width per feature.
 
-Where two classes hardly overlap, least squares on indicators ("pooled") may be better than a logistic link, too: they
-fit rows that are far on the right side. Where the boundary is smooth they are not. So rows left out decide. Log loss
-pooled and logistic: even and odd digits .021 and .056, pendigits .016 and .029, spambase .167 and .196, but a quadratic
-boundary without noise .039 and .020.
+Where two classes hardly overlap rows left out also decide between least squares and a logistic link (``clear``). Log
+loss of both: even and odd digits .021 and .056, spambase .167 and .196, but of a quadratic boundary .039 and .020.
 """
 
 from dataclasses import replace
@@ -64,8 +62,7 @@ def learn_classes(
 ) -> Problem:
     """Learn the kernel of classes, and with ``warp`` the warps of its features; return the problem with both.
 
-    Two classes may be pooled (``clear``). The last record that is logged holds the kernel. A fit may have ``columns``
-    columns.
+    Two classes may be pooled. The last record that is logged holds the kernel. A fit may have ``columns`` columns.
     """
     order = in_order(sample, seed)
     many, most = len(order) > FEW, min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)), columns)
