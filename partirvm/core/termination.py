@@ -16,6 +16,10 @@ class Termination(Enum):
         member._value_, member.advice = value, advice
         return member
 
+    def __reduce__(self) -> tuple[type["Termination"], tuple[str]]:
+        """Return the value, with which skops, which does not support enumerations, constructs the member."""
+        return Termination, (self.value,)
+
     CONVERGED = "converged", "No further candidate raises the evidence: nothing to do."
     HALVED = "halved", "An intermediate fit ended early, as it should: few vectors were left, or after few steps."
     ITERATIONS = "iterations", "The fit had not converged at its last iteration: raise tol, or check the kernel width."
