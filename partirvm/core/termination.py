@@ -17,8 +17,7 @@ class Termination(Enum):
         return member
 
     def __reduce__(self) -> tuple[type["Termination"], tuple[str]]:
-        """Return the value, with which skops, which does not support enumerations, constructs the member."""
-        return Termination, (self.value,)
+        return Termination, (self.value,)  # skops supports no other enumerations
 
     CONVERGED = "converged", "No further candidate raises the evidence: nothing to do."
     HALVED = "halved", "An intermediate fit ended early, as it should: few vectors were left, or after few steps."

@@ -1,15 +1,17 @@
 """Data frames of pandas, Arrow, polars and Dask: names and categories are kept, and what cannot be used is named."""
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 from regressions import plane
 from scipy import sparse
+from sklearn.base import clone
 
 from partirvm import RVMClassifier, RVMRegressor
 from partirvm.data import as_source, ingest
-from partirvm.errors import DataError, PartirvmError
+from partirvm.errors import DataError, MemoryLimitError, PartirvmError
 
 OPTIONS = {"gamma": 0.3, "strategy": "basic", "random_state": 0}
 DAYS = pd.date_range("2020-01-01", periods=60)
@@ -50,6 +52,21 @@ def test_frames_of_other_libraries_fit_as_those_of_pandas(library):
     np.testing.assert_array_equal(as_source(FRAMES[library](numbers), y).tile(0).X, numbers)
 
 
+def test_dask_frames_with_categories(monkeypatch):
+    """A fit of rows in memory, bit for bit; what exceeds a quarter of the memory limit should be ingested."""
+    frame, y = table()
+    X, t = dd.from_pandas(frame, npartitions=3), dd.from_pandas(pd.Series(y), npartitions=2)
+    expected, found = RVMRegressor(**OPTIONS).fit(frame, y), RVMRegressor(**OPTIONS)
+    found.fit(X, t, validation=(X, y))
+    assert found.model_.columns == expected.model_.columns
+    np.testing.assert_array_equal(found.predict(X[["kind", "b", "a"]]), expected.predict(frame))
+    labels = np.where(y > np.median(y), "yes", "no")
+    np.testing.assert_array_equal(RVMClassifier(**OPTIONS).fit(X, labels).score(X, labels), 1.0)
+    monkeypatch.setattr("partirvm.execution.local.available_memory", lambda: 8000)
+    with pytest.raises(MemoryLimitError, match=r"X takes 1.41 KiB as an array, .* 5.47 KiB: ingest the table"):
+        found.fit(X, t)
+
+
 def test_polars_targets_and_enums():
     """A series as y, of numbers and of labels; an enumeration is a category with all its levels."""
     pl = polars()
@@ -82,7 +99,7 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
             id="text",
         ),
         pytest.param(NUMBERS.assign(b=np.inf), r"'b' has infinite values, the first in row 0 ", id="infinite"),
-        pytest.param(sparse.eye_array(60, 2**14), r"X is a sparse array: give X.toarray.*7.50 MiB", id="sparse"),
+        pytest.param(sparse.eye_array(60, 2**19), r"X takes 240 MiB as an array, .* limit of 900 MiB: ", id="sparse"),
         pytest.param(NUMBERS.to_numpy()[:, 0], "Expected 2D array", id="one dimension"),
         pytest.param(NUMBERS.to_numpy() + 1j, "Complex data", id="complex"),
     ],
@@ -92,8 +109,8 @@ NUMBERS = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60) % 7})
 def test_rows_that_cannot_be_used_are_named(estimator, X, says):
     """Errors of partirvm at the fit and at prediction, which are a ValueError too."""
     y = np.arange(60) >= 30
-    model = estimator(**OPTIONS).fit(NUMBERS, y)
-    for attempt in (lambda: estimator(**OPTIONS).fit(X, y), lambda: model.predict(X)):
+    model = estimator(**OPTIONS, memory_limit="900MiB").fit(NUMBERS, y)
+    for attempt in (lambda: clone(model).fit(X, y), lambda: model.predict(X)):
         with pytest.raises(PartirvmError, match=says) as caught:
             attempt()
         assert isinstance(caught.value, ValueError)
