@@ -28,20 +28,14 @@ Labels = NDArray[Any]
 
 
 def in_memory(X: Any) -> bool:
-    """Return whether scikit-learn can validate what ``loaded`` makes of X: not of paths, sources, Zarr and Dask arrays.
-
-    It can of a Dask frame with text, categories or dates, but numbers of a Dask frame are read in passes.
-    """
+    """Return whether ``loaded`` makes rows in memory of X: not of paths, sources, Zarr and Dask, unless with labels."""
     labels = is_frame(X) and hasattr(X, "npartitions") and X.select_dtypes(exclude=["number", "bool"]).shape[1] > 0
     lazy = module_of(X) in ("zarr", "dask", "dask_expr", "distributed") and not labels
     return not (lazy or isinstance(X, str | os.PathLike | Source))
 
 
 def loaded(estimator: Any, X: Any) -> Any:
-    """A sparse array as a dense one, a Dask frame with labels as one of pandas, and any other X unchanged.
-
-    Raises ``MemoryLimitError`` if it takes more than a quarter of the memory limit.
-    """
+    """Sparse X as a dense array, a Dask frame as one of pandas; ``MemoryLimitError`` if over a quarter of the limit."""
     lazy, asked = hasattr(X, "npartitions"), estimator.memory_limit
     if not (lazy or issparse(X)):
         return X

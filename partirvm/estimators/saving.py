@@ -89,6 +89,11 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
         If the location holds something else, or a file of another version of partirvm.
     UsageError
         If ``allow_code`` is needed; the message names the functions.
+
+    Examples
+    --------
+    >>> from partirvm import load_model
+    >>> model = load_model("sinc.rvm")  # doctest: +SKIP
     """
     location = os.fspath(location)
     job = Job(location)
