@@ -94,9 +94,8 @@ class _Writer:
         """Add a constant and return its name."""
         from onnx import numpy_helper
 
-        name = f"c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(given, self.named(name)))
-        return name
+        self.constants.append(numpy_helper.from_array(given, self.named(f"c{len(self.constants)}")))
+        return f"c{len(self.constants) - 1}"
 
     def __call__(self, op: str, *args: Any, name: str = "", **attributes: Any) -> str:
         from onnx import helper

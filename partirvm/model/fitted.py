@@ -283,8 +283,6 @@ class Model(FittedModel):
     def quantiles(self, q: Sequence[float]) -> OfRows:
         """Quantiles q of a new target, ends of prediction intervals: a function of X (n, d) with values (n, Q)."""
         self.require_one_target("quantiles")
-        if not all(0 < each < 1 for each in q):
-            raise UsageError(f"quantiles are {list(q)}: each must lie between 0 and 1, such as 0.05")
         tails = 2 * np.asarray(q, dtype=np.float64) - 1
         multiples = np.sign(tails) * self.multiples(np.maximum(np.abs(tails), 1e-9).tolist())[0]
         return partial(self.predictive._at, multiples[:, None])
