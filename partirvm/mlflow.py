@@ -5,8 +5,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from partirvm import __version__
 from partirvm.data.convert import checked_rows
 from partirvm.estimators import load_model, save_model
@@ -54,9 +52,6 @@ def _predictions(model: Any, data: Any, params: dict[str, Any] | None = None) ->
     found = pd.DataFrame(values, columns=list(model.value_names(interval=True)))
     if model.columns.classes is not None:
         found.insert(0, "label", model.predict(X))
-        return found
-    for q in asked["quantiles"]:
-        model.require_one_target("quantiles")
-        multiples = np.sign(q - 0.5) * model.multiples([max(abs(2 * q - 1), 1e-9)])[:, 0]
-        found[f"q{q:g}"] = model.predictive.values(X, multiples)[0][:, -1]
+    elif len(asked["quantiles"]):
+        found[[f"q{q:g}" for q in asked["quantiles"]]] = model.quantiles(asked["quantiles"])(X)[0]
     return found

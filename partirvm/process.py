@@ -17,11 +17,11 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+import psutil
 from threadpoolctl import ThreadpoolController
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # option numbers of glibc's malloc.h
 RETURNED, KEPT = 256 << 10, 32 << 20  # minimum bytes of a block that is returned to the system as soon as it is freed
-NO_LIMIT = 1 << 60  # version 1 of control groups states a number above this one where there is no limit
 
 _lock = threading.Lock()
 _inside = 0
@@ -110,28 +110,22 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _status(field: str) -> int:
-    """Return an entry of ``/proc/self/status`` in bytes; 0 on a system without it."""
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(field + ":"):
-                return int(line.split()[1]) * 1024
-    return 0
-
-
 def peak_memory() -> int:
-    """Return the peak resident bytes of this process so far (VmHWM)."""
-    return _status("VmHWM")
+    """Return the peak resident bytes of this process so far; the current ones where the system states no peak."""
+    with suppress(OSError):  # VmHWM of Linux: the peak of getrusage includes that of the process that started this one
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+    return resident_memory()
 
 
 def resident_memory() -> int:
     """Return the current resident bytes of this process."""
-    return _status("VmRSS")
+    return int(psutil.Process().memory_info().rss)
 
 
 def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the bytes that this process may use: the smallest limit of its cgroup and parents, or all memory."""
-    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_cgroup_limits(proc, cgroups)])
+    return min([int(psutil.virtual_memory().total), *_cgroup_limits(proc, cgroups)])
 
 
 def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
@@ -147,7 +141,7 @@ def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
                 folder /= part
                 with suppress(OSError):
                     text = (folder / name).read_text().strip()
-                    if text.isdigit() and int(text) < NO_LIMIT:
+                    if text.isdigit():  # where there is no limit, version 1 states a huge number
                         yield int(text)
 
 
@@ -167,6 +161,6 @@ def settled_memory() -> int:
 
 
 def _glibc(function: str, *values: int) -> bool:
-    with suppress(OSError, AttributeError):
+    with suppress(OSError, AttributeError, TypeError):  # the last one on Windows
         return bool(ctypes.CDLL(None)[function](*values))
     return False

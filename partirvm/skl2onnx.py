@@ -44,14 +44,9 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     """Append the nodes of the estimator's graph, under names that no other operator has."""
     double = type(operator.inputs[0].type).__name__ == "DoubleTensorType"
     graph = graph_of(operator.raw_operator, [output.raw_name for output in operator.outputs], lacking=LACKING)
-    made, prefix = onnx_model(graph, "float64" if double else "float32").graph, scope.get_unique_operator_name("rvm")
     own = {"X": operator.inputs[0].onnx_name} | {output.raw_name: output.onnx_name for output in operator.outputs}
-    for each in made.initializer:
-        each.name = f"{prefix}_{each.name}"
-    for node in made.node:
-        node.name = f"{prefix}_{node.output[0]}"
-        for some in (node.input, node.output):
-            some[:] = [own.get(name, f"{prefix}_{name}") for name in some]
+    prefix = scope.get_unique_operator_name("rvm")
+    made = onnx_model(graph, "float64" if double else "float32", lambda name: own.get(name, f"{prefix}_{name}")).graph
     container.initializers.extend(made.initializer)
     container.nodes.extend(made.node)
     container.node_domain_version_pair_sets.add(("", OPSET))

@@ -32,8 +32,7 @@ DEPENDENT = 1e-8
 
 def log_contribution(alpha: Float, s: Float, q: Float) -> Float:
     """ℓ(α), the contribution of columns with these s and q to the log evidence; 0 at α = ∞. Any shape, nats."""
-    found: Float = 0.5 * (q**2 / (alpha + s) - np.log1p(s / alpha))
-    return found
+    return 0.5 * (q**2 / (alpha + s) - np.log1p(s / alpha))
 
 
 @dataclass(frozen=True)

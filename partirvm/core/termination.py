@@ -16,6 +16,9 @@ class Termination(Enum):
         member._value_, member.advice = value, advice
         return member
 
+    def __reduce__(self) -> tuple[type["Termination"], tuple[str]]:
+        return Termination, (self.value,)  # skops supports no other enumerations
+
     CONVERGED = "converged", "No further candidate raises the evidence: nothing to do."
     HALVED = "halved", "An intermediate fit ended early, as it should: few vectors were left, or after few steps."
     ITERATIONS = "iterations", "The fit had not converged at its last iteration: raise tol, or check the kernel width."

@@ -177,9 +177,7 @@ def computed(*collections: Any, client: Any = None) -> tuple[Any, ...]:
     """Compute the values of Dask collections through the client, or in the calling thread if ``client`` is None."""
     import dask
 
-    scheduler = client or "synchronous"
-    values: tuple[Any, ...] = dask.compute(*collections, scheduler=scheduler)  # type: ignore[attr-defined,no-untyped-call,unused-ignore]
-    return values
+    return tuple(dask.compute(*collections, scheduler=client or "synchronous"))  # type: ignore[attr-defined,no-untyped-call,unused-ignore]
 
 
 def lengths_of(frame: Any) -> list[int]:

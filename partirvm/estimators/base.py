@@ -190,7 +190,7 @@ class RelevanceVectorMachine(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = tags.input_tags.sparse = True
         return tags
 
     def __getstate__(self) -> dict[str, Any]:

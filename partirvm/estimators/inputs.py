@@ -8,24 +8,45 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import is_regressor
 from sklearn.utils.validation import _check_sample_weight, check_array, check_X_y, validate_data
 
 from partirvm.core.moments import refuse_masked
 from partirvm.data import as_source
+from partirvm.data.arrays import client_of, computed, lengths_of
 from partirvm.data.convert import frame_rows, in_order
 from partirvm.data.labels import coded, label_values, plain_labels
 from partirvm.data.source import Source, default_names, numeric_array
-from partirvm.errors import DataError, DataTypeError, PartirvmError, UsageError
+from partirvm.errors import DataError, DataTypeError, MemoryLimitError, PartirvmError, UsageError
+from partirvm.execution import LocalExecutor
+from partirvm.options.constraints import parse_bytes
+from partirvm.quoting import format_bytes
 from partirvm.types import Columns, Float, is_frame, module_of, pandas_column, pandas_frame
 
 Labels = NDArray[Any]
 
 
 def in_memory(X: Any) -> bool:
-    """Return whether scikit-learn can validate X: anything except paths, sources, Zarr and Dask arrays."""
-    lazy = module_of(X) in ("zarr", "dask", "dask_expr", "distributed")
+    """Return whether ``loaded`` makes rows in memory of X: not of paths, sources, Zarr and Dask, unless with labels."""
+    labels = is_frame(X) and hasattr(X, "npartitions") and X.select_dtypes(exclude=["number", "bool"]).shape[1] > 0
+    lazy = module_of(X) in ("zarr", "dask", "dask_expr", "distributed") and not labels
     return not (lazy or isinstance(X, str | os.PathLike | Source))
+
+
+def loaded(estimator: Any, X: Any) -> Any:
+    """Sparse X as a dense array, a Dask frame as one of pandas; ``MemoryLimitError`` if over a quarter of the limit."""
+    lazy, asked = hasattr(X, "npartitions"), estimator.memory_limit
+    if not (lazy or issparse(X)):
+        return X
+    size = 8 * X.shape[-1] * (sum(lengths_of(X)) if lazy else X.shape[0])
+    limit = LocalExecutor().machine(None if asked == "auto" else parse_bytes(asked, "memory_limit")).limit
+    if 4 * size > limit:
+        raise MemoryLimitError(
+            f"X takes {format_bytes(size)} as an array, over a quarter of the memory limit of {format_bytes(limit)}: "
+            "ingest the table, with categories in place of one-hot columns, or raise memory_limit"
+        )
+    return computed(X, client=client_of(X))[0] if lazy else X.toarray()
 
 
 @contextmanager
@@ -62,7 +83,7 @@ def rows_of(
         numbers = is_regressor(estimator)
         y = finite("y", y) if numbers else label_values(y)
         checks |= {"y_numeric": numbers, "multi_output": numbers}
-    given = X = pandas_frame(X)
+    given = X = loaded(estimator, pandas_frame(X))
     refuse_masked(X, "X")
     with data_errors():
         if is_frame(X):

@@ -188,6 +188,15 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         """
         return self._interval(X, level, kind, hyperparameters=hyperparameters)
 
+    def predict_quantiles(self, X: Any, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> Float:
+        """Quantiles (n, Q) of a new noisy target at X (n, d), in the target's units: ends of prediction intervals.
+
+        0.05 and 0.95 are the ends of ``predict_interval(X, 0.9)``. Raises ``UsageError`` for quantiles outside (0, 1)
+        and for several targets, and the errors of ``predict``.
+        """
+        check_is_fitted(self)
+        return self._values(self.model_.quantiles(quantiles), X)
+
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
         """Functions drawn from the posterior at X (n, d), in the target's units: an array (n, n_samples).
 

@@ -122,6 +122,8 @@ def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info:
 class LocalExecutor:
     """Executor on threads of this process, each with one finished tile in memory; their number changes no result."""
 
+    forget = staticmethod(forget)
+
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or usable_cores()
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="partirvm")
@@ -151,10 +153,6 @@ class LocalExecutor:
         for (k, position), found in zip(leaves, self._each(statistics, leaves, progress), strict=True):
             totals[k].add(position, found)
         return [part for total in totals for part in total.result()]
-
-    def forget(self, token: str) -> None:
-        """Delete the kept kernel blocks of a fit."""
-        forget(token)
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
         """Run dense fits on threads, results in order; all stop if ``progress``, called after each, raises."""

@@ -32,7 +32,7 @@ from partirvm.kernels.design import TEMPER, Design
 from partirvm.kernels.functions import LINEAR
 from partirvm.quoting import printable
 from partirvm.storage import Where, open_folder, storing
-from partirvm.types import SWEEPS, FeatureMap, Float, Scaling, TargetMap
+from partirvm.types import SWEEPS, FeatureMap, Float, Scaling
 
 SINGLE = 100.0
 """Largest ``amplification`` with which single precision keeps four digits of the target's standard deviation."""
@@ -147,7 +147,7 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     roots = stated.root if stated.root.ndim == 3 else [stated.root]
     variance = graph.joined([_square(graph, stated, phi, root) for root in roots]) * scale**2 + _noise(stated, inputs)
     half = np.sqrt(variance) * model.multiples([level])[:, 0]
-    ends = {"lower": _back(target, mean - half), "upper": _back(target, mean + half)}
+    ends = {"lower": target.back(mean - half), "upper": target.back(mean + half)}
     mean, variance = target.moments(mean, variance)
     return ends | {"mean": mean, "std": np.sqrt(variance)}
 
@@ -198,13 +198,6 @@ def _noise(model: Any, inputs: Any) -> Any:
         return variance
     logs = kernel_values(noise.kernel, inputs, noise.centres) @ noise.weights[:, None] - float(noise.shift)
     return np.exp(logs * (1.0 if model.calibration is not None else TEMPER)) * variance
-
-
-def _back(target: TargetMap, z: Any) -> Any:
-    """Return the target of z, as ``TargetMap.back``."""
-    if target.kind == "log":
-        return np.exp(z)
-    return z if target.kind == "none" else np.sinh(z) * target.spread + target.centre
 
 
 def _inputs(graph: Graph, scaling: Scaling) -> Any:
@@ -301,11 +294,9 @@ def _decreasing(kernel: Any, x: Any, Z: Float) -> Any:
     squares = x.graph("Squares", x * root, (Z * root).T)
     if isinstance(kernel, kernels.Gaussian):
         return np.exp(-squares)
-    if isinstance(kernel, kernels.Matern32):
-        s = np.sqrt(squares * 3.0)
-        return (1.0 + s) * np.exp(-s)
-    s = np.sqrt(squares * 5.0)
-    return (1.0 + s * (1.0 + s / 3.0)) * np.exp(-s)
+    once = isinstance(kernel, kernels.Matern32)  # differentiable once, otherwise twice
+    s = np.sqrt(squares * (3.0 if once else 5.0))
+    return (1.0 + (s if once else s * (1.0 + s / 3.0))) * np.exp(-s)
 
 
 def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:

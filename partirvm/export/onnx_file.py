@@ -51,13 +51,13 @@ def to_onnx(model: Any, path: Where, dtype: str = "float32", outputs: Sequence[s
     write(path, onnx_model(graph_of(model, outputs, level, LACKING), dtype).SerializeToString())
 
 
-def onnx_model(graph: Graph, dtype: str) -> Any:
-    """Return the ModelProto of a graph."""
+def onnx_model(graph: Graph, dtype: str, named: Callable[[str], str] = str) -> Any:
+    """Return the ModelProto of a graph, in which nodes, constants and values are ``named`` by a function."""
     from onnx import TensorProto, helper
 
     inner, outer = dtypes(graph, dtype)
     types = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
-    writer = _Writer(inner, types[inner])
+    writer = _Writer(inner, types[inner], named)
     writer("Cast", "X", to=types[inner], name="v0")
     for node in graph.nodes[1:]:
         writer.node(node.op, [f"v{a.number}" if isinstance(a, Quantity) else a for a in node.args], f"v{node.number}")
@@ -86,23 +86,23 @@ def _output(writer: Any, graph: Graph, name: str, outer: int) -> Any:
 class _Writer:
     """Collects nodes and constants; a call adds a node and returns the name of its value."""
 
-    def __init__(self, dtype: str, type_: int) -> None:
-        self.dtype, self.type = dtype, type_
+    def __init__(self, dtype: str, type_: int, named: Callable[[str], str]) -> None:
+        self.dtype, self.type, self.named = dtype, type_, named
         self.nodes, self.constants = list[Any](), list[Any]()
 
     def constant(self, given: Any) -> str:
         """Add a constant and return its name."""
         from onnx import numpy_helper
 
-        self.constants.append(numpy_helper.from_array(given, f"c{len(self.constants)}"))
-        return str(self.constants[-1].name)
+        self.constants.append(numpy_helper.from_array(given, self.named(f"c{len(self.constants)}")))
+        return f"c{len(self.constants) - 1}"
 
     def __call__(self, op: str, *args: Any, name: str = "", **attributes: Any) -> str:
         from onnx import helper
 
         names = [arg if isinstance(arg, str) else self.constant(np.asarray(arg, self.dtype)) for arg in args]
         name = name or f"w{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, names, [name], **attributes))
+        self.nodes.append(helper.make_node(op, [*map(self.named, names)], [self.named(name)], **attributes))
         return name
 
     def node(self, op: str, args: list[Any], name: str) -> None:

@@ -214,14 +214,14 @@ def _ending(store: JobStore) -> Iterator[None]:
         raise
 
 
-def _end(journal: JobJournal, attempt: int, outcome: Outcome, done: str = "") -> Outcome:
-    """Record the end of an attempt and return its result; ``done`` is the reason if it was no fit."""
+def _end(journal: JobJournal, attempt: int, outcome: Outcome) -> Outcome:
+    """Record the end of an attempt and return its result."""
     store, model, seconds = journal.store, journal.model, outcome.seconds
     if model is None and store.has_model():
         model = store.model(allow_code=True)  # the caller was permitted to run the job's code
     what, reason = store.requested(attempt) or ("abort", "")
     if outcome.reason is not Termination.ABORTED:
-        store.record({"event": "done", "reason": done or outcome.reason.value, "seconds": seconds})
+        store.record({"event": "done", "reason": outcome.reason.value, "seconds": seconds})
     elif what == "cancel":
         store.record({"event": "cancelled", "reason": reason or "cancel requested"})
         store.forget()

@@ -28,6 +28,9 @@ from partirvm.model.base import HEIGHT, FittedModel, OfRows, bases_of, linear_va
 from partirvm.process import one_blas_thread
 from partirvm.types import AS_IT_IS, STEP, Columns, Float
 
+BOTH = np.array([[-1.0], [1.0]])
+"""Factors of the multiples of the two ends of an interval."""
+
 FILLINGS = 16
 """Maximum number of relevance vectors whose values stand for a missing one."""
 
@@ -263,12 +266,7 @@ class Model(FittedModel):
 
         Of T targets the ends are (n, 2T), all lower ones first: prediction intervals of models with local residuals.
 
-        ``kind`` is ``"prediction"``, of a new noisy target, or ``"credible"``, of the mean. With ``hyperparameters``
-        the weights' covariance includes the uncertainty of α and β (``core.predictive``), and the multiple is the
-        quantile of the errors of rows left out; for the mean, or without such errors, it is a quantile of Student's t.
-        Without, the interval is the posterior's own, at the noise of maximum evidence (Tipping 2001, eqs. 20–22).
-        With local residuals and ``hyperparameters`` the variance is that of the local kernel, in which the weights'
-        covariance has no part.
+        ``kind`` and ``hyperparameters`` are those of ``RVMRegressor.predict_interval``.
         """
         if kind not in ("prediction", "credible"):
             raise UsageError(f"kind is {kind!r}: it must be 'prediction' or 'credible'")
@@ -276,11 +274,18 @@ class Model(FittedModel):
             self.require_one_target("intervals other than prediction intervals with local residuals")
         if not hyperparameters:
             noise = float(self.evidence_noise) if kind == "prediction" else 0.0
-            return partial(replace(self.sparse(), noise_variance=noise)._ends, quantile(level))
+            return partial(replace(self.sparse(), noise_variance=noise)._at, BOTH * quantile(level))
         if kind == "credible":
             root, freedom = self._widened
-            return partial(replace(self, root=root, noise_variance=0.0)._ends, quantile(level, freedom))
-        return partial(self.predictive._ends, self.multiples([level])[:, 0])
+            return partial(replace(self, root=root, noise_variance=0.0)._at, BOTH * quantile(level, freedom))
+        return partial(self.predictive._at, BOTH * self.multiples([level])[:, 0])
+
+    def quantiles(self, q: Sequence[float]) -> OfRows:
+        """Quantiles q of a new target, ends of prediction intervals: a function of X (n, d) with values (n, Q)."""
+        self.require_one_target("quantiles")
+        tails = 2 * np.asarray(q, dtype=np.float64) - 1
+        multiples = np.sign(tails) * self.multiples(np.maximum(np.abs(tails), 1e-9).tolist())[0]
+        return partial(self.predictive._at, multiples[:, None])
 
     def multiples(self, levels: Sequence[float]) -> Float:
         """Half widths (T, L) of the prediction intervals at L levels, in standard deviations of ``predictive``."""
@@ -291,10 +296,11 @@ class Model(FittedModel):
         one, wide = self._multiple(GAUSSIAN_LEVEL), quantile(GAUSSIAN_LEVEL)
         return np.array([[self._multiple(level) / one * wide for level in levels]])
 
-    def _ends(self, multiple: float | Float, X: Float) -> tuple[Float, Float]:
-        """Means ± multiples (T,) of the standard deviations (n, 2T), and nearness (n,), at raw inputs X (n, d)."""
-        values, near = self.values(X, multiple)
-        return values[:, 2 * self.n_targets :], near
+    def _at(self, multiples: Float, X: Float) -> tuple[Float, Float]:
+        """Means plus multiples (L, T) of the standard deviations, (n, L·T), and nearness (n,), at raw X (n, d)."""
+        mean, variance, near = self.moments(X)
+        mean, deviation = (each.reshape(len(X), 1, -1) for each in (mean, np.sqrt(variance)))
+        return self.design.scaling.target.back(mean + multiples * deviation).reshape(len(X), -1), near
 
     @one_blas_thread()
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:

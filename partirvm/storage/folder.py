@@ -31,13 +31,16 @@ REPLY_SECONDS = 300.0
 EXCLUSIVE = {"s3", "gs", "gcs", "az", "abfs", "memory"}
 """Protocols whose stores create an object exclusively."""
 
+NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+"""Flag of a file that is read; Windows, which has no pipes in folders, does not know it."""
+
 _creating = threading.Lock()
 """Lock of exclusive creations: fsspec's memory looks before it writes, so that two threads could both succeed."""
 
 
 def open_folder(location: Where) -> "Folder":
     """Return the folder at a path or fsspec URL; the folder need not exist."""
-    location = os.fspath(location)
+    location = os.fspath(location).replace(os.sep, "/")  # Windows has another separator, and takes this one, too
     if protocol_of(location) == "file":
         return Folder(location, location.removeprefix("file://"))
     filesystem, root = open_filesystem(location)
@@ -56,14 +59,14 @@ class Folder:
 
         if filesystem is None and str(root).startswith("~"):  # fsspec takes it for the home folder
             root = Path(root).absolute()
-        self._fs, self._root = filesystem or LocalFileSystem(), str(root).rstrip("/")
+        self._fs, self._root = filesystem or LocalFileSystem(), str(root).replace(os.sep, "/").rstrip("/")
         self.path = Path(root) if type(self._fs) is LocalFileSystem else None
         self.location = location if self.path is not None else location.rstrip("/")
         self.name, self.suffix = PurePosixPath(self._root).name, PurePosixPath(self._root).suffix
 
     def place(self, name: str = "") -> str:
         """Return the path or URL of an object, for other libraries."""
-        return str(self._at(name)) if self.path is not None else f"{self.location}/{name}".rstrip("/")
+        return str(self._at(name).as_posix()) if self.path is not None else f"{self.location}/{name}".rstrip("/")
 
     def at(self, name: str) -> "Folder":
         """Return a folder inside this one."""
@@ -80,12 +83,12 @@ class Folder:
             with self._reading(name):
                 return bytes(self._fs.cat_file(self._at(name), start=0 if most else None, end=most))
         # without waiting for a writer: a pipe among the files of somebody else has none
-        with open(self._at(name), "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
+        with open(self._at(name), "rb", opener=lambda path, flags: os.open(path, flags | NO_WAIT)) as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file", self.place(name))
-            size = about.st_size  # read() would allocate all that it is allowed to read
-            return file.read(size if most is None else min(size, most))
+            # read() would allocate all that it is allowed to read
+            return file.read(about.st_size if most is None else min(about.st_size, most))
 
     def write(self, name: str, data: bytes) -> None:
         """Write an object atomically, replacing an existing one."""
@@ -229,7 +232,7 @@ class Folder:
 
 def sync(*paths: Path) -> None:
     """Flush files, and the names in folders, to disk. A disk that does not support this causes no error."""
-    for path in paths:
+    for path in paths if os.name == "posix" else ():  # Windows opens no folders
         handle = os.open(path, os.O_RDONLY)
         with suppress(OSError):
             os.fsync(handle)
@@ -258,10 +261,8 @@ def _make(folder: Path) -> None:
     """Make a folder whose name survives a power failure."""
     if not folder.is_dir():
         _make(folder.parent)
-        try:
-            folder.mkdir(exist_ok=True)
-        except FileExistsError as error:  # raised for a file; callers of ``create`` would take it for their object
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
+        with suppress(FileExistsError):  # made by another process; of a file the next write states what it is
+            folder.mkdir()
         sync(folder.parent)
 
 

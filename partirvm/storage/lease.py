@@ -72,21 +72,19 @@ class Process:
 
 def started(pid: int) -> str | None:
     """Return a process's start in Linux's ticks since the boot; None if it ended (zombies, too), "" if unknown."""
-    try:
+    with suppress(FileNotFoundError, ProcessLookupError):
         # the name in parentheses may contain any text; after the last parenthesis: state, 18 fields, start time
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None if Path("/proc/self").exists() else ""
-    return None if fields[0] in "ZX" else fields[19]
+        return None if fields[0] in "ZX" else fields[19]
+    return None if Path("/proc/self").exists() else ""
 
 
 @cache
 def _space() -> str:
-    try:
+    with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - it is no path
-    except OSError:
-        return ""
+    return ""
 
 
 @dataclass(frozen=True)

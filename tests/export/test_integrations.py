@@ -1,4 +1,4 @@
-"""Pipelines of skl2onnx, and models that MLflow serves, predict what the estimators predict."""
+"""Pipelines, sparse rows, and estimators in skl2onnx, MLflow, skops, shap, optuna and MAPIE (extra ``ecosystem``)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline
+from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from partirvm import RVMClassifier, RVMRegressor
@@ -21,11 +22,13 @@ from partirvm import RVMClassifier, RVMRegressor
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({"a": RNG.normal(size=150), "b": RNG.normal(size=150), "c": RNG.choice(["x", "y", "z"], 150)})
 TARGET = np.sin(FRAME["a"]) + (FRAME["c"] == "x") * FRAME["b"] + 0.1 * RNG.normal(size=150)
+NUMBERS = FRAME[["a", "b"]].to_numpy()
+
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.mark.parametrize(("kind", "most"), [("float64", 1e-10), ("float32", 1e-4)])
 @pytest.mark.parametrize("classes", [None, [0.0], [-0.5, 0.5]])
-@pytest.mark.filterwarnings("ignore")
 def test_a_pipeline_becomes_onnx(classes: Any, kind: str, most: float) -> None:
     skl2onnx, runtime = pytest.importorskip("skl2onnx"), pytest.importorskip("onnxruntime")
     from partirvm.skl2onnx import register
@@ -50,10 +53,9 @@ def test_a_pipeline_becomes_onnx(classes: Any, kind: str, most: float) -> None:
         np.testing.assert_allclose(found[1], pipeline.predict_proba(FRAME), rtol=0, atol=most)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    mlflow, uvicorn, _ = (pytest.importorskip(name) for name in ("mlflow", "uvicorn", "sqlalchemy"))
+    mlflow, uvicorn, io, _ = (pytest.importorskip(name) for name in ("mlflow", "uvicorn", "skops.io", "sqlalchemy"))
     from mlflow.pyfunc import scoring_server
 
     from partirvm.mlflow import log_model
@@ -64,6 +66,9 @@ def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     classifier = RVMClassifier(random_state=0).fit(FRAME, np.where(TARGET > 0, "high", "low"))
     with mlflow.start_run(experiment_id=experiment):
         places = [log_model(each, "any", FRAME[:3]).model_uri for each in (model, classifier)]
+        trusted = io.get_untrusted_types(data=io.dumps(model))
+        own = mlflow.sklearn.log_model(model, name="own", skops_trusted_types=trusted).model_uri
+    np.testing.assert_array_equal(mlflow.sklearn.load_model(own).predict(FRAME), model.predict(FRAME))
     found = mlflow.pyfunc.load_model(places[1]).predict(FRAME)
     np.testing.assert_array_equal(found["label"], classifier.predict(FRAME))
     np.testing.assert_array_equal(found[["p_high", "p_low"]], classifier.predict_proba(FRAME))
@@ -82,3 +87,63 @@ def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     expected = np.column_stack([*model.predict(FRAME[:4], return_std=True), *model.predict_interval(FRAME[:4], 0.9)])
     np.testing.assert_allclose(served[["mean", "std", "lower", "upper"]], expected, rtol=1e-12)
     np.testing.assert_allclose(served[["q0.05", "q0.5"]], expected[:, [2, 0]], rtol=1e-9)
+
+
+class Quantiles(RVMRegressor):  # the pattern of the guide for libraries that call only ``predict``
+    def predict(self, X: Any) -> Any:
+        return self.predict_quantiles(X, (0.05, 0.5, 0.95))
+
+
+def test_intervals_in_pipelines_with_sparse_rows() -> None:
+    """The last step predicts them from transformed rows; sparse rows have the bits of dense ones."""
+    coded = make_column_transformer((OneHotEncoder(), ["c"]), remainder="passthrough", sparse_threshold=1.0)
+    pipeline = make_pipeline(coded, RVMRegressor(random_state=0)).fit(FRAME, TARGET)
+    rows, model = pipeline[:-1].transform(FRAME), pipeline[-1]
+    same = RVMRegressor(random_state=0).fit(rows.toarray(), TARGET)
+    np.testing.assert_array_equal(pipeline.predict(FRAME), same.predict(rows.toarray()))
+    expected = np.column_stack([model.predict(rows), *model.predict_interval(rows, 0.9)])[:, [1, 0, 2]]
+    np.testing.assert_allclose(model.predict_quantiles(rows, (0.05, 0.5, 0.95)), expected, rtol=1e-12)
+    left_out = make_pipeline(coded, Quantiles(random_state=0))
+    found = cross_val_predict(left_out, FRAME, TARGET, cv=KFold(2))
+    np.testing.assert_array_equal(found[:75], left_out.fit(FRAME[75:], TARGET[75:]).predict(FRAME[:75]))
+
+
+@pytest.mark.parametrize("model", [RVMRegressor(random_state=0), RVMClassifier(random_state=0)])
+def test_skops_loads_estimators(model: Any) -> None:
+    """With types of partirvm alone to be trusted."""
+    io = pytest.importorskip("skops.io")
+    stored = io.dumps(model.fit(FRAME, TARGET if isinstance(model, RVMRegressor) else TARGET > 0))
+    trusted = io.get_untrusted_types(data=stored)
+    assert {name.partition(".")[0] for name in trusted} == {"partirvm"}
+    found = io.loads(stored, trusted=trusted)
+    np.testing.assert_array_equal(found.predict(FRAME), model.predict(FRAME))
+    assert (found.termination_, found.history_) == (model.termination_, model.history_)
+
+
+def test_shap_finds_the_values_of_explain() -> None:
+    shap = pytest.importorskip("shap")
+    model = RVMRegressor("gaussian", random_state=0).fit(NUMBERS, TARGET)
+    expected = model.explain(NUMBERS[:5], NUMBERS[:50])["values"]
+    np.testing.assert_allclose(shap.Explainer(model.predict, NUMBERS[:50])(NUMBERS[:5]).values, expected, atol=1e-9)
+
+
+def test_optuna_searches_effort_and_vectors() -> None:
+    optuna = pytest.importorskip("optuna")
+
+    def objective(trial: Any) -> Any:
+        most, effort = trial.suggest_int("most", 3, 30), trial.suggest_categorical("effort", ["quick", "balanced"])
+        return RVMRegressor(max_vectors=most, effort=effort, random_state=0).fit(NUMBERS, TARGET).log_evidence_
+
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(0))
+    study.optimize(objective, n_trials=3)
+    assert study.best_value == max(trial.value for trial in study.trials) == objective(study.best_trial)
+
+
+def test_mapie_conformalises() -> None:
+    """Split conformal prediction: the mean ± the ⌈0.9 (40 + 1)⌉-th smallest of 40 absolute errors."""
+    regression = pytest.importorskip("mapie.regression")
+    model = RVMRegressor(random_state=0).fit(NUMBERS[:80], TARGET[:80])
+    conformal = regression.SplitConformalRegressor(model, confidence_level=0.9, prefit=True)
+    mean, ends = conformal.conformalize(NUMBERS[80:120], TARGET[80:120]).predict_interval(NUMBERS[120:])
+    half = np.sort(np.abs(TARGET[80:120] - model.predict(NUMBERS[80:120])))[int(np.ceil(0.9 * 41)) - 1]
+    np.testing.assert_allclose(ends[:, :, 0], np.stack([mean - half, mean + half], axis=1))
