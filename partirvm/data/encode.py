@@ -16,7 +16,7 @@ import numpy as np
 from partirvm.data import problems
 from partirvm.data.dates import ORIGIN, Dates
 from partirvm.data.labels import Levels
-from partirvm.data.problems import OddCells, Finding, Values
+from partirvm.data.problems import Finding, OddCells, Values
 from partirvm.data.tables import Batch, Reader, is_text, numbers
 from partirvm.errors import DataError, UsageError
 from partirvm.quoting import counted, listed, listed_values, quoted
