@@ -207,9 +207,10 @@ def fit(data: str, job: str, validation: str | None, scheduler: str | None, deta
     *("--allow-code", "--scheduler", "--overwrite", "--quiet", "--json"),
 )
 def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **how: Any) -> None:
-    """Predict every row of a dataset, or of a table, with the model of a job.
+    """Predict every row of a dataset or a table.
 
-    DATA is a dataset, or a CSV or Parquet file (or a glob of them) with the columns of the training rows, in any order.
+    The model is that of a job. DATA is a dataset, or a CSV or Parquet file (or a glob of them) with the columns of the
+    training rows, in any order.
     The extension of OUTPUT selects its format: .zarr, .parquet or .csv. For a regression, the columns are mean, the
     expected target, and std, the standard deviation of a new measurement including its noise (mean_TARGET and
     std_TARGET for several targets). For a classification, they are label, the most probable class, and p_CLASS, the
@@ -247,7 +248,9 @@ def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool
     click.option("--json", is_flag=True, expose_value=False, help="Accepted as elsewhere: the result is always JSON."),
 )
 def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices: Any) -> dict[str, Any]:
-    """Score the model of a job on a dataset or a table not used in the fit.
+    """Score the model of a job on a dataset or a table.
+
+    The rows should not be those of the fit.
 
     Prints one line of JSON, with or without --json. For a regression, it contains n_rows, n_vectors, rmse (root mean
     square error), nlpd (mean negative log predictive density, in nats per row), crps (continuous ranked probability

@@ -26,13 +26,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from partirvm.core.laplace import init
 from partirvm.core.link import LINKS, LogisticBlock
 from partirvm.core.ramp import LeftOutClasses, Ramp
 from partirvm.kernels import Kernel
-from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, triangle
+from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.features import all_warped
 from partirvm.learning.forms import EACH, learn, with_gammas
 from partirvm.learning.process_search import FEW, ROWS, WORK, in_order, process_record, splits
@@ -119,9 +118,7 @@ def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, mo
     share, unit, found = float(np.mean(np.asarray(problem.codes))), replace(one, signal=0.0, noise=np.log(NUGGET)), []
     for kept, outside in splits(order, most):
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
-        root = np.asarray(np.linalg.cholesky(rows.covariance(triangle(one.kernel, rows.X).values, unit)), np.float64)
-        cross = one.kernel.values(new.X, rows.X) + new.columns @ rows.columns.T
-        white = solve_triangular(root, cross.T, lower=True, check_finite=False).T
+        root, white = rows.whitened(unit, new)
         codes, weights, logistic = (rows.t[:, 0] > 0).astype(float), np.zeros((len(root), 1)), []
         for variance in VARIANCES:
             for _ in range(NEWTON_STEPS):

@@ -192,18 +192,23 @@ class ProcessRows:
             total += slope.T @ slope
         return total
 
-    def predicted(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
-        """Return errors (m, T) and log density (m,), with noise, of new rows (ibid. eqs. 2.23 and 2.24).
+    def whitened(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
+        """Return the factor L (n, n) of the covariance, LLᵀ, and the covariances with new rows (m, n) times L⁻ᵀ.
 
         Raises ``LinAlgError`` if the covariance is not positive definite.
         """
         cross = np.exp(fit.signal) * fit.kernel.values(new.X, self.X) + new.columns @ self.columns.T
+        covariance = self.covariance(triangle(fit.kernel, self.X).values, fit)
+        factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+        return factor, solve_triangular(factor, cross.T, lower=True, check_finite=False).T
+
+    def predicted(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
+        """Return errors (m, T) and log density (m,), with noise, of new rows (ibid. eqs. 2.23 and 2.24)."""
         variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X) + (new.columns**2).sum(axis=1)
         variance += self.noise_of(fit) * new.inverse
-        factor = np.linalg.cholesky(self.covariance(triangle(fit.kernel, self.X).values, fit))
-        half = solve_triangular(factor, cross.T, lower=True, check_finite=False)
-        errors = new.t - half.T @ solve_triangular(factor, self.t, lower=True, check_finite=False)
-        variance = variance - (half**2).sum(axis=0)
+        factor, white = self.whitened(fit, new)
+        errors = new.t - white @ solve_triangular(factor, self.t, lower=True, check_finite=False)
+        variance = variance - (white.T**2).sum(axis=0)
         normal = np.log(2 * np.pi * variance)
         return errors, -0.5 * (errors.shape[1] * normal + (errors**2).sum(axis=1) / variance)
 
