@@ -96,5 +96,5 @@ right.legend(fontsize=9)
 plt.show()
 
 # %%
-# The coverage of all three methods lies close to the nominal level. The intervals of the RVM and of the Gaussian process
-# have about the same width; those of the boosted quantiles are wider at most levels.
+# The coverage of all three methods lies close to the nominal level. The intervals of the RVM and of the Gaussian
+# process have about the same width; those of the boosted quantiles are wider at most levels.
