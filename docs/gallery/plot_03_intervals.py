@@ -34,7 +34,7 @@ levels = (0.5, 0.7, 0.8, 0.9, 0.95)
 # %%
 # Each function fits a model to the training rows and returns the bounds of the intervals of all levels for the test
 # rows. Boosting uses only a few shallow trees, because there are few rows: with scikit-learn's defaults, its intervals
-# contain even fewer test rows.
+# contain fewer test rows.
 
 
 def rvm(X, y, X_test):
@@ -96,5 +96,5 @@ right.legend(fontsize=9)
 plt.show()
 
 # %%
-# The intervals of the RVM and of the Gaussian process have about the same coverage and the same width. Those of the
-# boosted quantiles are narrower and contain fewer rows than their nominal level promises.
+# The coverage of all three methods lies close to the nominal level. The intervals of the RVM and of the Gaussian
+# process have about the same width; those of the boosted quantiles are wider at most levels.
