@@ -55,7 +55,6 @@ def test_from_a_table_to_a_page(name: str, tmp_path: Path, monkeypatch: Any, cap
     assert main(["report", "job", "page.html"]) == 0
     assert main(["predict", "job", source, "p.csv", "--quiet"]) == 0
     assert len(pd.read_csv("p.csv")) == len(table)
-    capsys.readouterr()
     if main(["ingest", source, "e.zarr", "--target", "y"]) != 0:
         command = capsys.readouterr().err.splitlines()[-1]
         assert main(shlex.split(command)[1:]) == 0
