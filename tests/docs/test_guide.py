@@ -1,13 +1,15 @@
 """The snippets of the guide run as they are printed, in order, in an empty folder.
 
 Blocks ``python`` of a chapter share one namespace. Of blocks ``sh`` the lines of ``partirvm`` run. A block
-with other commands, or one that needs a cluster or a network, has the comment ``<!-- not run: reason -->`` before it.
+with other commands, or one that needs a cluster or a network, has the comment ``<!-- not run: reason -->`` before it,
+one that runs where a package is installed ``<!-- needs NAME -->``.
 """
 
 import re
 import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +23,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 CHAPTERS = sorted(path for path in DOCS.glob("guide/*.md") if "```" in path.read_text())
 
 BLOCK = re.compile(
-    r"(?P<mark><!-- not run: [^\n]+ -->\n+)?^```(?P<language>python|sh)\n(?P<text>.*?)^```$", re.M | re.S
+    r"(?P<mark><!-- (not run: [^\n]+|needs (?P<package>\w+)) -->\n+)?^```(?P<language>python|sh)\n(?P<text>.*?)^```$",
+    re.M | re.S,
 )
 
 
@@ -39,7 +42,7 @@ def blocks(text: str) -> list[Block]:
     >>> blocks("```python\\na = 1\\n```\\n<!-- not run: slow -->\\n```sh\\nls\\n```\\n")
     [Block(language='python', text='a = 1\\n', line=1)]
     """
-    found = [match for match in BLOCK.finditer(text) if not match["mark"]]
+    found = [m for m in BLOCK.finditer(text) if not m["mark"] or (m["package"] and find_spec(m["package"]))]
     return [Block(match["language"], match["text"], text.count("\n", 0, match.start()) + 1) for match in found]
 
 

@@ -1,4 +1,4 @@
-"""Pipelines, sparse rows, and estimators in skl2onnx, MLflow, skops, shap, optuna and MAPIE (extra ``ecosystem``)."""
+"""Pipelines, sparse rows, and estimators in skl2onnx, MLflow, skops, shap and MAPIE (extra ``ecosystem``)."""
 
 from __future__ import annotations
 
@@ -80,18 +80,13 @@ def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     port = server.servers[0].sockets[0].getsockname()[1]
     asked = {"level": 0.9, "quantiles": [0.05, 0.5]}
     body = json.dumps({"dataframe_split": FRAME[:4].to_dict("split"), "params": asked}).encode()
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/invocations", body, headers)
+    place = f"http://127.0.0.1:{port}/invocations"
+    request = urllib.request.Request(place, body, {"Content-Type": "application/json"})
     served = pd.DataFrame(json.load(urllib.request.urlopen(request, timeout=60))["predictions"])
     server.should_exit = True
     expected = np.column_stack([*model.predict(FRAME[:4], return_std=True), *model.predict_interval(FRAME[:4], 0.9)])
     np.testing.assert_allclose(served[["mean", "std", "lower", "upper"]], expected, rtol=1e-12)
     np.testing.assert_allclose(served[["q0.05", "q0.5"]], expected[:, [2, 0]], rtol=1e-9)
-
-
-class Quantiles(RVMRegressor):  # the pattern of the guide for libraries that call only ``predict``
-    def predict(self, X: Any) -> Any:
-        return self.predict_quantiles(X, (0.05, 0.5, 0.95))
 
 
 def test_intervals_in_pipelines_with_sparse_rows() -> None:
@@ -103,6 +98,11 @@ def test_intervals_in_pipelines_with_sparse_rows() -> None:
     np.testing.assert_array_equal(pipeline.predict(FRAME), same.predict(rows.toarray()))
     expected = np.column_stack([model.predict(rows), *model.predict_interval(rows, 0.9)])[:, [1, 0, 2]]
     np.testing.assert_allclose(model.predict_quantiles(rows, (0.05, 0.5, 0.95)), expected, rtol=1e-12)
+
+    class Quantiles(RVMRegressor):  # the pattern of the guide for libraries that call only ``predict``
+        def predict(self, X: Any) -> Any:
+            return self.predict_quantiles(X, (0.05, 0.5, 0.95))
+
     left_out = make_pipeline(coded, Quantiles(random_state=0))
     found = cross_val_predict(left_out, FRAME, TARGET, cv=KFold(2))
     np.testing.assert_array_equal(found[:75], left_out.fit(FRAME[75:], TARGET[75:]).predict(FRAME[:75]))
@@ -125,18 +125,6 @@ def test_shap_finds_the_values_of_explain() -> None:
     model = RVMRegressor("gaussian", random_state=0).fit(NUMBERS, TARGET)
     expected = model.explain(NUMBERS[:5], NUMBERS[:50])["values"]
     np.testing.assert_allclose(shap.Explainer(model.predict, NUMBERS[:50])(NUMBERS[:5]).values, expected, atol=1e-9)
-
-
-def test_optuna_searches_effort_and_vectors() -> None:
-    optuna = pytest.importorskip("optuna")
-
-    def objective(trial: Any) -> Any:
-        most, effort = trial.suggest_int("most", 3, 30), trial.suggest_categorical("effort", ["quick", "balanced"])
-        return RVMRegressor(max_vectors=most, effort=effort, random_state=0).fit(NUMBERS, TARGET).log_evidence_
-
-    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(0))
-    study.optimize(objective, n_trials=3)
-    assert study.best_value == max(trial.value for trial in study.trials) == objective(study.best_trial)
 
 
 def test_mapie_conformalises() -> None:
