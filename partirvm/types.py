@@ -23,6 +23,7 @@ LEFT_OUT_ROWS = 50_000  # rows that are left out of a fit at most, to estimate i
 NOISE_CENTRES = 64  # centres at most of a noise variance that depends on the inputs; at least four rows for each
 PANEL_ROWS = 2048  # rows whose design block is held at once; another number changes the rounding of a pass
 RESIDUAL_ROWS = 1000  # rows at least of which local residuals are tried without being asked for
+COMPARED_ROWS = 1000, 20_000  # rows at least and at most of a learned fit's comparison with boosted trees
 RESIDUAL_TEACHERS, RESIDUAL_NEIGHBOURS = 4096, 40  # rows that teach local residuals at most, and their neighbours
 RESIDUAL_TARGETS = 4  # targets at most of which they are: each takes as long as one alone
 EXTRA_COLUMNS = 120  # test rows whose extra basis functions are evaluated together, a multiple of 24

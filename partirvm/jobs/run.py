@@ -26,11 +26,11 @@ from partirvm.resolve.resolve import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.strategies.stages import RoundsState
-from partirvm.types import Columns, Float
+from partirvm.types import COMPARED_ROWS, Columns, Float
 
-LEAST_ROWS, LEAST_MEMORY, MOST_ROWS, MOST_BYTES = 1000, 1 << 30, 20_000, 1 << 23
-"""A fit of at least so many rows and bytes of memory (scikit-learn's trees alone take 130 MiB) is compared with boosted
-trees, which learn from at most so many rows and bytes."""
+LEAST_MEMORY, MOST_BYTES = 1 << 30, 1 << 23
+"""A fit with at least so many bytes of memory (scikit-learn's trees take 130 MiB) is compared with boosted trees, which
+learn from at most so many bytes."""
 
 SHOWN = 3
 """Number of nearest rows that are shown for each row of largest error."""
@@ -199,7 +199,7 @@ def _is_compared(spec: FitSpec, entry: Entry) -> bool:
         and any(each["kind"] == "kernel" for each in spec.entries)
         and not problem.n_classes
         and problem.n_targets == 1
-        and problem.n_rows >= LEAST_ROWS
+        and problem.n_rows >= COMPARED_ROWS[0]
         and spec.plan.machine.limit >= LEAST_MEMORY
         and bool(entry["train_rmse"] and entry["noise_sd"])
     )
@@ -213,7 +213,7 @@ def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[s
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     source = driver.source
-    most = min(MOST_ROWS, MOST_BYTES // (8 * source.n_features), source.n_rows)
+    most = min(COMPARED_ROWS[1], MOST_BYTES // (8 * source.n_features), source.n_rows)
     order = np.sort(stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)[:most])
     with gathered(source, order, driver.executor, lambda *progress: None, Spent()) as sample:
         held = sample.rows.gather(order)

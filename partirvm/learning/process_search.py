@@ -129,10 +129,7 @@ def _screened(rows: ProcessRows, kernel: Kernel) -> Float:
 
 
 def directions(rows: ProcessRows, widths: ProcessFit, turns: int = TURNS, pairs: Any = ()) -> ProcessFit | None:
-    """Return the best kernel of directions after some turns; None if no radial kernel can have them.
-
-    ``pairs`` are the curvature of a search of other rows.
-    """
+    """Return the best kernel of directions after some turns, from the curvature ``pairs``; None if none can turn."""
     d = rows.X.shape[1]
     if not turnable(widths.kernel, d):
         return None

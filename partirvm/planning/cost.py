@@ -6,8 +6,7 @@ leave-one-out errors of the last fit take M elements and 2M² products in additi
 takes M³ + ``SQUARES`` M² operations (Cholesky and inverse together).
 
 The formulas assume that a fit keeps a constant fraction of its candidates. With the fraction 0.5, as in the paper's
-analysis, the number of columns grows as P, 1.5P, 1.75P … 2P in rounds. Merged fits keep more, because they converge
-before their vectors have fallen to this fraction: ``stays``.
+analysis, the number of columns grows as P, 1.5P, 1.75P … 2P in rounds.
 """
 
 from collections.abc import Mapping
@@ -16,14 +15,13 @@ from typing import Any
 
 from partirvm.planning.memory import DataShape
 from partirvm.quoting import counted
-from partirvm.types import LEFT_OUT_ROWS, RESIDUAL_ROWS, RESIDUAL_TARGETS
+from partirvm.types import COMPARED_ROWS, LEFT_OUT_ROWS, RESIDUAL_ROWS, RESIDUAL_TARGETS
 
 NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
 
 ITERATIONS, IN_ROUNDS, STARTS = 20, 3, 4e9
-"""Cost of a fit in dense iterations of all columns, alone and in a round; it has more iterations, of fewer columns. The
-last fit has several starts, of so many operations in all: calls, since few columns are left."""
+"""Dense iterations of all columns that a fit costs, alone and in a round, and operations of the last fit's starts."""
 
 SQUARES = 1500
 """Factor of M² in the cost of a dense iteration: for a few hundred columns, memory access and calls dominate."""
@@ -33,6 +31,9 @@ OVERHEAD = 5e-3
 
 TRIALS, TAKEN, OFTEN = 1e10, 8e10, 16_384
 """Operations as long as local residuals of a target are tried, and learned if taken, as usual from so many rows on."""
+
+COMPARISON, TREES = 4e10, 2e6
+"""Operations as long as boosted trees take for a comparison, with their import, and more for each row."""
 
 CORRECTED = 360_000
 """Neighbours per second and thread by which rows are corrected: 6,000 rows with 60, or 12,000 with 30."""
@@ -91,13 +92,14 @@ def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """Quantities on which all costs of a fit depend: ``threads`` of all workers, and if local residuals are tried."""
+    """What all costs depend on: ``threads`` of all workers, if local residuals are tried, and if trees are compared."""
 
     shape: DataShape
     read: RowsRead
     rates: Rates
     threads: int
     residuals: bool = False
+    compared: bool = False
 
     def pass_seconds(self, rows: float, elements: float, flops: float) -> float:
         """Estimate the seconds to read rows, evaluate kernel elements and multiply, on all threads."""
@@ -172,12 +174,12 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
     """
     if work.shape.n_classes:
         return last
-    n_rows, noise_rows = work.shape.n_rows, work.shape.local_noise_rows
-    left_out = min(n_rows, LEFT_OUT_ROWS)
+    n_rows, left_out = work.shape.n_rows, min(work.shape.n_rows, LEFT_OUT_ROWS)
     seconds = work.pass_seconds(n_rows, 2 * left_out * kept, left_out * 2.0 * kept**2)
     dense = STARTS + work.residuals * (TRIALS + TAKEN * min(n_rows / OFTEN, 1.0) ** 1.5) * work.shape.n_targets
+    dense += work.compared * (COMPARISON + TREES * min(n_rows, COMPARED_ROWS[1]))
     settled = RoundCost(kept, 2 if n_rows <= LEFT_OUT_ROWS else 1, seconds, dense / work.rates.product)
-    if noise_rows:
+    if noise_rows := work.shape.local_noise_rows:
         # 64² / 2 products per row in each of about 300 updates of the precisions, and as much for its Newton steps
         again = replace(settled, solve_seconds=noise_rows * 4e6 / work.rates.product)
         settled += again + gram_cost(work, n_rows, 0, kept // 2)

@@ -9,7 +9,7 @@ from partirvm.planning import memory
 from partirvm.planning.cost import CORRECTED, Rates, RoundCost, RowsRead, Schedule, Work, n_partitions, tries_residuals
 from partirvm.planning.memory import ALLOWANCE, FLOAT, RESIDUAL_SHARE, DataShape, StepBytes, residual_bytes, step_bytes
 from partirvm.quoting import counted, format_bytes, format_duration, html_table
-from partirvm.types import LEARNING_ROWS, LEFT_OUT_ROWS
+from partirvm.types import COMPARED_ROWS, LEARNING_ROWS, LEFT_OUT_ROWS
 
 LEAST_PARTITION = 50
 """Minimum to which an automatic partition size is lowered because of the memory limit."""
@@ -206,7 +206,8 @@ def make_plan(
         notes += (f"{threads} of {machine.threads} threads are used because of the memory limit",)
     rows, tried = joining or shape.n_rows, tries_residuals(request.residual, shape.n_rows, shape.n_targets)
     tried = tried and not shape.n_classes and request.noise_variance == "estimate"
-    work = Work(shape, read, rates, threads * machine.workers, tried)
+    compared = shape.n_rows >= COMPARED_ROWS[0] and request.reference != "none" and bool(facts.get("learned"))
+    work = Work(shape, read, rates, threads * machine.workers, tried, compared and shape.n_targets == 1)
     costs = schedule.costs(work, candidates, request.stop_fraction, request.max_rounds, rows)
     columns = min(max(cost.columns for cost in costs), most)
     step, elements = step_bytes(shape, columns - candidates, candidates, threads, **how), 0

@@ -141,20 +141,19 @@ class SmallFits:
 
     def _searched(self, sample: SampledRows, problem: Problem, learning: LearningOptions, columns: int) -> Problem:
         """Search for the kernel; the last entry holds it. Return the problem with the scaling that the kernel sees."""
-        request, chosen, seed = self.request, chooses(self.request), self.request.seed
+        request, chosen, kernel = self.request, chooses(self.request), problem.empty.kernel
         if request.standardize and problem.empty.scaling.features is not None:
             X = sample.rows.gather(sample.rows.rows).X
             problem = problem.with_scaling(with_regressions(problem.empty.scaling, X))
-        kernel = problem.empty.kernel
         first = problem.with_kernel(kernel.per_feature(problem.empty.scaling.n_inputs)) if chosen else problem
         warp = chosen and request.warp == "auto" and request.standardize and request.basis is None
         if not searchable(problem) or (problem.n_classes and (not chosen or learning.metric == "directions")):
-            learn(sample, first, learning, seed)
+            learn(sample, first, learning, request.seed)
             return problem
         if problem.n_classes:
-            return learn_classes(sample, first, learning, seed, warp=warp, columns=columns)
+            return learn_classes(sample, first, learning, request.seed, warp=warp, columns=columns)
         family = request.kernel == "auto"
-        return learn_regression(sample, first, learning, seed, family=family, warp=warp, columns=columns)
+        return learn_regression(sample, first, learning, request.seed, family=family, warp=warp, columns=columns)
 
     def partition_size(self, problem: Problem) -> tuple[float | None, int]:
         """Measure the sparseness ρ of the problem, and return it and the partition size.

@@ -107,12 +107,18 @@ def test_local_noise_costs_its_fit_and_another_fit_of_the_kept_columns():
     assert more == pytest.approx(dense(44) + rows * 4e6 / PRODUCT)
 
 
-def test_local_residuals_cost_their_trials_and_a_part_of_their_search():
-    """10¹⁰ operations, and 8·10¹⁰ where they are taken, of 10⁴ rows times (10⁴/16,384)^1.5."""
-    n = 10**4
-    plain, tried = (rounds_cost(replace(work(n), residuals=tried), 100, 3, 0.5)[-1] for tried in (False, True))
-    expected = (1e10 + 8e10 * (n / 16_384) ** 1.5) / PRODUCT
-    assert tried.solve_seconds - plain.solve_seconds == pytest.approx(expected)
+@pytest.mark.parametrize(
+    ("what", "n", "expected"),
+    [
+        ("residuals", 10**4, 1e10 + 8e10 * (10**4 / 16_384) ** 1.5),
+        ("compared", 10**5, 4e10 + 2e6 * 20_000),
+        ("compared", 1000, 4e10 + 2e6 * 1000),
+    ],
+)
+def test_local_residuals_and_boosted_trees_cost_their_operations(what, n, expected):
+    """10¹⁰ operations to try residuals, 8·10¹⁰ where they are taken; 4·10¹⁰ for trees, and 2·10⁶ for each row."""
+    plain, more = (rounds_cost(replace(work(n), **{what: tried}), 100, 3, 0.5)[-1] for tried in (False, True))
+    assert more.solve_seconds - plain.solve_seconds == pytest.approx(expected / PRODUCT)
 
 
 def test_levels_cost_what_their_fits_cost():
