@@ -72,13 +72,10 @@ def on_threads(count: int) -> Iterator[None]:
             _pool.reset(token)
 
 
-def in_threads(function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
-    """Return ``list(map(function, *things))``, computed by the threads of ``on_threads``, which begin calls in order.
-
-    So a call may wait for earlier ones. Inside a call all pieces are computed by its own thread.
-    """
+def in_threads(function: Callable[..., Any], things: Sequence[Any], *others: Iterable[Any]) -> list[Any]:
+    """Return ``list(map(function, things, *others))``, computed by the threads of ``on_threads``."""
     pool = _pool.get()
-    return list(map(function, *things) if pool is None or len(things[0]) < 2 else pool.map(function, *things))
+    return list((map if pool is None or len(things) < 2 else pool.map)(function, things, *others))
 
 
 @cache

@@ -16,7 +16,7 @@ Matrices are float64 ones in Fortran order.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Event
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -92,34 +92,26 @@ def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float |
 
     Its elements are left_i data_ij right_j, ``data`` symmetric, but for its diagonal, which is constant.
     """
-    ranges, ld, L = blocks(len(data)), len(data), np.empty(data.shape, order="F")
-    tiles = [(i, k) for k in range(len(ranges)) for i in range(k, len(ranges))]
-    done, info = {tile: Event() for tile in tiles}, np.zeros(len(ranges), dtype=np.intc)
+    ranges, ld, L, info = blocks(len(data)), len(data), np.empty(data.shape, order="F"), np.zeros(1, dtype=np.intc)
 
-    def compute(i: int, k: int) -> None:
-        rows, columns, before = ranges[i], ranges[k], ranges[k].start
-        own, (m, n) = L[rows, columns], L[rows, columns].shape
-        try:
-            np.multiply(data[columns, rows].T, left[rows, None], out=own)
-            own *= right[columns]
-            if i == k:
-                np.fill_diagonal(own, diagonal)
-            if k:
-                done[i, k - 1].wait()
-                done[k, k - 1].wait()
-                unlocked("dgemm", "N", "T", m, n, before, -1.0, L[rows], ld, L[columns], ld, 1.0, own, ld)
-            if i == k:
-                unlocked("dpotrf", "L", n, own, ld, info[k:])
-                own *= np.tri(n)
-            else:
-                done[k, k].wait()
-                unlocked("dtrsm", "R", "L", "T", "N", m, n, 1.0, L[columns, columns], ld, own, ld)
-                L[columns, rows] = 0.0
-        finally:
-            done[i, k].set()
+    def update(i: slice, k: slice) -> None:
+        np.multiply(data[k, i].T, left[i, None] * right[k], out=L[i, k])
+        if i == k:
+            np.fill_diagonal(L[k, k], diagonal)
+        unlocked("dgemm", "N", "T", *L[i, k].shape, k.start, -1.0, L[i], ld, L[k], ld, 1.0, L[i, k], ld)
 
-    in_threads(compute, [i for i, _ in tiles], [k for _, k in tiles])
-    return None if info.any() else L
+    def solve(i: slice, k: slice) -> None:
+        unlocked("dtrsm", "R", "L", "T", "N", *L[i, k].shape, 1.0, L[k, k], ld, L[i, k], ld)
+        L[k, i] = 0.0
+
+    for number, k in enumerate(ranges):
+        in_threads(update, ranges[number:], repeat(k))
+        unlocked("dpotrf", "L", k.stop - k.start, L[k, k], ld, info)
+        if info[0]:
+            return None
+        L[k, k] = np.tril(L[k, k])
+        in_threads(solve, ranges[number + 1 :], repeat(k))
+    return L
 
 
 def inverse_columns(L: Float, use: Callable[[slice, Float], Any]) -> list[Any]:
@@ -155,8 +147,7 @@ def factorise(data: Float, alpha: Float | float = 0.0, beta: float = 1.0) -> tup
         )
     scale = 1.0 / np.sqrt(diagonal)
     for jitter in JITTERS:
-        L = cholesky(data, beta * scale, scale, 1.0 + jitter)
-        if L is not None:
+        if (L := cholesky(data, beta * scale, scale, 1.0 + jitter)) is not None:
             return L, scale
     raise NumericalError(
         f"the posterior precision of {len(data)} columns is not positive definite even with a jitter of {JITTERS[-1]:g}"

@@ -19,7 +19,6 @@ KΣγ_i / ΣM_ik² and β ← K(N − Σγ) / tr (T − ΦM)ᵀW(T − ΦM). Wid
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -83,9 +82,9 @@ def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: fl
     precision its product takes half the time.
     """
     # one product of [Φ, r] with [−βKΣ, μ]ᵀ, in arrays that are stored column by column, as Φ
-    how: dict[str, Any] = {"dtype": covariance.dtype, "casting": "same_kind"}
-    left = np.concatenate([block.T, (beta * (target - block @ mean)).T], **how)
-    found: Float = (np.concatenate([-beta * target.shape[1] * covariance, mean.T], **how).T @ left).T
+    left = np.concatenate([block.T, (beta * (target - block @ mean)).T], dtype=covariance.dtype)
+    right = np.concatenate([-beta * target.shape[1] * covariance, mean.T], dtype=covariance.dtype)
+    found: Float = (right.T @ left).T
     if weights is not None:
         found *= weights[:, None]
     return found

@@ -120,10 +120,7 @@ class BlockStore:
         _, kept, there = np.intersect1d(labels, panel.labels, assume_unique=True, return_indices=True)
         rows[kept] = values[there]
         missing = np.setdiff1d(np.arange(len(labels)), kept)
-        if len(kept):
-            rows[missing] = new = design.take(missing, leading=NONE).block(X).T
-        else:
-            new = design.block(X, out).T[design.n_leading :]
+        rows[missing] = new = design.take(missing, leading=NONE).block(X).T
         self._keep(panel, values, labels, labels[missing], new)
         with self._lock:
             if self._panels.setdefault(key, panel) is not panel:

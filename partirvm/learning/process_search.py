@@ -87,10 +87,11 @@ def search(
     radial = inside(first.kernel, d, RadialKernel) if family else []
     evidence = {radial[0][0].name: float(best.value)} if radial else {}
     names = [each for each in FAMILIES if radial and each not in evidence]
-    begun = [replace(first, kernel=with_family(first.kernel, name, d)) for name in names]
-    others = in_threads(lambda fit: climb(rows, fit, STEPS), begun)
+    others = in_threads(
+        lambda name: climb(rows, replace(first, kernel=with_family(first.kernel, name, d)), STEPS), names
+    )
     evidence |= {name: float(found.value) for name, found in zip(names, others, strict=True)}
-    best = max(best, *others, key=lambda each: each.value)
+    best = max([best, *others], key=lambda each: each.value)
     sample.on_best(problem.with_kernel(best.kernel).empty)
     sample.on_step("directions")
     return problem, best, directions(rows, best) if turned else None, evidence

@@ -4,7 +4,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import count
@@ -148,7 +148,8 @@ def gathered(
 
     ``options`` are ``room``, ``log``, ``on_best`` and ``on_step`` of ``SampledRows``.
     """
-    with closing(LocalExecutor(executor.threads)) as local, one_blas_thread(), on_threads(executor.threads):
+    own = executor if isinstance(executor, LocalExecutor) else LocalExecutor(executor.threads)
+    with nullcontext(own) if own is executor else closing(own) as local, one_blas_thread(), on_threads(own.threads):
         on_progress((), 0, 0)
         began, numbers = time.perf_counter(), np.arange(source.n_rows) if rows is None else rows
         tiles = np.unique(numbers // source.tile_rows).tolist()
