@@ -19,27 +19,46 @@ SOURCES = Path(partirvm.__file__).parent
 VALUE = "…"
 
 
-def template(node: ast.expr) -> str | None:
-    """Return the text of an expression with "…" for each value, or None if the expression has no fixed text."""
-    found = _text(node)
+Names = dict[str, ast.expr]
+
+
+def template(node: ast.expr, names: Names | None = None) -> str | None:
+    """Return the text of an expression with "…" for each value, or None if the expression has no fixed text.
+
+    Variables among ``names`` are replaced by their texts.
+    """
+    found = _text(node, names or {})
     if found is None or not re.search(r"\w", found):
         return None
     return re.sub(rf"{VALUE}({VALUE})+", VALUE, re.sub(r"\s+", " ", found)).strip()
 
 
-def _text(node: ast.expr) -> str | None:
+def _text(node: ast.expr, names: Names) -> str | None:
     match node:
         case ast.Constant(value=str(text)):
             return text
         case ast.JoinedStr(values=parts):
-            return "".join(_text(part) or VALUE for part in parts)
+            return "".join(_text(part, names) or VALUE for part in parts)
+        case ast.FormattedValue(value=ast.Name(name)) if name in names:
+            return _text(names[name], {other: text for other, text in names.items() if other != name})
         case ast.FormattedValue(
             value=ast.IfExp(body=ast.Constant(value=str(one)), orelse=ast.Constant(value=str(two)))
         ):
             return f"{one} or {two}" if one and two else VALUE
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return (_text(left) or VALUE) + (_text(right) or VALUE)
+            return (_text(left, names) or VALUE) + (_text(right, names) or VALUE)
     return None
+
+
+def _texts_before(tree: ast.Module, call: ast.Call) -> Names:
+    """Return the variables that hold texts where an error is made: those assigned in the ten lines before."""
+    found: Names = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and call.lineno - 10 <= node.lineno < call.lineno:
+            for name in (each.id for each in node.targets if isinstance(each, ast.Name)):
+                if isinstance(node.value, ast.Constant | ast.JoinedStr):
+                    found[name] = node.value
+    return found
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
@@ -89,7 +108,7 @@ def error_messages() -> dict[str, list[str]]:
     for _, tree in trees():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known and node.args:
-                text = template(node.args[0])
+                text = template(node.args[0], _texts_before(tree, node))
                 if text is not None:
                     found.setdefault(node.func.id, set()).add(text)
     return {name: sorted(texts, key=lambda text: text.lstrip(f"{VALUE}: ").lower()) for name, texts in found.items()}

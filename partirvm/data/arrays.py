@@ -135,10 +135,7 @@ class ArraySource(Source):
 
 
 class GatheredRows(Source):
-    """Rows ``rows`` (n,), increasing, of a source in memory, in an even number of tiles of about the same size.
-
-    ``gather`` takes the source's row numbers.
-    """
+    """Rows (n,) of a source, increasing, in memory, in an even number of tiles; ``gather`` takes its row numbers."""
 
     def __init__(self, source: Source, rows: Int, pieces: Iterable[Tile]) -> None:
         self._take_shape_of(source)
@@ -204,8 +201,6 @@ def refuse_missing_chunks(name: str, array: Any) -> None:
         there = getattr(array, "_nshards_initialized", there)
     missing = stored - there
     if missing > 0:
-        raise MissingDataError(
-            f"the Zarr array {name} ({array.store_path}) lacks {missing} of its {stored} chunks, which would be read "
-            f"as {array.fill_value}: write them. By default Zarr omits chunks that hold only the fill value: if this "
-            "value is meant, write the rows again into an array made with config={'write_empty_chunks': True}."
-        )
+        lacks = f"lacks {missing} of its {stored} chunks, which would be read as {array.fill_value}: write them"
+        advice = "if Zarr omitted them because they hold only this value, give config={'write_empty_chunks': True}"
+        raise MissingDataError(f"the Zarr array {name} ({array.store_path}) {lacks}; {advice}.")

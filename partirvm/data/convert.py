@@ -76,10 +76,8 @@ def open_table(source: Any, room: int | None = None) -> Reader:
     source = pandas_frame(source, "the source")
     if is_frame(source):
         return arrays_table(source)
-    raise UsageError(
-        f"cannot ingest a {type(source).__name__}: pass a file, a folder, a data frame of pandas, polars or Dask, or a "
-        "tuple (X, y) of arrays; for rows to predict pass (X, None) and like=…"
-    )
+    kinds = "a file, a folder, a data frame of pandas, polars or Dask, or a tuple (X, y) of arrays"
+    raise UsageError(f"cannot ingest a {type(source).__name__}: pass {kinds}; for rows to predict (X, None) and like=…")
 
 
 def _archive_table(url: str, room: int | None) -> Reader:
@@ -89,10 +87,9 @@ def _archive_table(url: str, room: int | None) -> Reader:
         sizes = {member.filename: member.file_size for member in archive.zip.infolist()}
         nbytes = sum(sizes.values())
         if room is not None and nbytes > room:
-            raise MemoryLimitError(
-                f"{url}: its arrays have {nbytes >> 20:,} MiB and are read whole, but the memory limit leaves "
-                f"{max(room, 0) >> 20:,} MiB: raise memory_limit, or write Parquet, which is read in batches"
-            )
+            needs = f"{nbytes >> 20:,} MiB and are read whole, but the memory limit leaves {max(room, 0) >> 20:,} MiB"
+            advice = "raise memory_limit, or write Parquet, which is read in batches"
+            raise MemoryLimitError(f"{url}: its arrays have {needs}: {advice}")
         if sizes.get("columns.npy", 0) > LABELS:
             raise DataError(f"{url}: the array `columns` has more than {LABELS >> 20} MiB: it holds short names")
         try:
@@ -162,9 +159,8 @@ def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
         names = tuple(X.columns)
     table = arrays_table(X.set_axis(list(names), axis=1))
     coded = tuple(table.categorical if columns is None else columns.categories)
-    roles = Roles(names, (), None, coded, classes=False, auto=columns is None)
-    if columns is not None:
-        roles = replace(roles, missing=columns.missing, formats=columns.formats)
+    known = columns or Columns(())
+    roles = Roles(names, (), None, coded, False, auto=columns is None, missing=known.missing, formats=known.formats)
     check_roles(roles, table)
     encoder = Encoder(roles, table, columns)
     records = [block.copy() for block in encoder.records(None, table.most_batch)]
@@ -178,9 +174,8 @@ def in_order(X: Any, columns: Columns) -> Any:
     names, wanted = list(map(str, X.columns)), columns.given
     missing = [name for name in wanted if name not in names]
     if missing and wanted != default_names(len(names)):
-        raise DataError(
-            f"the data frame lacks columns on which the model was trained: {listed(missing)}. It has {listed(names)}"
-        )
+        lacking = "lacks columns on which the model was trained"
+        raise DataError(f"the data frame {lacking}: {listed(missing)}. It has {listed(names)}")
     return X if missing or tuple(names) == wanted else X.iloc[:, [names.index(name) for name in wanted]]
 
 
@@ -215,10 +210,8 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
     try:
         array = pa.array(values, from_pandas=True)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{where}: the column {quoted(name)} holds values of several types, values that are neither numbers nor "
-            f"labels, or numbers that do not fit into 64 bits ({error})."
-        ) from error
+        held = "values of several types, values that are neither numbers nor labels, or numbers beyond 64 bits"
+        raise DataError(f"{where}: the column {quoted(name)} holds {held} ({error}).") from error
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 

@@ -1,7 +1,4 @@
-"""The role of every column of a table that is ingested, and the conversion of columns to rows of float64.
-
-Numeric values are unchanged; categories and classes become codes.
-"""
+"""The role of every column of a table that is ingested, and the conversion of columns to rows of float64."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +23,6 @@ UNLABELLED = "To predict rows without a target, pass the training DATA: like=…
 
 MOST_LEVELS = 10_000
 """Greatest number of levels of a text column that is not named as categorical; at most half the rows, or so few."""
-
 
 FIRST, TEXTS = 10_000, 12 << 20
 """Numbers of rows that show what texts are, at most, and of bytes of a batch whose rows these are."""
@@ -57,23 +53,11 @@ class Roles:
         return (*self.features, *self.targets, *filter(None, [self.weights]))
 
 
-def assign_roles(
-    table: Reader,
-    *,
-    target: str | Sequence[str] | None,
-    features: Sequence[str] | None,
-    exclude: Sequence[str],
-    categorical: Sequence[str],
-    weights: str | None,
-    noise: str | None,
-    classes: bool,
-    missing: Sequence[str],
-    dates: Mapping[str, str],
-    drop_missing_targets: bool,
-    like: Columns | None,
-) -> Roles:
-    """Assign a role to every column. A target is required, except for data ``like`` others."""
-    where, weights = table.name, weights or table.weights
+def assign_roles(table: Reader, like: Columns | None, asked: Mapping[str, Any]) -> Roles:
+    """Assign a role to every column by options of ``ingest``. Only data ``like`` others may have no target."""
+    where, weights, noise = table.name, asked["weights"] or table.weights, asked["noise"]
+    target, features, exclude, categorical = (asked[name] for name in ("target", "features", "exclude", "categorical"))
+    classes, missing, dates = asked["classes"], asked["missing"], asked["dates"] or {}
     if isinstance(target, str):
         target = [target] if target in table.columns else [name.strip() for name in target.split(",")]
     targets = tuple(map(str, target or ()))
@@ -86,26 +70,21 @@ def assign_roles(
     targets = targets or table.targets
     classes = classes and bool(targets)
     if noise is not None and (weights is not None or classes):
-        raise UsageError(
-            f"{where}: the column {quoted(noise)} cannot be the noise (`--noise`): noise is for regression without "
-            "weights, and gives the weights 1/noise²."
-        )
+        only = "noise is for regression without weights, and gives the weights 1/noise²."
+        raise UsageError(f"{where}: the column {quoted(noise)} cannot be the noise (`--noise`): {only}")
     if classes and len(targets) > 1:
         raise UsageError(f"{where}: a classification has one target, but {listed(targets)} are {len(targets)}.")
     if not targets and like is None:
-        raise UsageError(
-            f"{where}: no target is named: pass y or target=… (`--target`). "
-            f"Its columns: {listed(table.columns)}. {UNLABELLED}"
-        )
+        missing = "no target is named: pass y or target=… (`--target`)"
+        raise UsageError(f"{where}: {missing}. Its columns: {listed(table.columns)}. {UNLABELLED}")
     own = weights or noise
     given = [name for name in table.columns if name not in (*targets, own)] if features is None else features
     features = tuple(str(name) for name in given if name not in exclude or like is not None)
     found = [name for name in table.categorical if name in features and like is None]
     chosen = [name for name in categorical if name in table.columns or name not in ("auto", "none")]
     coded, auto = tuple(dict.fromkeys([*chosen, *found])), "auto" in set(categorical) - set(chosen)
-    roles = Roles(
-        features, targets, own, coded, classes, noise is not None, auto, tuple(missing), dates, drop_missing_targets
-    )
+    without = asked["drop_missing_targets"]
+    roles = Roles(features, targets, own, coded, classes, noise is not None, auto, tuple(missing), dates, without)
     check_roles(roles, table, () if like is not None else exclude)
     return roles
 
@@ -319,10 +298,8 @@ class Encoder:
 
     def _instead_of(self, text: OddCells, column: str, gaps: dict[str, Any], some: dict[str, Any]) -> dict[str, Any]:
         """Return the options that settle text in a column of numbers or dates: few texts are gaps, others labels."""
-        texts = tuple(text.texts)
-        if len(texts) <= problems.FEW_TEXTS and problems.few(
-            texts, text.count, self.n_rows + self.dropped - text.count
-        ):
+        texts, others = tuple(text.texts), self.n_rows + self.dropped - text.count
+        if len(texts) <= problems.FEW_TEXTS and problems.few(texts, text.count, others):
             return {"missing": texts, **gaps}
         if column in self.roles.targets:
             return {"classes": True, **some} if self.roles.targets[1:] == () and self._like is None else {}
@@ -375,17 +352,12 @@ class Encoder:
         return Columns(features, name, final, classes, several, dates, formats, self.roles.missing)
 
     def described(self, missing: Float, settled: Sequence[Finding]) -> dict[str, str]:
-        """Return a text for each column that was changed, or may be, and one for the file.
-
-        ``settled`` are the proposals that were accepted, ``missing`` (d,) the shares of rows without a value.
-        """
+        """Return texts on columns and the file; ``settled`` were accepted, ``missing`` (d,) are shares of rows."""
         columns, texts = self.columns(), defaultdict[str, list[str]](list)
-        for each in settled:
-            texts[each.column].append(f"{each.found} ({each.options})")
-        for name, text in self.notes.items():
+        told = [(each.column, f"{each.found} ({each.options})") for each in settled] + [*self.notes.items()]
+        told += [(each.column, f"{each.found}: perhaps `{each.options}`") for each in self.findings()]
+        for name, text in told:
             texts[name].append(text)
-        for each in self.findings():
-            texts[each.column].append(f"{each.found}: perhaps `{each.options}`")
         for name, count in self.left_out.items():
             labels = f"text of {count:,}{' or more' * self.levels[name].full} different values, left out"
             category = Finding(name, labels, {"categorical": ("auto", name)})

@@ -1,11 +1,8 @@
 """Ingest: checked, shuffled DATA in tiles of a table or arrays of any size, in bounded memory; rows appended to DATA.
 
 The phase *read* streams the source, codes labels, draws the shuffle key of every row and writes records to temporary
-files. The phase *write* reads the records in their final order, tile by tile, and computes moments and hashes. The
-result depends only on the source and the seed.
-
-An append writes the last tile of DATA, if not full, and the new rows, shuffled among each other alone: then DATA count
-as unshuffled, and a fit draws each candidate separately.
+files. The phase *write* reads the records in their final order, tile by tile. The result depends only on the source and
+the seed. An append shuffles the new rows among each other alone: then DATA count as unshuffled.
 """
 
 import os
@@ -146,17 +143,13 @@ def ingest(
     """
     categorical = (categorical,) if isinstance(categorical, str) else tuple(map(str, categorical))
     asked = dict(locals(), exclude=(*exclude, *drop), drop=())
-    new_columns = (
-        features is not None or like is not None or len(asked["exclude"]) > 0 or categorical != ("auto",) or classes
-    )
+    new_columns = features is not None or like is not None or categorical != ("auto",) or classes or asked["exclude"]
     if append and (new_columns or dates or tile_rows or overwrite):
         raise UsageError("append takes features, categories, classes and tile_rows from DATA: leave these options out")
     Check("whole", least=0, optional=True)("shuffle", shuffle)
     Check("whole", least=1, optional=True)("tile_rows", tile_rows)
     url, settled = os.fspath(data), list[Finding]()
-    options: dict[str, Any] = {name: asked[name] for name in ("target", "features", "weights", "noise", "classes")}
-    options |= {"exclude": asked["exclude"], "missing": tuple(missing), "dates": dates or {}}
-    options |= {"categorical": categorical, "drop_missing_targets": drop_missing_targets}
+    options: dict[str, Any] = asked
     known = like if like is None or isinstance(like, Columns) else as_source(like).columns
     report = progress or (lambda phase, done, total: None)
     return_freed_memory()
@@ -168,7 +161,7 @@ def ingest(
             known, tile_rows, shuffle = old.columns, old.tile_rows, None if old.seed is None else shuffle or 0
         for last in (False, False, False, True):
             table = open_table(source, room)
-            roles = assign_roles(table, like=known, **options)
+            roles = assign_roles(table, known, options)
             if old is not None:
                 _require_same_roles(old, roles, url)
             encoder = Encoder(roles, table, known, stored=True)
@@ -201,10 +194,8 @@ def ingest(
                 made = write_tiles(place, old, _last_rows(url, old), blocks, encoder.n_rows, report)
                 break
         if made.batches[-1] in made.batches[:-1] and not again:
-            raise DataError(
-                f"{url}: these {encoder.n_rows:,} rows were ingested or appended already: to append them once more, "
-                "pass again=True (`--again`)"
-            )
+            found_again = f"these {encoder.n_rows:,} rows were ingested or appended already"
+            raise DataError(f"{url}: {found_again}: to append them once more, pass again=True (`--again`)")
         place.commit(made)
     stored = ZarrSource(data)
     stored.notes = encoder.described(made.moments.inputs.missing / made.moments.inputs.n, settled)
@@ -221,10 +212,8 @@ def _remedy(source: Any, url: str, asked: Mapping[str, Any], findings: Sequence[
     given = {name: value for name, value in given.items() if value not in (defaults[name], (defaults[name],))}
     given = remedied(given, fatal)
     if isinstance(source, str | os.PathLike):
-        command = " ".join(["partirvm ingest", shlex.quote(os.fspath(source)), shlex.quote(url), *flags(given)])
-    else:
-        command = f"ingest(…, {', '.join([repr(url), *(f'{name}={value!r}' for name, value in given.items())])})"
-    return command
+        return " ".join(["partirvm ingest", shlex.quote(os.fspath(source)), shlex.quote(url), *flags(given)])
+    return f"ingest(…, {', '.join([repr(url), *(f'{name}={value!r}' for name, value in given.items())])})"
 
 
 def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:
@@ -232,10 +221,9 @@ def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:
     targets = (old.columns.targets or (old.columns.target,)) if old.labelled else ()
     if (targets, old.weighted) != (new.targets, new.weights is not None):
         weights = "with" if old.weighted else "without"
-        raise DataError(
-            f"{place}: DATA have the targets [{listed(targets)}] {weights} weights, unlike the new rows (targets "
-            f"[{listed(new.targets)}]): append only rows with the same columns in the same order"
-        )
+        found = f"DATA have the targets [{listed(targets)}] {weights} weights"
+        unlike = f"unlike the new rows (targets [{listed(new.targets)}])"
+        raise DataError(f"{place}: {found}, {unlike}: append only rows with the same columns in the same order")
 
 
 def _last_rows(url: str, old: DataAttributes) -> Float:
@@ -262,11 +250,9 @@ class Budget:
         least = max(LEAST_BATCH, 64 * 8 * width)
         needs = ALLOWANCE + max(held + BATCHES * least, tile_bytes(width, tile_rows) + 2 * LEAST_SORT)
         if self.base + needs > self.limit:
-            raise MemoryLimitError(
-                f"{table.name}: ingesting {width - 2} columns needs {-(-(self.base + needs) >> 20):,} MiB "
-                f"({self.base >> 20:,} MiB of it are used by the process already), but the memory limit is "
-                f"{self.limit >> 20:,} MiB: {MORE}."
-            )
+            total = f"{-(-(self.base + needs) >> 20):,} MiB ({self.base >> 20:,} MiB of it are used already)"
+            limit = f"the memory limit is {self.limit >> 20:,} MiB: {MORE}"
+            raise MemoryLimitError(f"{table.name}: ingesting {width - 2} columns needs {total}, but {limit}.")
         return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(table.most_batch, least))
 
     def sort_bytes(self, width: int, tile_rows: int) -> int:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from partirvm.data.arrays import in_process
 from partirvm.data.tables import numbers
 from partirvm.errors import DataError, UsageError
+from partirvm.options.constraints import Check
 from partirvm.quoting import listed, quoted
 from partirvm.types import Float, label_bytes, pandas_column
 
@@ -53,10 +54,8 @@ def _checked(labels: Labels) -> Labels:
     else:
         missing = labels != labels
     if missing.any():
-        raise DataError(
-            f"y has {int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,} "
-            "(counted from 0): remove these rows, or give missing labels a separate class."
-        )
+        found = f"{int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,} (counted from 0)"
+        raise DataError(f"y has {found}: remove these rows, or give missing labels a separate class.")
     return labels
 
 
@@ -126,8 +125,7 @@ def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> F
     for label, weight in given.items():
         if label not in texts:
             raise UsageError(f"class_weight names {quoted(label)}, but the classes are {listed(classes, show=quoted)}")
-        if not isinstance(weight, int | float | np.number) or not 0 <= weight < np.inf:
-            raise UsageError(f"class_weight of {quoted(label)} is {weight!r}: it must be finite and at least 0")
+        Check("real", least=0.0)(f"class_weight of {quoted(label)}", weight)
     weights = np.array([given.get(text, 1.0) for text in texts], dtype=np.float64)
     if (weights > 0).sum() < 2:
         raise UsageError("class_weight leaves fewer than two classes with positive weight: two classes are needed")
@@ -191,10 +189,8 @@ class Levels:
         if label not in self.found and self._numeric and isinstance(label, str):
             label = _number(label)
         if label not in self.found and self._classes:
-            raise DataError(
-                f"{self._where} holds the class {quoted(label)}, which the DATA of `--like` or `--append` do not have: "
-                "leave such rows out, or ingest all rows as new DATA"
-            )
+            new = "which the dataset of `--like` or `--append` does not have: leave such rows out"
+            raise DataError(f"{self._where} holds the class {quoted(label)}, {new}")
         return self.found.get(label, len(self._known))
 
     def final(self) -> tuple[tuple[Any, ...], Float]:

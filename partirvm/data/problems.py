@@ -4,9 +4,9 @@ import csv
 import io
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -52,19 +52,17 @@ class Finding:
 
 
 class OddCells:
-    """The odd cells of a column: how many, the row of the first, from 0, and how often the first ``KEPT`` texts."""
+    """The odd cells of a column: how many, the row of the first, from 0, and the first ``KEPT`` different texts."""
 
     def __init__(self) -> None:
-        self.count, self.first, self.texts = 0, -1, Counter[str]()
+        self.count, self.first, self.texts = 0, -1, list[str]()
 
     def add(self, rows: Bool, start: int, texts: Iterable[str] = ()) -> None:
         """Add the cells of a batch that begins with the row ``start``."""
         if not self.count:
             self.first = start + int(np.argmax(rows))
         self.count += int(rows.sum())
-        for text in texts:
-            if text in self.texts or len(self.texts) < KEPT:
-                self.texts[text] += 1
+        self.texts = list(dict.fromkeys(chain(self.texts, texts)))[:KEPT]
 
     def __str__(self) -> str:
         texts = f"{listed(self.texts, 3, quoted)} in " if self.texts else ""
@@ -75,14 +73,12 @@ class Values:
     """The different values of a numeric column, as long as they are few, and whether they count the rows."""
 
     def __init__(self) -> None:
-        self.found, self.n, self._counts, self._last = set[float](), 0, True, np.nan
+        self.found, self.n, self._counts, self._first = set[float](), 0, True, np.empty(0)
 
     def add(self, values: Float) -> None:
         """Add the values of further rows."""
-        if self._counts and len(values):
-            before = self._last if self.n else values[0] - 1
-            self._counts = bool(np.isfinite(values).all() and (np.diff(values, prepend=before) == 1).all())
-            self._last = values[-1]
+        self._first = self._first if self.n else values[:1].copy()
+        self._counts = self._counts and bool((values == self._first + np.arange(self.n, self.n + len(values))).all())
         if len(self.found) <= FEW_LEVELS:
             self.found.update(np.unique(values)[: FEW_LEVELS + 2].tolist())
         self.n += len(values)

@@ -217,17 +217,12 @@ def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
 def require_target(source: "Source") -> None:
     """Raise ``DataError`` for data without a target."""
     if source.n_targets == 0:
-        raise DataError(
-            f"{source}: the data have no target, and can be used only for prediction: ingest them from a source that "
-            f"has the target {quoted(source.columns.target)}."
-        )
+        target = quoted(source.columns.target)
+        raise DataError(f"{source}: the data have no target, as for prediction: ingest a source that has {target}.")
 
 
 def require_like(source: "Source", columns: Columns, n_targets: int = 0) -> None:
-    """Raise ``DataError`` unless the data have the features and categories of the training data, whose are ``columns``.
-
-    With ``n_targets`` they also need these targets and classes: so many, and of the same names if several have names.
-    """
+    """Raise ``DataError`` unless the data have the ``columns`` of training data, with ``n_targets`` also targets."""
     other = source.columns
     pairs = [(what, getattr(other, what), getattr(columns, what)) for what in ("features", "categories", "dates")]
     if n_targets:
@@ -237,20 +232,16 @@ def require_like(source: "Source", columns: Columns, n_targets: int = 0) -> None
         pairs += [("targets", *targets), ("classes", other.classes, columns.classes)]
     for what, found, wanted in pairs:
         if found != wanted:
-            raise DataError(
-                f"{source}: the {what} of the data are {found!r:.200}, those of the training data {wanted!r:.200}: "
-                "ingest the data with the training DATA as like= (`--like`)"
-            )
+            differ = f"the {what} of the data are {found!r:.200}, those of the training data {wanted!r:.200}"
+            raise DataError(f"{source}: {differ}: ingest the data with the training DATA as like= (`--like`)")
 
 
 def check_dtype(name: str, dtype: Any) -> None:
     """Raise ``DataError`` for complex numbers, text, dates and objects; real numbers and booleans are accepted."""
     if (kind := getattr(dtype, "kind", "O")) not in "fiub":
-        what = f"{'Complex data not supported: ' * (kind == 'c')}{name} holds"
-        raise DataError(
-            f"{what} complex numbers, text, dates or objects ({dtype}), but real numbers are needed: convert the "
-            "values, or ingest the table with its text columns named as categorical (`--categorical`)."
-        )
+        what = f"{'Complex data not supported: ' * (kind == 'c')}{name} holds complex numbers, text, dates or objects"
+        advice = "convert the values, or ingest the table with its text columns named as categorical (`--categorical`)"
+        raise DataError(f"{what} ({dtype}), but real numbers are needed: {advice}.")
 
 
 def check_values(where: str, moments: Moments, columns: Columns) -> None:
@@ -264,23 +255,14 @@ def check_range(moments: Moments, columns: Columns) -> None:
     """Raise ``DataError`` for weights or columns whose values are too large or too small for float64 arithmetic."""
     weight = moments.targets.total[0] / moments.targets.n
     if not 1 / HEAVIEST <= weight <= HEAVIEST:
-        raise DataError(
-            f"the mean weight is {weight:.0e}, too far from 1: divide all weights by a power of ten "
-            "(relative noise likewise), so that most are near 1"
-        )
-    inputs, targets = moments.inputs, moments.targets
-    names = (*columns.features, *columns.target_names(len(targets.mean)))
-    largest, deviation, constant = (
-        np.concatenate([getattr(each, what) for each in (inputs, targets)])
-        for what in ("largest", "deviation", "constant")
-    )
-    wrong = (largest > FARTHEST) | (~constant & (deviation < 1 / FARTHEST))
-    if wrong.any():
-        place = int(np.argmax(wrong))
-        raise DataError(
-            f"the column {quoted(names[place])} has values up to {largest[place]:.0e} and the standard deviation "
-            f"{deviation[place]:.0e}: multiply it by a power of ten, so that both are near 1"
-        )
+        raise DataError(f"the mean weight is {weight:.0e}: scale weights or relative noise by a power of ten")
+    targets = columns.target_names(len(moments.targets.mean))
+    for names, found in ((columns.features, moments.inputs), (targets, moments.targets)):
+        wrong = (found.largest > FARTHEST) | (~found.constant & (found.deviation < 1 / FARTHEST))
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            size = f"values up to {found.largest[place]:.0e} and the standard deviation {found.deviation[place]:.0e}"
+            raise DataError(f"the column {quoted(names[place])} has {size}: multiply it by a power of ten")
 
 
 def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:

@@ -133,10 +133,7 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
 
 
 def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
-    """Return a table of CSV files with a header and equal columns. Cells are texts, or missing.
-
-    Arrow reads 32 blocks ahead, in two thirds of a batch's memory.
-    """
+    """Return a table of CSV files with a header and equal columns. Cells are texts, or missing."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -154,6 +151,7 @@ def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
             own = {name.strip(): name for name in names}
             texts = {own[name]: pa.string() for name in wanted}
             convert = csv.ConvertOptions(include_columns=list(texts), column_types=texts, **nulls)
+            # Arrow reads 32 blocks ahead, in two thirds of a batch's memory
             with _parsed(filesystem, path, style, max(batch_bytes // 12, 1 << 16), convert) as stream:
                 for batch in stream:
                     yield {name: batch.column(own[name]) for name in wanted}
@@ -196,9 +194,7 @@ def _parsed(filesystem: Any, path: str, style: tuple[str, str], block_size: int,
                 yield stream
         except (UnicodeDecodeError, pa.ArrowInvalid) as error:
             said = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) - 1:,} (row 1 follows the header)", str(error))
-            advice = (
-                "a header, equally many fields in each row, closed quotation marks and a single encoding are needed"
-            )
+            advice = "a header, equally many fields in each row, closed quotation marks and one encoding are needed"
             raise DataError(f"{path}: cannot be read as CSV: {said}; {advice}") from error
 
 
@@ -206,8 +202,6 @@ def _same_columns(url: str, files: Sequence[str], found: Sequence[tuple[str, ...
     """Return the columns of the first file. Raises ``DataError`` for a file with other columns."""
     for path, names in zip(files, found, strict=True):
         if set(names) != set(found[0]):
-            raise DataError(
-                f"{url}: all files must have the same columns, but {path} and {files[0]} differ in "
-                f"[{listed(sorted(set(names) ^ set(found[0])))}]."
-            )
+            differ = f"{path} and {files[0]} differ in [{listed(sorted(set(names) ^ set(found[0])))}]"
+            raise DataError(f"{url}: all files must have the same columns, but {differ}.")
     return found[0]

@@ -165,11 +165,10 @@ def claimed(url: str) -> Iterator[Lease]:
 def write_tiles(
     place: Publication, old: DataAttributes, before: Float, blocks: Iterable[Float], n_new: int, report: Progress
 ) -> DataAttributes:
-    """Divide records into tiles, and write the tiles as a group, two at a time. Return the attributes of all rows.
+    """Write records, ``n_new`` of them new, as tiles of a group, two at a time. Return the attributes of all rows.
 
     A record contains a key, the number of the row, features, targets and weights. ``old`` are the attributes of the
     rows so far, and ``before`` the records of their last tile if it is not full, with which the group begins.
-    ``blocks`` contain ``n_new`` new records in their final order.
     """
     R, n = old.tile_rows, len(before) + n_new
     first, n_tiles = old.n_rows // R, -(-n // R)

@@ -80,10 +80,7 @@ class DataAttributes:
         return {name: shape for name, shape in shapes.items() if not absent.get(name)}
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the identity of the data, as JSON: shape, and hashes of each tile, of the moments, and of the rest.
-
-        ``about`` is the hash of what does not change when rows are appended: names, categories, classes.
-        """
+        """Return the identity of the data, as JSON; ``about`` is the hash of what appended rows leave unchanged."""
         blocks = (self.hashes[name] for name in ("X", "y", "weights") if name in self.hashes)
         hashes = list(map(hash_of, zip(*blocks, strict=True)))
         fixed = (asdict(self.columns), self.tile_rows, self.seed, self.weighted, self.labelled)
@@ -120,9 +117,8 @@ def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttribute
         if not numbers:
             stem = url.rstrip("/").rpartition("/")[2].partition(".")[0].strip("*") or "data"
             made = f"`partirvm ingest {url} {stem}.zarr`" if is_table(url) else f"`partirvm ingest SOURCE {url}`"
-            raise MissingDataError(
-                f"{url}: this is no dataset. {made} makes one; if an interrupted ingest left the folder, delete it."
-            )
+            left = "if an interrupted ingest left the folder, delete it"
+            raise MissingDataError(f"{url}: this is no dataset. {made} makes one; {left}.")
         try:
             pointer = read_json(folder, numbered(VERSIONS, numbers[-1]), {"group": str})
             return folder, attributes_of(folder, pointer["group"])
@@ -136,10 +132,7 @@ def attributes_of(folder: Folder, group: str) -> DataAttributes:
     place = folder.place(f"{group if GROUP.fullmatch(group) else 'damaged'}/attributes")
     attributes: DataAttributes = CODEC.read(place, KIND, FORMAT)
     if not (isinstance(attributes, DataAttributes) and attributes.agree() and attributes.segments[-1][1] == group):
-        raise FormatError(
-            f"{place}: the attributes contradict each other, or are those of another group: restore the folder, or "
-            "ingest the data again"
-        )
+        raise FormatError(f"{place}: the attributes contradict each other: restore the folder, or ingest again")
     return attributes
 
 
@@ -208,11 +201,9 @@ class ZarrSource(Source):
     def has_grown(self, then: dict[str, Any]) -> bool:
         """Return True if the DATA consist of the rows of an earlier fingerprint followed by more rows."""
         (full, rest), now = divmod(then["n_rows"], self.tile_rows), self.fingerprint()
-        if now["n_rows"] <= then["n_rows"] or now["about"] != then["about"]:
-            return False
-        if now["hashes"][:full] != then["hashes"][:full]:
-            return False
-        return not rest or hash_tile(self.tile(full).take(slice(rest), 0)) == then["hashes"][full]
+        more = now["n_rows"] > then["n_rows"] and now["about"] == then["about"]
+        more = more and now["hashes"][:full] == then["hashes"][:full]
+        return more and (not rest or hash_tile(self.tile(full).take(slice(rest), 0)) == then["hashes"][full])
 
     def verify(self) -> None:
         """Read all rows, and the numbers of the rows. Raises ``ChangedDataError`` or ``MissingDataError``."""

@@ -172,9 +172,7 @@ class RelevanceVectorMachine(BaseEstimator):
         bare.client = None
         cloned: Self = super(RelevanceVectorMachine, bare).__sklearn_clone__()
         cloned.client = self.client
-        if "_callbacks" in vars(self):
-            cloned.set_callbacks(*self._callbacks)
-        return cloned
+        return cloned.set_callbacks(*getattr(self, "_callbacks", ()))
 
     def set_callbacks(self, *callbacks: FitCallback) -> Self:
         """Set the callbacks of each ``fit`` and ``partial_fit`` in this process, in place of earlier ones.
@@ -347,8 +345,7 @@ class RelevanceVectorMachine(BaseEstimator):
             source, tiles = as_source(X), partial(tile_values, function)
             require_like(source, self.model_.columns)
             with closing(executor_for(self.client)) as executor:
-                blocks = [block for _, block in executor.map(tiles, source, range(source.n_tiles), None)]
-            found = np.concatenate(blocks)
+                found = np.concatenate([block for _, block in executor.map(tiles, source, range(source.n_tiles), None)])
             found = found[np.argsort(found[:, 0])]
             values, far = found[:, 1:-1], int(found[:, -1].sum())
         warn_of_far_rows(far, len(values), self.model_)

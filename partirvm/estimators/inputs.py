@@ -67,10 +67,8 @@ def finite(name: str, values: Any) -> NDArray[Any]:
     wrong = ~np.isfinite(np.atleast_1d(numbers))
     if wrong.any():
         found = "NaN" if np.isnan(numbers).any() else "infinity or a value too large for dtype('float64')"
-        raise DataError(
-            f"Input {name} contains {found}: {int(wrong.sum()):,} such values, the first in row "
-            f"{int(np.argwhere(wrong)[0, 0]):,} (counted from 0): remove these rows, or fill the values in"
-        )
+        many = f"{int(wrong.sum()):,} such values, the first in row {int(np.argwhere(wrong)[0, 0]):,} (counted from 0)"
+        raise DataError(f"Input {name} contains {found}: {many}: remove these rows, or fill the values in")
     return numbers
 
 

@@ -1,7 +1,6 @@
-"""Rows of the table of options, and their checks.
+"""Rows of the table of options, and their checks, which return what a request keeps.
 
-A check is called with a name and a value, and returns what a request keeps. It raises ``UsageError`` that names the
-option, what was found and what it may be. The command line reads from the same values how the text of a flag is parsed.
+They raise ``UsageError`` that names the option, what was found and what it may be. The flags are parsed by them, too.
 """
 
 import math

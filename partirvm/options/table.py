@@ -222,8 +222,5 @@ TABLE: dict[str, Option] = {
 
 
 def check(request: Request) -> Request:
-    """Return the request with texts turned into numbers. Raises ``UsageError`` naming the option that cannot be.
-
-    The kernel, the basis, the names of likelihoods, and options that exclude each other are checked by ``resolve``.
-    """
+    """Return the request with texts as numbers, or raise ``UsageError``; ``resolve`` checks kernel, basis and words."""
     return replace(request, **{name: row.check(name, getattr(request, name)) for name, row in TABLE.items()})

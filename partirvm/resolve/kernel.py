@@ -70,10 +70,8 @@ def checked_kernel(given: Any) -> Any:
     if ":" in name:
         return FunctionKernel(name).function
     if name or isinstance(given, type) or not callable(given):
-        raise UsageError(
-            f"kernel is {given!r}; known: auto, {', '.join(kernels.NAMES)}, the path 'module:function' of a function, "
-            "a value such as partirvm.kernels.Gaussian(0.5), or a list of these; None for no kernel"
-        )
+        others = "'module:function', a value such as partirvm.kernels.Gaussian(0.5), or a list of these; None for none"
+        raise UsageError(f"kernel is {given!r}; known: auto, {', '.join(kernels.NAMES)}, {others}")
     return FunctionKernel(given)
 
 
@@ -116,10 +114,7 @@ def resolve_kernel(request: Request, moments: Moments, columns: Columns, scaling
 
 
 def _named(family: type[Family], request: Request, moments: Moments, columns: Columns, scaling: Scaling) -> Kernel:
-    """Make the kernel of a family with the gamma of a request; a rule gives each kind of features its own scale.
-
-    It is 1/(d·var), with the variance of all values of the numeric columns as of one, or the mean categorical one.
-    """
+    """Make the kernel of a family with the gamma of a request, or by a rule 1/(d·var) of each kind of features."""
     gamma, d, inputs = request.gamma, len(columns.features), moments.inputs
     if not _is(gamma, *RULES):
         if isinstance(gamma, str):
@@ -157,10 +152,7 @@ def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel
 
 
 def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool = False) -> Kernel:
-    """Multiply a kernel of the numeric inputs by a categorical kernel of the others; a kind of gamma 0 is left out.
-
-    The gamma of ``family`` is one value, or one per feature, which with ``shared`` are equal within a kind.
-    """
+    """Multiply a kernel of numeric inputs by a categorical one, if their gamma is not 0; ``shared`` within a kind."""
     coded, shared = _coded(columns, scaling), shared or len(family.gamma) == 1
     gamma = family.widths(len(columns.features))[scaling.sources].tolist()
     if isinstance(family, Categorical) or not coded:

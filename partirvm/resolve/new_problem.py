@@ -95,17 +95,14 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
     priors = any(request.alpha_prior) or any(request.noise_prior)
     slow = classes or several or priors or bool(request.fixed_alpha)
     changed = several or classes or priors or request.noise_variance != "estimate" or not request.standardize
+    warps, one = request.warp_target != "none", "a warped target must be one number, standardized"
     for wrong, message in (
         (request.classify and not classes, f"{target} is a number: ingest the data with classes=True (`--classes`)"),
         (request.classify is False and classes, f"{target} is a class: use RVMClassifier, or ingest a number"),
         (not classes and request.class_weight is not None, "class_weight needs a target that is a class"),
         (several and request.noise == "local", "noise='local' needs one target: leave noise='auto'"),
         (classes and request.residual == "local", "residual='local' needs numeric targets: leave residual='auto'"),
-        (
-            changed and request.warp_target != "none",
-            "a warped target must be one number, standardized, whose noise variance is estimated without a prior: "
-            "leave warp_target='none'",
-        ),
+        (warps and changed, f"{one}, whose noise variance is estimated without a prior: leave warp_target='none'"),
         (several and priors, "alpha_prior and noise_prior need one target: fit each target separately"),
         (slow and fast, "solver 'fast' supports one numeric target without priors and fixed_alpha: use 'fixed-point'"),
     ):
@@ -121,10 +118,8 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
     if moments.first_bad is not None:
         row, column = moments.first_bad
         names = [*source.columns.features, *source.columns.target_names(source.n_targets), "the weights"]
-        raise DataError(
-            f"{moments.bad:,} values are infinite, or are NaN outside the features, the first in row {row:,} (counted "
-            f"from 0), column {quoted(names[column])}: remove or fill them before the fit"
-        )
+        first = f"the first in row {row:,} (counted from 0), column {quoted(names[column])}"
+        raise DataError(f"{moments.bad:,} values are infinite, or are NaN outside the features, {first}: fill them")
     if not moments.targets.n:
         raise DataError("no row has a weight above zero: there is nothing to fit")
     check_values(str(source), moments, source.columns)
@@ -138,10 +133,8 @@ def _check_classes(source: Source, there: int, rows: int) -> None:
         found = "one class" if there else "no class"
         raise DataError(f"the target {target} has {found} in all rows of positive weight: two are needed")
     if there > MANY and rows < 2 * there:
-        raise DataError(
-            f"the target {target} has {there:,} classes in {rows:,} rows of positive weight: of more than {MANY} "
-            "classes each needs 2 rows on average; merge rare classes, or fit the target as a number, without classes"
-        )
+        needs = f"of more than {MANY} classes each needs 2 rows on average; merge rare classes, or fit a number"
+        raise DataError(f"the target {target} has {there:,} classes in {rows:,} rows of positive weight: {needs}")
 
 
 def new_problem(source: Source, moments: Moments, codes: Codes | None, request: Request, *, held_out: bool) -> Problem:
@@ -206,10 +199,7 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
 
 
 def _prior(request: Request, target_scale: float, labels: dict[str, int]) -> Prior:
-    """Make the prior of a request; ``labels`` are the labels of the leading columns, whose α may be fixed, by name.
-
-    The rate of the noise prior is given in squared target units, the rate of the α prior in those of the fit.
-    """
+    """Make the prior of a request, whose noise rate is in squared target units; ``labels`` name the leading columns."""
     (shape, rate), fixed = request.noise_prior, request.fixed_alpha or {}
     for name in fixed:
         Check("word", tuple(labels))("a name in fixed_alpha", name)

@@ -41,10 +41,7 @@ LABEL_COPIES = 4
 """Number of copies of names and labels while a dataset is opened again, or a checkpoint or a model is written."""
 
 MODERATE_ROWS = 10_000
-"""Maximum number of rows for which ``moderate="auto"`` moderates the probabilities of two classes.
-
-There it lowers the log loss by up to a quarter; beyond, or with more classes, the log loss rises about as often.
-"""
+"""Maximum number of rows for which ``moderate="auto"`` moderates two classes: there it lowers the log loss."""
 
 
 @dataclass(frozen=True)
@@ -164,11 +161,10 @@ def continued(
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
         options, entries = _options(plan), tuple[dict[str, Any], ...]()
     else:
-        told = {name: getattr(old, name) for name in ("rho", "learned", "learning_seconds")}
-        plan = replace(plan, request=request, **told)
+        kept = ["rho", "learned", "learning_seconds"]
         if machine.limit == old.machine.limit:
-            kept = ("max_columns", "batch_elements", "learning_columns")
-            plan = replace(plan, **{name: getattr(old, name) for name in kept})
+            kept += ["max_columns", "batch_elements", "learning_columns"]
+        plan = replace(plan, request=request, **{name: getattr(old, name) for name in kept})
         options, entries = _options(plan, spec.options.centres), spec.entries
     variance = input_variance(source.columns, moments, before.empty.scaling)
     return FitSpec(problem, options, plan, weights, variance, entries, spec.notes)
