@@ -117,8 +117,8 @@ def few(texts: Iterable[str], count: int, others: int) -> bool:
 def date_formats(texts: Sequence[str]) -> list[str]:
     """Return the formats that fit all texts of dates; none fits ISO dates.
 
-    >>> date_formats(["03/04/2021", "17/04/2021"]), date_formats(["3/4/21 10:00"])
-    (['%d/%m/%Y'], ['%d/%m/%y %H:%M', '%m/%d/%y %H:%M'])
+    >>> date_formats(["03/04/2021", "17/04/2021"]), date_formats(["3/14/21 10:00"])
+    (['%d/%m/%Y'], ['%m/%d/%y %H:%M'])
     """
     import pyarrow as pa
     import pyarrow.compute as pc

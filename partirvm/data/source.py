@@ -101,8 +101,7 @@ class Source:
 
     def original_rows(self, number: int) -> Int:
         """Return the numbers of a tile's rows in the order before shuffling, (rows,) int64."""
-        start = number * self.tile_rows
-        return np.arange(start, min(start + self.tile_rows, self.n_rows), dtype=np.int64)
+        return np.arange(*self._span(number), dtype=np.int64)
 
     def part(self, tiles: Sequence[int]) -> "Source":
         """Return a picklable source from which another process reads these tiles alone, with the same numbers."""

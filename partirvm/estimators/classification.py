@@ -10,9 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.link import LINKS
 from partirvm.data.arrays import in_process
-from partirvm.data.labels import coded, find_classes
+from partirvm.data.labels import Labels, coded, find_classes
 from partirvm.estimators.base import RelevanceVectorMachine, documented
-from partirvm.estimators.inputs import Labels
 from partirvm.model import ClassModel
 from partirvm.options.table import Auto, MultiClass
 from partirvm.types import Float

@@ -16,15 +16,13 @@ from partirvm.core.moments import refuse_masked
 from partirvm.data import as_source
 from partirvm.data.arrays import client_of, computed, lengths_of
 from partirvm.data.convert import frame_rows, in_order
-from partirvm.data.labels import coded, label_values, plain_labels
+from partirvm.data.labels import Labels, coded, label_values, plain_labels
 from partirvm.data.source import Source, default_names, numeric_array
 from partirvm.errors import DataError, DataTypeError, MemoryLimitError, PartirvmError, UsageError
 from partirvm.execution import LocalExecutor
 from partirvm.options.constraints import parse_bytes
 from partirvm.quoting import format_bytes
 from partirvm.types import Columns, Float, is_frame, module_of, pandas_column, pandas_frame
-
-Labels = NDArray[Any]
 
 
 def in_memory(X: Any) -> bool:
@@ -42,10 +40,9 @@ def loaded(estimator: Any, X: Any) -> Any:
     size = 8 * X.shape[-1] * (sum(lengths_of(X)) if lazy else X.shape[0])
     limit = LocalExecutor().machine(None if asked == "auto" else parse_bytes(asked, "memory_limit")).limit
     if 4 * size > limit:
-        raise MemoryLimitError(
-            f"X takes {format_bytes(size)} as an array, over a quarter of the memory limit of {format_bytes(limit)}: "
-            "ingest the table, with categories in place of one-hot columns, or raise memory_limit"
-        )
+        takes = f"{format_bytes(size)} as an array, over a quarter of the memory limit of {format_bytes(limit)}"
+        advice = "ingest the table, with categories in place of one-hot columns, or raise memory_limit"
+        raise MemoryLimitError(f"X takes {takes}: {advice}")
     return computed(X, client=client_of(X))[0] if lazy else X.toarray()
 
 

@@ -119,7 +119,7 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
         row, column = moments.first_bad
         names = [*source.columns.features, *source.columns.target_names(source.n_targets), "the weights"]
         first = f"the first in row {row:,} (counted from 0), column {quoted(names[column])}"
-        raise DataError(f"{moments.bad:,} values are infinite, or are NaN outside the features, {first}: fill them")
+        raise DataError(f"{moments.bad:,} values are infinite, or NaN outside the features, {first}: fill or drop them")
     if not moments.targets.n:
         raise DataError("no row has a weight above zero: there is nothing to fit")
     check_values(str(source), moments, source.columns)
