@@ -46,10 +46,7 @@ def tries_residuals(residual: str, n_rows: int, n_targets: int) -> bool:
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured rates of one thread: seconds per row read and per kernel element evaluated.
-
-    ``product`` is floating-point operations per second.
-    """
+    """Measured rates of one thread: seconds per row read and per kernel element, floating-point operations a second."""
 
     read: float
     element: float
