@@ -132,11 +132,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Signals:
     """Handling of Ctrl-C and SIGTERM inside the block; signals that are ignored before it stay so.
 
-    The first signal raises ``KeyboardInterrupt``, which lets a command remove files that are half-written. With
-    ``announce`` the first signal only requests a stop, and the second one raises. Later signals are ignored, so that
-    the command ends with its own message and exit status. A signal may arrive inside a write to stderr, where another
-    write is an error (``reentrant call``): so the handler only counts, and ``poll`` announces the stop. With ``keep``
-    signals stay ignored after the block if one has come: the handlers of Python would print a traceback.
+    The first signal raises ``KeyboardInterrupt``; with ``announce`` it only requests a stop, and the second one raises.
+    Later signals are ignored, with ``keep`` after the block, too. The handler only counts, and ``poll`` announces the
+    stop: a signal may arrive inside a write to stderr, where another write is an error (``reentrant call``).
     """
 
     def __init__(self, announce: Callable[[str], None] | None = None, *, keep: bool = True) -> None:

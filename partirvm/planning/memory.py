@@ -108,10 +108,7 @@ def step_bytes(
     elements: int = 0,
     whole: bool = False,
 ) -> StepBytes:
-    """Evaluate the formulas above for M = ``kept``, P = ``candidates``, Q = max(P, ``pool``), E = ``elements``.
-
-    ``kept`` includes the leading columns. With ``whole`` a pass computes all M + P columns at once.
-    """
+    """Evaluate the formulas above: M = ``kept`` with leading columns, P = ``candidates``, Q = max(P, ``pool``), E."""
     if whole:
         kept, candidates, pool = 0, kept + candidates, pool and pool + kept
     columns, C, busy = kept + candidates, shape.n_outputs, min(threads, shape.n_tiles)
