@@ -67,19 +67,19 @@ def trees() -> Iterator[tuple[str, ast.Module]]:
         yield path.relative_to(SOURCES).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
 
 
+def _warns(call: ast.Call) -> bool:
+    return ast.unparse(call.func) in ("warn", "errors.warn")
+
+
 def warned() -> Iterator[tuple[str, str, ast.expr]]:
     """Yield the module, the category and the expression of the message of each warning.
 
-    A warning is a call of ``errors.warn``, or a pair of a category and a message that a generator yields.
+    A warning is a call of ``errors.warn``.
     """
     for module, tree in trees():
         for node in ast.walk(tree):
             match node:
-                case ast.Call(args=[message, category, *_]) if ast.unparse(node.func) in ("warn", "errors.warn"):
-                    yield module, ast.unparse(category), message
-                case ast.Yield(ast.Tuple([ast.Name(name) | ast.Attribute(attr=name), message])) if name.endswith(
-                    "Warning"
-                ):
+                case ast.Call(args=[message, ast.Name(name) | ast.Attribute(attr=name), *_]) if _warns(node):
                     yield module, name, message
 
 

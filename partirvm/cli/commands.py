@@ -14,7 +14,7 @@ import partirvm as package
 from partirvm import jobs
 from partirvm.cli import job_commands, options
 from partirvm.cli.options import GroupedCommand, as_flags, takes
-from partirvm.cli.running import cluster, in_foreground, show
+from partirvm.cli.running import cluster, in_foreground, show, shown_progress
 from partirvm.options import TABLE
 from partirvm.quoting import counted, listed, named
 
@@ -116,13 +116,12 @@ def ingest(
       partirvm ingest mails.csv mails.zarr --target kind --classes
     """
     from partirvm.data import ingest as ingest_table
-    from partirvm.report.progress import Progress
 
     if no_shuffle and shuffle is not None:
         raise click.UsageError("--shuffle and --no-shuffle exclude each other.", click.get_current_context())
     choices["shuffle"] = None if no_shuffle else shuffle or 0
     choices["memory_limit"] = None if choices["memory_limit"] == "auto" else choices["memory_limit"]
-    with Progress(quiet=quiet) as progress:
+    with shown_progress(quiet=quiet) as progress:
         made = ingest_table(source, data, progress=progress.on_rows, **choices)
     columns, target = made.columns, made.columns.target if made.n_targets else None
     facts = {name: getattr(made, name) for name in ("n_rows", "n_features", "n_tiles", "tile_rows")}
@@ -153,9 +152,7 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
     Example:
       partirvm plan trips.zarr --memory-limit 2GiB --max-rounds 9
     """
-    from partirvm.report.progress import Progress
-
-    with cluster(scheduler) as client, Progress() as progress:
+    with cluster(scheduler) as client, shown_progress() as progress:
         made = jobs.plan(options.parameters(choices), data, validation=validation, client=client, watcher=progress)
     show(made.to_json(), as_flags(str(made)), as_json)
 
@@ -234,9 +231,8 @@ def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool
       partirvm predict jobs/run1 new.zarr predictions.parquet --scheduler tcp://10.0.0.5:8786
     """
     from partirvm import predict
-    from partirvm.report.progress import Progress
 
-    with cluster(scheduler) as client, Progress(quiet=quiet) as progress:
+    with cluster(scheduler) as client, shown_progress(quiet=quiet) as progress:
         hears = partial(progress.on_tiles, "predicting")
         rows = predict.predict(job, data, output, client=client, progress=hears, **how)
     show({"output": output, "n_rows": rows}, f"{output}: predictions of {rows:,} rows", as_json)
@@ -266,9 +262,8 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices:
       partirvm evaluate jobs/run1 held-out.csv
     """
     from partirvm import predict
-    from partirvm.report.progress import Progress
 
-    with cluster(scheduler) as client, Progress(quiet=quiet) as progress:
+    with cluster(scheduler) as client, shown_progress(quiet=quiet) as progress:
         hears = partial(progress.on_tiles, "evaluating")
         scores: dict[str, Any] = predict.evaluate(job, data, client=client, progress=hears, **choices)
     click.echo(json.dumps(scores))

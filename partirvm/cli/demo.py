@@ -20,10 +20,7 @@ FIT = ("--gamma", "80", "--partition-size", "350", "--max-rounds", "6")
 
 
 def load_terrain() -> tuple[Float, Float, Float]:
-    """Return heights (ny, nx) in metres, longitudes (nx,) and latitudes (ny,).
-
-    Raises ``UsageError`` if matplotlib or its sample data are not installed.
-    """
+    """Return heights (ny, nx) in metres, longitudes (nx,), latitudes (ny,). ``UsageError`` without matplotlib."""
     try:
         from matplotlib.cbook import get_sample_data
 

@@ -176,10 +176,7 @@ SHARED: dict[str, Callable[[Any], Any]] = {
 
 
 def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command these parameters, in this order.
-
-    Texts are names of arguments and of ``SHARED`` options; the flag ``--json`` is the argument ``as_json``.
-    """
+    """Return a decorator that gives a command these parameters, in this order: names are arguments or ``SHARED``."""
 
     def decorate(command: Command) -> Command:
         for each in reversed(parameters):  # decorators apply from the last to the first
@@ -204,10 +201,7 @@ fit_options = takes(
 
 
 class GroupedCommand(click.Command):
-    """A command whose help shows its options in groups.
-
-    ``--help`` shows the groups "everyday" and "cluster" and the command's own options, ``--help-all`` every group.
-    """
+    """A command whose help shows its options in groups: "everyday", "cluster", its own ones; ``--help-all`` others."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """A section for each group of options; the command's own options come last."""

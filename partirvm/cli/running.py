@@ -70,19 +70,20 @@ def show_status(opened: Any, as_json: bool, *following: str, **more: Any) -> int
 
 def cluster(address: str | None) -> AbstractContextManager[Any]:
     """Return a client of the scheduler at this address for a block, or None without an address."""
-    if address is None:
-        return nullcontext()
     from partirvm.execution.cluster import connect
 
-    client: AbstractContextManager[Any] = connect(address)
-    return client
+    return nullcontext() if address is None else connect(address)
+
+
+def shown_progress(**how: Any) -> Any:
+    """Return a ``Progress``, for a block; its module is slow to import."""
+    from partirvm.report.progress import Progress
+
+    return Progress(**how)
 
 
 def explain(error: BaseException) -> ExitStatus:
-    """Print an error to stderr, with a traceback if ``TRACEBACK`` is set.
-
-    Return its exit status: 2 if the user can correct it, 4 for a failure.
-    """
+    """Print an error to stderr; return its exit status: 2 if the user can correct it, 4 for a failure."""
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
     echo(f"partirvm: error: {message_of(error)}", err=True)
@@ -131,11 +132,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Signals:
     """Handling of Ctrl-C and SIGTERM inside the block; signals that are ignored before it stay so.
 
-    The first signal raises ``KeyboardInterrupt``, which lets a command remove files that are half-written. With
-    ``announce`` the first signal only requests a stop, and the second one raises. Later signals are ignored, so that
-    the command ends with its own message and exit status. A signal may arrive inside a write to stderr, where another
-    write is an error (``reentrant call``): so the handler only counts, and ``poll`` announces the stop. With ``keep``
-    signals stay ignored after the block if one has come: the handlers of Python would print a traceback.
+    The first signal raises ``KeyboardInterrupt``; with ``announce`` it only requests a stop, and the second one raises.
+    Later signals are ignored, with ``keep`` after the block, too. The handler only counts, and ``poll`` announces the
+    stop: a signal may arrive inside a write to stderr, where another write is an error (``reentrant call``).
     """
 
     def __init__(self, announce: Callable[[str], None] | None = None, *, keep: bool = True) -> None:
@@ -187,13 +186,12 @@ def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: b
     a message states the reason.
     """
     from partirvm.model.fitted import targets_json
-    from partirvm.report.progress import Progress
 
     opened = jobs.Job(job)
-    with Progress(quiet=quiet, spell=as_flags) as progress:
+    with shown_progress(quiet=quiet, spell=as_flags) as progress:
         try:
             with Signals(progress.note) as stop:
-                progress.aborted = stop.poll  # type: ignore[method-assign]
+                progress.aborted = stop.poll
                 fitted = work(watcher=progress)
         except KeyboardInterrupt:
             if not opened.store.exists():

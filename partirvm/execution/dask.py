@@ -101,10 +101,8 @@ class DaskExecutor:
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
         """Run dense fits, a task each; results in order. If ``progress``, called after each, raises, none counts."""
 
-        def begin(solve: DenseFit) -> Any:
-            return self._submit("dense-fit", solution, *self._send([solve], "columns"))
-
-        return list(self._each(begin, solves, progress, []))
+        fits = partial(self._submit, "dense-fit", solution)
+        return list(self._each(lambda solve: fits(*self._send([solve], "columns")), solves, progress, []))
 
     def map(
         self, function: OfTile, source: Source, tiles: Sequence[int], progress: Progress | None = None
@@ -124,10 +122,7 @@ class DaskExecutor:
     def _each(
         self, begin: Callable[[Any], Any], things: Sequence[Any], progress: Progress | None, sent: list[Any]
     ) -> Generator[Any, None, None]:
-        """Yield the results of the tasks that ``begin`` submits, in order; ``sent`` are futures of data that all share.
-
-        After the loss of a worker ``sent`` is emptied, and pending tasks begin again.
-        """
+        """Yield the results of tasks that ``begin`` submits, in order, with shared data ``sent``, emptied on a loss."""
         waiting: deque[Any] = deque()
         report = progress or (lambda done, total: None)
 
@@ -163,10 +158,7 @@ class DaskExecutor:
         return min(max(n_tiles // (TASKS_PER_THREAD * self._cluster.n_threads), 1), MOST_TILES).bit_length() - 1
 
     def _parts(self, source: Source, tiles: Sequence[int]) -> tuple[list[Any], list[tuple[int, int]]]:
-        """Return the parts from which a task reads its tiles, and the number and part of each tile.
-
-        The source is the only part if workers can open it; otherwise blocks of tiles, which are sent once.
-        """
+        """Return the parts (the source, or blocks of tiles sent once) of a task, and each tile's number and part."""
         if source.part([0]) is source:
             return [source], [(number, 0) for number in tiles]
         level, futures = self._sent.setdefault(source, (self._level(source.n_tiles), {}))

@@ -54,8 +54,7 @@ KeepBlocks: TypeAlias = Callable[[int], Keeping]
 def keeping_blocks(plan: Plan, forget: Callable[[str], Any], beside: Path | None = None) -> Iterator[KeepBlocks | None]:
     """Keep kernel blocks as planned until the end of the ``with`` statement; ``forget`` then gets their token.
 
-    ``beside`` is the folder for blocks on disk, emptied first; None for a temporary one. Raises ``StorageError`` if it
-    cannot be made.
+    ``beside`` is the folder for blocks on disk, emptied first, None for a temporary one; ``StorageError`` if it fails.
     """
     store, folder = plan.kernel_store, None
     if beside is not None:

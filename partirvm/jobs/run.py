@@ -3,7 +3,7 @@
 After a fit with a learned kernel the model is compared with boosted trees, on rows left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -66,12 +66,10 @@ def run(
     for entry in spec.entries if checkpoint is None else ():
         journal.record(entry)
         driver.watcher.on_record(entry)
-    for category, text in _faults_of_data(spec, source.columns):
-        errors.warn(text, category)
+    _warn_of_data(spec, source.columns)
     with keeping_blocks(spec.plan, driver.executor.forget, beside) as driver.keep_blocks:
         outcome = driver.run(STRATEGIES[spec.request.strategy](), spec.problem, spec.options, journal, checkpoint)
-    for category, text in _faults_of_fit(outcome, spec, remarks):
-        errors.warn(text, category)
+    _warn_of_fit(outcome, spec, remarks)
     return outcome
 
 
@@ -119,62 +117,61 @@ WORSE = 1.02, 1.1
 ERRORS = {"held_out_rmse": "held-out RMSE", "held_out_log_loss": "held-out log loss"}
 ERRORS |= {"train_rmse": "training RMSE", "train_log_loss": "training log loss"}
 
-Faults = Iterator[tuple[type[Warning], str]]
 
-
-def _faults_of_data(spec: FitSpec, columns: Columns) -> Faults:
-    """Yield warnings of a constant target and of constant features."""
+def _warn_of_data(spec: FitSpec, columns: Columns) -> None:
+    """Warn of a constant target and of constant features."""
     if not spec.problem.target_variance:
-        yield errors.DataWarning, f"the target {quoted(columns.target)} is constant: the model is its mean"
-    constant = np.flatnonzero(spec.input_variance[: len(columns.features)] == 0)
-    if len(constant):
-        yield errors.DataWarning, f"constant features are ignored: {listed(columns.features[j] for j in constant)}"
+        errors.warn(f"the target {quoted(columns.target)} is constant: the model is its mean", errors.DataWarning)
+    if len(constant := np.flatnonzero(spec.input_variance[: len(columns.features)] == 0)):
+        names = listed(columns.features[j] for j in constant)
+        errors.warn(f"constant features are ignored: {names}", errors.DataWarning)
 
 
-def _faults_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> Faults:
-    """Yield warnings of a finished fit, such as a noise estimate at its floor or a reached memory limit."""
+def _warn_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> None:
+    """Warn of defects of a finished fit, such as a noise estimate at its floor or a reached memory limit."""
     last, limit, schedule = outcome.last, spec.request.max_vectors, spec.plan.schedule
     if last is None or last.kind == "early":
         return
     if limit is not None and last.vectors > limit:
-        yield (
-            errors.LimitWarning,
+        errors.warn(
             f"{last.vectors:,} vectors are more than max_vectors = {limit:,}: {spec.request.strategy} fits all rows as "
             "candidates at once and cannot keep this limit; choose another strategy",
+            errors.LimitWarning,
         )
     if last.kind == "part":
         return
     if last.floored:
-        yield (
-            errors.NoiseFloorWarning,
+        errors.warn(
             "the noise estimate reached its floor: the data are nearly noise-free, or the model interpolates the "
             "targets; give the noise variance, widen the kernel, or check held-out errors",
+            errors.NoiseFloorWarning,
         )
     if last.overconfident:
         times = (last.overconfidence or 0) ** 0.5
-        yield (
-            errors.OverconfidenceWarning,
+        errors.warn(
             f"errors of rows left out are {times:,.1f} × the standard deviation by the evidence; the stated noise "
             "comes from these errors. The kernel is probably too narrow: try a lower gamma",
+            errors.OverconfidenceWarning,
         )
-    yield from ((errors.AccuracyWarning, remark) for remark in remarks)
+    for remark in remarks:
+        errors.warn(remark, errors.AccuracyWarning)
     if last.dropped:
-        yield (
-            errors.LimitWarning,
+        errors.warn(
             f"{last.dropped:,} vectors were dropped at merges because of max_vectors or memory_limit: fits of these "
             "data prune fewer than half of their candidates; raise the limit, or use the working-set strategy",
+            errors.LimitWarning,
         )
     if not last.vectors and spec.problem.target_variance and spec.problem.empty.functions is None:
         predicted = "class frequencies" if spec.problem.n_classes else "mean"
-        yield (
-            errors.DataWarning,
+        errors.warn(
             f"no relevance vector is left, so that the model predicts the {predicted}: the kernel does not fit these "
             "data; try another gamma",
+            errors.DataWarning,
         )
     ends = {outcome.reason, *[last.termination] * (last.kind == "final")}  # rounds need not converge
     in_order = [Termination.VECTORS] * (schedule.has_rounds and not schedule.selects)
-    grave = {Termination.MEMORY, Termination.ITERATIONS, *in_order}
-    yield from ((errors.LimitWarning, reason.advice) for reason in ends & grave)
+    for reason in ends & {Termination.MEMORY, Termination.ITERATIONS, *in_order}:
+        errors.warn(reason.advice, errors.LimitWarning)
 
 
 def worse(entry: Entry, history: Sequence[Entry]) -> str:
@@ -192,17 +189,11 @@ def worse(entry: Entry, history: Sequence[Entry]) -> str:
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:
     """Return True for the last model of one target with a learned kernel."""
-    problem = spec.problem
-    return (
-        entry["kind"] == "final"
-        and spec.request.reference != "none"
-        and any(each["kind"] == "kernel" for each in spec.entries)
-        and not problem.n_classes
-        and problem.n_targets == 1
-        and problem.n_rows >= COMPARED_ROWS[0]
-        and spec.plan.machine.limit >= LEAST_MEMORY
-        and bool(entry["train_rmse"] and entry["noise_sd"])
-    )
+    problem, learned = spec.problem, any(each["kind"] == "kernel" for each in spec.entries)
+    asked = entry["kind"] == "final" and spec.request.reference != "none" and learned
+    large = problem.n_rows >= COMPARED_ROWS[0] and spec.plan.machine.limit >= LEAST_MEMORY
+    numeric = problem.n_targets == 1 and not problem.n_classes
+    return asked and large and numeric and bool(entry["train_rmse"] and entry["noise_sd"])
 
 
 def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:

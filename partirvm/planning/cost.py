@@ -46,10 +46,7 @@ def tries_residuals(residual: str, n_rows: int, n_targets: int) -> bool:
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured rates of one thread: seconds per row read and per kernel element evaluated.
-
-    ``product`` is floating-point operations per second.
-    """
+    """Measured rates of one thread: seconds per row read and per kernel element, floating-point operations a second."""
 
     read: float
     element: float
@@ -110,14 +107,12 @@ class Work:
 def gram_cost(
     work: Work, rows: int, kept: int, new: int, *, fits: int = 1, threads: int = 1, iterations: int = ITERATIONS
 ) -> RoundCost:
-    """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel.
-
-    A fit by Newton steps takes several passes. Columns are pruned: an average pass is assumed to have 3/4 of them.
-    """
+    """Estimate ``fits`` Gram passes over ``rows`` rows, and their dense fits on ``threads`` threads in parallel."""
     shape, total = work.shape, kept + new
     columns, readings, count = float(total), 1, fits
     products, solve = 2.0 * kept * new + new**2, float(iterations * (total**3 + SQUARES * total**2))
     if shape.newton:
+        # columns are pruned: an average pass is assumed to have 3/4 of them
         columns, readings, count, threads = 0.75 * total, NEWTON_PASSES, NEWTON_PASSES * fits, 1
         products, solve = shape.n_outputs * columns**2, 2 * NEWTON_PASSES * shape.n_outputs * columns**3
     seconds = work.pass_seconds(readings * rows, count * rows * columns, count * rows * products)
@@ -167,9 +162,8 @@ def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost
 
 
 def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
-    """Add to ``last`` the cost of residuals, of leave-one-out errors and of local residuals.
+    """Add to ``last`` the cost of residuals and leave-one-out errors, which share one reading, and of what follows.
 
-    Both share one reading of the rows, and each evaluates a block of the ``kept`` columns of ``LEFT_OUT_ROWS`` rows.
     With local noise, the log variance is fitted, and half of the kept columns, which are pruned by then, again.
     """
     if work.shape.n_classes:
@@ -191,8 +185,7 @@ class Schedule:
     """The schedule of a strategy; by default rounds, whose candidates join the vectors kept so far.
 
     ``one_fit``: all rows are candidates of a single fit. ``merges``: partitions are fitted in parallel and merged in
-    pairs. ``selects``: the option ``selection`` chooses the candidates among all rows; otherwise every row joins once,
-    with its partition.
+    pairs. ``selects``: ``selection`` chooses candidates among all rows; otherwise every row joins once.
     """
 
     name: str

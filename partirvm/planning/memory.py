@@ -79,11 +79,7 @@ class DataShape:
 
 
 def residual_bytes(shape: DataShape, rows: int, neighbours: int) -> tuple[int, int]:
-    """Return the bytes of rows of local residuals, and of making them in memory: twice, and rows that teach.
-
-    Rows have a coordinate for each feature, an error for each target, and three numbers more; a metric may have fewer
-    coordinates.
-    """
+    """Return the bytes of rows of local residuals (a number per feature and target, and three), and of making them."""
     width, k = shape.n_features + shape.n_targets + 3, min(neighbours, RESIDUAL_NEIGHBOURS)
     return FLOAT * rows * width, FLOAT * (2 * rows * width + RESIDUAL_TEACHERS * k * (k + width))
 
@@ -112,10 +108,7 @@ def step_bytes(
     elements: int = 0,
     whole: bool = False,
 ) -> StepBytes:
-    """Evaluate the formulas above for M = ``kept``, P = ``candidates``, Q = max(P, ``pool``), E = ``elements``.
-
-    ``kept`` includes the leading columns. With ``whole`` a pass computes all M + P columns at once.
-    """
+    """Evaluate the formulas above: M = ``kept`` with leading columns, P = ``candidates``, Q = max(P, ``pool``), E."""
     if whole:
         kept, candidates, pool = 0, kept + candidates, pool and pool + kept
     columns, C, busy = kept + candidates, shape.n_outputs, min(threads, shape.n_tiles)
@@ -150,9 +143,8 @@ def batch_elements(shape: DataShape, candidates: int, threads: int, spare: int, 
 
 def kept_bytes(shape: DataShape, columns: int, threads: int, budget: int, *, pool: int = 0, **how: Any) -> int:
     """Compute the bytes of ``budget`` that a fit of ``columns`` columns leaves for kept kernel blocks."""
-    peak = step_bytes(shape, 0, columns, threads, **how).peak
-    if pool:
-        peak = max(peak, step_bytes(shape, columns, 0, threads, pool=pool, **how).peak)
+    steps = step_bytes(shape, 0, columns, threads, **how), step_bytes(shape, columns, 0, threads, pool=pool, **how)
+    peak = max(step.peak for step in steps)
     return max(budget - peak - threads * FLOAT * min(PANEL_ROWS, shape.tile_rows) * columns, 0)
 
 

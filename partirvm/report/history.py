@@ -18,9 +18,8 @@ MEASURED = ("heuristic", "kernel")
 """Kinds of history entries that belong to planning and not to a round."""
 
 
-def format_error(value: float) -> str:
-    """Format a real number with four significant digits."""
-    return f"{value:.4g}"
+format_error = "{:.4g}".format
+"""Function that formats a real number with four significant digits."""
 
 
 def format_share(value: float) -> str:
@@ -221,10 +220,7 @@ EXPENDABLE = ("rows/s", "memory", "log evidence", "candidates")
 
 
 class Lines:
-    """Converter of history entries to lines: one for each fit that left a model, those of rounds below titles.
-
-    What is learned and measured before the first round has none: the plan states it.
-    """
+    """Converter of history entries to lines: one for each fit that left a model, those of rounds below titles."""
 
     def __init__(self) -> None:
         self._columns: list[Column] = []

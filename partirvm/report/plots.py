@@ -175,12 +175,11 @@ def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
     _label(axis, f"stated deviation of {target}", "root mean square error", xlim=ends, ylim=ends)
 
 
-def class_charts(found: ClassDiagnostics, classes: Sequence[str] = ()) -> list[Chart]:
+def class_charts(found: ClassDiagnostics, classes: Sequence[str]) -> list[Chart]:
     """Return the charts of a classification; frequencies of all classes, but of two only those of the second."""
     if not found.n:
         return []
-    whole = [printable(str(name)) for name in classes] or [f"class {code}" for code in range(len(found.rows))]
-    names = [name if len(name) <= 18 else name[:17] + "…" for name in whole]
+    names = [name if len(name) <= 18 else name[:17] + "…" for name in map(printable, classes)]
     others = len(names) - len(found.rows)
     if others:  # the last counted class is the union of several
         names = [*names[: len(found.rows) - 1], f"{others + 1:,} others"]
@@ -211,7 +210,7 @@ def _confusion(found: ClassDiagnostics, names: Sequence[str], axis: Any) -> None
 
 
 class TargetCharts(NamedTuple):
-    """Charts of the target ``number``, ``name`` None if it is alone; a classification has names of its ``classes``."""
+    """Charts of a target, ``name`` empty if it is alone; a classification has names of its ``classes``."""
 
     name: str
     charts: Sequence[Chart]
@@ -226,7 +225,7 @@ def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> li
     for number, each in enumerate(found):
         if isinstance(each, ClassDiagnostics):
             classes = list(map(str, names)) or [f"class {code}" for code in range(len(each.rows))]
-            drawn.append(TargetCharts("", class_charts(each, names), each, classes=classes))
+            drawn.append(TargetCharts("", class_charts(each, classes), each, classes=classes))
         else:
             name = names[number] if number < len(names) else "target" if len(found) == 1 else f"target {number}"
             drawn.append(TargetCharts(name if len(found) > 1 else "", number_charts(each, name), each, number))

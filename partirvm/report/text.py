@@ -100,10 +100,7 @@ def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
 
 
 def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) -> Iterator[str]:
-    """Yield lines for successive states of a job: each change of status, plan or round once; as JSON only rounds.
-
-    Rounds have the columns that fit in ``width``; one that a resume repeats was printed before, with the same figures.
-    """
+    """Yield lines for states of a job: each change of status, plan or round once, within ``width``; as JSON rounds."""
     lines, begun, plan, printed, doing = Lines(), None, None, 0, ""
     for state in states:
         new = state.history[printed:]
@@ -136,10 +133,7 @@ def job_facts(job: Any) -> dict[str, Any]:
 
 
 def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = str) -> str:
-    """Return a table with one line per fact of ``job_facts`` and one column per job, without unknown facts.
-
-    Parameters follow that are not equal in all jobs; ``spell`` converts their names, for example to flags.
-    """
+    """Return a table of known facts of ``job_facts``, a column per job, and of parameters that differ (``spell``)."""
     titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time", **QUANTITIES}
     titles |= {"peak_memory": "memory", "planned_seconds": "planned time"}
     beside = {"job", "since", "attempt", "reason", "doing", "advice", "data", "parameters"}

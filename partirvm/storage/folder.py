@@ -134,8 +134,7 @@ class Folder:
             self.remove(name)
             raise StorageError(
                 f"{self.location}: the filesystem {type(self._fs).__name__} cannot create an object exclusively, so "
-                "two processes could run the same job: put the job on a local disk, or on a store with exclusive "
-                "creation (such as S3)"
+                "two processes could run the same job: use a local disk, or a store that can (such as S3)"
             )
 
     def list(self, name: str = "", *, hidden: bool = False) -> builtins.list[str]:

@@ -165,10 +165,7 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
 
 
 class Lease(AbstractContextManager["Lease"]):
-    """An epoch of the lease that this process holds until ``release``; ``lost`` is True once it has found another.
-
-    Heartbeats carry the text ``doing``.
-    """
+    """An epoch of the lease, held until ``release``; ``lost``: a newer one was found. Heartbeats carry ``doing``."""
 
     def __init__(self, folder: Folder, epoch: int, token: str) -> None:
         self.epoch, self.token, self.lost, self.doing = epoch, token, False, ""

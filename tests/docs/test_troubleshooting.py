@@ -17,8 +17,8 @@ sys.path.insert(0, str(DOCS / "_extensions"))
 
 import messages  # noqa: E402
 
-INDIRECT = {("jobs/run.py", "text")}
-"""Warnings whose text is made elsewhere: by generators of ``jobs.run``."""
+INDIRECT = {("jobs/run.py", "remark"), ("jobs/run.py", "reason.advice")}
+"""Warnings whose text is made elsewhere: remarks on the last fit, and the advice of a reason."""
 
 
 def plain(text):
