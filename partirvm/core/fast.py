@@ -64,10 +64,7 @@ class ActiveColumns:
         self.beta, M, room = beta, self.M, len(self._Sigma)
         self.__dict__.pop("posterior", None)  # the old arrays are freed before new ones are computed
         del self._Sigma
-        back = self.statistics.offset.copy()
-        back[self.columns] = 0.0
-        if back.any():
-            self.statistics = self.statistics.shift(-back)
+        self.statistics = self.statistics.without_offset_beside(self.columns)
         found = posterior(self.statistics.take(self.columns), self.alpha, beta)
         self._Sigma = np.zeros((room, room), order="F")
         self._Sigma[:M, :M] = found.covariances[0]

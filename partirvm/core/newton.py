@@ -14,6 +14,7 @@ G, including the blocks between outputs, satisfies Gs = y. The pairs (s, y + As)
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import repeat
+from typing import TypeAlias
 
 import numpy as np
 from scipy.linalg import lapack
@@ -84,10 +85,12 @@ class NewtonSearch:
     share: Float | None = None
 
 
-def receive(
-    search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll = lambda: None
-) -> tuple[NewtonSearch, Termination | None]:
-    """Process the statistic of the trial; return the next search, and the reason if ``current`` is the final state."""
+Received: TypeAlias = tuple[NewtonSearch, Termination | None]
+"""The next search, and the reason if its ``current`` is the final state."""
+
+
+def receive(search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll = lambda: None) -> Received:
+    """Process the statistic of the trial."""
     before, trial, since = search.current, search.trial, search.since
     now = settled(replace(trial, iteration=before.iteration + 1), trial.alpha, trial.weights, block)
     fall = search.baseline - now.penalised()
@@ -169,7 +172,7 @@ def _at_fixed_alpha(state: LaplaceState, step: float, since: int, pairs: Pairs, 
     return NewtonSearch(state, trial, state.penalised(), step, since, settling, state.weights, pairs)
 
 
-def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSearch, Termination | None]:
+def _back(search: NewtonSearch, rule: StopRule, fall: float) -> Received:
     """Return a search with a shorter step from ``current``, after the penalised likelihood fell by ``fall`` nats.
 
     Its length is the maximum of the parabola through slope and fall, within bounds (Dennis & Schnabel 1983, §6.3.2).

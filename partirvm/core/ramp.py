@@ -21,11 +21,9 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import log_softmax
 
+from partirvm.core.left_out import LEAST
 from partirvm.core.link import targets
 from partirvm.types import Float
-
-LEAST = 1e-10
-"""Minimum of 1 − h: smaller values are rounding errors."""
 
 BOUNDS = np.log([[0.01, 3.0], [0.1, 300.0]])
 """Bounds of log τ and log ρ."""

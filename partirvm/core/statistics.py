@@ -172,11 +172,15 @@ class GramStatistics:
         """Keep the columns at these positions, in order. The target then includes the offset of dropped columns."""
         if len(columns) == len(self.labels) and np.array_equal(columns, np.arange(len(self.labels))):
             return self
-        dropped = self.offset.copy()
-        dropped[columns] = 0.0
-        statistics = self.shift(-dropped) if dropped.any() else self
+        statistics = self.without_offset_beside(columns)
         taken: dict[str, Any] = {n: getattr(statistics, n)[columns] for n in ("labels", "projection", "offset")}
         return replace(statistics, gram=statistics.gram[np.ix_(columns, columns)], **taken)
+
+    def without_offset_beside(self, columns: Int) -> Self:
+        """Return the statistics of the target that includes the offset of all columns but these."""
+        others = self.offset.copy()
+        others[columns] = 0.0
+        return self.shift(-others) if others.any() else self
 
     def shift(self, change: Float) -> Self:
         """Return statistics for the offset ``offset + change`` (M, T), by algebra, which may lose digits."""

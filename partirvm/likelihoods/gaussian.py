@@ -99,8 +99,7 @@ class GaussianLikelihood(Likelihood):
         residual: tuple[Pass, ...] = () if known else (ResidualPass(design, found.means, rows=rows),)
         if not left_out or fit.fixed_noise:
             return residual
-        sample = sampled_rows(problem.n_rows if rows is None else len(rows), shuffled=problem.shuffled)
-        sample = sample if rows is None else rows if sample is None else rows[sample]
+        sample = sampled_rows(problem.n_rows, rows, shuffled=problem.shuffled)
         least = problem.left_out_square if problem.n_targets == 1 else 0.0  # that of several targets is their mean
         betas = np.atleast_1d(fit.beta).tolist()
         targets = zip(range(len(betas)), betas, found.targets or (found,), strict=True)
@@ -138,20 +137,16 @@ class GaussianLikelihood(Likelihood):
 
     def record(self, problem: Any, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
         """Return fields of the history in the units of the target."""
-        scale, n = problem.empty.scaling.t_scale, fit.statistics.n
-        return {
-            "rows": n or problem.n_rows,
-            "vectors": fit.n_vectors,
-            "iterations": fit.iteration,
-            "log_evidence": float(fit.log_evidence - n * np.log(scale).sum()),
-            **noise(fit.noise_variance, scale),
-            "train_rmse": root_mean(scale * np.sqrt(np.atleast_1d(fit.posterior.residual) / max(n, 1))),
-            "floored": fit.floored,
-            "overconfidence": None if fit.calibration is None else fit.calibration.overconfidence,
-            "overconfident": fit.calibration is not None and fit.calibration.overconfident,
-            "held_out_rmse": scores.loss if scores else None,
-            "held_out_nlpd": scores.figures()["nlpd"] if scores else None,
-        }
+        scale, n, calibration = problem.empty.scaling.t_scale, fit.statistics.n, fit.calibration
+        facts = {"rows": n or problem.n_rows, "vectors": fit.n_vectors, "iterations": fit.iteration}
+        facts |= {"floored": fit.floored, **noise(fit.noise_variance, scale)}
+        facts["log_evidence"] = float(fit.log_evidence - n * np.log(scale).sum())
+        facts["train_rmse"] = root_mean(scale * np.sqrt(np.atleast_1d(fit.posterior.residual) / max(n, 1)))
+        if calibration is not None:
+            facts |= {"overconfidence": calibration.overconfidence, "overconfident": calibration.overconfident}
+        if scores is not None:
+            facts |= {"held_out_rmse": scores.loss, "held_out_nlpd": scores.figures()["nlpd"]}
+        return facts
 
 
 def with_rows(fit: HyperState, block: GramBlock) -> HyperState:

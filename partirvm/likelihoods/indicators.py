@@ -68,9 +68,8 @@ class IndicatorLikelihood(GaussianLikelihood):
             return ()
         if not left_out:
             return (ResidualPass(design, fit.posterior.mean, fit.n_classes, rows=rows),)
-        n = problem.n_rows if rows is None else len(rows)
-        sample = sampled_rows(n, min(ROWS, VALUES // fit.n_classes), shuffled=problem.shuffled)
-        sample = sample if rows is None else rows if sample is None else rows[sample]
+        most = min(ROWS, VALUES // fit.n_classes)
+        sample = sampled_rows(problem.n_rows, rows, most, shuffled=problem.shuffled)
         return (LeftOutClassesPass(design, fit.posterior.mean, fit.posterior.root(), float(fit.beta), rows=sample),)
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
