@@ -51,7 +51,6 @@ class ActiveColumns:
 
     @property
     def M(self) -> int:
-        """Number of active columns."""
         return len(self.columns)
 
     @property
@@ -163,7 +162,6 @@ class Greedy:
 
     @property
     def n_vectors(self) -> int:
-        """Active kernel columns."""
         return int((self._state.labels[self.active.columns] >= 0).sum())
 
     def best(self, least: float, *, thin: bool) -> Action | None:
@@ -196,7 +194,6 @@ class Greedy:
         return Action(int(columns[i]), float(alpha[i]), float(gain[i]))
 
     def do(self, action: Action) -> None:
-        """Apply an action."""
         active = self.active
         if active.place[action.column] < 0:
             active.add(action.column, action.alpha)

@@ -233,10 +233,7 @@ def _pooled(z: Float, centres: Bool) -> Float:
 
 
 def sampled_rows(n_rows: int, rows: Int | None = None, most: int = LEFT_OUT_ROWS, *, shuffled: bool) -> Int | None:
-    """At most so many of ``rows``, or of ``n_rows``, to leave out, increasing; None for all ``n_rows``.
-
-    Shuffled: the last; else one of each stratum.
-    """
+    """At most ``most`` of ``rows`` (None: of all), increasing: if ``shuffled`` the last, else one of each stratum."""
     n = n_rows if rows is None else len(rows)
     if n <= most:
         return rows

@@ -32,7 +32,6 @@ Poll = Callable[[], None]
 Pairs = tuple[tuple[Float, Float], ...]
 """Pairs of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
 
-
 TIMID, MOST_UPDATES, TRUSTED_UPDATES = 8, 10, 50
 """Number of first passes that are each followed by a single update of α. Later, the number of updates between two
 passes that are done in any case, and the maximum number of updates."""
@@ -173,9 +172,8 @@ def _at_fixed_alpha(state: LaplaceState, step: float, since: int, pairs: Pairs, 
 
 
 def _back(search: NewtonSearch, rule: StopRule, fall: float) -> Received:
-    """Return a search with a shorter step from ``current``, after the penalised likelihood fell by ``fall`` nats.
+    """Return a search with a shorter step, to the parabola's maximum within bounds (Dennis & Schnabel 1983, §6.3.2).
 
-    Its length is the maximum of the parabola through slope and fall, within bounds (Dennis & Schnabel 1983, §6.3.2).
     But columns at weight zero, which were about to enter, get the α that is optimal if each enters alone.
     """
     state, step = replace(search.current, iteration=search.current.iteration + 1), 1.0
@@ -244,9 +242,7 @@ def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Flo
     return np.stack(s, axis=1), np.stack(q, axis=1), diagonal
 
 
-def enter(
-    likelihood: str, labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT
-) -> LaplaceState:
+def enter(labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT) -> LaplaceState:
     """Return the first state of a fit of the columns ``labels``, at the weights (M, C) at which ``block`` was measured.
 
     α (M,) is NaN for new columns: it starts at the optimum of Tipping & Faul (2003) of means over outputs.
@@ -254,9 +250,9 @@ def enter(
     new = np.isnan(alpha)
     together = block.take(np.concatenate([np.flatnonzero(~new), np.flatnonzero(new)]))
     begun = together.take(np.arange(len(labels) - new.sum()))
-    old = init(likelihood, labels[~new], alpha[~new], weights[~new], begun, prior)
+    old = init(labels[~new], alpha[~new], weights[~new], begun, prior)
     s, q, precision = entry_factors(old, together)
     s, square, precision = (value.mean(axis=1) for value in (s, q**2, precision))
     entered = alpha.copy()
     entered[new] = entry_precision(s, np.sqrt(square), precision)
-    return init(likelihood, labels, entered, weights, block, prior)
+    return init(labels, entered, weights, block, prior)

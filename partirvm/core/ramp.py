@@ -52,9 +52,7 @@ class LeftOutClasses:
     weights: Float
 
     @classmethod
-    def of(
-        cls, block: Float, codes: Float, mean: Float, root: Float, beta: float, weights: Any = None, own: Any = ()
-    ) -> Self:
+    def of(cls, block: Float, codes: Float, mean: Float, root: Float, beta: float, weights: Any, own: Any) -> Self:
         """From design rows ``block`` (n, M) with class ``codes`` (n,), and a fit's μ (M, K), R with Σ = RRᵀ, and β.
 
         ``own`` are the rows, by position, that are centres, with their columns, whose entries in ``block`` become zero.

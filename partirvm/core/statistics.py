@@ -74,8 +74,7 @@ class TreeSum:
 def aligned_runs(n_tiles: int, level: int) -> Iterator[tuple[int, range]]:
     """Cut ``n_tiles`` tiles into aligned runs of ``2**level``: pairs of node index at that level and tile numbers."""
     size = 1 << level
-    for index, start in enumerate(range(0, n_tiles, size)):
-        yield index, range(start, min(start + size, n_tiles))
+    return enumerate(range(start, min(start + size, n_tiles)) for start in range(0, n_tiles, size))
 
 
 @dataclass(frozen=True)

@@ -101,9 +101,8 @@ class GaussianLikelihood(Likelihood):
             return residual
         sample = sampled_rows(problem.n_rows, rows, shuffled=problem.shuffled)
         least = problem.left_out_square if problem.n_targets == 1 else 0.0  # that of several targets is their mean
-        betas = np.atleast_1d(fit.beta).tolist()
-        targets = zip(range(len(betas)), betas, found.targets or (found,), strict=True)
-        left = (LeaveOneOutPass(design, one.mean, one.root(), b, least, k, rows=sample) for k, b, one in targets)
+        fits = enumerate(zip(np.atleast_1d(fit.beta).tolist(), found.targets or (found,), strict=True))
+        left = (LeaveOneOutPass(design, one.mean, one.root(), b, least, k, rows=sample) for k, (b, one) in fits)
         return *left, *residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
@@ -128,15 +127,12 @@ class GaussianLikelihood(Likelihood):
         return replace(fit, beta=beta, floored=floored, found=posterior(fit.statistics, fit.alpha, beta))
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
-        """Return the pass that finds the rows of largest absolute residual."""
         return ErrorPass(design, fit.posterior.means, count, used, draw=draw, n_classes=fit.n_classes, rows=rows)
 
     def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> tuple[Pass, ...]:
-        """Return a pass for products of the pool's columns with the fit's columns, and of each with itself."""
         return (GramPass(design, pool, fit.statistics.offset, True, fit.n_classes, rows=rows),)
 
     def record(self, problem: Any, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
-        """Return fields of the history in the units of the target."""
         scale, n, calibration = problem.empty.scaling.t_scale, fit.statistics.n, fit.calibration
         facts = {"rows": n or problem.n_rows, "vectors": fit.n_vectors, "iterations": fit.iteration}
         facts |= {"floored": fit.floored, **noise(fit.noise_variance, scale)}

@@ -50,7 +50,6 @@ class IndicatorLikelihood(GaussianLikelihood):
         return ClassModel(*facts, likelihood=link, moderate=False, ramp=fit.ramp)
 
     def start(self, problem: Any) -> HyperState:
-        """Return the fit without columns."""
         K = problem.n_classes
         variance = (K - 1.0) / K**2
         empty, beta, prior = GramStatistics.empty(K), 1 / (FIRST_NOISE * variance), problem.prior.shared(K)
@@ -73,11 +72,9 @@ class IndicatorLikelihood(GaussianLikelihood):
         return (LeftOutClassesPass(design, fit.posterior.mean, fit.posterior.root(), float(fit.beta), rows=sample),)
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
-        """Return the fit with the ramp of rows left out, or with statistics of the residual target."""
         if statistics and isinstance(statistics[0], LeftOutClasses):
             return replace(fit, ramp=statistics[0].ramp(fit.ramp))
         return super().settle(fit, *statistics, last=False)
 
     def record(self, problem: Any, fit: HyperState, scores: Any) -> dict[str, Any]:
-        """Return evidence, and log loss and the fraction of wrongly classified rows of rows left out."""
         return class_record(fit, fit.ramp.loss, fit.ramp.wrong, scores)

@@ -122,7 +122,6 @@ class Rounds:
         return (yield from self.ended(state, reason))
 
     def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
-        """Score a settled fit and save its model."""
         state = yield from stages.scored(state)
         return (yield from stages.saved(state, "final", reason))
 
