@@ -32,7 +32,6 @@ OFF = 1e-3  # relevance, as a fraction of the largest, below which a feature cou
 BIAS = -1
 """Label of the bias column. Labels below zero mark *leading* columns: not offered by rows, candidates in every fit."""
 
-
 SWEEPS = 10  # Gauss–Seidel sweeps over the missing inputs of a row
 
 STEP = 1e-100
@@ -226,8 +225,7 @@ class Scaling:
 
     def inputs(self, X: Float) -> Float:
         """Inputs (n, d') in the kernel's coordinates."""
-        scaled = X if self.features is None else self.features(X)
-        scaled = scaled - self.x_shift
+        scaled = (X if self.features is None else self.features(X)) - self.x_shift
         scaled /= self.x_scale
         missing = np.isnan(scaled)
         rows = missing.any(axis=1)

@@ -1,10 +1,11 @@
 """Sums over rows that show whether stated uncertainty is right: of numbers, and of class probabilities."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from partirvm.core.predictive import quantile
@@ -45,15 +46,13 @@ class NumberDiagnostics(FieldSums):
     largest: LargestErrors
 
     @classmethod
-    def of(
-        cls, t: Float, mean: Float, std: Float, rows: Int, multiples: Sequence[float] | Float = NORMAL_MULTIPLES
-    ) -> Self:
+    def of(cls, t: Float, mean: Float, std: Float, rows: Int, multiples: ArrayLike = NORMAL_MULTIPLES) -> Self:
         """Return the diagnostics of targets with means, standard deviations and row numbers, (n,) each.
 
         Intervals are mean ± ``multiples`` × the standard deviation, for each of ``STATED_LEVELS``; none: no coverage.
         """
         z, points = (t - mean) / std, np.column_stack([t, mean, std])
-        inside = np.bincount(np.searchsorted(multiples, np.abs(z)), minlength=len(multiples) + 1)
+        inside = np.bincount(np.searchsorted(multiples, np.abs(z)), minlength=np.size(multiples) + 1)
         pit = np.bincount(_bins(ndtr(z), PIT_BINS), minlength=PIT_BINS)
         sample = LargestErrors.of(-uniform(rows, draw_key(0, Purpose.DIAGNOSED_ROWS)), rows, points, SAMPLE)
         return cls(len(t), np.cumsum(inside[:-1]), pit, sample, LargestErrors.of(np.abs(t - mean), rows, points))
@@ -93,10 +92,8 @@ class ClassDiagnostics(FieldSums):
         shown = np.column_stack([codes, likeliest, stated_own, probabilities[each, likeliest]])
         loss = -np.log(np.maximum(stated_own, np.finfo(np.float64).eps))
         own, found = np.minimum(codes, MOST_CLASSES - 1), np.minimum(likeliest, MOST_CLASSES - 1)
-        p = probabilities[:, :MOST_CLASSES].copy()
-        if probabilities.shape[1] > MOST_CLASSES:
-            p[:, -1] = probabilities[:, MOST_CLASSES - 1 :].sum(axis=1)
-        K = p.shape[1]
+        K = min(probabilities.shape[1], MOST_CLASSES)
+        p = np.add.reduceat(probabilities, np.arange(K), axis=1)  # the last column is the sum of all beyond
         places = _bins(p, 10) + 10 * np.arange(K)
 
         def counted(places: Int, weights: Float | None = None) -> Any:

@@ -51,7 +51,6 @@ class ActiveColumns:
 
     @property
     def M(self) -> int:
-        """Number of active columns."""
         return len(self.columns)
 
     @property
@@ -64,10 +63,7 @@ class ActiveColumns:
         self.beta, M, room = beta, self.M, len(self._Sigma)
         self.__dict__.pop("posterior", None)  # the old arrays are freed before new ones are computed
         del self._Sigma
-        back = self.statistics.offset.copy()
-        back[self.columns] = 0.0
-        if back.any():
-            self.statistics = self.statistics.shift(-back)
+        self.statistics = self.statistics.without_offset_beside(self.columns)
         found = posterior(self.statistics.take(self.columns), self.alpha, beta)
         self._Sigma = np.zeros((room, room), order="F")
         self._Sigma[:M, :M] = found.covariances[0]
@@ -166,7 +162,6 @@ class Greedy:
 
     @property
     def n_vectors(self) -> int:
-        """Active kernel columns."""
         return int((self._state.labels[self.active.columns] >= 0).sum())
 
     def best(self, least: float, *, thin: bool) -> Action | None:
@@ -199,7 +194,6 @@ class Greedy:
         return Action(int(columns[i]), float(alpha[i]), float(gain[i]))
 
     def do(self, action: Action) -> None:
-        """Apply an action."""
         active = self.active
         if active.place[action.column] < 0:
             active.add(action.column, action.alpha)

@@ -37,7 +37,6 @@ class LaplaceState:
     (M, C). ``posteriors`` has one posterior per output.
     """
 
-    likelihood: str
     labels: Int
     alpha: Float
     weights: Float
@@ -96,11 +95,9 @@ class LaplaceState:
         return np.asarray(optimum(*own_factors(self, self.alpha))[1].sum(axis=1))
 
 
-def init(
-    likelihood: str, labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT
-) -> LaplaceState:
+def init(labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT) -> LaplaceState:
     """Return the first state, at α (M,) or fixed values, with the quadratic ``block`` about ``weights`` (M, C)."""
-    return settled(LaplaceState(likelihood, labels, alpha, weights, block, (), prior=prior), alpha, weights, block)
+    return settled(LaplaceState(labels, alpha, weights, block, (), prior=prior), alpha, weights, block)
 
 
 def settled(state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock) -> LaplaceState:

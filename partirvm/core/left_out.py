@@ -232,13 +232,12 @@ def _pooled(z: Float, centres: Bool) -> Float:
     return found
 
 
-def sampled_rows(n_rows: int, most: int | None = None, *, shuffled: bool) -> Int | None:
-    """At most so many rows to leave out, increasing; None for all. Shuffled: the last; else one of each stratum."""
-    most = most or LEFT_OUT_ROWS
-    if n_rows <= most:
-        return None
-    if shuffled:
-        return np.arange(n_rows - most, n_rows, dtype=np.int64)
-    edges = np.arange(most + 1, dtype=np.int64) * n_rows // most
-    width = np.diff(edges)
-    return edges[:-1] + np.floor(uniform(edges[:-1], draw_key(0, Purpose.LEFT_OUT_ROWS)) * width).astype(np.int64)
+def sampled_rows(n_rows: int, rows: Int | None = None, most: int = LEFT_OUT_ROWS, *, shuffled: bool) -> Int | None:
+    """At most ``most`` of ``rows`` (None: of all), increasing: if ``shuffled`` the last, else one of each stratum."""
+    n = n_rows if rows is None else len(rows)
+    if n <= most:
+        return rows
+    edges = np.arange(most + 1, dtype=np.int64) * n // most
+    within = np.floor(uniform(edges[:-1], draw_key(0, Purpose.LEFT_OUT_ROWS)) * np.diff(edges)).astype(np.int64)
+    places = np.arange(n - most, n) if shuffled else edges[:-1] + within
+    return places if rows is None else rows[places]

@@ -14,6 +14,7 @@ G, including the blocks between outputs, satisfies Gs = y. The pairs (s, y + As)
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import repeat
+from typing import TypeAlias
 
 import numpy as np
 from scipy.linalg import lapack
@@ -30,7 +31,6 @@ Poll = Callable[[], None]
 
 Pairs = tuple[tuple[Float, Float], ...]
 """Pairs of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
-
 
 TIMID, MOST_UPDATES, TRUSTED_UPDATES = 8, 10, 50
 """Number of first passes that are each followed by a single update of α. Later, the number of updates between two
@@ -84,10 +84,12 @@ class NewtonSearch:
     share: Float | None = None
 
 
-def receive(
-    search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll = lambda: None
-) -> tuple[NewtonSearch, Termination | None]:
-    """Process the statistic of the trial; return the next search, and the reason if ``current`` is the final state."""
+Received: TypeAlias = tuple[NewtonSearch, Termination | None]
+"""The next search, and the reason if its ``current`` is the final state."""
+
+
+def receive(search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll = lambda: None) -> Received:
+    """Process the statistic of the trial."""
     before, trial, since = search.current, search.trial, search.since
     now = settled(replace(trial, iteration=before.iteration + 1), trial.alpha, trial.weights, block)
     fall = search.baseline - now.penalised()
@@ -169,10 +171,9 @@ def _at_fixed_alpha(state: LaplaceState, step: float, since: int, pairs: Pairs, 
     return NewtonSearch(state, trial, state.penalised(), step, since, settling, state.weights, pairs)
 
 
-def _back(search: NewtonSearch, rule: StopRule, fall: float) -> tuple[NewtonSearch, Termination | None]:
-    """Return a search with a shorter step from ``current``, after the penalised likelihood fell by ``fall`` nats.
+def _back(search: NewtonSearch, rule: StopRule, fall: float) -> Received:
+    """Return a search with a shorter step, to the parabola's maximum within bounds (Dennis & Schnabel 1983, §6.3.2).
 
-    Its length is the maximum of the parabola through slope and fall, within bounds (Dennis & Schnabel 1983, §6.3.2).
     But columns at weight zero, which were about to enter, get the α that is optimal if each enters alone.
     """
     state, step = replace(search.current, iteration=search.current.iteration + 1), 1.0
@@ -241,9 +242,7 @@ def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Flo
     return np.stack(s, axis=1), np.stack(q, axis=1), diagonal
 
 
-def enter(
-    likelihood: str, labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT
-) -> LaplaceState:
+def enter(labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT) -> LaplaceState:
     """Return the first state of a fit of the columns ``labels``, at the weights (M, C) at which ``block`` was measured.
 
     α (M,) is NaN for new columns: it starts at the optimum of Tipping & Faul (2003) of means over outputs.
@@ -251,9 +250,9 @@ def enter(
     new = np.isnan(alpha)
     together = block.take(np.concatenate([np.flatnonzero(~new), np.flatnonzero(new)]))
     begun = together.take(np.arange(len(labels) - new.sum()))
-    old = init(likelihood, labels[~new], alpha[~new], weights[~new], begun, prior)
+    old = init(labels[~new], alpha[~new], weights[~new], begun, prior)
     s, q, precision = entry_factors(old, together)
     s, square, precision = (value.mean(axis=1) for value in (s, q**2, precision))
     entered = alpha.copy()
     entered[new] = entry_precision(s, np.sqrt(square), precision)
-    return init(likelihood, labels, entered, weights, block, prior)
+    return init(labels, entered, weights, block, prior)

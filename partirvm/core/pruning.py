@@ -16,9 +16,8 @@ The order of deletions comes from the updates, O(M²) each; μ' and Σ' come fro
 
 import numpy as np
 
+from partirvm.core.statistics import EPS
 from partirvm.types import Float, Int
-
-EPS = np.finfo(float).eps
 
 
 def least_loss(alpha: Float, mean: Float, roots: Float, first: int, count: int) -> Int:

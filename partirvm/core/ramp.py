@@ -21,11 +21,9 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import log_softmax
 
+from partirvm.core.left_out import LEAST
 from partirvm.core.link import targets
 from partirvm.types import Float
-
-LEAST = 1e-10
-"""Minimum of 1 − h: smaller values are rounding errors."""
 
 BOUNDS = np.log([[0.01, 3.0], [0.1, 300.0]])
 """Bounds of log τ and log ρ."""
@@ -54,9 +52,7 @@ class LeftOutClasses:
     weights: Float
 
     @classmethod
-    def of(
-        cls, block: Float, codes: Float, mean: Float, root: Float, beta: float, weights: Any = None, own: Any = ()
-    ) -> Self:
+    def of(cls, block: Float, codes: Float, mean: Float, root: Float, beta: float, weights: Any, own: Any) -> Self:
         """From design rows ``block`` (n, M) with class ``codes`` (n,), and a fit's μ (M, K), R with Σ = RRᵀ, and β.
 
         ``own`` are the rows, by position, that are centres, with their columns, whose entries in ``block`` become zero.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from partirvm.core.diagnostics import NORMAL_MULTIPLES, STATED_LEVELS, ClassDiagnostics, NumberDiagnostics
@@ -44,7 +44,7 @@ class Scores(FieldSums):
         mean: Float,
         variance: Float,
         rows: Int | None = None,
-        multiples: Sequence[float] | Float = NORMAL_MULTIPLES,
+        multiples: ArrayLike = NORMAL_MULTIPLES,
         target: TargetMap = AS_IT_IS,
     ) -> Self:
         """Scores of targets t under normal predictions with this mean and (noisy) variance, all (n,) or (n, T).

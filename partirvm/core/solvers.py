@@ -113,10 +113,7 @@ def beside(state: HyperState) -> HyperState:
 
 
 def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
-    """Return ``best``, or the fixed point of ``whole`` from a common α of all columns if its evidence is larger.
-
-    α is 1/M² (Tipping's SparseBayes) and 1, in units of the largest mean square of a column over the target variance.
-    """
+    """The best of ``best`` and fixed points from a common α: 1/M² (Tipping's SparseBayes) and 1, × a column's scale."""
     M, last = len(whole.labels), best.iteration
     unit = float(whole.statistics.gram.diagonal().max(initial=0.0)) / (whole.n * float(whole.target_variance))
     for level in (1.0 / M**2, 1.0) if unit > 0 else ():

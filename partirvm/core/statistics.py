@@ -74,8 +74,7 @@ class TreeSum:
 def aligned_runs(n_tiles: int, level: int) -> Iterator[tuple[int, range]]:
     """Cut ``n_tiles`` tiles into aligned runs of ``2**level``: pairs of node index at that level and tile numbers."""
     size = 1 << level
-    for index, start in enumerate(range(0, n_tiles, size)):
-        yield index, range(start, min(start + size, n_tiles))
+    return enumerate(range(start, min(start + size, n_tiles)) for start in range(0, n_tiles, size))
 
 
 @dataclass(frozen=True)
@@ -172,11 +171,15 @@ class GramStatistics:
         """Keep the columns at these positions, in order. The target then includes the offset of dropped columns."""
         if len(columns) == len(self.labels) and np.array_equal(columns, np.arange(len(self.labels))):
             return self
-        dropped = self.offset.copy()
-        dropped[columns] = 0.0
-        statistics = self.shift(-dropped) if dropped.any() else self
+        statistics = self.without_offset_beside(columns)
         taken: dict[str, Any] = {n: getattr(statistics, n)[columns] for n in ("labels", "projection", "offset")}
         return replace(statistics, gram=statistics.gram[np.ix_(columns, columns)], **taken)
+
+    def without_offset_beside(self, columns: Int) -> Self:
+        """Return the statistics of the target that includes the offset of all columns but these."""
+        others = self.offset.copy()
+        others[columns] = 0.0
+        return self.shift(-others) if others.any() else self
 
     def shift(self, change: Float) -> Self:
         """Return statistics for the offset ``offset + change`` (M, T), by algebra, which may lose digits."""

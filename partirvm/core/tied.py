@@ -52,10 +52,9 @@ def updates(
     ``target_variance`` defines the noise floor, ``fixed`` is a given β; both (T,) for several targets. Without a
     ``target_variance`` the targets are class indicators, which share β. Raises ``NumericalError``.
     """
-    shared = target_variance is None
-    size = len(statistics.sum_squares) if shared else 1
+    size, squares = 1, statistics.sum_squares
     if target_variance is None:
-        target_variance = float(statistics.sum_squares.mean()) / max(statistics.n, 1)
+        size, target_variance = len(squares), float(squares.mean()) / max(statistics.n, 1)
     parts = statistics.labels >= 0, statistics.labels < 0
     largest = np.array([statistics.gram.diagonal()[part].max(initial=0.0) for part in parts])
     found = posterior(statistics, tied.alphas(statistics.labels), tied.beta)

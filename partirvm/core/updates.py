@@ -77,7 +77,6 @@ class HyperState:
 
     @property
     def labels(self) -> Int:
-        """Labels of the active columns."""
         return self.statistics.labels
 
     @property

@@ -10,12 +10,12 @@ from partirvm.kernels.nonradial import Categorical, Laplacian, Linear, LinearSpl
 from partirvm.kernels.radial import Directions, Gaussian, Matern32, Matern52
 from partirvm.options.values import document
 
-WITH_GAMMA: dict[str, type[Family]] = {
-    kernel.name: kernel for kernel in (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Categorical)
-}
+_FAMILIES: tuple[type[Family], ...] = (Gaussian, Laplacian, Matern32, Matern52, Polynomial, Categorical)
+
+WITH_GAMMA = {family.name: family for family in _FAMILIES}
 """Kernels that are fully specified by a name and gamma."""
 
-for _family in WITH_GAMMA.values():
+for _family in _FAMILIES:
     document(_family)
 
 NAMES: dict[str, type[Kernel]] = {**WITH_GAMMA, Linear.name: Linear, LinearSpline.name: LinearSpline}

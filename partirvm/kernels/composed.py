@@ -82,7 +82,6 @@ class Sum(Kernel, name="sum", inside="parts", learned="weights", form=PreparedPa
         return np.asarray(np.asarray(self.weights) @ np.array([part.diagonal(points) for part in self.parts]))
 
     def join(self, values: Sequence[Float]) -> Float:
-        """Return Σ_i weights[i]·values[i]."""
         return reduce(np.add, (weight * own for weight, own in zip(self.weights, values, strict=True)))
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
@@ -101,7 +100,6 @@ class Product(Kernel, name="product", inside="parts", form=PreparedParts):
         object.__setattr__(self, "parts", tuple(map(part_of, _items(self.name, self.parts))))
 
     def join(self, values: Sequence[Float]) -> Float:
-        """Return Π_i values[i]."""
         return reduce(np.multiply, values)
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:

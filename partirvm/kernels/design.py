@@ -76,7 +76,6 @@ class Design:
 
     @property
     def n_leading(self) -> int:
-        """L."""
         return int(self.bias) + len(self.active)
 
     @property

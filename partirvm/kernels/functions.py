@@ -96,8 +96,7 @@ class Basis:
     def names(self, features: Sequence[str]) -> Iterator[str]:
         """Yield a name for each function: a feature, or the function's name (``f`` if it has none) and a position."""
         for function, size in self.parts:
-            path = function if isinstance(function, str) else str(getattr(function, "__name__", "f"))
-            own = path.rpartition(":")[2].rpartition(".")[2]
+            own = title_of(function).rpartition(":")[2].rpartition(".")[2]
             own = own if own.isidentifier() else "f"
             yield from features if function == LINEAR else (f"{own}[{b}]" for b in range(size))
 
@@ -173,10 +172,7 @@ def name_of(function: Any, what: str) -> str:
     """Return the path of a function. Raises ``UsageError`` for a callable of this process."""
     if isinstance(function, str):
         return function
-    raise UsageError(
-        f"the {what} is the function {title_of(function)!r} of this process, which a job, a cluster or a model "
-        "file cannot store: put it into a module that can be imported everywhere, and name it as 'module:function'"
-    )
+    raise UsageError(f"the {what} {title_of(function)!r} is local to this process: name it as 'module:function'")
 
 
 def require_no_code(value: Any, place: str) -> None:

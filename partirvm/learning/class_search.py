@@ -123,7 +123,7 @@ def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, mo
         for variance in VARIANCES:
             for _ in range(NEWTON_STEPS):
                 block = LogisticBlock.of("bernoulli", root, codes, weights, 1 / rows.inverse)
-                weights = init("bernoulli", kept, np.full(len(root), 1 / variance), weights, block).mean
+                weights = init(kept, np.full(len(root), 1 / variance), weights, block).mean
             logistic.append(white @ weights)
         f = share + np.sqrt(share * (1 - share)) * (new.t - rows.predicted(one, new)[0])
         found.append(np.hstack([new.t > 0, 1 / new.inverse[:, None], 1 - f, f, *logistic]))

@@ -203,9 +203,7 @@ class Likelihood(Protocol):
         """Return the current α and β, or weights, as a start for a fit over other rows or of more columns."""
 
     def measure(self, fit: Any, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
-        """Return the passes that extend the statistics of ``kept`` by the columns ``new``; empty if rows cannot be
-        added.
-        """
+        """Return the passes that add columns ``new`` to statistics of ``kept``; empty if rows cannot be added."""
         return ()
 
     def join(
@@ -251,4 +249,4 @@ class Likelihood(Protocol):
         return ()
 
     def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:
-        """Return fields of a line of history (``strategies.problem.Record``): evidence, noise, errors."""
+        """Return fields of a line of history (``strategies.problem.Record``) in the target's units."""

@@ -31,30 +31,26 @@ class ClassLikelihood(Likelihood):
 
     def model(self, design: Design, fit: LaplaceState, columns: Columns, moderate: bool) -> ClassModel:
         found = design, fit.mean, fit.roots(), fit.alpha, float(fit.log_evidence), fit.n, columns
-        return ClassModel(*found, likelihood=fit.likelihood, moderate=moderate)
+        return ClassModel(*found, likelihood=self.name, moderate=moderate)
 
     def start(self, problem: Any) -> LaplaceState:
-        """Return the fit without columns, whose linear predictors are zero."""
         outputs = problem.n_outputs
         none = np.zeros((0, outputs))
         block = LogisticBlock(0.0, none, np.zeros((outputs, 0, 0)), 0, 0)
-        return init(self.name, np.zeros(0, np.int64), none[:, 0], none, block, problem.prior)
+        return init(np.zeros(0, np.int64), none[:, 0], none, block, problem.prior)
 
     def warm(self, fit: LaplaceState) -> Start:
         return Start(fit.labels, fit.alpha, weights=fit.mean)
 
-    def fit(
-        self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, rows: Int | None, warm: Start | None
-    ) -> PassFit:
+    def fit(self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, *others: Any) -> PassFit:
+        rows, warm = others
         rule = replace(rule, max_iterations=options.max_passes, guard=False)
         return Newton(design, self.name, warm or self.warm(fit), rule, rows, problem.prior)
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
-        """Return the pass that finds the rows whose class has the smallest probability."""
-        return ErrorPass(design, fit.mean, count, used, fit.likelihood, draw, rows=rows)
+        return ErrorPass(design, fit.mean, count, used, self.name, draw, rows=rows)
 
     def record(self, problem: Any, fit: LaplaceState, scores: Any) -> dict[str, Any]:
-        """Return evidence, log loss and the fraction of wrongly classified rows; there is no noise variance."""
         n = max(fit.n, 1)
         return class_record(fit, fit.block.nll / n, fit.block.wrong / n, scores)
 
@@ -106,7 +102,7 @@ class Newton(PassFit):
 
     def advance(self, block: LogisticBlock, poll: Callable[[], None] = lambda: None) -> Self:
         if self.search is None:
-            first = replace(enter(self.likelihood, *self._first(), block, self.prior), iteration=1)
+            first = replace(enter(*self._first(), block, self.prior), iteration=1)
             return replace(self, search=begin(first, self.rule, poll))
         search, reason = receive(self.search, block, self.rule, poll)
         return replace(self, search=search, reason=reason)

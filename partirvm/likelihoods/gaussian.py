@@ -99,12 +99,10 @@ class GaussianLikelihood(Likelihood):
         residual: tuple[Pass, ...] = () if known else (ResidualPass(design, found.means, rows=rows),)
         if not left_out or fit.fixed_noise:
             return residual
-        sample = sampled_rows(problem.n_rows if rows is None else len(rows), shuffled=problem.shuffled)
-        sample = sample if rows is None else rows if sample is None else rows[sample]
+        sample = sampled_rows(problem.n_rows, rows, shuffled=problem.shuffled)
         least = problem.left_out_square if problem.n_targets == 1 else 0.0  # that of several targets is their mean
-        betas = np.atleast_1d(fit.beta).tolist()
-        targets = zip(range(len(betas)), betas, found.targets or (found,), strict=True)
-        left = (LeaveOneOutPass(design, one.mean, one.root(), b, least, k, rows=sample) for k, b, one in targets)
+        fits = enumerate(zip(np.atleast_1d(fit.beta).tolist(), found.targets or (found,), strict=True))
+        left = (LeaveOneOutPass(design, one.mean, one.root(), b, least, k, rows=sample) for k, (b, one) in fits)
         return *left, *residual
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
@@ -129,29 +127,22 @@ class GaussianLikelihood(Likelihood):
         return replace(fit, beta=beta, floored=floored, found=posterior(fit.statistics, fit.alpha, beta))
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
-        """Return the pass that finds the rows of largest absolute residual."""
         return ErrorPass(design, fit.posterior.means, count, used, draw=draw, n_classes=fit.n_classes, rows=rows)
 
     def gain_pass(self, design: Design, fit: HyperState, pool: Design, rows: Int | None) -> tuple[Pass, ...]:
-        """Return a pass for products of the pool's columns with the fit's columns, and of each with itself."""
         return (GramPass(design, pool, fit.statistics.offset, True, fit.n_classes, rows=rows),)
 
     def record(self, problem: Any, fit: HyperState, scores: Scores | None) -> dict[str, Any]:
-        """Return fields of the history in the units of the target."""
-        scale, n = problem.empty.scaling.t_scale, fit.statistics.n
-        return {
-            "rows": n or problem.n_rows,
-            "vectors": fit.n_vectors,
-            "iterations": fit.iteration,
-            "log_evidence": float(fit.log_evidence - n * np.log(scale).sum()),
-            **noise(fit.noise_variance, scale),
-            "train_rmse": root_mean(scale * np.sqrt(np.atleast_1d(fit.posterior.residual) / max(n, 1))),
-            "floored": fit.floored,
-            "overconfidence": None if fit.calibration is None else fit.calibration.overconfidence,
-            "overconfident": fit.calibration is not None and fit.calibration.overconfident,
-            "held_out_rmse": scores.loss if scores else None,
-            "held_out_nlpd": scores.figures()["nlpd"] if scores else None,
-        }
+        scale, n, calibration = problem.empty.scaling.t_scale, fit.statistics.n, fit.calibration
+        facts = {"rows": n or problem.n_rows, "vectors": fit.n_vectors, "iterations": fit.iteration}
+        facts |= {"floored": fit.floored, **noise(fit.noise_variance, scale)}
+        facts["log_evidence"] = float(fit.log_evidence - n * np.log(scale).sum())
+        facts["train_rmse"] = root_mean(scale * np.sqrt(np.atleast_1d(fit.posterior.residual) / max(n, 1)))
+        if calibration is not None:
+            facts |= {"overconfidence": calibration.overconfidence, "overconfident": calibration.overconfident}
+        if scores is not None:
+            facts |= {"held_out_rmse": scores.loss, "held_out_nlpd": scores.figures()["nlpd"]}
+        return facts
 
 
 def with_rows(fit: HyperState, block: GramBlock) -> HyperState:

@@ -50,7 +50,6 @@ class IndicatorLikelihood(GaussianLikelihood):
         return ClassModel(*facts, likelihood=link, moderate=False, ramp=fit.ramp)
 
     def start(self, problem: Any) -> HyperState:
-        """Return the fit without columns."""
         K = problem.n_classes
         variance = (K - 1.0) / K**2
         empty, beta, prior = GramStatistics.empty(K), 1 / (FIRST_NOISE * variance), problem.prior.shared(K)
@@ -68,17 +67,14 @@ class IndicatorLikelihood(GaussianLikelihood):
             return ()
         if not left_out:
             return (ResidualPass(design, fit.posterior.mean, fit.n_classes, rows=rows),)
-        n = problem.n_rows if rows is None else len(rows)
-        sample = sampled_rows(n, min(ROWS, VALUES // fit.n_classes), shuffled=problem.shuffled)
-        sample = sample if rows is None else rows if sample is None else rows[sample]
+        most = min(ROWS, VALUES // fit.n_classes)
+        sample = sampled_rows(problem.n_rows, rows, most, shuffled=problem.shuffled)
         return (LeftOutClassesPass(design, fit.posterior.mean, fit.posterior.root(), float(fit.beta), rows=sample),)
 
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
-        """Return the fit with the ramp of rows left out, or with statistics of the residual target."""
         if statistics and isinstance(statistics[0], LeftOutClasses):
             return replace(fit, ramp=statistics[0].ramp(fit.ramp))
         return super().settle(fit, *statistics, last=False)
 
     def record(self, problem: Any, fit: HyperState, scores: Any) -> dict[str, Any]:
-        """Return evidence, and log loss and the fraction of wrongly classified rows of rows left out."""
         return class_record(fit, fit.ramp.loss, fit.ramp.wrong, scores)

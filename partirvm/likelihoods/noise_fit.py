@@ -49,10 +49,7 @@ FOLDS = 4
 
 @dataclass(frozen=True)
 class FittedNoise:
-    """Result of ``NoiseFit``.
-
-    ``factors`` (n,) are ratios of the noise factor of ``rows`` (n,) to that of a fit without them (``LeftOut.scaled``).
-    """
+    """A noise; ``factors`` (n,) are its ratios at ``rows`` (n,) to that of a fit without them (``LeftOut.scaled``)."""
 
     noise: LocalNoise
     rows: Int
@@ -206,10 +203,7 @@ def dependence(block: Float, squares: Float, variances: Float) -> float:
 def _mode(
     columns: Float, squares: Float, variances: Float, weights: Float, alpha: Float, gram: Float
 ) -> tuple[Float, float, Float]:
-    """Return the weights of largest posterior density at this α, with log likelihood and ``_gram`` there.
-
-    These are Newton steps, halved until the density rises; ``gram`` is that of the given weights.
-    """
+    """Weights of largest density at this α, by Newton steps from ``weights``; log likelihood and ``_gram`` there."""
 
     def at(w: Float) -> tuple[float, tuple[float, Float, Float]]:
         g = columns @ w

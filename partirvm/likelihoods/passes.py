@@ -59,10 +59,7 @@ class GramPass(Pass, name="gram"):
 
 @dataclass(frozen=True)
 class ResidualPass(Pass, name="residual"):
-    """Pass for residuals of the mean μ (M, T): a ``core.statistics.ResidualStatistics``.
-
-    Of ``n_classes`` classes, indicators are the targets.
-    """
+    """Pass for residuals of the mean μ (M, T), of classes of indicators: a ``core.statistics.ResidualStatistics``."""
 
     design: Design
     mean: Float
@@ -119,10 +116,7 @@ def _copies(design: Design, block: Float) -> list[tuple[int, Int]]:
 
 @dataclass(frozen=True)
 class LeaveOneOutPass(Pass, name="residual"):
-    """Pass for errors of rows left out of a fit with mean μ (M,), root (M, M) and β: a ``core.left_out.LeftOut``.
-
-    ``target`` is the number of the target.
-    """
+    """Pass for errors of rows left out of a fit of one target, μ (M,), R (M, M) and β: a ``core.left_out.LeftOut``."""
 
     design: Design
     mean: Float

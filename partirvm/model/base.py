@@ -82,11 +82,8 @@ class FittedModel:
 
     def _repr_html_(self) -> str:
         """The main facts, for a notebook."""
-        facts = {
-            "relevance vectors": f"{self.n_vectors:,} of {self.n_rows:,} rows",
-            "kernel": self.design.kernel.name,
-            "log evidence": f"{self.log_evidence:,.2f} nats",
-        }
+        facts = {"relevance vectors": f"{self.n_vectors:,} of {self.n_rows:,} rows", "kernel": self.design.kernel.name}
+        facts["log evidence"] = f"{self.log_evidence:,.2f} nats"
         return html_table(type(self).__name__, facts.items())
 
     def digest(self) -> str:

@@ -120,9 +120,8 @@ def _require_shapes(model: AnyModel) -> None:
     if scaling.regressions is not None:
         found["regressions"] = (scaling.regressions.shape, (inputs, inputs))
     if design.noise is not None:
-        k = len(design.noise.centres)
-        found["noise_centres"] = (design.noise.centres.shape, (k, inputs))
-        found["noise_weights"] = (design.noise.weights.shape, (k,))
+        k, noise = len(design.noise.centres), design.noise
+        found |= {"noise_centres": (noise.centres.shape, (k, inputs)), "noise_weights": (noise.weights.shape, (k,))}
     if isinstance(model, Model) and model.residuals is not None:
         residuals, metric, cells = model.residuals, model.residuals.metric, model.residuals.cells
         placed = (cells.records is None) == bool(cells.place)
@@ -135,8 +134,7 @@ def _require_shapes(model: AnyModel) -> None:
         found["axes"] = (metric.axes.shape[1:], (inputs,))
         found["boxes"] = (cells.boxes.shape, (count, 2, metric.width))
         found["records"] = ((cells.width,), (metric.width + len(scaling.t_scale) + COLUMNS,))
-        found["kernels"] = ((len(residuals.kernels),), T)
-        found["calibrations"] = ((len(residuals.calibrations),), T)
+        found |= {name: ((len(getattr(residuals, name)),), T) for name in ("kernels", "calibrations")}
         if cells.records is None:
             found["hashes"] = ((len(cells.hashes),), (count,))
         else:

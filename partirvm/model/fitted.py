@@ -51,10 +51,7 @@ class Model(FittedModel):
     quantiles (``local.residuals``).
     """
 
-    far_values = (
-        "prediction is close to the mean of the target, and the standard deviation does not grow there, as it would "
-        "with `augment`"
-    )
+    far_values = "prediction is close to the target's mean, and its standard deviation grows there only with `augment`"
 
     explain = explain
 
@@ -112,11 +109,9 @@ class Model(FittedModel):
 
     @property
     def cells_place(self) -> str:
-        """The folder of the rows of its local residuals; empty if the model holds them, or has none."""
         return self.residuals.cells.place if self.residuals is not None else ""
 
     def with_cells_at(self, place: str) -> "Model":
-        """The same model, whose rows of local residuals were moved to this folder."""
         if not self.cells_place:
             return self
         cells = replace(self.own_residuals.cells, place=place)
@@ -376,10 +371,7 @@ class Model(FittedModel):
         return mean, spread, near
 
     def _of_gaps(self, X: Float) -> Float:
-        """Variance of the mean (n,), of T targets (n, T), over values of features that are missing at raw inputs X.
-
-        Values are of some relevance vectors. Features with gaps are left out: the fit knows what a gap means there.
-        """
+        """Variance of the mean (n,) or (n, T) over missing values, those of some vectors, of features without gaps."""
         features, found = self.design.scaling.features, np.zeros((len(X), *self.mean.shape[1:]))
         missing = np.isnan(X)
         if features is not None:

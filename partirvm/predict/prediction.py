@@ -30,7 +30,6 @@ AnyScores = Scores | ClassScores
 SORT_MEMORY = 32 << 20
 """Bytes of predictions that are sorted in memory at once."""
 
-
 TILES = 16
 """Number of tiles that are predicted together if the rows of local residuals lie on disk: they are read each time."""
 

@@ -35,9 +35,8 @@ SPAN = 1 << 16
 def rows_read(request: Request, shape: DataShape, *, shuffled: bool) -> RowsRead:
     """Return what intermediate fits read, and the selection of candidates, for planning."""
     selection, P, n_rows = request.selection, int(request.partition_size), shape.n_rows
-    searched = n_rows if selection in ("error", "largest-error") else 0
-    if selection == "error" and shuffled:
-        searched = min(SPREAD * P, n_rows)
+    few = SPREAD * P if selection == "error" and shuffled else n_rows
+    searched = min(few, n_rows) if selection in ("error", "largest-error") else 0
     pool = min(POOL * P, shape.n_candidates) if selection == "gain" else 0
     if request.fit_rows == "full":
         return RowsRead(n_rows, searched=searched, pool=pool)
@@ -64,11 +63,10 @@ def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | N
 
 def joined(before: Problem, options: Options, now: Problem, partition_size: int) -> Problem:
     """Return the problem with the additional rows of ``now`` as a batch; ``options`` are those of the previous fit."""
-    count = n_partitions(now.n_rows - before.n_rows, partition_size, before.n_kernels)
-    batches = (*batches_of(before, options), AppendedBatch(now.n_rows, count, shuffled=False))
-    return replace(
-        before, n_rows=now.n_rows, codes=now.codes, shuffled=now.shuffled, batches=batches, left_out_square=0.0
-    )
+    n, codes, shuffled = now.n_rows, now.codes, now.shuffled
+    count = n_partitions(n - before.n_rows, partition_size, before.n_kernels)
+    batches = (*batches_of(before, options), AppendedBatch(n, count, shuffled=False))
+    return replace(before, n_rows=n, codes=codes, shuffled=shuffled, batches=batches, left_out_square=0.0)
 
 
 def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:

@@ -122,7 +122,6 @@ class Rounds:
         return (yield from self.ended(state, reason))
 
     def ended(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
-        """Score a settled fit and save its model."""
         state = yield from stages.scored(state)
         return (yield from stages.saved(state, "final", reason))
 
@@ -144,9 +143,8 @@ class BasicRound(Rounds):
 
     def start(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the fit, in which all rows form one partition."""
-        size = problem.n_rows * problem.n_kernels
-        unlimited: dict[str, Any] = dict.fromkeys(("max_vectors", "max_rounds", "max_columns"))
-        options = replace(options, partition_size=size, fit_rows="full", **unlimited)
+        options = replace(options, partition_size=problem.n_rows * problem.n_kernels, fit_rows="full")
+        options = replace(options, max_vectors=None, max_rounds=None, max_columns=None)
         return stages.first_state(problem, options, selection="all")
 
 

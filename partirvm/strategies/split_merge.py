@@ -154,8 +154,8 @@ def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[An
 
 def _fit(state: SplitMergeState, number: int, design: Design, start: Any) -> Steps[RoundsState]:
     """Fit these columns and score the fit; an intermediate fit needs no residual pass for full precision."""
-    facts: dict[str, Any] = {"dropped": state.dropped, "candidates": len(design.labels)}
-    fit = stages.first_state(state.problem, state.options, round=number, **facts)
+    count, dropped = len(design.labels), state.dropped
+    fit = stages.first_state(state.problem, state.options, round=number, dropped=dropped, candidates=count)
     fit = yield from stages.extended(fit, design, state.options.fit_rows, start)
     rule = replace(stages.intermediate_rule(state.options, fit.candidates), guard=False)
     fit = yield from stages.solved(fit, rule, warm=start)

@@ -79,7 +79,6 @@ class WorkingSetRounds(Rounds):
         return (yield from super().next_round(state))
 
     def joining(self, state: RoundsState) -> tuple[int, int]:
-        """Return one row, and the number of rows that have not been candidates."""
         return 1, state.problem.n_rows - len(state.used)
 
     def choose(self, state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:

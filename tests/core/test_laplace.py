@@ -17,7 +17,7 @@ from partirvm.types import BIAS
 def state_of(likelihood, Phi, codes, alpha, mean, w=None, labels=None):
     """A fit of all columns at α (M, C), its statistic measured at weights ``mean``."""
     labels = np.arange(Phi.shape[1]) if labels is None else labels
-    return init(likelihood, labels, alpha[:, 0], mean, LogisticBlock.of(likelihood, Phi, codes, mean, w))
+    return init(labels, alpha[:, 0], mean, LogisticBlock.of(likelihood, Phi, codes, mean, w))
 
 
 def working(likelihood, Phi, codes, mean, w, k):

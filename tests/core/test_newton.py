@@ -23,15 +23,15 @@ def start(likelihood, Phi, codes, K, w=None):
     C, labels = (1 if likelihood == "bernoulli" else K), np.arange(Phi.shape[1]) + BIAS
     zero = np.zeros((Phi.shape[1], C))
     block = LogisticBlock.of(likelihood, Phi, codes, zero, w)
-    none = init(likelihood, labels[:0], zero[:0, 0], zero[:0], block.take(np.arange(0)))
+    none = init(labels[:0], zero[:0, 0], zero[:0], block.take(np.arange(0)))
     s, q, precision = entry_factors(none, block)
     alpha = entry_precision(s.mean(1), np.sqrt((q**2).mean(1)), precision.mean(1))
-    return replace(init(likelihood, labels, alpha, zero, block), iteration=1)
+    return replace(init(labels, alpha, zero, block), iteration=1)
 
 
 def drive(search, Phi, codes, rule=RULE, w=None):
     """Measure trials until there is a reason to end; at no accepted trial has the penalised likelihood fallen."""
-    reason, likelihood = None, search.current.likelihood
+    reason, likelihood = None, "bernoulli" if search.current.weights.shape[1] == 1 else "multinomial"
     while reason is None:
         trial, before = search.trial, search
         columns = trial.labels - BIAS
@@ -65,11 +65,11 @@ def design(X, gamma, centres=None):
 def probabilities(state, Phi):
     """What the weights say of design rows, (N, K)."""
     f = Phi[:, state.labels - BIAS] @ state.mean
-    if state.likelihood.startswith("multinomial"):
+    if f.shape[1] > 1:
         p = np.exp(f - f.max(axis=1, keepdims=True))
         return p / p.sum(axis=1, keepdims=True)
     p = 1 / (1 + np.exp(-f))
-    return np.hstack([1 - p, p]) if f.shape[1] == 1 else p / p.sum(axis=1, keepdims=True)
+    return np.hstack([1 - p, p])
 
 
 def banana(rng, n):
@@ -86,7 +86,7 @@ def test_the_mode_at_fixed_alpha_is_that_of_the_whole_hessian(problem):
     likelihood, Phi, codes, alpha, w = problem
     zero = np.zeros(alpha.shape)
     block = LogisticBlock.of(likelihood, Phi, codes, zero, w)
-    state = init(likelihood, np.arange(len(alpha)) + BIAS, alpha[:, 0], zero, block)
+    state = init(np.arange(len(alpha)) + BIAS, alpha[:, 0], zero, block)
     state, reason = drive(_at_fixed_alpha(state, 1.0, 0, (), settling=True), Phi, codes, StopRule(1e-17, 400), w)
     assert reason is Termination.CONVERGED
     mode = naive.mode(likelihood, Phi, codes, alpha, w)
@@ -127,7 +127,7 @@ def test_a_step_that_falls_is_taken_back_with_the_columns_that_it_pruned(rng):
         idle[group] = np.where(np.arange(group.sum()) % 2, 1.0, -1.0)
     Phi, labels = np.column_stack([x, idle]), np.arange(2) + BIAS
     alpha, weights = np.array([1e-3, 1e9]), np.array([[-8.0], [0.0]])
-    state = init("bernoulli", labels, alpha, weights, LogisticBlock.of("bernoulli", Phi, codes, weights))
+    state = init(labels, alpha, weights, LogisticBlock.of("bernoulli", Phi, codes, weights))
     search = begin(state, RULE)
     np.testing.assert_array_equal(search.trial.labels, labels[:1])
     trial = search.trial
@@ -200,7 +200,7 @@ def test_classes_that_part_from_weights_far_away(seed):
     near = start("bernoulli", Phi, codes, 2)
     weights = 100 * rng.normal(size=near.weights.shape)
     block = LogisticBlock.of("bernoulli", Phi, codes, weights)
-    far = replace(init("bernoulli", near.labels, 1e-3 * near.alpha, weights, block), iteration=1)
+    far = replace(init(near.labels, 1e-3 * near.alpha, weights, block), iteration=1)
     state, reason = drive(begin(far, RULE), Phi, codes)
     assert reason is Termination.CONVERGED
     assert state.log_evidence < 0

@@ -239,7 +239,7 @@ def test_an_update_of_classes(rng):
     weights, alpha = rng.normal(size=(M, C)), rng.uniform(0.5, 2, M)
     block = LogisticBlock(-9.0, rng.normal(size=(M, C)), curvature, 20, 0)
     prior = prior_of((a, b, 0.0, 0.0), fixed=((BIAS, 3.0),))
-    state = laplace.init("multinomial", np.arange(M) + BIAS, alpha, weights, block, prior)
+    state = laplace.init(np.arange(M) + BIAS, alpha, weights, block, prior)
     alpha[0] = 3.0
     Sigma = [np.linalg.inv(curvature[k] + np.diag(alpha)) for k in range(C)]
     slope = block.gradient - alpha[:, None] * weights
@@ -248,7 +248,7 @@ def test_an_update_of_classes(rng):
     expected = ((1 - alpha[:, None] * spread).sum(axis=1) + 2 * a) / ((mu**2).sum(axis=1) + 2 * b)
     expected[0] = 3.0
     np.testing.assert_allclose(laplace.update(state).alpha, expected, rtol=1e-9)
-    flat = laplace.init("multinomial", state.labels, alpha, weights, block)
+    flat = laplace.init(state.labels, alpha, weights, block)
     expected = naive.log_prior(alpha[1:], a, b).sum()
     np.testing.assert_allclose(state.log_evidence - flat.log_evidence, expected, rtol=1e-9)
 

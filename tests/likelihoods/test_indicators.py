@@ -83,7 +83,7 @@ def test_rows_left_out_are_predicted_without_them(dense):
     w[:2] = 1.0, 2.0
     statistics = GramStatistics.of(np.arange(M), GramBlock.of(np.zeros((N, 0)), Phi, T, w))
     state = replace(state, statistics=statistics)
-    found = LeftOutClasses.of(Phi, codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w)
+    found = LeftOutClasses.of(Phi, codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w, ())
     for row in (0, 1):
         rest = w.copy()
         rest[row] -= 1.0
@@ -100,7 +100,7 @@ def test_rows_left_out_are_predicted_without_them(dense):
         expected = [naive.posterior(Phi[:, others], T[:, k], alpha[others], 3.0, rest)[0] for k in range(K)]
         assert_allclose(found.f[row], Phi[row, others] @ np.transpose(expected), rtol=1e-7)
     w[3] = 0.0
-    one = LeftOutClasses.of(Phi, codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w)
+    one = LeftOutClasses.of(Phi, codes.astype(float), state.posterior.mean, state.posterior.root(), 3.0, w, ())
     assert len(one.codes) == N - 1
 
 
