@@ -170,11 +170,7 @@ def resume(job: str, **choices: Any) -> int:
 
 
 @click.command()
-@takes(
-    "job",
-    options.flag(TABLE["max_rounds"], default=None),
-    again,
-)
+@takes("job", options.flag(TABLE["max_rounds"], default=None), again)
 def update(job: str, **choices: Any) -> int:
     """Update a job with rows that were appended to its dataset.
 

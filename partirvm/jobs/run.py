@@ -111,11 +111,10 @@ def table_rows(diagnostics: list[Entry], source: Source, held_out: Source | None
     return [with_numbers(target, each) for target, each in enumerate(diagnostics)]
 
 
-WORSE = 1.02, 1.1
-"""Ratios of held-out and training errors from which a last fit is worse than a round; it has fewer vectors."""
+WORSE = 1.02
+"""Ratio of held-out errors from which a last fit, which has fewer vectors, is worse than a round."""
 
 ERRORS = {"held_out_rmse": "held-out RMSE", "held_out_log_loss": "held-out log loss"}
-ERRORS |= {"train_rmse": "training RMSE", "train_log_loss": "training log loss"}
 
 
 def _warn_of_data(spec: FitSpec, columns: Columns) -> None:
@@ -175,16 +174,14 @@ def _warn_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> None:
 
 
 def worse(entry: Entry, history: Sequence[Entry]) -> str:
-    """Return a remark if a last fit has a larger error than a round before: held-out, or without one of training."""
-    key = next((key for key in ERRORS if entry.get(key) is not None), "")
-    rounds = [each for each in history if each["kind"] == "round" and each.get(key) is not None]
-    if training := key.startswith("train"):  # the error of the rows of the fit
-        rounds = [each for each in rounds if each["rows"] == entry["rows"]]
-    best = min(rounds, key=lambda each: float(each[key]), default=entry)
-    if entry["kind"] != "final" or best is entry or entry[key] <= WORSE[training] * best[key]:
-        return ""
-    now, then = f"{ERRORS[key]} of {entry[key]:.4g}", f"{best[key]:.4g} of round {best['number']}"
-    return f"The last fit has a {now}, worse than the {then}: max_rounds={best['number']} may give a better model."
+    """Return a remark if a last fit has a larger held-out error than a round before."""
+    for key, name in ERRORS.items():
+        rounds = [each for each in history if each["kind"] == "round" and each.get(key) is not None]
+        best = min(rounds, key=lambda each: float(each[key]), default=entry)
+        if rounds and entry["kind"] == "final" and entry[key] > WORSE * best[key]:
+            now, then, number = f"{entry[key]:.4g}", f"{best[key]:.4g}", best["number"]
+            return f"The {name} of the last fit is {now}, of round {number} {then}: try max_rounds={number}."
+    return ""
 
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:
