@@ -232,9 +232,9 @@ def _pooled(z: Float, centres: Bool) -> Float:
     return found
 
 
-def sampled_rows(n_rows: int, rows: Int | None = None, most: int = LEFT_OUT_ROWS, *, shuffled: bool) -> Int | None:
+def sampled_rows(n_rows: int, rows: Int | None = None, most: int = 0, *, shuffled: bool) -> Int | None:
     """At most ``most`` of ``rows`` (None: of all), increasing: if ``shuffled`` the last, else one of each stratum."""
-    n = n_rows if rows is None else len(rows)
+    n, most = n_rows if rows is None else len(rows), most or LEFT_OUT_ROWS
     if n <= most:
         return rows
     edges = np.arange(most + 1, dtype=np.int64) * n // most

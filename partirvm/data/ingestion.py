@@ -156,11 +156,11 @@ def ingest(
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep freed memory
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
     room, budget = None if limit is None else limit - settled_memory() - ALLOWANCE, None
+    table = open_table(source, room)
     with publication(url, overwrite=overwrite, append=append) as place:
         if (old := place.before) is not None:
             known, tile_rows, shuffle = old.columns, old.tile_rows, None if old.seed is None else shuffle or 0
         for last in (False, False, False, True):
-            table = open_table(source, room)
             roles = assign_roles(table, known, options)
             if old is not None:
                 _require_same_roles(old, roles, url)
