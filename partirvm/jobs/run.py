@@ -57,8 +57,10 @@ def run(
         if _is_compared(spec, entry) and driver.interrupted() is None:
             with suppress(errors.PartirvmError):  # a finished fit does not fail because of its report
                 found["reference"] = _compared(journal.model, driver, spec, entry)
-        found["worse"] = worse(entry, journal.history)
-        remarks.extend([*[found["worse"]] * bool(found["worse"]), *found.get("reference", {}).get("remarks", ())])
+                remarks.extend(found["reference"]["remarks"])
+        if remark := worse(entry, journal.history):
+            found["worse"] = remark
+            remarks.append(remark)
         return found
 
     weighted = source if spec.class_weights is None else source.with_class_weights(spec.class_weights)
