@@ -132,7 +132,7 @@ def attributes_of(folder: Folder, group: str) -> DataAttributes:
     place = folder.place(f"{group if GROUP.fullmatch(group) else 'damaged'}/attributes")
     attributes: DataAttributes = CODEC.read(place, KIND, FORMAT)
     if not (isinstance(attributes, DataAttributes) and attributes.agree() and attributes.segments[-1][1] == group):
-        raise FormatError(f"{place}: the attributes contradict each other, or are those of another group: restore the folder")
+        raise FormatError(f"{place}: the attributes contradict each other, or are those of another group: restore it")
     return attributes
 
 

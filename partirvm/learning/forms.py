@@ -87,7 +87,8 @@ def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
     A metric Σ_i gamma_i a_i a_iᵀ of d features has rd − r(r − 1)/2 parameters, of which the gammas are r (Schwarz 1978,
     "Estimating the dimension of a model").
     """
-    free = stage.again(start=replaced(stage.kernel, np.arange(n_features), Directions, _free))
+    start = replaced(stage.kernel, np.arange(n_features), Directions, lambda each, _: replace(each, free=True))
+    free = stage.again(start=start)
     shapes = [kernel.matrix.shape for kernel, _ in inside(stage.kernel, n_features, Directions)]
     names = np.array(free.start.parameters)[np.isfinite(free.logs)]
     places = np.eye(len(names))[np.isin(names, stage.start.parameters)]  # of parameters that keep their curvature
@@ -113,10 +114,6 @@ def _compared_with_directions(
     choice = {"form": DIRECTIONS if taken else EACH, "directions": gain}
     facts: dict[str, Any] = {"number": stage.number + 1, "evaluations": found.evaluations, "choice": choice}
     return replace(found if taken else stage, **facts)
-
-
-def _free(kernel: Directions, columns: Int) -> Kernel:
-    return replace(kernel, free=True)
 
 
 def turnable(kernel: Kernel, n_features: int) -> bool:

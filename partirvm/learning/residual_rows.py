@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from partirvm.data.source import Source, Tile
+from partirvm.data.source import Source
 from partirvm.data.writer import ExternalSorter, runs_of
 from partirvm.execution import Executor
 from partirvm.kernels.design import Design
@@ -18,7 +18,7 @@ from partirvm.local.cells import COLUMNS, Cells, leaf_order, rows_of_cell
 from partirvm.local.metric import Metric
 from partirvm.storage import open_folder
 from partirvm.strategies.problem import FitResiduals
-from partirvm.types import PANEL_ROWS, Float, Int
+from partirvm.types import PANEL_ROWS, Float
 
 Keep: TypeAlias = Callable[[Callable[[str], Cells]], Cells]
 """Calls a function with the path or URL of a new folder, which stays if it returns."""
@@ -75,13 +75,8 @@ def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | No
 
 
 def records_of_tile(design: Design, mean: Float, metric: Metric, source: Source, number: int) -> Float:
-    """Return the records of one tile."""
-    return records_of(design, mean, metric, source.tile(number), source.original_rows(number))
-
-
-def records_of(design: Design, mean: Float, metric: Metric, tile: Tile, numbers: Int) -> Float:
-    """Return the records of the rows of positive weight in a tile, with these ``numbers``."""
-    scaling = design.scaling
+    """Return the records of the rows of positive weight in a tile."""
+    tile, numbers, scaling = source.tile(number), source.original_rows(number), design.scaling
     weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
     there = np.flatnonzero(weights > 0)
     found = np.empty((len(there), metric.width + len(scaling.t_scale) + COLUMNS))

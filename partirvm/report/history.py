@@ -189,7 +189,7 @@ def columns(kind: Kind, measures: Sequence[str]) -> list[Column]:
         Column("rows/s", rate, 9),
         fact("time", "seconds", 12),
         fact("memory", "peak_memory", 9),
-        Column("ended", _end),
+        fact("ended", "termination"),
     ]
 
 
@@ -203,10 +203,6 @@ def _name(entry: Entry) -> str:
 def _noise(entry: Entry) -> str:
     remark = ", raised" if entry.get("overconfident") else ", floor" if entry.get("floored") else ""
     return formatted(entry, "noise_sd") + remark
-
-
-def _end(entry: Entry) -> str:
-    return formatted(entry, "termination") + ", worse than a round before" * bool(entry.get("worse"))
 
 
 def rate(entry: Entry) -> str:
