@@ -127,11 +127,10 @@ def warn(message: str, category: type[Warning]) -> None:
     A search of scikit-learn fits many times, and resets Python's list of shown warnings before each fit. For calls by
     scikit-learn, warnings that differ only in numbers are therefore issued once for each line of the user and process.
     """
-    frame, level, packages = sys._getframe(1), 2, set[str]()
+    frame, level, searched = sys._getframe(1), 2, False
     while frame.f_back and (package := frame.f_globals.get("__name__", "").partition(".")[0]) in BETWEEN:
-        frame, level = frame.f_back, level + 1
-        packages.add(package)
+        frame, level, searched = frame.f_back, level + 1, searched or package == "sklearn"
     key = category, re.sub(r"\d[\d,.]*", "", message), frame.f_code.co_filename, frame.f_lineno
-    if "sklearn" not in packages or key not in _warned:
+    if not (searched and key in _warned):
         warnings.warn(message, category, level)
     _warned.add(key)

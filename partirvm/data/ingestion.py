@@ -203,17 +203,15 @@ def ingest(
 
 
 def _remedy(source: Any, url: str, asked: Mapping[str, Any], findings: Sequence[Finding]) -> str:
-    """Return the command, or the call, of ``ingest`` with what was asked for and the remedies of fatal findings."""
+    """Return the command that ingests a file with what was asked for and the remedies of fatal findings, or ""."""
     fatal = [each for each in findings if each.fatal]
-    if not all(each.remedy for each in fatal):
+    if not (isinstance(source, str | os.PathLike) and all(each.remedy for each in fatal)):
         return ""
     defaults = {name: each.default for name, each in signature(ingest).parameters.items()}
     given = {name: value for name, value in asked.items() if name not in ("source", "data", "auto", "progress")}
     given = {name: value for name, value in given.items() if value not in (defaults[name], (defaults[name],))}
     given = remedied(given, fatal)
-    if isinstance(source, str | os.PathLike):
-        return " ".join(["partirvm ingest", shlex.quote(os.fspath(source)), shlex.quote(url), *flags(given)])
-    return f"ingest(…, {', '.join([repr(url), *(f'{name}={value!r}' for name, value in given.items())])})"
+    return " ".join(["partirvm ingest", shlex.quote(os.fspath(source)), shlex.quote(url), *flags(given)])
 
 
 def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:

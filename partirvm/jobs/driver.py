@@ -212,9 +212,7 @@ class Driver:
         if self.keep_blocks is not None and source is self.source:  # one pass per round reads the held-out rows
             keeping = self.keep_blocks(max(sum(design.n_columns for design in one.designs) for one in passes))
         statistics = self.executor.run(passes, source, tell, keeping)
-        self._spent.passing += time.perf_counter() - began
-        self._spent.passes += len(passes)
-        self._spent.rows += rows
+        self._spent.add(began, len(passes), rows)
         return statistics
 
     def _on_passes(self, passes: Sequence[Any], done: int, total: int) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, get_type_hints
 
 from partirvm.core.termination import Termination
-from partirvm.errors import LeaseError, PartirvmError, UsageError
+from partirvm.errors import LeaseError, UsageError
 from partirvm.execution.cluster import address_of, start
 from partirvm.jobs.attempt import TAKE_OVER_SECONDS, run_attempt, run_job
 from partirvm.jobs.checkpoint import Checkpoint
@@ -103,9 +103,6 @@ class Job:
         self.location = self.store.location
 
     def __repr__(self) -> str:
-        with suppress(PartirvmError):
-            _, *rows = self._rows()
-            return f"Job({self.location!r}): " + "; ".join(f"{name} {text}" for name, text in rows[:6])
         return f"Job({self.location!r})"
 
     def _repr_html_(self) -> str:

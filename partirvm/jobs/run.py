@@ -116,7 +116,6 @@ def table_rows(diagnostics: list[Entry], source: Source, held_out: Source | None
 WORSE = 1.02
 """Ratio of held-out errors from which a last fit, which has fewer vectors, is worse than a round."""
 
-ERRORS = {"held_out_rmse": "held-out RMSE", "held_out_log_loss": "held-out log loss"}
 
 
 def _warn_of_data(spec: FitSpec, columns: Columns) -> None:
@@ -177,7 +176,7 @@ def _warn_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> None:
 
 def worse(entry: Entry, history: Sequence[Entry]) -> str:
     """Return a remark if a last fit has a larger held-out error than a round before."""
-    for key, name in ERRORS.items():
+    for key, name in (("held_out_rmse", "held-out RMSE"), ("held_out_log_loss", "held-out log loss")):
         rounds = [each for each in history if each["kind"] == "round" and each.get(key) is not None]
         best = min(rounds, key=lambda each: float(each[key]), default=entry)
         if rounds and entry["kind"] == "final" and entry[key] > WORSE * best[key]:
@@ -191,8 +190,8 @@ def _is_compared(spec: FitSpec, entry: Entry) -> bool:
     problem, learned = spec.problem, any(each["kind"] == "kernel" for each in spec.entries)
     asked = entry["kind"] == "final" and spec.request.reference != "none" and learned
     large = problem.n_rows >= COMPARED_ROWS[0] and spec.plan.machine.limit >= LEAST_MEMORY
-    numeric = problem.n_targets == 1 and not problem.n_classes
-    return asked and large and numeric and bool(entry["train_rmse"] and entry["noise_sd"])
+    measured = problem.n_targets == 1 and not problem.n_classes and entry["train_rmse"] and entry["noise_sd"]
+    return asked and large and bool(measured)
 
 
 def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:

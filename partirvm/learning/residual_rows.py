@@ -44,9 +44,7 @@ def cells_of(
     task, began = partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric), time.perf_counter()
     pieces = (records for _, records in executor.map(task, source, range(source.n_tiles), partial(progress, ())))
     found = sorted_cells(pieces, source.n_rows, points, keep, source.n_targets)
-    spent.passing += time.perf_counter() - began
-    spent.passes += 1
-    spent.rows += source.n_rows
+    spent.add(began, 1, source.n_rows)
     return found
 
 

@@ -62,6 +62,12 @@ class Spent:
     rows: int = 0
     since: float = field(default_factory=time.perf_counter)
 
+    def add(self, began: float, passes: int, rows: int) -> None:
+        """Add passes since ``began`` (``perf_counter``) over ``rows`` rows together."""
+        self.passing += time.perf_counter() - began
+        self.passes += passes
+        self.rows += rows
+
     def share(self, of: int = 1) -> dict[str, float]:
         """Return, and subtract, the share of the next of ``of`` history entries. Fits have the time outside passes."""
         passing, passes, rows = self.passing / of, self.passes // of, self.rows // of
@@ -113,9 +119,7 @@ class SampledRows:
         token, runs = self._runs
         began, progress = time.perf_counter(), partial(self.on_progress, passes)
         found = self.executor.run(passes, self.rows, progress, Keeping(token, self.room, next(runs)))
-        self.spent.passing += time.perf_counter() - began
-        self.spent.passes += len(passes)
-        self.spent.rows += len(passes) * self.rows.n_rows
+        self.spent.add(began, len(passes), len(passes) * self.rows.n_rows)
         return found
 
     def drop_blocks(self) -> None:
