@@ -117,7 +117,6 @@ WORSE = 1.02
 """Ratio of held-out errors from which a last fit, which has fewer vectors, is worse than a round."""
 
 
-
 def _warn_of_data(spec: FitSpec, columns: Columns) -> None:
     """Warn of a constant target and of constant features."""
     if not spec.problem.target_variance:

@@ -26,7 +26,7 @@ from partirvm.likelihoods.gaussian import root_mean
 from partirvm.likelihoods.noise_fit import LOCAL, evenly
 from partirvm.local import kriging
 from partirvm.local.cells import COLUMNS, LOG_FACTOR, NOISE, NUMBER, Cells, panel_rows
-from partirvm.local.kriging import Conditional, LocalKernel, Panels, learned, moments, starts_of
+from partirvm.local.kriging import Conditional, Learned, LocalKernel, Panels, learned, moments, starts_of
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
 from partirvm.process import in_threads
@@ -225,11 +225,9 @@ def _searched(
     return kernels, np.exp((logs - levels).mean(axis=0))
 
 
-def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Poll) -> kriging.Learned:
+def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Poll) -> Learned:
     """Return what many rows teach (``learned``) of the family that describes them best, by density and by error."""
-    tried: list[kriging.Learned] = in_threads(
-        lambda family: learned(many, [replace(kernel, family=family)], poll), families
-    )
+    tried: list[Learned] = in_threads(lambda family: learned(many, [replace(kernel, family=family)], poll), families)
     return min(tried, key=lambda found: np.log(_corrected(found[0], many)[1]) - found[2])
 
 

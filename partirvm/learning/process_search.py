@@ -88,7 +88,7 @@ def search(
     evidence = {radial[0][0].name: float(best.value)} if radial else {}
     names = [each for each in FAMILIES if radial and each not in evidence]
     others = in_threads(
-        lambda name: climb(rows, replace(first, kernel=with_family(first.kernel, name, d)), STEPS), names
+        lambda each: climb(rows, replace(first, kernel=with_family(first.kernel, each, d)), STEPS), names
     )
     evidence |= {name: float(found.value) for name, found in zip(names, others, strict=True)}
     best = max([best, *others], key=lambda each: each.value)
