@@ -152,4 +152,4 @@ def test_the_live_view_ends_well_on_an_error(tmp_path, tour: Tour):
     (tmp_path / "bad.csv").write_text("\n".join([*rows, "1,2,"]))
     status, out, seen = Terminal("ingest", str(tmp_path / "bad.csv"), str(tmp_path / "d"), "--target", "fare").finish()
     assert (status, out) == (2, "")
-    assert seen.rindex(HIDE) < seen.rindex(SHOW) < seen.rindex("partirvm: error: ")
+    assert seen.rindex(HIDE) < seen.rindex(SHOW) < seen.rindex("partirvm: error:")
