@@ -232,8 +232,8 @@ def _pooled(z: Float, centres: Bool) -> Float:
     return found
 
 
-def sampled_rows(n_rows: int, rows: Int | None = None, most: int = 0, *, shuffled: bool) -> Int | None:
-    """At most ``most`` of ``rows`` (None: of all), increasing: if ``shuffled`` the last, else one of each stratum."""
+def sampled_rows(n_rows: int, rows: Int | None = None, most: int | None = None, *, shuffled: bool) -> Int | None:
+    """At most ``most`` (None: ``LEFT_OUT_ROWS``) of ``rows`` (None: all): the last, or one a stratum, in order."""
     n, most = n_rows if rows is None else len(rows), most or LEFT_OUT_ROWS
     if n <= most:
         return rows

@@ -36,7 +36,7 @@ def as_source(
     """
     if isinstance(X, str | os.PathLike | Source):
         if y is not None or weights is not None:
-            raise UsageError("y and weights are part of DATA: pass only the DATA.")
+            raise UsageError("y and weights are part of the dataset: pass the dataset alone.")
         return X if isinstance(X, Source) else ZarrSource(X)
     X, y = pandas_frame(X), pandas_column(y)
     if is_frame(X):

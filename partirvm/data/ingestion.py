@@ -145,7 +145,7 @@ def ingest(
     asked = dict(locals(), exclude=(*exclude, *drop), drop=())
     new_columns = features is not None or like is not None or categorical != ("auto",) or classes or asked["exclude"]
     if append and (new_columns or dates or tile_rows or overwrite):
-        raise UsageError("append takes features, categories, classes and tile_rows from DATA: leave these options out")
+        raise UsageError("append takes features, categories, classes and tile_rows from the dataset: leave them out")
     Check("whole", least=0, optional=True)("shuffle", shuffle)
     Check("whole", least=1, optional=True)("tile_rows", tile_rows)
     url, settled = os.fspath(data), list[Finding]()
@@ -219,7 +219,7 @@ def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:
     targets = (old.columns.targets or (old.columns.target,)) if old.labelled else ()
     if (targets, old.weighted) != (new.targets, new.weights is not None):
         weights = "with" if old.weighted else "without"
-        found = f"DATA have the targets [{listed(targets)}] {weights} weights"
+        found = f"the dataset has the targets [{listed(targets)}] {weights} weights"
         unlike = f"unlike the new rows (targets [{listed(new.targets)}])"
         raise DataError(f"{place}: {found}, {unlike}: append only rows with the same columns in the same order")
 

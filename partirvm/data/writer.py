@@ -103,7 +103,7 @@ class Publication:
         if numbers and not overwrite and not append:
             raise ExistsError(f"{url} exists already. Choose another name, or pass overwrite=True (`--overwrite`).")
         if folder.is_file() or not (numbers or all(map(GROUP.fullmatch, names))):
-            raise ExistsError(f"{url} exists and is not DATA of partirvm. Choose another name.")
+            raise ExistsError(f"{url} exists and is not a dataset of partirvm. Choose another name.")
 
     def commit(self, attributes: DataAttributes) -> None:
         """Write the attributes and publish the group. Raises ``LeaseLostError`` if another process published first."""

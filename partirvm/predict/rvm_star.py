@@ -105,6 +105,6 @@ def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executo
     training, state = ZarrSource(data), store.folded()
     if what := difference(training, state.request["fingerprint"]):
         raise ChangedDataError(
-            f"{data}: these are not the DATA that {store.location} was fitted to ({what}): give {state.request['data']}"
+            f"{data}: it is not the dataset that {store.location} was fitted to ({what}): give {state.request['data']}"
         )
     return Augmenting.of(model, training, executor)

@@ -39,7 +39,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "augmenting with others": (
         ("predict", "{job}", "{test}", "p.csv", "--augment", "{test}"),
-        r"test\.zarr: these are not the DATA that .*job was fitted to \(3,000 rows at the start, 700 now.*train\.zarr",
+        r"test\.zarr: it is not the dataset that .*job was fitted to \(3,000 rows at the start, 700 now.*train\.zarr",
     ),
     "no job": (("evaluate", "gone", "{test}"), r"gone: no job here"),
     "ending": (("predict", "{job}", "{test}", "p.txt"), r"p\.txt.*\.zarr, \.parquet or \.csv"),

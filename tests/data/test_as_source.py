@@ -77,5 +77,5 @@ def test_what_cannot_be_used(arguments: tuple[Any, ...], message: str) -> None:
 
 
 def test_data_carry_their_target(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="y and weights are part of DATA"):
+    with pytest.raises(UsageError, match="y and weights are part of the dataset"):
         as_source(tmp_path / "d.zarr", Y)

@@ -65,9 +65,9 @@ def test_an_append_that_fails_or_breaks_off_leaves_the_data_as_they_were(tmp_pat
     before = contents(ingest((X, y), place, tile_rows=32))
     with pytest.raises(DataError, match="no value in 25 rows"):
         ingest((X, np.where(y > 0, np.nan, y)), place, append=True)
-    with pytest.raises(DataError, match=r"DATA have the targets \[y\] without weights, unlike the new rows"):
+    with pytest.raises(DataError, match=r"the dataset has the targets \[y\] without weights, unlike the new rows"):
         ingest((X, y, np.ones(50)), place, append=True)
-    with pytest.raises(UsageError, match=r"append takes features, .* from DATA"):
+    with pytest.raises(UsageError, match=r"append takes features, .* from the dataset"):
         ingest((X, y), place, append=True, features=np.array(["x0", "x1"]))
     np.testing.assert_array_equal(contents(ZarrSource(place)), before)
     grown = contents(ingest((X[:5], y[:5]), place, append=True))

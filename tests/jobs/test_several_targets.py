@@ -91,7 +91,7 @@ def test_rows_that_are_appended(folder, tmp_path):
     assert job.wait(60) is Status.DONE
     before = contents(ZarrSource(place))
     for target in ("wind/speed, warmth", "warmth"):
-        with pytest.raises(DataError, match=r"DATA have the targets \[warmth, wind/speed\] .* the new rows"):
+        with pytest.raises(DataError, match=r"the dataset has the targets \[warmth, wind/speed\] .* the new rows"):
             ingest(folder / "test.csv", place, append=True, target=target)
     with pytest.raises(DataError, match=r"unlike the new rows \(targets \[\]\)"):
         ingest(write(tmp_path / "none.csv", 9, 1, ("a", "b", NAMES[0])), place, append=True)
