@@ -164,19 +164,19 @@ def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost
 def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
     """Add to ``last`` the cost of residuals and leave-one-out errors, which share one reading, and of what follows.
 
-    With local noise, the log variance is fitted, and half of the kept columns, which are pruned by then, again.
+    With local noise, the log variance is fitted, and the kept columns again.
     """
     if work.shape.n_classes:
         return last
     n_rows, left_out = work.shape.n_rows, min(work.shape.n_rows, LEFT_OUT_ROWS)
-    seconds = work.pass_seconds(n_rows, 2 * left_out * kept, left_out * 2.0 * kept**2)
+    seconds = work.pass_seconds(n_rows, max(n_rows, 2 * left_out) * kept, left_out * 2.0 * kept**2)
     dense = STARTS + work.residuals * (TRIALS + TAKEN * min(n_rows / OFTEN, 1.0) ** 1.5) * work.shape.n_targets
     dense += work.compared * (COMPARISON + TREES * min(n_rows, COMPARED_ROWS[1]))
     settled = RoundCost(kept, 2 if n_rows <= LEFT_OUT_ROWS else 1, seconds, dense / work.rates.product)
     if noise_rows := work.shape.local_noise_rows:
         # 64² / 2 products per row in each of about 300 updates of the precisions, and as much for its Newton steps
         again = replace(settled, solve_seconds=noise_rows * 4e6 / work.rates.product)
-        settled += again + gram_cost(work, n_rows, 0, kept // 2)
+        settled += again + gram_cost(work, n_rows, 0, kept)
     return last + settled
 
 
