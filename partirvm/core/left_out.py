@@ -144,9 +144,9 @@ class LeftOut:
             block[row, columns] = 0.0
         present = w > 0
         some = block if present.all() else block[present]
-        largest = np.maximum(some.max(axis=0, initial=0.0), -some.min(axis=0, initial=0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            nearest = largest / np.abs(1.0 if peaks is None else peaks)
+            nearest = np.maximum(some.max(axis=0, initial=0.0), -some.min(axis=0, initial=0.0))
+            nearest /= np.abs(1.0 if peaks is None else peaks)
         rows = np.arange(len(w), dtype=np.int64) if rows is None else rows
         found = cls(errors, variances, owner, rows, np.column_stack([target, np.ones(len(w))]), nearest)
         return found._weighted(w if factor is None else w * factor).take(np.flatnonzero(present))

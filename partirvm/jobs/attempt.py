@@ -227,7 +227,7 @@ def _end(journal: JobJournal, attempt: int, outcome: Outcome) -> Outcome:
         store.forget()
         model = None
     else:
-        advice = Termination.ABORTED.advice if model else "Aborted before a model was saved."
-        store.record({"event": "aborted", "reason": reason or advice, "seconds": seconds})
+        reason = reason or ("" if model else "Aborted before a model was saved.")
+        store.record({"event": "aborted", "reason": reason, "seconds": seconds})
     plan = None if journal.spec is None else journal.spec.plan
     return replace(outcome, model=model, history=journal.history, plan=plan)

@@ -178,8 +178,9 @@ class Driver:
             case DenseFit() as solve:
                 return (Solved(*solve.run(self._telling(self.watcher.on_step))),)
             case FitResiduals():
-                how = self.executor, self._telling(lambda *progress: None), self._spent, self._journal.keep_cells
-                return (fit_residuals(instructions[0], self.source, *how),)
+                tell = self._telling(lambda *progress: self.watcher.on_tiles("neighbours", 0, 0))
+                how = self.source, self.executor, tell, self._spent, self._journal.keep_cells
+                return (fit_residuals(instructions[0], *how),)
             case LearnKernel() as asked:
                 with gathered(self.source, asked.rows, self.executor, self._on_passes, self._spent) as sample:
                     return (learn_again(sample, asked),)
@@ -240,6 +241,5 @@ class Driver:
         return tell
 
     def _check(self) -> None:
-        reason = self.interrupted()
-        if reason is not None:
+        if (reason := self.interrupted()) is not None:
             raise Stopped(reason)

@@ -124,8 +124,7 @@ def left_out_records(
 
 def _near(cells: Cells, own: Float, k: int) -> Float:
     """Return the records (m, k, width) of the neighbours of rows with these records, none its own neighbour."""
-    found = cells.neighbours(own[:, : cells.rank], k, own[:, NUMBER])
-    return np.concatenate([near for _, near in found])
+    return np.concatenate([near for _, near in cells.neighbours(own[:, : cells.rank], k, own[:, NUMBER])])
 
 
 def spread(rows: Int) -> Int:

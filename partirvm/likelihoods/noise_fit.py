@@ -240,5 +240,4 @@ def _likelihood(g: Float, squares: Float, variances: Float) -> tuple[float, Floa
     noise = np.exp(g)
     total = variances + noise
     share, ratio = noise / total, squares / total
-    value = -0.5 * float(np.sum(np.log(total) + ratio))
-    return value, 0.5 * share * (ratio - 1.0), 0.5 * share**2
+    return -0.5 * float(np.sum(np.log(total) + ratio)), 0.5 * share * (ratio - 1.0), 0.5 * share**2

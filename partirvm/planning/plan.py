@@ -179,8 +179,8 @@ def make_plan(
     ``shrink_partition`` permits fewer candidates if memory is short. ``notes`` precede those of the plan, and ``facts``
     are further fields of it. Raises ``MemoryLimitError`` if one round needs more than the limit.
     """
-    whole = not schedule.has_rounds or read.sampled or shape.newton
-    how: dict[str, Any] = {"pool": read.pool, "held_out": held_out, "whole": whole}
+    how: dict[str, Any] = {"pool": read.pool, "held_out": held_out}
+    how["whole"] = not schedule.has_rounds or read.sampled or shape.newton
     asked = int(request.partition_size)
     candidates = schedule.candidates(asked, request.max_vectors, shape.n_candidates)
     cause = "max_vectors"
@@ -239,8 +239,8 @@ def residuals_text(request: Request, work: Work, machine: Machine, columns: int)
     seconds = work.pass_seconds(n, n * columns, 2.0 * n * columns)
     one_pass = f", a pass of {format_duration(seconds)}" if n > LEFT_OUT_ROWS else ""
     rate = int(CORRECTED / k / (1.0 + (shape.n_targets - 1) / 4))  # targets share the search for neighbours
-    needs = f"about {format_bytes(size)} {place}{one_pass}"
-    return f"if rows left out gain: {needs}; {rate:,} predictions per second and core with {k}"
+    needs = f"if rows left out gain: about {format_bytes(size)} {place}{one_pass}"
+    return f"{needs}; {rate:,} predictions per second and core with {k}"
 
 
 def affordable(shape: DataShape, machine: Machine, candidates: int) -> tuple[int, int]:

@@ -25,6 +25,7 @@ TITLES = {
     "kernel": "learning the kernel again",
     "learning": "learning the kernel",
     "error": "rows of large error",
+    "neighbours": "learning from errors of nearest rows",
     "gain": "evidence gains",
     "read": "reading",
     "write": "writing",
@@ -54,7 +55,10 @@ class FitCallback:
         """Called once, when the kernel is learned and before the first round; ``plan`` is a ``Plan``."""
 
     def on_pass(self, name: str, done: int, total: int) -> None:
-        """Called when a pass, "gram" or so, or dense fits, "solve", have finished ``done`` of ``total`` tiles."""
+        """Called when a pass, "gram" or so, or dense fits, "solve", have finished ``done`` of ``total`` tiles.
+
+        The stage "neighbours", which has no tiles, has a ``total`` of 0.
+        """
 
     def on_round(self, entry: dict[str, Any]) -> bool | None:
         """Called after each fit that left a model, with its line of ``history_``. Return True to end the fit.
@@ -103,7 +107,8 @@ class Progress(Watcher):
         from rich.text import Text
 
         row = Grid.grid(padding=(0, 2))
-        bar = ProgressBar(total=self.total, completed=self.done, width=20) if self.total else Text("")
+        done = self.done - (self.unit == "stage")  # the stage that runs is not done
+        bar = ProgressBar(total=self.total, completed=done, width=20) if self.total else Text("")
         row.add_row(Text(TITLES.get(self.phase, self.phase), style="bold"), bar, Text(self.count))
         facts = [format_duration(time.monotonic() - self.began), *[self.detail] * bool(self.detail)]
         if self.vectors is not None:

@@ -38,7 +38,7 @@ def status_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str | None]] = [
         ("job", facts["job"]),
         ("status", f"{facts['status']} since {moment(facts['since'])}{attempt}"),
-        ("reason", facts["reason"]),
+        ("reason", None if facts["status"] == Status.DONE else facts["reason"]),
         ("now", facts["doing"]),
         ("strategy", facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"),
         *figure_rows(facts),
@@ -67,7 +67,7 @@ def _residuals(facts: Mapping[str, Any]) -> str | None:
     """Return what the errors of the nearest rows change, or would change."""
     if not (found := facts.get("residuals")):
         return None
-    gains = f"{-found['rmse_gain']:+.0%}, log density {found['density_gain']:+.2f} nats"
+    gains = f"{-found['rmse_gain']:+.0%}, log density {found['density_gain']:+.2f} nats per row"
     if found["lacking"]:
         need = f"their {format_bytes(found['lacking'])} need a job folder or a larger memory_limit"
         return f"not used, but would change the RMSE of rows left out by {gains}: {need}"
@@ -110,8 +110,7 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
             continue
         change = f"{moment(state.since)}  {state.status}" + (f": {state.reason}" if state.reason else "")
         changed, begun = (state.status, state.attempt) != begun, (state.status, state.attempt)
-        final = state.status.final
-        if changed and not final:
+        if changed and not state.status.final:
             yield change
         if state.doing not in ("", doing):
             doing = state.doing
@@ -121,7 +120,7 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
             yield from plan["text"].splitlines()
         for entry in new:
             yield from lines.of(entry, width)
-        if changed and final:
+        if changed and state.status.final:
             yield change
 
 

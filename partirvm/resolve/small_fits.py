@@ -182,8 +182,7 @@ class SmallFits:
         numbers = posterior_rows(problem, options, "sample")
 
         def check(*passes: Any) -> None:
-            reason = self.interrupted()
-            if reason is not None:
+            if (reason := self.interrupted()) is not None:
                 raise OutOfTime(reason) if reason is Termination.TIME else Stopped(reason)
 
         how: dict[str, Any] = {"on_best": partial(setattr, self, "best"), "on_step": self._on_step, "log": self._log}

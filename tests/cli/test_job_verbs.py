@@ -27,7 +27,7 @@ def stopped_once(tour, tmp_path_factory):
     assert "keeping the last model" in err
     assert f"partirvm resume {job}" in out
     assert f"partirvm evaluate {job}" in out
-    assert "Aborted: the model so far is usable." in out
+    assert re.search("ended +Aborted by a user: the model so far, if any, is usable; resume continues", out)
     assert predict.evaluate(job, tour.test)["n_rows"] == 700
     return job
 
@@ -43,8 +43,8 @@ def test_status_of_a_job_that_is_done(tour, cli, cli_json):
     assert (status, err) == (0, "")
     lines = dict(re.split(r" {2,}", line, maxsplit=1) for line in out.splitlines() if line[0] != " ")
     assert lines["status"].startswith("done since ")
-    assert lines["reason"] == "rounds"
-    assert "--max-rounds was reached" in out
+    assert "reason" not in lines
+    assert lines["ended"].startswith("--max-rounds was reached")
     found = cli_json("status", tour.job, "--json")
     assert (found["status"], found["fits"], found["model"]) == ("done", 3, True)
     assert found["vectors"] == load_model(tour.job).n_vectors
@@ -190,7 +190,7 @@ def test_ctrl_c_while_a_resume_is_planned(tour, stopped, cli, tmp_path, monkeypa
     assert f"partirvm resume {job}" in out + err
     if usable:
         assert status == 3
-        assert "Aborted: the model so far is usable." in out
+        assert "Aborted by a user: the model so far" in out
     else:
         assert (status, out) == (4, "")
         assert "ended before it had a model" in err

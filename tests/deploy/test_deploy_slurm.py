@@ -119,7 +119,7 @@ def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
     wait_for(lambda: slurm.rounds("jobs/run1") >= 2, f"two rounds\n{slurm.logs()}")
     os.kill(group, signal.Signals[f"SIG{name}"])
     wait_for(lambda: not slurm.jobs(), f"the end of the jobs\n{slurm.logs()}")
-    assert "Aborted: the model so far is usable." in slurm.logs()
+    assert "Aborted by a user: the model so far, if any, is usable" in slurm.logs()
     assert partirvm.load_model(slurm.folder / "jobs" / "run1").predict([[0.0, 1.0]]).shape == (1,)
 
 

@@ -69,7 +69,7 @@ def test_facts_of_every_strategy(strategy, history, rounds, fits):
 
 def test_what_the_nearest_rows_change_or_would_change():
     """The training error and the noise are then said to be those of the vectors."""
-    gains = "-18%, log density +0.03 nats"
+    gains = "-18%, log density +0.03 nats per row"
     would = (
         f"not used, but would change the RMSE of rows left out by {gains}: their 960 MiB need a job folder or a larger"
     )
@@ -96,7 +96,7 @@ def test_what_came_of_a_fit_of_classes():
     json.dumps(found)
     text = status_text(found)
     assert not OF_NUMBERS.search(text)
-    assert re.search(r"^job +jobs/run1\nstatus +done since .*, attempt 2\nreason +converged\nstrategy ", text)
+    assert re.search(r"^job +jobs/run1\nstatus +done since .*, attempt 2\nstrategy ", text)
     lines = dict(re.split(" {2,}", line, maxsplit=1) for line in text.splitlines())
     assert lines["vectors"] == "14 relevance vectors of 400 rows"
     assert lines["training error"] == "9.5 % (log loss 0.1758)"
