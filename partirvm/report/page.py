@@ -96,12 +96,11 @@ def _curves(title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Ma
         lines |= {name: (there + 1, values[there])} if len(there) else {}
 
     def paint(axis: Any) -> None:
-        axis.set_xlabel("fit")
         for (name, points), form, colour in zip(lines.items(), ("o-", "s--"), (OBSERVED, CONTRAST), strict=False):
             axis.plot(*points, form, color=colour, linewidth=1.4, markersize=4, label=name)
         values = np.concatenate([values for _, values in lines.values()])
-        if 0 < 20 * values.min() < values.max():
-            axis.set_yscale("log")
+        axis.set(xlabel="fit", yscale="log" if 0 < 20 * values.min() < values.max() else "linear")
+        axis.xaxis.get_major_locator().set_params(integer=True)
         if len(lines) > 1:
             axis.legend()
 
