@@ -306,9 +306,12 @@ class RelevanceVectorMachine(BaseEstimator):
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
         elif own is not None and isinstance(self.kernel, str | Value) and not hasattr(self.kernel_, "kernels"):
             self.gamma_ = own
-        relevance = relevances(model.design, variance)
-        if relevance is not None:
+        if (relevance := relevances(model.design, variance)) is not None:
             self.feature_relevance_ = relevance
+
+    def __call__(self, X: Any) -> Any:
+        """Return the result of ``predict``, or of ``predict_proba``: so ``shap.Explainer(model, X)`` takes an estimator."""
+        return getattr(self, "predict_proba" if is_classifier(self) else "predict")(X)
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
         """Return the relevant features: a mask (d,), or with ``indices`` their positions.

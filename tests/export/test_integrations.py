@@ -1,4 +1,4 @@
-"""Pipelines, sparse rows, and estimators in skl2onnx, MLflow, skops, shap and MAPIE (extra ``ecosystem``)."""
+"""Pipelines, sparse rows, and estimators in skl2onnx, MLflow, skops, shap, optuna and MAPIE (extra ``ecosystem``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer, make_column_transformer
-from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -124,7 +124,28 @@ def test_shap_finds_the_values_of_explain() -> None:
     shap = pytest.importorskip("shap")
     model = RVMRegressor("gaussian", random_state=0).fit(NUMBERS, TARGET)
     expected = model.explain(NUMBERS[:5], NUMBERS[:50])["values"]
-    np.testing.assert_allclose(shap.Explainer(model.predict, NUMBERS[:50])(NUMBERS[:5]).values, expected, atol=1e-9)
+    np.testing.assert_allclose(shap.Explainer(model, NUMBERS[:50])(NUMBERS[:5]).values, expected, atol=1e-9)
+    classes = RVMClassifier("gaussian", random_state=0).fit(NUMBERS, TARGET > 0)
+    found = shap.Explainer(classes, NUMBERS[:50])(NUMBERS[:5])
+    total = found.values.sum(axis=1) + found.base_values
+    np.testing.assert_allclose(total, classes.predict_proba(NUMBERS[:5]), atol=1e-9)
+
+
+def test_optuna_studies_an_estimator() -> None:
+    """A study over effort and vectors ends; its best parameters have the best of the scores that it saw."""
+    optuna = pytest.importorskip("optuna")
+
+    def objective(trial: Any) -> float:
+        most = trial.suggest_int("max_vectors", 1, 20, log=True)
+        model = RVMRegressor("gaussian", max_vectors=most, random_state=0)
+        return float(cross_val_score(model, NUMBERS, TARGET, cv=2).mean())
+
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(objective, n_trials=3)
+    scores = [trial.value for trial in study.trials]
+    assert study.best_value == max(scores)
+    again = RVMRegressor("gaussian", random_state=0, **study.best_params)
+    assert cross_val_score(again, NUMBERS, TARGET, cv=2).mean() == study.best_value
 
 
 def test_mapie_conformalises() -> None:
