@@ -310,7 +310,7 @@ class RelevanceVectorMachine(BaseEstimator):
             self.feature_relevance_ = relevance
 
     def __call__(self, X: Any) -> Any:
-        """Return the result of ``predict`` or ``predict_proba``, so that ``shap.Explainer(model, X)`` takes estimators."""
+        """Return what ``predict`` or ``predict_proba`` returns: ``shap.Explainer(model, X)`` takes callables."""
         return getattr(self, "predict_proba" if is_classifier(self) else "predict")(X)
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
