@@ -1,6 +1,6 @@
-"""Count the size of the house beside its limits: python .ci/limits.py
+"""Measure the size of the code base against its limits: python .ci/limits.py
 
-A count above its limit ends with exit status 1: what a new capability adds, something else gives.
+A count above its limit ends with exit status 1: a new capability must remove as much as it adds.
 """
 
 from __future__ import annotations

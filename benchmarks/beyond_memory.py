@@ -5,7 +5,7 @@
 DATA are N × 16 float64 inputs, uniform on [−1, 1], and a target sin(3x₀) + x₁x₂ + ½cos(4x₃) + 0.3·noise, 136 bytes a
 row, generated and ingested in blocks, which takes twice their size on disk. Two workers with one thread and 1 GiB each,
 and a driver, fit them with ``--memory-limit 1GiB``. The first fit is not disturbed. During the second fit one worker is
-killed with SIGKILL and replaced; later the job is aborted and resumed. Both models must have the same bits.
+killed with SIGKILL and replaced; later the job is aborted and resumed. Both models must be bit-identical.
 
 ``gigabytes`` of the fit are those that its workers read; a plain read of the files of DATA stands beside them.
 ``peak_mib`` is the largest peak resident memory of one process.

@@ -88,7 +88,7 @@ def boosting(X: Float, y: Float, size: int) -> Any:
 
 
 def svgp(X: Float, y: Float, size: int) -> Any:
-    """Fit a sparse Gaussian process by this number of steps."""
+    """Fit a sparse Gaussian process in this number of steps."""
     return regressors.svgp(X, y, steps=size)
 
 

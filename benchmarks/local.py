@@ -6,8 +6,8 @@
 Of each set 90 % of the rows are fitted and 10 % predicted (at most 20,000), each time in a new process. A fit with its
 predictions that takes longer than ``--limit`` seconds is ``stopped``. DIR contains files NAME.npz
 (``benchmarks/datasets.py``). Every fit is stored below the output folder, in ``local``: stored fits are not repeated,
-and stopped ones only with a larger limit. A set NAME~10 has gaps in 10 % of its cells, NAME~rule such as depend on the
-target (``benchmarks.datasets.with_gaps``).
+and stopped ones only with a larger limit. A set NAME~10 has gaps in 10 % of its cells, NAME~rule gaps that depend on
+the target (``benchmarks.datasets.with_gaps``).
 
 alone, local        ``RVMRegressor`` with at most 400 vectors, without and with local residuals
 local 100           with at most 100 vectors

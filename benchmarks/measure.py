@@ -73,7 +73,7 @@ def _call(sender: Any, function: Callable[..., dict[str, Any]], args: Any, kwarg
 
 
 def machine(*more: str) -> dict[str, Any]:
-    """Return a description of the machine and the versions of the software; ``more`` names packages that may lack."""
+    """Return a description of the machine and the versions of the software; ``more`` names optional packages."""
     found: dict[str, Any] = {"cores": len(os.sched_getaffinity(0))}
     found |= {"processor": platform.processor() or platform.machine(), "python": platform.python_version()}
     for name in ("numpy", "scipy", "zarr", "partirvm", *more):

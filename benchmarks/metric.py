@@ -15,10 +15,10 @@ boosting     scikit-learn's HistGradientBoostingRegressor
 svgp         a sparse variational Gaussian process with 500 inducing points (``benchmarks.regressors``)
 xrfm         a recursive feature machine (``benchmarks.regressors``)
 
-The latter two need further libraries and run only if they are named.
+The last two need further libraries and run only if they are named.
 
 ``DIR`` contains files NAME.npz (``benchmarks/datasets.py``); of small sets 70 % of the rows are fitted. Sets named
-NAME:ROWS are fitted with so many rows.
+NAME:ROWS are fitted with that many rows.
 """
 
 from __future__ import annotations

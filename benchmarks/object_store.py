@@ -6,7 +6,7 @@ Needs moto and s3fs (``pip install ".[test]"``). A server of the S3 protocol (mo
 requests and bytes. Each step is a command of its own: ingest, plan, fit, a second fit that is killed (``kill -9``)
 after its second round, its resume, predict, evaluate, report. The table has the requests of each step: ``read`` GET
 of an object, ``list`` GET of a listing, ``head`` HEAD, ``write`` PUT and POST, ``delete`` DELETE and POST ?delete.
-The last line states whether the models, and the predictions, have the bits of those on a local disk.
+The last line states whether the models, and the predictions, are bit-identical to those on a local disk.
 """
 
 from __future__ import annotations

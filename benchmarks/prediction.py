@@ -1,4 +1,4 @@
-"""Seconds of predictions beside the operations that they cannot do without.
+"""Seconds of predictions compared with those of the operations that they cannot avoid.
 
     python -m benchmarks.prediction [--rows N] [--vectors M ...] [--repeats K] [--output FOLDER]
 

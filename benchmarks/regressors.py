@@ -2,7 +2,7 @@
 
     pip install gpytorch gpboost xrfm catboost
 
-These packages are no dependencies of this project: each function imports its library when it is called, and
+These packages are not dependencies of this project: each function imports its library when it is called, and
 ``Method.missing`` tells what to leave out. Inputs and targets of the other methods are standardised by the training
 rows. All methods use all cores that the process may use.
 

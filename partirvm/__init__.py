@@ -1,10 +1,10 @@
 """partirvm: Relevance Vector Machines on data larger than memory, on a laptop or a Dask cluster.
 
-``RVMRegressor`` and ``RVMClassifier`` follow scikit-learn; ``ingest`` makes DATA of files and arrays; ``plan`` says
-what a fit would do; ``submit`` starts a job, a fit that can be left alone, ``open_job`` finds it again; strategies,
+``RVMRegressor`` and ``RVMClassifier`` follow scikit-learn; ``ingest`` converts files and arrays to DATA; ``plan``
+shows what a fit would do; ``submit`` starts a job, a fit in the background, ``open_job`` reopens it; strategies,
 kernels, solvers and priors with options are values, such as ``WorkingSet`` and ``Gaussian``; ``save_model`` writes an
-estimator or a model, ``load_model`` reads either, or the model of a job; ``DiagnosticsDisplay`` draws predictions
-beside what was observed; ``FitCallback`` hears how a fit goes. Names are loaded at first use, so that importing is
+estimator or a model, ``load_model`` reads either, or the model of a job; ``DiagnosticsDisplay`` plots predictions
+against observations; ``FitCallback`` follows a fit. Names are loaded at first use, so that importing is
 quick.
 """
 

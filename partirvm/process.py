@@ -108,7 +108,7 @@ def usable_cores() -> int:
 
 
 def peak_memory() -> int:
-    """Return the peak resident bytes of this process so far; the current ones where the system states no peak."""
+    """Return the peak resident bytes of this process so far; the current ones where the system reports no peak."""
     with suppress(OSError):  # VmHWM of Linux: the peak of getrusage includes that of the process that started this one
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))

@@ -1,4 +1,4 @@
-"""Small frozen values used by all parts, and data frames of other libraries as those of pandas."""
+"""Small frozen values used by all parts, and conversion of other libraries' data frames to pandas."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -191,7 +191,7 @@ class Scaling:
 
     @cached_property
     def key(self) -> str:
-        """Text that tells apart scalings of different inputs."""
+        """Text that distinguishes scalings of different inputs."""
         numbers: list[Any] = [self.x_shift, self.x_scale, self.blank, self.regressions]
         if (found := self.features) is not None:
             numbers += [found.centres, found.spreads, found.gaps, *itertools.chain(*found.tables, *found.effects)]
@@ -292,7 +292,7 @@ class Columns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the names, categories and classes in memory, about."""
+        """Approximate bytes of the names, categories and classes in memory."""
         levels = itertools.chain(self.classes or (), *self.categories.values())
         return sum(map(label_bytes, itertools.chain(self.features, self.targets, levels)))
 

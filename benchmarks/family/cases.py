@@ -40,7 +40,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Case:
-    """A case: a function that runs its fits, the published result, and the reason of a difference."""
+    """A case: a function that runs its fits, the published result, and the reason for a difference."""
 
     name: str
     run: Callable[[str, int], Sequence[Fit]]

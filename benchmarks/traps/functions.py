@@ -34,7 +34,7 @@ def heavy(X: Float, rng: np.random.Generator) -> Float:
 
 @dataclass(frozen=True)
 class Trap:
-    """A case: its name, the number of features, the signal of inputs (n, d), the noise, and whether inputs turn."""
+    """A case: its name, the number of features, the signal of inputs (n, d), the noise, and if inputs are rotated."""
 
     name: str
     d: int

@@ -14,8 +14,8 @@ from partirvm.cli.running import Signals, echo, explain, shown_warnings
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line on these arguments, ``sys.argv`` unless given, and return the exit status.
 
-    Without arguments the process is the command line, and exits with this status: signals that repeat one which has
-    ended the command are ignored until then.
+    Without arguments the process exits with this status; until then, repeats of a signal that ended the command are
+    ignored.
     """
     from partirvm.cli.commands import partirvm
 

@@ -39,7 +39,7 @@ class ExitStatus(IntEnum):
 
 
 def width_of(stream: TextIO) -> int:
-    """Return the width of the terminal to which a stream prints; 0 if it is none."""
+    """Return the width of the terminal to which a stream prints; 0 without a terminal."""
     return shutil.get_terminal_size().columns if stream.isatty() else 0
 
 
@@ -93,7 +93,7 @@ def explain(error: BaseException) -> ExitStatus:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an error as one paragraph. Its notes come last: from what the work can continue."""
+    """Return the message of an error as one paragraph. Its notes, which say how to continue, come last."""
     cause = error.__cause__ if isinstance(error, click.Abort) else error  # click raises Abort for a KeyboardInterrupt
     notes = getattr(cause, "__notes__", [])
     if isinstance(error, KeyboardInterrupt | click.Abort):
@@ -130,10 +130,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """Handling of Ctrl-C and SIGTERM inside the block; signals that are ignored before it stay so.
+    """Handling of Ctrl-C and SIGTERM inside the block; signals ignored before it remain ignored.
 
     The first signal raises ``KeyboardInterrupt``; with ``announce`` it only requests a stop, and the second one raises.
-    Later signals are ignored, with ``keep`` after the block, too. The handler only counts, and ``poll`` announces the
+    Later signals are ignored; with ``keep``, also after the block. The handler only counts, and ``poll`` announces the
     stop: a signal may arrive inside a write to stderr, where another write is an error (``reentrant call``).
     """
 

@@ -28,9 +28,9 @@ def shuffled_rows(n_rows: int, seed: int) -> Int:
 class ArraySource(Source):
     """A source of tiles from arrays of NumPy, Zarr or Dask. Types other than float64 are converted tile by tile.
 
-    Only the chunks of a tile are read of Zarr and Dask arrays; of chunks larger than two tiles the last two are cached.
-    Dask arrays are computed in the calling thread, by every pass again, rows persisted on a cluster fetched through its
-    client. A part holds its rows of NumPy and persisted arrays in memory.
+    Of Zarr and Dask arrays, only the chunks of a tile are read; if chunks exceed two tiles, the last two are cached.
+    Dask arrays are computed in the calling thread, again in every pass; rows persisted on a cluster are fetched by
+    its client. A part holds its rows of NumPy and persisted arrays in memory.
     X is (N, d), ``t`` (N,) or (N, T), and ``weights``, zero or positive, (N,). Without targets the ``t`` of each tile
     has shape (rows, 0). With ``permutation`` (N,) row i of the source is row ``permutation[i]`` of the arrays in
     memory, and the source counts as shuffled. Raises ``DataError`` for wrong shapes and dtypes, and

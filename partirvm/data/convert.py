@@ -67,7 +67,7 @@ def _array(name: str, values: Any, *, numbers: bool = True) -> Any:
 
 
 def open_table(source: Any, room: int | None = None) -> Reader:
-    """Return the table of a path, URL, data frame or tuple of arrays. ``room`` is the most bytes of an .npz file."""
+    """Return the table of a path, URL, data frame or tuple of arrays. ``room`` limits the bytes of an .npz file."""
     if isinstance(source, str | os.PathLike):
         url = os.fspath(source)
         return _archive_table(url, room) if url.lower().endswith(".npz") and "*" not in url else file_table(url)
@@ -105,7 +105,7 @@ def _archive_table(url: str, room: int | None) -> Reader:
 def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", names: Sequence[str] = ()) -> Reader:
     """Return the table of a data frame or array X, with targets and weights beside X. Rows are matched by position.
 
-    ``names`` are those of the columns of an array. Columns of pandas' categorical type are categories by default.
+    ``names`` are the column names of an array. Columns of pandas' categorical type are categories by default.
     """
     frame = is_frame(X)
     name = name or ("the data frame" if frame else "the array X" if y is None else "the arrays (X, y)")

@@ -20,8 +20,9 @@ CYCLES = {"day": 1.0, "week": 7.0, "year": 365.2425}
 class Dates:
     """A column of dates, times of day or durations, and the cycles that its rows span.
 
-    A cycle matters if the rows span two periods, and some of them lie within half a period; ``known`` ones are those
-    of other data. Dates of a time zone count in UTC. Texts are ISO dates or times, or have a ``form`` of strptime.
+    A cycle matters if the rows span two periods, and some of them lie within half a period; ``known`` ones are those of
+    other data. Dates with a time zone are converted to UTC. Texts are ISO dates or times, or have a ``form`` of
+    strptime.
     """
 
     def __init__(self, known: Sequence[str] | None = None, form: str | None = None) -> None:

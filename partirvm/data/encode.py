@@ -32,7 +32,7 @@ FIRST, TEXTS = 10_000, 12 << 20
 class Roles:
     """The roles of columns. If ``noisy``, weights are 1/r² of the column's r; with ``auto`` text is categories, too.
 
-    ``missing`` are texts that mean that there is no value, and ``formats`` those of dates. With
+    ``missing`` are texts that stand for a missing value, and ``formats`` those of dates. With
     ``drop_missing_targets`` rows without a target are left out.
     """
 
@@ -110,8 +110,8 @@ def check_roles(roles: Roles, table: Reader, exclude: Sequence[str] = ()) -> Non
 class Encoder:
     """An encoder of batches as records of float64: features in order, then targets, then weights if there are any.
 
-    Of a table that is to be ``stored``, columns of text with too many labels are left out. OddCells that are of no use
-    become NaN; ``findings`` names them. ``notes`` states what the first rows made of a column.
+    If the table is to be ``stored``, text columns with too many labels are left out. Unusable values
+    (``OddCells``) become NaN; ``findings`` names them. ``notes`` states how a column was read, by its first rows.
     """
 
     def __init__(self, roles: Roles, table: Reader, like: Columns | None, *, stored: bool = False) -> None:
@@ -154,7 +154,7 @@ class Encoder:
             yield records
 
     def _recognise(self, batch: Batch) -> None:
-        """Make dates, times and texts of them days, with ``auto`` other texts categories, by types and first rows."""
+        """Convert dates, times and texts of them to days; with ``auto`` other texts to categories (by first rows)."""
         import pyarrow as pa
 
         for column in [name for name in self.roles.features if name not in self.levels and name not in self.dates]:
@@ -197,7 +197,7 @@ class Encoder:
         return texts
 
     def _without_gaps(self, values: Any, gaps: Iterable[str] = ()) -> Any:
-        """Return plain values in which the texts that mean gaps are missing."""
+        """Return plain values in which the texts that stand for gaps are missing."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -208,7 +208,7 @@ class Encoder:
         return pc.if_else(found, None, values)
 
     def _numbers(self, column: str, values: Any) -> Float:
-        """Return the numbers, or days, of an Arrow array. Values of no use become NaN and are noted."""
+        """Return the numbers, or days, of an Arrow array. Unusable values become NaN and are noted."""
         import pyarrow as pa
 
         dates = self.dates.get(column)
@@ -243,7 +243,7 @@ class Encoder:
         return pc.if_else(usable, texts, None)
 
     def _checked(self, records: Float) -> Float:
-        """Return records with weights for noise, without rows to leave out. Values of no use are noted."""
+        """Return records with weights for noise, without rows to leave out. Unusable values are noted."""
         into, first, end = records[:, 2:], len(self.roles.features), len(self.roles.features) + len(self.roles.targets)
         if "inf" in self.roles.missing:
             into[np.isinf(into)] = np.nan
@@ -265,7 +265,7 @@ class Encoder:
         return records if kept.all() else records[kept]
 
     def findings(self) -> list[Finding]:
-        """Return what is wrong with the columns, or may be made of them, in their order."""
+        """Return what is wrong with the columns, and proposals for them, in column order."""
         return [each for column in self.roles.wanted for each in self._findings_of(column)]
 
     def _findings_of(self, column: str) -> Iterator[Finding]:

@@ -1,8 +1,8 @@
-"""Ingest: checked, shuffled DATA in tiles of a table or arrays of any size, in bounded memory; rows appended to DATA.
+"""Ingest a table or arrays of any size into DATA, checked and shuffled tiles, in bounded memory; append rows to DATA.
 
 The phase *read* streams the source, codes labels, draws the shuffle key of every row and writes records to temporary
 files. The phase *write* reads the records in their final order, tile by tile. The result depends only on the source and
-the seed. An append shuffles the new rows among each other alone: then DATA count as unshuffled.
+the seed. An append shuffles only the new rows, so DATA then count as unshuffled.
 """
 
 import os
@@ -93,7 +93,7 @@ def ingest(
     classes : bool
         True if the target is a class. Classes are stored as codes 0 … K−1, the labels in the attributes.
     missing : sequence of str
-        Texts that mean that there is no value, such as ``"?"``, beside empty cells, NA and NaN; ``"inf"`` stands for
+        Texts that stand for a missing value, such as ``"?"``, beside empty cells, NA and NaN; ``"inf"`` stands for
         all infinite values.
     dates : dict, optional
         Columns of dates as text that are not ISO dates, and their formats, such as ``{"day": "%d/%m/%Y"}``.
@@ -203,7 +203,7 @@ def ingest(
 
 
 def _remedy(source: Any, url: str, asked: Mapping[str, Any], findings: Sequence[Finding]) -> str:
-    """Return the command that ingests a file with what was asked for and the remedies of fatal findings, or ""."""
+    """Return the command that ingests a file with the given options and the remedies of fatal findings, or ""."""
     fatal = [each for each in findings if each.fatal]
     if not (isinstance(source, str | os.PathLike) and all(each.remedy for each in fatal)):
         return ""

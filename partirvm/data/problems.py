@@ -84,7 +84,7 @@ class Values:
         self.n += len(values)
 
     def finding(self, column: str) -> Finding | None:
-        """Return what may be made of the column: it is constant or counts the rows, or may hold codes."""
+        """Return a proposal for a column that is constant, counts the rows or may hold codes."""
         known = {value for value in self.found if value == value}
         if len(self.found) == 1 or (self._counts and self.n >= FEW_LEVELS):
             what = f"all rows have the value {known.pop():.6g}" if len(self.found) == 1 else "counts the rows"

@@ -27,8 +27,9 @@ Batch = Mapping[str, Any]  # Arrow arrays of one length by the names of their co
 class Reader:
     """A table to be ingested.
 
-    ``batches`` is called with the wanted columns and the approximate bytes of a batch; beyond ``most_batch`` none is
-    faster. ``targets``, ``weights`` and ``categorical`` (with levels, if known) are columns that the source defines.
+    ``batches`` is called with the wanted columns and the approximate bytes of a batch; larger ones than
+    ``most_batch`` are no faster. ``targets``, ``weights`` and ``categorical`` (with levels, if known) are columns that
+    the source defines.
     ``held`` returns the bytes that reading given columns needs beside the batches. An ``untyped`` source (CSV) has only
     texts, whose numbers may have decimal ``commas``. ``note`` says how the files are written.
     """

@@ -8,7 +8,7 @@
     rows-TOKEN/row            (n,) int64, if rows were shuffled: the number of the row in the original order
 
 An ingest writes a group of all rows; an append one that begins with the first tile that it changes: only the last tile,
-if not full, is copied. ``segments`` states which group holds which tiles. What is published stays as it is.
+if not full, is copied. ``segments`` states which group holds which tiles. Published groups never change.
 
 A group becomes visible with the next version, which exactly one process can create; the newest version counts. So a
 writer that was killed, or silent for long, damages nothing: nobody reads its group, and it cannot publish later. Each

@@ -118,7 +118,7 @@ class Cluster:
         return workers
 
     def call(self, coroutine: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
-        """Return the result of a call in the client's event loop. Raises also as ``poll``, or after these seconds."""
+        """Return the result of a call in the client's event loop. Raises as ``poll``, and on a time-out."""
         end = time.monotonic() + seconds
         called: Future[R] | None = None
         with self.reaching():
@@ -200,7 +200,7 @@ class Cluster:
 
 
 def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
-    """Run ``function(*args, **options, client=…)`` on a worker, to its end even if this process exits.
+    """Run ``function(*args, **options, client=…)`` on a worker, to completion even if this process exits.
 
     The task leaves the worker's thread slots, so that one thread can run the driver and its tasks. If the worker dies,
     the scheduler restarts it on another one, so the function must resume from its stored state. Raises ``ClusterError``

@@ -31,7 +31,7 @@ AHEAD = 2  # maximum number of pending fits or mapped tiles per worker thread
 
 
 class DaskExecutor:
-    """Executor on the workers of a ``distributed.Client``, with the bits of a ``LocalExecutor``.
+    """Executor on the workers of a ``distributed.Client``, bit-identical to a ``LocalExecutor``.
 
     Raises ``NoWorkersError`` after ``patience`` seconds without a worker, and ``ClusterError`` if the scheduler is gone
     or a worker has other package versions.

@@ -114,7 +114,7 @@ def tile_statistics(passes: Sequence[Pass], source: Source, number: int, keeping
 
 
 def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solved:
-    """Run a dense fit to its end, on so many threads; ``on_step`` is called at each step, and may raise to stop."""
+    """Run a dense fit to completion on this many threads; ``on_step`` is called at each step, and may raise to stop."""
     with on_threads(threads):
         return Solved(*solve.run(on_step))
 

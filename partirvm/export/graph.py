@@ -66,7 +66,7 @@ class Quantity(NDArrayOperatorsMixin):
         return self.graph(function.__name__.capitalize(), *args)  # np.where
 
     def some(self, columns: Sequence[int] | NDArray[Any]) -> Any:
-        """Return these columns; the value itself if they are all."""
+        """Return these columns; the value itself if these are all."""
         return self if list(columns) == list(range(self.width)) else self.graph("Gather", self, columns)
 
 

@@ -37,7 +37,7 @@ LACKING: dict[str, Callable[..., Any]] = {
 
 
 def to_onnx(model: Any, path: Where, dtype: str = "float32", outputs: Sequence[str] = (), level: float = 0.95) -> None:
-    """Write a model to ``path``, which ONNX Runtime and others run; needs the package onnx.
+    """Write a model to ``path``, for ONNX Runtime and others; this needs the package onnx.
 
     The input is ``X`` (n, d) of raw units and of ``dtype``, "float32" or "float64"; categories are codes. The
     ``outputs`` are (n, 1), of several targets or classes (n, K): some of "mean", "std", "lower" and "upper", the ends

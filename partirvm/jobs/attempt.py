@@ -64,7 +64,7 @@ def plan(
     """Return the plan of a fit to DATA: partition size, passes, seconds and memory; ``print`` shows it.
 
     DATA and validation are paths or URLs of what ``ingest`` made; a ``Request`` may be given in place of the estimator.
-    The ``watcher`` hears of kernel learning.
+    The ``watcher`` receives the progress of kernel learning.
     Raises ``MemoryLimitError`` if the fit needs more memory than allowed, and the errors of ``fit``.
 
     Examples
@@ -96,9 +96,9 @@ def fit(
 ) -> Outcome | None:
     """Fit DATA in this process and store model and history in JOB, as ``submit`` and ``run_job`` together.
 
-    ``how`` are the ``client`` and the ``watcher`` of ``run_attempt``. The fit is planned first, but for kernel
-    learning: what is refused, as a fit that needs more memory than allowed, makes no JOB, and leaves the old one of
-    ``overwrite``. Raises as ``resolve.resolve.resolve`` does, and ``ExistsError`` if JOB exists. If the watcher aborts
+    ``how`` are the ``client`` and the ``watcher`` of ``run_attempt``. The fit is planned first, except for kernel
+    learning: a fit that is refused, for example for lack of memory, creates no JOB, and ``overwrite`` then keeps the
+    old one. Raises as ``resolve.resolve.resolve`` does, and ``ExistsError`` if JOB exists. If the watcher aborts
     the fit, it ends with the last saved model, or without one; JOB can be resumed.
     """
     _plan(parameters, data, validation, how.get("client"), lambda: Termination.TIME)

@@ -70,7 +70,7 @@ def stored(value: Any) -> Any:
 
 
 def resumes(value: Any, n_rows: int) -> bool:
-    """Return True if a fit of ``n_rows`` rows can go on from a checkpoint: not after the last fit of its rows."""
+    """Return True if a fit of ``n_rows`` rows can continue from a checkpoint: not after the last fit of its rows."""
     if not isinstance(value, Checkpoint):
         return False
     return value.state is None or value.state.end is None or value.spec.problem.n_rows < n_rows

@@ -38,7 +38,7 @@ class Watcher:
         return False
 
     def on_learning(self, number: int, total: int, stage: str) -> None:
-        """Called at each step of kernel learning, with the number of its stage and a text on it, before the plan."""
+        """Called at each step of kernel learning, with the number and a description of its stage, before the plan."""
 
     def on_plan(self, plan: Any) -> None:
         """Called with the plan before the first round."""
@@ -101,7 +101,7 @@ class Driver:
     """Runs one strategy on one source.
 
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
-    the last saved model; ``usable`` tells that there is one. If time is up before a model is saved, a
+    the last saved model; ``usable`` says that there is one. If time is up before a model is saved, a
     small fit (``strategies.rounds``) makes a model. ``elapsed`` are the seconds of earlier attempts. ``for_readers``
     returns fields of a line of history for its readers.
     """

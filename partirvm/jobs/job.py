@@ -201,7 +201,7 @@ class Job:
         return self._start(self.requeue(allow_code=allow_code, allow_data=allow_data, **changed), allow_code, client)
 
     def update(self, **how: Any) -> Job:
-        """Update with rows appended to the DATA; ``how`` is described in ``resume``, its one limit is ``max_rounds``.
+        """Update with rows appended to the DATA; ``how`` is described in ``resume``, its only limit is ``max_rounds``.
 
         The vectors are fitted to all rows, then at most ``max_rounds`` rounds follow. The working set selects
         candidates among all rows; any other strategy continues as ``incremental``, with the new rows as the next
@@ -275,7 +275,7 @@ class Job:
 
 
 def advice_of(state: JobState) -> str:
-    """Return the advice of the status; if the job is done, that of the reason, and what else concerns accuracy."""
+    """Return the advice of the status; if the job is done, that of the reason, and remarks on accuracy."""
     advice, last = state.status.advice, state.history[-1] if state.history else {}
     if state.status is not Status.DONE:
         return advice

@@ -174,7 +174,7 @@ def _warn_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> None:
 
 
 def worse(entry: Entry, history: Sequence[Entry]) -> str:
-    """Return a remark if a last fit has a larger held-out error than a round before."""
+    """Return a remark if the last fit has a larger held-out error than an earlier round."""
     for key, name in (("held_out_rmse", "held-out RMSE"), ("held_out_log_loss", "held-out log loss")):
         rounds = [each for each in history if each["kind"] == "round" and each.get(key) is not None]
         best = min(rounds, key=lambda each: float(each[key]), default=entry)
@@ -225,7 +225,7 @@ def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[s
 
 
 def is_better(other: Float, own: Float) -> bool:
-    """Return True if errors (n,) of the trees are surely lower (``BETTER``, ``STANDARD_ERRORS``, ``USUAL``)."""
+    """Return True if errors (n,) of the trees are significantly lower (``BETTER``, ``STANDARD_ERRORS``, ``USUAL``)."""
     gain = own**2 - other**2
     largest = np.maximum(own**2, other**2)
     usual = largest <= np.quantile(largest, USUAL)

@@ -65,7 +65,7 @@ class JobState:
     ``since`` and ``reason`` are those of the last transition, ``began`` is the time of the first ``running`` event,
     ``ended`` that of the last end, or None, and ``seconds`` its computing time. ``attempt`` counts how often the job
     was queued. ``plan`` is the last plan event, ``history`` the valid fit events, ``before`` those that the last run
-    found, and ``added`` is True if it has added some. ``doing`` is a text of a process that learns the kernel.
+    found, and ``added`` is True if it has added some. ``doing`` describes the current stage of kernel learning.
     ``request`` is ``spec.json`` with the changes by resumes and updates; after an update it has ``rounds``, those that
     it may make; ``fingerprint`` is that of the last fit.
     """

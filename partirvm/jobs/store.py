@@ -9,10 +9,10 @@
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
 
-A process killed at any moment leaves every event, and what events name. Only the holder of the lease writes. Readers
-ignore what a process writes after it has lost the lease: an event holds the epoch and the token of its writer's lease,
-and the ``about`` of a group its name and this token. A job that overwrites another one continues its epochs: its first
-claim makes void what the old driver writes. Others may still read the previous group, or the last one may be damaged.
+All events, and what they name, survive if a process is killed. Only the holder of the lease writes. Readers ignore what
+a process writes after it has lost the lease: an event holds the epoch and the token of its writer's lease, and the
+``about`` of a group its name and this token. A job that overwrites another one continues its epochs: its first claim
+invalidates what the old driver writes. Others may still read the previous group, or the last one may be damaged.
 """
 
 import os
@@ -161,7 +161,7 @@ class JobStore:
         return events
 
     def folded(self) -> JobState:
-        """Return the state by the request and the events alone."""
+        """Return the state computed from the request and the events alone."""
         return fold(self.events(), self.spec())
 
     def state(self) -> JobState:

@@ -1,7 +1,7 @@
 """The request, and with it the table of options: name, type, default, check, group and text of each, once.
 
-The constructors of the estimators, the values that they take (``options.values``), the flags of ``partirvm fit``, the
-checks follow from this table.
+The constructors of the estimators, the values that they take (``options.values``), the flags of ``partirvm fit`` and
+the checks follow from this table.
 """
 
 import inspect

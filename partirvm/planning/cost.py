@@ -40,7 +40,7 @@ CORRECTED = 360_000
 
 
 def tries_residuals(residual: str, n_rows: int, n_targets: int) -> bool:
-    """Return whether a fit tries local residuals: of few rows or many targets only if they are asked for."""
+    """Return whether a fit tries local residuals: for few rows or many targets only on request."""
     return residual == "local" or (residual == "auto" and n_rows >= RESIDUAL_ROWS and n_targets <= RESIDUAL_TARGETS)
 
 
@@ -208,7 +208,7 @@ class Schedule:
 
         Fits may converge before their vectors have fallen to the fraction ``stop`` of the candidates: on kin40k and
         etopo20 they kept about the mean of this fraction and 1. Without ``max_rounds``, 8 working-set rounds are
-        assumed, or 2 that end where local residuals gain little by more vectors.
+        assumed, or 2 if local residuals are tried, since more vectors then gain little.
         """
         stays = 0.5 * (1.0 + stop)
         if self.merges:

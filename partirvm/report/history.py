@@ -66,7 +66,7 @@ ERROR = Measure("error", "error", "Error", "of rows in a wrong class", format_sh
 
 
 class Kind(NamedTuple):
-    """Regression or classification: main measure, second one, is there a noise variance, what iterations are."""
+    """Regression or classification: main and second measure, whether there is a noise variance, what iterations are."""
 
     head: Measure
     beside: Measure

@@ -1,6 +1,6 @@
 """Charts of diagnostics, of numbers and of classes, drawn by matplotlib into axes, or as SVG for the page of a job.
 
-Blue or orange was observed, a dashed line is stated by the model, a grey band is what chance alone explains.
+Observations are blue or orange, the model's values dashed; a grey band is what chance alone explains.
 """
 
 import io
@@ -239,7 +239,7 @@ def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
 
 
 class DiagnosticsDisplay:
-    """Picture of predictions beside what was observed, which ``plot_diagnostics`` of an estimator returns.
+    """Plot of predictions against observations, which ``plot_diagnostics`` of an estimator returns.
 
     For numbers: actual against predicted values, the fraction of rows inside intervals, standardised residuals against
     predictions, the probability integral transform (uniform if the stated normal distributions are right), and, if

@@ -36,7 +36,7 @@ TITLES = {
 class FitCallback:
     """Base class of callbacks. Every method does nothing and may be overridden.
 
-    A callback runs in the process of ``fit``, between two steps of it; a slow one makes the fit slow. An exception that
+    A callback runs in the process of ``fit``, between two steps of it; a slow one slows the fit down. An exception that
     it raises ends the fit and reaches the caller, as the pruning of an Optuna trial needs.
 
     Examples
@@ -55,7 +55,7 @@ class FitCallback:
         """Called once, when the kernel is learned and before the first round; ``plan`` is a ``Plan``."""
 
     def on_pass(self, name: str, done: int, total: int) -> None:
-        """Called when a pass, "gram" or so, or dense fits, "solve", have finished ``done`` of ``total`` tiles.
+        """Called when a pass, such as "gram", or dense fits, "solve", have finished ``done`` of ``total`` tiles.
 
         The stage "neighbours", which has no tiles, has a ``total`` of 0.
         """
@@ -75,9 +75,9 @@ class FitCallback:
 class Progress(Watcher):
     """State of a running fit, ingest or prediction, with its lines on a stream, default stderr; none if ``quiet``.
 
-    On a terminal the state is drawn below the lines, eight times a second; elsewhere a long phase has a line a minute.
-    ``spell`` converts the names of Python parameters in messages, for example to command-line flags. ``callbacks`` hear
-    of a fit; ``ended`` is true if one of them ends it.
+    On a terminal the state is drawn below the lines, eight times a second; elsewhere a long phase prints one line a
+    minute. ``spell`` converts the names of Python parameters in messages, for example to command-line flags.
+    ``callbacks`` are called during a fit; ``ended`` is true if one of them ends it.
     """
 
     callbacks: tuple[FitCallback, ...] = ()

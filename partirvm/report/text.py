@@ -10,7 +10,7 @@ from partirvm.report.history import MISSING, QUANTITIES, SIDES, Lines, aligned, 
 
 
 def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return names and texts of the figures of a model, given ``figures_of``, the ``seconds``, and maybe a target."""
+    """Return names and texts of the figures of a model, given ``figures_of``, ``seconds``, and perhaps a target."""
     kind, vectors, units = kind_of(facts), facts["n_vectors"], ""
     alone = " of the vectors alone" if is_corrected(facts) else ""
     if vectors is None:

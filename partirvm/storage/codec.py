@@ -199,7 +199,7 @@ def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
 
 
 def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable[[int], Array]:
-    """Return a function that returns the next bytes of a group, so many in all."""
+    """Return a function that returns the next bytes of a group, as many as its argument says."""
     names, held, again = iter(enumerate(parts)), bytearray(), f"restore the file, or make the {what} again"
 
     def following(n_bytes: int) -> Array:

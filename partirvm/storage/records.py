@@ -162,7 +162,7 @@ def require_format(found: Any, known: int, place: str, what: str) -> None:
 
 
 def checksum(block: NDArray[Any]) -> str:
-    """Return the CRC-32C and the sum of the words of 8 bytes of a block, as 24 hexadecimal digits; it costs little."""
+    """Return the CRC-32C and the sum of the words of 8 bytes of a block, as 24 hexadecimal digits; it is cheap."""
     words = np.ascontiguousarray(block).reshape(-1).view(np.uint64)
     return f"{google_crc32c.value(words):08x}{int(words.sum(dtype=np.uint64)):016x}"
 

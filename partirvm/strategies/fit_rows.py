@@ -1,8 +1,9 @@
 """Row numbers: the rows that a fit uses (``fit_rows``, the flag ``--likelihood``), and candidates. Pure functions.
 
 A fit uses all rows (``full``), one random ``sample`` for all fits of a run, or a ``growing`` sample, which grows with
-the number of columns. In classification, samples, partitions and candidates have rows of all classes. Of shuffled data,
-neighbouring rows (of a class) are a random sample, reading them takes few tiles, and a larger sample has the smaller.
+the number of columns. In classification, samples, partitions and candidates have rows of all classes. In shuffled
+data, neighbouring rows (of a class) are a random sample, reading them takes few tiles, and larger samples contain
+smaller ones.
 """
 
 from dataclasses import replace
@@ -115,9 +116,9 @@ def drawn_rows(
 ) -> Int:
     """Return ``count`` random rows outside ``used`` (sorted), or all remaining rows, in increasing order.
 
-    Of shuffled data these are neighbouring rows (of each class), others for each ``draw``. Half of the candidates are
+    In shuffled data these are neighbouring rows (of each class), others for each ``draw``. Half of the candidates are
     divided equally among classes, the rest by size; a sample is divided by size, with at least ``LEAST`` rows of each.
-    Fewer rows than classes take turns.
+    With fewer rows than classes, the classes take turns.
     """
     codes, n_rows = problem.codes, problem.n_rows
 
@@ -143,7 +144,7 @@ def drawn_rows(
 
 
 def quotas(sizes: Int, count: int, even: float, least: int) -> Int:
-    """Return how many rows (K,) classes of these sizes (K,) give: ``count`` or all; see ``drawn_rows``."""
+    """Return how many rows (K,) classes of these sizes (K,) contribute: ``count`` or all; see ``drawn_rows``."""
     count = min(count, int(sizes.sum()))
     present = sizes > 0
     shares = (1 - even) * sizes / max(sizes.sum(), 1) + even * present / max(present.sum(), 1)

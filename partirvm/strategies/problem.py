@@ -171,7 +171,7 @@ class LearnKernel:
 
 @dataclass(frozen=True)
 class KernelLearned:
-    """The kernel of largest evidence, ``better`` if it is another one, and the number of rows of positive weight."""
+    """The kernel of largest evidence, ``better`` if it is a new one, and the number of rows of positive weight."""
 
     kernel: Kernel
     better: bool

@@ -4,10 +4,10 @@ A *round* is ``extended``, ``solved``, ``scored`` and ``saved``. The last fit co
 variance from a residual pass. Its noise may then depend on the inputs (``settled``). A run to which rows are appended
 keeps its noise factors, as it keeps its kernel.
 
-Between rounds the kernel is *learned again* whenever the vectors are 3.2 times (of many rows 2.4) as many as before.
-``LearnKernel`` searches for a better kernel at these vectors, on a sample of rows. One pass gives the statistics of the
-same columns under the new kernel, over the rows of the fit. It is taken if the evidence at the current α and β is
-higher; the next round updates α and β. The evidence over these rows therefore never falls.
+Between rounds the kernel is *learned again* whenever there are 3.2 times (with many rows, 2.4 times) as many vectors as
+before. ``LearnKernel`` searches for a better kernel at these vectors, on a sample of rows. One pass gives the
+statistics of the same columns under the new kernel, over the rows of the fit. It is taken if the evidence at the
+current α and β is higher; the next round updates α and β. The evidence over these rows therefore never falls.
 """
 
 from dataclasses import dataclass, field, replace
@@ -157,7 +157,7 @@ def extended(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
-    """Request a fit; if its statistics lost digits, it goes on with those of the residual target.
+    """Request a fit; if its statistics lost digits, it continues with those of the residual target.
 
     Rows left out of a dense fit of classes then choose its ramp.
     """
@@ -179,11 +179,11 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
 
 
 def pruned(state: RoundsState) -> Steps[RoundsState]:
-    """Delete part after part of the vectors of a last fit of several dense classes; rows left out lose little by it.
+    """Delete vectors of a last fit of several dense classes in steps, while the loss of left-out rows rises little.
 
     Their loss without own columns overstates the rise, because the vectors that stay have fewer substitutes: on digits
-    from 824 to 282 vectors it rises by a half, and that of new rows by a hundredth. Where classes overlap it is right,
-    and a rise by ``least_fall`` would be a tenth of the loss (magic), so that ``RISE`` of it is the most.
+    from 824 to 282 vectors it rises by a half, and that of new rows by a hundredth. Where classes overlap it is
+    accurate, and a rise by ``least_fall`` would be a tenth of the loss (magic), so that ``RISE`` of it is the most.
     """
     if state.problem.n_classes > 2 and state.problem.likelihood.dense:
         loss, options = state.fit.ramp.loss, state.options
@@ -201,7 +201,7 @@ def pruned(state: RoundsState) -> Steps[RoundsState]:
 def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
     """Request the passes that compute the residual of a fit, and return their statistics.
 
-    Of a last fit of all rows errors of rows left out are the first; of several targets local residuals alone need them.
+    For a last fit to all rows, left-out errors come first; for several targets only local residuals need them.
     """
     problem, rows = state.problem, posterior_rows(state.problem, state.options, state.seen)
     needed = problem.n_targets == 1 or tries_residuals(state.options.residual, problem.n_rows, problem.n_targets)
