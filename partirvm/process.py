@@ -21,7 +21,7 @@ import psutil
 from threadpoolctl import ThreadpoolController
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # option numbers of glibc's malloc.h
-RETURNED, KEPT = 256 << 10, 32 << 20  # minimum bytes of a block that is returned to the system as soon as it is freed
+RETURNED, KEPT = 4 << 20, 32 << 20  # minimum bytes of a block that is returned to the system as soon as it is freed
 
 _lock = threading.Lock()
 _inside = 0
@@ -145,8 +145,8 @@ def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
 def return_freed_memory(least: int = RETURNED) -> bool:
     """Make glibc return freed blocks of ``least`` bytes or more at once from now on; True if it can (glibc only).
 
-    Otherwise a fit, which frees many matrices of slowly growing size, resides in 1.5 times the used memory. Without a
-    memory limit smaller blocks are ``KEPT`` for the next ones: new pages for each matrix cost a tenth of a small fit.
+    Otherwise a fit, which frees many matrices of slowly growing size, resides in 1.5 times the used memory. Smaller
+    blocks are kept for the next ones: if every block of a pass had new pages, these would take a third of the time.
     """
     return _glibc("mallopt", M_TRIM_THRESHOLD, 2 * least) and _glibc("mallopt", M_MMAP_THRESHOLD, least)
 

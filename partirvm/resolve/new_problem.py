@@ -25,7 +25,7 @@ from partirvm.likelihoods import likelihood_for
 from partirvm.likelihoods.gaussian import root_mean
 from partirvm.options import Request
 from partirvm.options.constraints import Check
-from partirvm.process import KEPT, RETURNED, return_freed_memory
+from partirvm.process import KEPT, return_freed_memory
 from partirvm.quoting import quoted
 from partirvm.resolve.kernel import resolve_basis, resolve_kernel
 from partirvm.strategies.problem import Codes, Problem, Stopped
@@ -62,7 +62,7 @@ def checked_data(
     Raises ``UsageError`` for options that do not fit the data, and ``DataError`` for data that cannot be fitted.
     """
     check_aborted(interrupted)
-    return_freed_memory(KEPT if request.memory_limit == "auto" else RETURNED)
+    return_freed_memory(KEPT if request.memory_limit == "auto" else min(int(request.memory_limit) >> 7, KEPT))
     check_request(source, request, held_out)
     labels, codes, weights = source.columns.classes, None, None
     if labels is not None:
