@@ -43,7 +43,7 @@ def partirvm() -> None:
 
 @partirvm.command()
 @click.option("--output", default="partirvm-demo", metavar="FOLDER", help="Folder; an earlier demo there is replaced.")
-@click.option("--memory-limit", default="512MiB", type=options.SIZE, help="Maximum resident memory of the whole demo.")
+@click.option("--memory-limit", default="640MiB", type=options.SIZE, help="Maximum resident memory of the whole demo.")
 @takes("--quiet")
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
     """Run all steps on a landscape and draw a picture.

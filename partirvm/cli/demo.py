@@ -16,7 +16,7 @@ from partirvm.cli.running import DEMO, ExitStatus, echo
 from partirvm.errors import UsageError
 from partirvm.types import Float
 
-FIT = ("--gamma", "80", "--partition-size", "350", "--max-rounds", "6")
+FIT = ("--max-vectors", "200", "--neighbours", "20")
 
 
 def load_terrain() -> tuple[Float, Float, Float]:
@@ -97,6 +97,7 @@ def draw(terrain: tuple[Float, Float, Float], job: str, prediction: str, path: P
         figure = Figure(figsize=(9.0, 7.8), dpi=110, layout="constrained")
         figure.suptitle(f"The Jacksboro fault, Tennessee: {model.n_rows:,} training cells", fontsize=10)
         axes = figure.subplots(2, 2, sharex=True, sharey=True).ravel()
+        axes[0].locator_params("x", nbins=5)
         for axis, (title, values, colours, least, most) in zip(axes, maps, strict=True):
             form: dict[str, Any] = {"extent": (x[0], x[-1], y[-1], y[0]), "aspect": 1 / np.cos(np.radians(y.mean()))}
             image = axis.imshow(values, cmap=colours, vmin=least, vmax=most, interpolation="bilinear", **form)

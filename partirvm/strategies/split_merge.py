@@ -158,8 +158,7 @@ def _fit(state: SplitMergeState, number: int, design: Design, start: Any) -> Ste
     fit = stages.first_state(state.problem, state.options, round=number, dropped=dropped, candidates=count)
     fit = yield from stages.extended(fit, design, state.options.fit_rows, start)
     rule = replace(stages.intermediate_rule(state.options, fit.candidates), guard=False)
-    fit = yield from stages.solved(fit, rule, warm=start)
-    return (yield from stages.scored(fit))
+    return (yield from stages.scored((yield from stages.solved(fit, rule, warm=start))))
 
 
 def side_by_side(parts: Sequence[Steps[RoundsState]]) -> Steps[list[RoundsState]]:
