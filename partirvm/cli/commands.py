@@ -73,8 +73,8 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 @click.option("--auto", is_flag=True, help="Accept all proposals, and list what was done to each column.")
 @click.option("--features", type=options.NAMES, help="Feature columns, in this order.  [default: all others]")
 @click.option("--exclude", "--drop", "exclude", type=options.NAMES, default=(), help="Columns to leave out.")
-@click.option("--categorical", type=options.NAMES, default="auto", help="Features of labels; auto: all text; or none.")
-@click.option("--missing", type=options.NAMES, default=(), help="Texts that mean no value, such as ?, or inf.")
+@click.option("--categorical", type=options.NAMES, default="auto", help="Categories; auto: all text columns; or none.")
+@click.option("--missing", type=options.NAMES, default=(), help="Texts that mean a gap, such as ? or inf.")
 @click.option("--dates", type=options.FORMATS, default=None, help="Formats of dates, such as day=%d/%m/%Y.")
 @click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
 @click.option("--noise", metavar="COLUMN", help="Column of relative noise instead of weights (1/noise²).")
@@ -241,7 +241,7 @@ def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool
 @partirvm.command()
 @takes(
     *("job", "data", "--augment", "--allow-code", "--scheduler", "--quiet"),
-    click.option("--json", is_flag=True, expose_value=False, help="Accepted as elsewhere: the result is always JSON."),
+    click.option("--json", is_flag=True, expose_value=False, help="No effect: the result is always JSON."),
 )
 def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices: Any) -> dict[str, Any]:
     """Score the model of a job on a dataset or a table.

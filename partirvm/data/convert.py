@@ -91,7 +91,7 @@ def _archive_table(url: str, room: int | None) -> Reader:
             advice = "raise memory_limit, or write Parquet, which is read in batches"
             raise MemoryLimitError(f"{url}: its arrays have {needs}: {advice}")
         if sizes.get("columns.npy", 0) > LABELS:
-            raise DataError(f"{url}: the array `columns` has more than {LABELS >> 20} MiB: it holds short names")
+            raise DataError(f"{url}: the array `columns` has more than {LABELS >> 20} MiB: it must hold short names")
         try:
             arrays = dict(archive)
         except MemoryError as error:

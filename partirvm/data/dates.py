@@ -42,7 +42,7 @@ class Dates:
         elif kind.is_string(values.type) or kind.is_large_string(values.type):
             values = self._parsed(values)
         elif kind.is_integer(values.type) or kind.is_floating(values.type):
-            raise pa.ArrowNotImplementedError(f"{values.type} is no type of dates")
+            raise pa.ArrowNotImplementedError(f"{values.type} is not a date type")
         if kind.is_time(values.type) or kind.is_duration(values.type):
             self._known, origin = (), 0
             values = values.cast(pa.time64("us") if kind.is_time(values.type) else pa.duration("us"), safe=False)

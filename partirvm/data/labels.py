@@ -31,7 +31,7 @@ def find_classes(y: Any) -> Labels:
         with np.errstate(invalid="ignore"):
             check_classification_targets(np.repeat(classes, 2) if labels.ndim == 1 else labels)
     except (TypeError, ValueError) as error:
-        raise DataError(f"the labels in y are no classes, or mix several types: {error}") from error
+        raise DataError(f"the labels in y are not classes, or mix several types: {error}") from error
     if len(classes) < 2:
         found = f"only one class, {quoted(classes.tolist()[0])}" if len(classes) else "no labels"
         raise DataError(f"y has {found}: classification needs at least two classes.")

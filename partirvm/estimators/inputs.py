@@ -132,7 +132,7 @@ def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: in
         y, labels = (y, None) if y is None else estimator._coded(y)
         source = as_source(X, y, sample_weight, seed=seed)
         if source.n_targets != 1 and labels is not None:
-            raise UsageError(f"y has {source.n_targets} columns: one class of each row at a time")
+            raise UsageError(f"y has {source.n_targets} columns: a classifier predicts one class per row")
         estimator.n_features_in_ = len(source.columns.given)
         estimator.__dict__.pop("feature_names_in_", None)
         names = [] if isinstance(X, Source) else list(getattr(X, "columns", ()))

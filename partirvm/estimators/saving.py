@@ -62,7 +62,7 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = F
     check_is_fitted(model)
     kind = type(model).__name__
     if kind not in CLASSES:
-        raise UsageError(f"a {kind} cannot be kept in a file: only {' and '.join(CLASSES)} can")
+        raise UsageError(f"a {kind} cannot be saved: only {' and '.join(CLASSES)} can")
     portable(check_parameters(model.parameters()))
     attributes = {name: value for name, value in vars(model).items() if name in STORED}
     for each, value in attributes.items():

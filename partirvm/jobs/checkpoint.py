@@ -83,7 +83,7 @@ def attached(state: State, problem: Problem, options: Options) -> Any:
         own: dict[str, Any] = {"problem": problem, "options": replace(options, sample_rows=state.options.sample_rows)}
         if isinstance(state, RoundsState):
             if type(state.fit) is not type(problem.likelihood.start(problem)):
-                raise ValueError(f"it is not of this fit, but has a {type(state.fit).__name__}")
+                raise ValueError(f"it belongs to another fit: it holds a {type(state.fit).__name__}")
             if state.best_round is not None:
                 own["best_round"] = attached(state.best_round, problem, options)
         return replace(state, **own)

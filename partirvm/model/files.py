@@ -54,7 +54,7 @@ def save_model(
     try:
         CODEC.write({"model": model, "estimator": estimator}, os.fspath(location), KIND, FORMAT, about)
     except TypeError as error:
-        raise UsageError(f"the model cannot be kept in a file: {error}") from error
+        raise UsageError(f"the model cannot be saved: {error}") from error
     if copy and isinstance(model, Model) and model.cells_place:
         folder = open_folder(location)
         try:

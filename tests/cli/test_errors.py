@@ -19,7 +19,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no option": (("fit", "{train}", "{new}", "--wdith", "3"), r"No such option.*--wdith"),
     "evaluation without a target": (("evaluate", "{job}", "{bare}"), r"bare\.zarr: the data have no target.*'fare'"),
     "data in the way": (("ingest", "good.csv", "{train}", *INGEST), r"train\.zarr exists already.*--overwrite"),
-    "no data": (("fit", "gone.zarr", "{new}"), r"gone\.zarr: this is no dataset.*partirvm ingest"),
+    "no data": (("fit", "gone.zarr", "{new}"), r"gone\.zarr: this is not a dataset.*partirvm ingest"),
     "job in the way": (("fit", "{train}", "{job}"), r"job exists already.*--overwrite"),
     "not a job": (("fit", "{train}", "{test}", "--overwrite"), r"exists and is not a job: it is not overwritten"),
     "two orders": (
