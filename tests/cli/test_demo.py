@@ -48,6 +48,7 @@ def test_a_small_demo(tmp_path, capsys, monkeypatch):
     height, width, _ = matplotlib_image.imread(folder / "terrain.png").shape
     assert width > 900
     assert height > 800
+    monkeypatch.setattr(demo, "load_terrain", lambda: (heights[::32, ::32], x[::32], y[::32]))
     assert demo.run(partirvm, str(folder), 2 << 30, True) == 0
     assert capsys.readouterr().err == ""
 

@@ -6,11 +6,12 @@ Expected blocks are those of ``Design.block``, whose columns are compared with t
 import shutil
 import tempfile
 from dataclasses import replace
-from itertools import count
+from itertools import count, product
 
 import numpy as np
 import pytest
-from backend_cases import PASSES, N, bits, design, rows
+from backend_cases import EXECUTORS, PASSES, N, bits, design, rows
+from by_default import some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,10 @@ pytestmark = pytest.mark.bits
 MANY = replace(design(np.arange(0, N, 90), bias=True), origin=np.array([0.2, 0.1, -0.3]))
 
 
-@pytest.fixture(params=["memory", "zarr"])
+STORES = "memory", "zarr"
+
+
+@pytest.fixture(params=STORES)
 def blocks(request, tmp_path):
     """The settings of runs of passes, with much room; what was kept is dropped in the end."""
     folder = None if request.param == "memory" else str(tmp_path)
@@ -116,6 +120,11 @@ def evaluated(data):
 
 
 @pytest.mark.parametrize("kind", ["data", pytest.param("memory", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("executor", "blocks"),
+    some(product(EXECUTORS, STORES), {("three threads", "zarr"), ("three workers", "memory")}),
+    indirect=True,
+)
 def test_every_executor_gives_the_same_bits(executor, request, evaluated, blocks, kind):
     """Threads and workers, rows on disk and here, each pass twice: then all but the first come from the store."""
     source = request.getfixturevalue(kind)

@@ -29,7 +29,7 @@ from partirvm.report.page import Report
 # botocore and moto warn of their own use of older functions
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
-CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "5", "--neighbours", "20", "--quiet")
+CHOICES = ("--gamma", "0.5", "--partition-size", "40", "--max-rounds", "3", "--neighbours", "20", "--quiet")
 
 
 def run(*arguments: str) -> str:
@@ -47,8 +47,8 @@ def places(s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[st
     folder, bucket = str(tmp_path_factory.mktemp("local")), "s3://experiments/first"
     s3fs.S3FileSystem().mkdir("experiments")
     rng = np.random.default_rng(1)
-    X = rng.uniform(-2, 2, (3000, 2))
-    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": np.sin(3 * X[:, 0]) * X[:, 1] + rng.normal(0, 0.1, 3000)})
+    X = rng.uniform(-2, 2, (1000, 2))
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": np.sin(3 * X[:, 0]) * X[:, 1] + rng.normal(0, 0.1, 1000)})
     table.to_csv(f"{folder}/table.csv", index=False)
     for place in (folder, bucket):
         run("ingest", f"{folder}/table.csv", f"{place}/table.zarr", "--target", "y", "--quiet")
