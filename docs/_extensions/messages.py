@@ -70,8 +70,10 @@ def trees() -> list[tuple[str, ast.Module]]:
 
 
 def _warns(call: ast.Call) -> bool:
-    function = call.func
-    return isinstance(function, ast.Name | ast.Attribute) and ast.unparse(function) in ("warn", "errors.warn")
+    match call.func:
+        case ast.Name("warn") | ast.Attribute(value=ast.Name("errors"), attr="warn"):
+            return True
+    return False
 
 
 def warned() -> Iterator[tuple[str, str, ast.expr]]:
