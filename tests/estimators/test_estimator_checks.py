@@ -29,7 +29,7 @@ MAY_FAIL = {
 }
 """Checks that an RVM need not pass, each with its reason."""
 
-ROUNDS = {"strategy": "working-set", "partition_size": 20}
+ROUNDS = {"strategy": "working-set", "partition_size": 20, "max_rounds": 2}
 
 FEW = {"max_iterations": 8, "random_state": 0}
 

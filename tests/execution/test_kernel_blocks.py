@@ -11,7 +11,7 @@ from itertools import count, product
 import numpy as np
 import pytest
 from backend_cases import EXECUTORS, PASSES, N, bits, design, rows
-from by_default import some
+from by_default import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,7 +47,7 @@ def pinned(pass_):
     return replace(pass_, **changed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.data(), st.integers(1, 300), st.sampled_from([1, 2, 37, 1000, PANEL_ROWS]))
 def test_a_column_has_the_bits_that_it_has_among_others(data, columns, height):
     """Any subset in any order, for widths around those of a product's group, and panels of few rows."""
@@ -79,7 +79,7 @@ REQUESTS = st.lists(
 
 
 @pytest.mark.parametrize("disk", [False, True])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(requests=REQUESTS, room=st.sampled_from([0, 300_000, 1 << 30]))
 def test_any_sequence_of_requests_has_the_bits_of_the_design(disk, requests, room):
     """Subsets, supersets, new columns, other orders, several tiles and runs; all of it kept, some of it, nothing."""
