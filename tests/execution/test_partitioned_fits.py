@@ -26,10 +26,10 @@ CASES = some(
 
 @pytest.fixture(scope="module")
 def waves(tmp_path_factory):
-    """1,300 rows of a noisy wave, shuffled, in tiles of 512."""
+    """2,000 rows of a noisy wave, shuffled, in tiles of 512."""
     rng = np.random.default_rng(5)
-    X = rng.uniform(-3, 3, size=(1300, 3))
-    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=1300)
+    X = rng.uniform(-3, 3, size=(2000, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=2000)
     return ingest((X, y), tmp_path_factory.mktemp("waves") / "waves.zarr", tile_rows=512)
 
 
@@ -51,7 +51,7 @@ def classes(tmp_path_factory):
 def test_the_same_bits_on_three_workers(waves, three_workers, tmp_path, strategy, likelihood):
     """Model and history, inline and on a cluster."""
     rounds = None if strategy == "split-merge" else 3
-    some = {"fit_rows": likelihood, "sample_rows": 500, "residual": "none"}
+    some = {"fit_rows": likelihood, "sample_rows": 800, "residual": "none"}
     asked = Request(gamma=0.2, strategy=strategy, max_rounds=rounds, partition_size=150, **some)
     here = jobs.fit(waves.url, str(tmp_path / "here"), asked)
     there = jobs.fit(waves.url, str(tmp_path / "there"), asked, client=three_workers)
