@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from html import escape
@@ -125,20 +125,20 @@ def size_charts(sizes: Sequence[Sequence[float]], last: Mapping[str, Any]) -> li
 
 
 @cache
-def _template() -> Any:
+def _renderer() -> Callable[..., str]:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("partirvm.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=lambda value: printable(value, keep="\n\t\u00a0") if type(value) is str else value
     )  # fmt: skip
-    return environment.get_template("page.html.jinja")
+    return environment.get_template("page.html.jinja").render
 
 
 def _page(job: Any) -> str:
     kind, last = kind_of(job.history[-1] if job.history else {}, job.plan), last_model(job.history)
     facts, diagnostics = figures_of(job.history, job.plan or {}), last.get("diagnostics") or ()
-    return _template().render(
+    return _renderer()(
         job=job,
         name=job.location.rstrip("/").rpartition("/")[2] or job.location,
         moment=partial(moment, utc=True),
