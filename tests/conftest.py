@@ -23,7 +23,7 @@ settings.register_profile(
     derandomize=True,
     deadline=None,
     database=None,
-    max_examples=20,
+    max_examples=12,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.register_profile("thorough", settings.get_profile("partirvm"), derandomize=False, max_examples=300)
@@ -147,6 +147,7 @@ def open_to_all(tmp_path: Path) -> Path:
 def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default kernel is learned all the same, in fewer steps and from fewer rows: hundreds of fits do so."""
     monkeypatch.setattr("partirvm.core.ascent.MOST", 3)
+    monkeypatch.setattr("partirvm.learning.process_search.STARTS", (1.0,))
     monkeypatch.setattr("partirvm.learning.class_search.ROWS", 60)
 
 

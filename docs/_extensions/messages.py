@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import partirvm
@@ -61,14 +62,18 @@ def _texts_before(tree: ast.Module, call: ast.Call) -> Names:
     return found
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    """Yield the name and the syntax tree of each module."""
-    for path in sorted(SOURCES.rglob("*.py")):
-        yield path.relative_to(SOURCES).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def trees() -> list[tuple[str, ast.Module]]:
+    """Return the name and the syntax tree of each module."""
+    paths = sorted(SOURCES.rglob("*.py"))
+    return [(path.relative_to(SOURCES).as_posix(), ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
 
 
 def _warns(call: ast.Call) -> bool:
-    return ast.unparse(call.func) in ("warn", "errors.warn")
+    match call.func:
+        case ast.Name("warn") | ast.Attribute(value=ast.Name("errors"), attr="warn"):
+            return True
+    return False
 
 
 def warned() -> Iterator[tuple[str, str, ast.expr]]:

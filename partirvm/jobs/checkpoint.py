@@ -5,6 +5,7 @@ their bits may depend on how they were computed.
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from partirvm.core.laplace import LaplaceState
@@ -37,10 +38,13 @@ KIND, FORMAT = "partirvm-checkpoint", 21
 FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock)
 """Fits of a state, and their statistics, which annotations call ``Any``."""
 
+_codec = cache(Codec)
+"""A codec is made of all annotations, which takes longer than a small checkpoint."""
+
 
 def codec() -> Codec:
     """Return the codec of checkpoints, which knows the likelihoods that are registered now."""
-    return Codec((Checkpoint, *FITS, *map(type, LIKELIHOODS.values()), *KERNELS.values()))
+    return _codec((Checkpoint, *FITS, *map(type, LIKELIHOODS.values()), *KERNELS.values()))
 
 
 def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = None) -> None:

@@ -2,9 +2,9 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
@@ -123,27 +123,27 @@ def size_charts(sizes: Sequence[Sequence[float]], last: Mapping[str, Any]) -> li
     return [Chart("Error of fewer vectors", "RMSE of training rows after prune, in the target's units", paint)]
 
 
-def _page(job: Any) -> str:
+@cache
+def _renderer() -> Callable[..., str]:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("partirvm.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value, keep="\n\t\u00a0") if type(value) is str else value,
-    )
-    kind = kind_of(job.history[-1] if job.history else {}, job.plan)
-    facts, last = {**figures_of(job.history, job.plan or {}), "seconds": job.seconds}, last_model(job.history)
-    diagnostics = last.get("diagnostics") or ()
-    return environment.get_template("page.html.jinja").render(
+        loader=PackageLoader("partirvm.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, finalize=lambda value: printable(value, keep="\n\t\u00a0") if type(value) is str else value
+    )  # fmt: skip
+    return environment.get_template("page.html.jinja").render
+
+
+def _page(job: Any) -> str:
+    kind, last = kind_of(job.history[-1] if job.history else {}, job.plan), last_model(job.history)
+    facts, diagnostics = figures_of(job.history, job.plan or {}), last.get("diagnostics") or ()
+    return _renderer()(
         job=job,
         name=job.location.rstrip("/").rpartition("/")[2] or job.location,
         moment=partial(moment, utc=True),
         counted=counted,
         share=format_share,
-        figures=figure_rows(facts),
+        figures=figure_rows({**facts, "seconds": job.seconds}),
         corrected=is_corrected(facts),
         curves=[*history_charts(job.history, kind), *size_charts(job.sizes, last)],
         targets=target_charts(from_json(diagnostics), job.outputs),

@@ -1,7 +1,7 @@
 """Equal bits with every kind of kernel that OpenBLAS has for this processor, not only with the one that it takes.
 
 ``OPENBLAS_CORETYPE`` is read once, when the library is loaded: each kind is a process of its own, which runs tests that
-are marked ``bits``. By default those of test_tails.py but for two strategies, with ``-m slow`` all of them.
+are marked ``bits``. By default those of test_tails.py, with ``-m slow`` all of them.
 """
 
 import os
@@ -61,5 +61,4 @@ def test_equal_bits_hold(core_type, tests):
     """The tests of tails beside this one; with ``-m slow`` all: kills, clusters, kernel stores, orders of rows."""
     if tests != "." and kernels_of(core_type) == kernels_of(""):
         pytest.skip(f"the tests beside this one run with the kernels for {core_type}")
-    few = () if tests == "." else ("-k", "not incremental and not split-merge")
-    run_with(core_type, "-m", "bits and not slow", *few, str(TESTS / tests))
+    run_with(core_type, "-m", "bits and not slow", str(TESTS / tests))

@@ -116,7 +116,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-LONG = {"families and directions", "regressor"}
+LONG = {"families and directions", "regressor", "three classes, one softmax", "working set by gain, learned widths"}
 
 
 @pytest.mark.parametrize("fit", some([*FITS, *ESTIMATORS], {*FITS, *ESTIMATORS} - LONG))

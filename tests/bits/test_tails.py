@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from by_default import examples
+from by_default import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from journals import Recorder, left
@@ -132,7 +132,7 @@ FITS = {
     "classes": Request(gamma=0.4, strategy="working-set", partition_size=40, max_rounds=2, tol=1e-3),
 }
 
-LONG, SLOW = ("learned", "several widths"), pytest.mark.slow
+SOME = {"working-set", "two targets", "classes"}
 
 
 def source(case, tail):
@@ -173,7 +173,7 @@ def run_of(case, rows, threads=1, resume=None, history=(), watcher=None, **chang
     return journal
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=SLOW if case in LONG else ()) for case in FITS])
+@pytest.mark.parametrize("case", some(FITS, SOME))
 @settings(max_examples=examples(2))
 @given(TAILS)
 def test_a_fit_has_the_same_bits_whatever_it_goes_through(case, tail):

@@ -28,7 +28,7 @@ def test_a_small_demo(tmp_path, capsys, monkeypatch):
     """
     monkeypatch.setattr(demo, "FIT", SMALL)
     heights, x, y = load_terrain()
-    monkeypatch.setattr(demo, "load_terrain", lambda: (heights[::8, ::8], x[::8], y[::8]))
+    monkeypatch.setattr(demo, "load_terrain", lambda: (heights[::12, ::12], x[::12], y[::12]))
     folder = tmp_path / "demo folder"
     assert demo.run(partirvm, str(folder), 2 << 30, False) == 0
     captured = capsys.readouterr()
@@ -48,6 +48,7 @@ def test_a_small_demo(tmp_path, capsys, monkeypatch):
     height, width, _ = matplotlib_image.imread(folder / "terrain.png").shape
     assert width > 900
     assert height > 800
+    monkeypatch.setattr(demo, "load_terrain", lambda: (heights[::32, ::32], x[::32], y[::32]))
     assert demo.run(partirvm, str(folder), 2 << 30, True) == 0
     assert capsys.readouterr().err == ""
 

@@ -38,7 +38,7 @@ def scheduler(tmp_path_factory):
 def data(tmp_path_factory):
     """A folder with rough.zarr, small.zarr and held-out.zarr."""
     folder, rng = tmp_path_factory.mktemp("rough"), np.random.default_rng(0)
-    for name, rows in (("rough", 12_000), ("small", 3000), ("held-out", 1000)):
+    for name, rows in (("rough", 12_000), ("small", 1500), ("held-out", 1000)):
         X = rng.uniform(-2, 2, (rows, 2))
         y = np.sin(5 * X[:, 0]) * np.cos(5 * X[:, 1]) + 0.1 * rng.normal(size=rows)
         ingest((X, y), folder / f"{name}.zarr", tile_rows=1024)
@@ -52,7 +52,7 @@ import sys, time
 from distributed import Client
 from partirvm import RVMRegressor, WorkingSet, submit
 client = Client(sys.argv[1])
-estimator = RVMRegressor(**{QUICK}, max_rounds=6, strategy=WorkingSet(selection="random"))
+estimator = RVMRegressor(**{QUICK}, max_rounds=3, strategy=WorkingSet(selection="random"))
 job = submit(estimator, sys.argv[2], sys.argv[3], client=client)
 print("submitted", flush=True)
 time.sleep(600)
@@ -70,7 +70,7 @@ def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
         process.communicate()
     job = open_job(tmp_path / "job")
     assert job.wait(timeout=120) is Status.DONE
-    estimator = RVMRegressor(**QUICK, max_rounds=6, strategy=WorkingSet(selection="random"))
+    estimator = RVMRegressor(**QUICK, max_rounds=3, strategy=WorkingSet(selection="random"))
     assert submit(estimator, data / "small.zarr", tmp_path / "whole").wait(timeout=120) is Status.DONE
     assert load_model(tmp_path / "job").digest() == load_model(tmp_path / "whole").digest()
 

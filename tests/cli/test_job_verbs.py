@@ -143,7 +143,7 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path, cli):
     job = str(tmp_path / "job")
     process = start("fit", tour.train, job, *LONG, "--quiet")
     wait_for((tmp_path / "job" / "events").exists, "the job")
-    follower, leaver, lines = (start("status", job, "--follow", *more) for more in ((), (), ("--json",)))
+    follower, leaver = (start("status", job, "--follow") for _ in range(2))
     read_until(leaver.stdout, r"^ +1 ")
     leaver.send_signal(signal.SIGINT)
     _, err = leaver.communicate(timeout=120)
@@ -161,8 +161,9 @@ def test_follow_shows_rounds_as_they_come(tour, tmp_path, cli):
     assert (follower.returncode, err) == (3, "")
     assert re.search(r"^\d+ \w+ \d{4}, [\d:]+  aborted: enough$", out, re.MULTILINE)
     assert len(re.findall(r"^round ", seen + out, re.MULTILINE)) == 1
-    entries = [json.loads(line) for line in lines.communicate(timeout=120)[0].splitlines()]
-    assert lines.returncode == 3
+    status, out, _ = cli("status", job, "--follow", "--json")
+    assert status == 3
+    entries = [json.loads(line) for line in out.splitlines()]
     assert [entry["number"] for entry in entries[:-1]] == list(range(1, len(entries)))
     assert entries[-1]["status"] == "aborted"
     process.communicate(timeout=120)

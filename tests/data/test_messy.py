@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from by_default import some
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from partirvm.cli import main
@@ -42,7 +43,10 @@ for load in (load_diabetes, load_wine, load_breast_cancer):
     MESSY[load.__name__] = messy, {"sep": ";", "decimal": ","}, tuple(map(str.strip, names))
 
 
-@pytest.mark.parametrize("name", MESSY)
+DEFAULT = {"markers", "gaps in the target", "days first", "classes", "codes", "load_diabetes", "load_wine"}
+
+
+@pytest.mark.parametrize("name", some(MESSY, DEFAULT))
 def test_from_a_table_to_a_page(name: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds

@@ -72,7 +72,7 @@ REFUSED = [(None, "tcp"), ("other/client", "tls"), ("certificates/client", "tcp"
 REFUSED += [(name, "tls") for name in (None, "mixed", "nowhere")]
 
 
-@pytest.mark.parametrize(("config", "scheme"), some(REFUSED, REFUSED[:2]))
+@pytest.mark.parametrize(("config", "scheme"), some(REFUSED, ()))
 def test_a_client_without_the_certificates_is_refused(cluster, config, scheme):
     """With what to do, and nothing written; ``run`` bounds how long that may take."""
     environ = environment()

@@ -34,14 +34,14 @@ def test_names_and_number_of_features_follow_each_fit(tmp_path):
 
 def test_the_columns_of_held_out_rows_must_be_those_of_the_training(tmp_path):
     """A frame of other columns is refused, whatever kinds the two are; their order may differ; a dataset will do."""
-    X, y = plane(80)
+    X, y = plane(40)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     made = RVMRegressor(gamma="scale", random_state=0)
     pair = made.fit(X, y, X_val=X, y_val=y).history_[-1]["held_out_rmse"]
     ingest(frame.assign(y=y), tmp_path / "d.zarr", target="y")
     from_dataset = made.fit(frame, y, X_val=str(tmp_path / "d.zarr")).history_[-1]["held_out_rmse"]
     assert from_dataset == pytest.approx(pair)
-    out_of_core = dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=40)
+    out_of_core = dd.from_pandas(frame, npartitions=2), da.from_array(y, chunks=20)
     for training in ((frame, y), out_of_core, (str(tmp_path / "d.zarr"),)):
         other = frame.rename(columns={"c": "d"})
         for held_out in (other, dd.from_pandas(other, npartitions=2)):

@@ -68,7 +68,7 @@ def test_targets_times_a_power_of_two(exponent, strategy):
 @pytest.mark.parametrize("exponent", some(POWERS, {190}))
 def test_inputs_times_a_power_of_two(exponent):
     """The same bits of predictions, of numbers and of classes, and with a learned width for each feature."""
-    X, y = plane(80)
+    X, y = plane(50)
     for estimator, target in ((RVMRegressor, y), (RVMClassifier, y > np.median(y))):
         for gamma in (0.3, "learn-per-feature"):
             here = estimator(gamma=gamma, random_state=0).fit(X, target)

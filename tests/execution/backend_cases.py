@@ -25,6 +25,8 @@ from partirvm.types import PANEL_ROWS, Columns, Scaling
 N, D, TILE, GAMMA = 7 * 2500 + 123, 3, 2500, 0.4
 """Eight tiles, each of more than one panel, the last one short."""
 
+EXECUTORS = "one thread", "three threads", "one worker", "three workers"
+
 assert TILE > PANEL_ROWS
 
 

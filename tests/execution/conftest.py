@@ -1,7 +1,7 @@
 """Rows on disk and in memory, and executors, for all tests of executors."""
 
 import pytest
-from backend_cases import PASSES, TILE, rows
+from backend_cases import EXECUTORS, PASSES, TILE, rows
 from by_default import some
 
 from partirvm.data import ArraySource, ingest
@@ -25,7 +25,7 @@ SEVERAL = {"three threads", "three workers"}
 """The reference is one thread's; whole fits are compared with those of one worker in test_executor_fits."""
 
 
-@pytest.fixture(scope="module", params=some(["one thread", "three threads", "one worker", "three workers"], SEVERAL))
+@pytest.fixture(scope="module", params=some(EXECUTORS, SEVERAL))
 def executor(request):
     """Every executor there is."""
     if "thread" in request.param:

@@ -191,7 +191,8 @@ def test_a_closed_client_is_named(one_worker, data, tmp_path):
     client = Client(address, set_as_default=False)
     runner = DaskExecutor(client)
     with pytest.raises(ClusterError, match=f"{address} ended: its client was closed"):
-        runner.run([PASSES["gram"]], HeldSource(data.url, tmp_path / "never"), lambda done, total: client.close())
+        runner.run([PASSES["gram"]], HeldSource(data.url, tmp_path / "gate"), lambda done, total: client.close())
+    (tmp_path / "gate").touch()  # the worker would wait for it, and the next test for the worker
     for call in (
         lambda: DaskExecutor(client),
         lambda: submit(RVMRegressor(), data.url, str(tmp_path / "job"), client=client),

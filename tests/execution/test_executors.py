@@ -127,7 +127,7 @@ def test_rows_of_this_process_are_sent_once(three_workers, reference):
     """Passes over all tiles, over some and ``map`` refer to the same rows on the cluster."""
     source = CountedSource(*rows())
     runner = DaskExecutor(three_workers)
-    for names in BATCHES.values():
+    for names in (BATCHES[batch] for batch in ("over all tiles", "over the same two", "over one tile each")):
         found = runner.run([PASSES[name] for name in names], source)
         assert [bits(statistic) for statistic in found] == [bits(reference[name]) for name in names]
     assert [value for _, value in runner.map(first_row, source, range(8), None)] == rows()[0][::TILE, 0].tolist()

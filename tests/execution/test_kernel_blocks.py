@@ -6,11 +6,12 @@ Expected blocks are those of ``Design.block``, whose columns are compared with t
 import shutil
 import tempfile
 from dataclasses import replace
-from itertools import count
+from itertools import count, product
 
 import numpy as np
 import pytest
-from backend_cases import PASSES, N, bits, design, rows
+from backend_cases import EXECUTORS, PASSES, N, bits, design, rows
+from by_default import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,10 @@ pytestmark = pytest.mark.bits
 MANY = replace(design(np.arange(0, N, 90), bias=True), origin=np.array([0.2, 0.1, -0.3]))
 
 
-@pytest.fixture(params=["memory", "zarr"])
+STORES = "memory", "zarr"
+
+
+@pytest.fixture(params=STORES)
 def blocks(request, tmp_path):
     """The settings of runs of passes, with much room; what was kept is dropped in the end."""
     folder = None if request.param == "memory" else str(tmp_path)
@@ -43,7 +47,7 @@ def pinned(pass_):
     return replace(pass_, **changed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.data(), st.integers(1, 300), st.sampled_from([1, 2, 37, 1000, PANEL_ROWS]))
 def test_a_column_has_the_bits_that_it_has_among_others(data, columns, height):
     """Any subset in any order, for widths around those of a product's group, and panels of few rows."""
@@ -75,7 +79,7 @@ REQUESTS = st.lists(
 
 
 @pytest.mark.parametrize("disk", [False, True])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(requests=REQUESTS, room=st.sampled_from([0, 300_000, 1 << 30]))
 def test_any_sequence_of_requests_has_the_bits_of_the_design(disk, requests, room):
     """Subsets, supersets, new columns, other orders, several tiles and runs; all of it kept, some of it, nothing."""
@@ -116,6 +120,11 @@ def evaluated(data):
 
 
 @pytest.mark.parametrize("kind", ["data", pytest.param("memory", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("executor", "blocks"),
+    some(product(EXECUTORS, STORES), {("three threads", "zarr"), ("three workers", "memory")}),
+    indirect=True,
+)
 def test_every_executor_gives_the_same_bits(executor, request, evaluated, blocks, kind):
     """Threads and workers, rows on disk and here, each pass twice: then all but the first come from the store."""
     source = request.getfixturevalue(kind)

@@ -94,7 +94,7 @@ def test_a_watcher_hears_while_a_fit_runs_and_may_leave(executor, data, referenc
             raise Enough
 
     with pytest.raises(Enough):
-        executor.solve([long_fit(seed, steps=60) for seed in (1, 5)] * 6, progress)
+        executor.solve([long_fit(seed, steps=25) for seed in (1, 5)] * 6, progress)
     assert calls == [(0, 12)] * 2
     # fits that run on workers come to their end, those in this process are left
     assert bits(executor.run([PASSES["residual"]], data)[0]) == bits(reference["residual"])

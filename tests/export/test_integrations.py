@@ -108,6 +108,7 @@ def test_intervals_in_pipelines_with_sparse_rows() -> None:
     np.testing.assert_array_equal(found[:75], left_out.fit(FRAME[75:], TARGET[75:]).predict(FRAME[:75]))
 
 
+@pytest.mark.usefixtures("quick_learning")
 @pytest.mark.parametrize("model", [RVMRegressor(random_state=0), RVMClassifier(random_state=0)])
 def test_skops_loads_estimators(model: Any) -> None:
     """With types of partirvm alone to be trusted."""

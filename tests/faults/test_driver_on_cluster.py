@@ -1,4 +1,4 @@
-"""A driver on a cluster of three worker processes: kill −9 of one, of its own, of all, of the scheduler; aborts."""
+"""A driver on a cluster of two worker processes: kill −9 of one, of its own, of all, of the scheduler; aborts."""
 
 import contextlib
 from pathlib import Path
@@ -15,20 +15,22 @@ from partirvm.jobs import open_job, submit
 from partirvm.jobs.state import Status
 
 CASE = "incremental"
-"""The case with the most passes over all rows, a second's work or two for three workers."""
+"""The case with the most passes over all rows, a second's work or two for these workers."""
+
+WORKERS = 2
 
 PRELOAD = str(Path(__file__).with_name("preload.py"))
 
 
 class Watched(Processes):
-    """Three workers whose drivers and tiles wait where a test says, and a client."""
+    """Two workers whose drivers and tiles wait where a test says, and a client."""
 
     def __init__(self, folder):
         self.asked = folder / "asked"
         self.asked.mkdir()
-        super().__init__(folder, 3, "--preload", PRELOAD, LISTEN_IN=str(self.asked))
+        super().__init__(folder, WORKERS, "--preload", PRELOAD, LISTEN_IN=str(self.asked))
         self.client = connect(self.address)
-        self.client.wait_for_workers(3, timeout=PATIENCE)
+        self.client.wait_for_workers(WORKERS, timeout=PATIENCE)
 
     def kill(self, pid):
         """kill −9 of the worker with this number."""
@@ -57,7 +59,7 @@ class Watched(Processes):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Three workers; who kills some starts others."""
+    """Two workers; who kills some starts others."""
     made = Watched(tmp_path_factory.mktemp("cluster"))
     yield made
     made.close()
@@ -66,7 +68,7 @@ def cluster(tmp_path_factory):
 @pytest.fixture
 def job(cluster, data, undisturbed, tmp_path):
     """A job whose driver runs on the cluster, in a pass after its second line of history: no tile of it can be read."""
-    cluster.client.wait_for_workers(3, timeout=PATIENCE)
+    cluster.client.wait_for_workers(WORKERS, timeout=PATIENCE)
     made = cluster.submit(data, tmp_path / "job", CASE, "hold", 2)
     wait_for(lambda: count(cluster.asked / "tiles"), "a tile")
     return made
@@ -89,6 +91,7 @@ def assert_done(job, whole):
     assert_one_round_repeated(job.store.events())
 
 
+@pytest.mark.slow
 def test_a_killed_worker(cluster, job, undisturbed):
     """One that only does tasks: the driver goes on as if nothing had been."""
     victim = next(worker.pid for worker in cluster.workers if worker.pid != driver(job))
@@ -113,7 +116,7 @@ def test_the_worker_that_holds_the_driver(cluster, job, undisturbed):
 
 def test_an_abort_there(cluster, data, tmp_path):
     """As in one process: the next look ends the work, with tiles still under way; nothing of the pass is begun then."""
-    cluster.client.wait_for_workers(3, timeout=PATIENCE)
+    cluster.client.wait_for_workers(WORKERS, timeout=PATIENCE)
     made = cluster.submit(data, tmp_path / "job", CASE, "pass", 1)
     aborted(made.location, "flat enough", cluster.asked)
     assert_usable(made.store, "flat enough")

@@ -97,7 +97,7 @@ def test_an_abort_here(breeder, data_of, tmp_path, case, where, after):
 
 
 @pytest.mark.bits
-@pytest.mark.parametrize("state", some(["sorting", "writing", "cells", "model", "event"], {"writing", "cells"}))
+@pytest.mark.parametrize("state", some(["sorting", "writing", "cells", "model", "event"], {"cells"}))
 def test_a_kill_around_cells_changes_no_bits(breeder, data, tmp_path, monkeypatch, state):
     """Those of a job with room in memory; readers always have a model; only what events name stays in the end.
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from by_default import some
 from sklearn.base import clone
 from written import ASKED
 
@@ -52,7 +53,7 @@ def forget(code):
     (code / "imported").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", some(PARTS, {"part of a kernel", "basis"}))
 def test_a_job_is_refused_until_its_reader_allows_code(part, code, data, tmp_path, capsys):
     """predict, evaluate, resume and load_model name the function and the flag; then they work. The fit needs none."""
     job = str(tmp_path / "job")

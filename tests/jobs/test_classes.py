@@ -49,7 +49,8 @@ def read(path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "ending"), [*zip(TYPES, [".zarr", ".parquet", ".csv", ".zarr", ".parquet"], strict=True), ("text", ".csv")]
+    ("kind", "ending"),
+    [*zip(TYPES, [".parquet", ".csv", ".csv", ".parquet", ".parquet"], strict=True), ("text", ".zarr")],
 )
 def test_every_row_has_its_label_and_probabilities(tmp_path, kind, ending):
     """In the order of the table, by the command line; labels of their own type, columns in the order of the classes."""

@@ -155,7 +155,14 @@ def test_a_fit_of_classes_goes_on(tmp_path, classes, options):
 
 @pytest.mark.parametrize(
     ("classes", "options", "after"),
-    [(2, {"strategy": "working-set", "max_rounds": 2}, 1), (0, {"strategy": "basic"}, 0)],
+    some(
+        [
+            (2, {"strategy": "working-set", "max_rounds": 2}, 1),
+            (0, {"strategy": "working-set", "max_rounds": 2}, 1),
+            (0, {"strategy": "basic"}, 0),
+        ],
+        [(0, {"strategy": "working-set", "max_rounds": 2}, 1), (0, {"strategy": "basic"}, 0)],
+    ),
 )
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_an_update_that_breaks_off_is_resumed(tmp_path, classes, options, after):

@@ -64,7 +64,7 @@ def pair(folder, place, asked, monkeypatch):
 
 
 @pytest.mark.bits
-@pytest.mark.parametrize("name", some(FITS, {*FITS} - {"a kernel that is learned", "random candidates", "a basis"}))
+@pytest.mark.parametrize("name", some(FITS, {"numbers", "several targets", "two classes"}))
 def test_a_resume_with_more_rounds_is_the_longer_fit(name, tmp_path, monkeypatch):
     """Bits and history; nothing is decided or learned again, the spec alone is read."""
     options = dict(FITS[name])

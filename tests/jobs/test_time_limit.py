@@ -20,7 +20,7 @@ from partirvm.strategies.problem import Options
 from partirvm.strategies.rounds import MAX_COLUMNS, STEPS, early_state
 from partirvm.types import Columns
 
-N = 900
+N = 500
 
 
 def arrays(classes: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -32,9 +32,9 @@ def arrays(classes: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rows_of(classes: bool) -> ArraySource:
-    """The same in tiles of 128 rows."""
+    """The same in eight tiles of 64 rows."""
     columns = Columns(("a", "b"), "y", classes=("below", "above")) if classes else None
-    return ArraySource(*arrays(classes), tile_rows=128, columns=columns)
+    return ArraySource(*arrays(classes), tile_rows=64, columns=columns)
 
 
 class After(Watcher):

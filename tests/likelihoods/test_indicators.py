@@ -197,9 +197,9 @@ def test_two_classes_of_many_rows_are_pooled():
 def test_two_classes_that_hardly_overlap_are_pooled():
     """Even and odd digits, by default; not if a fifth of the labels is wrong, or if the boundary is smooth."""
     rng, (pixels, digit) = np.random.default_rng(1), load_digits(return_X_y=True)
-    X, even = rng.normal(size=(500, 2)), digit[:500] % 2 == 0
-    pixels = pixels[:500, pixels[:500].std(axis=0) > 0]
-    smooth, wrong = X[:, 0] + 0.5 * X[:, 1] ** 2 > 0.5, rng.random(500) < 0.2
+    X, even = rng.normal(size=(300, 2)), digit[:300] % 2 == 0
+    pixels = pixels[:300, pixels[:300].std(axis=0) > 0]
+    smooth, wrong = X[:, 0] + 0.5 * X[:, 1] ** 2 > 0.5, rng.random(300) < 0.2
     for rows, y, pooled in ((X, smooth, False), (pixels, even, True), (pixels, even ^ wrong, False)):
         assert (RVMClassifier(random_state=0).fit(rows, y).model_.ramp is not None) == pooled
     assert RVMClassifier(multi_class="multinomial", random_state=0).fit(pixels, even).model_.ramp is None

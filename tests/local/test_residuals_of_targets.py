@@ -26,7 +26,7 @@ def rough(n, seed=0):
     return X, np.column_stack([first, 100 + 20 * second])
 
 
-NEW = rough(1000, seed=1)
+NEW = rough(600, seed=1)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import naive
 import numpy as np
 import pytest
+from by_default import some
 from test_class_models import classifier
 
 from partirvm import RVMClassifier, RVMRegressor, Warp, load_model, save_model
@@ -41,7 +42,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some(CASES, {"one target, weights", "several targets"}))
 def test_evidence_error_and_weights_are_those_of_all_rows(rows, case, tmp_path):
     """log N(t | 0, β⁻¹W⁻¹ + ΦA⁻¹Φᵀ) and Σ w r² before and after; twice is once, and files and exports keep it."""
     options, T, weighted = CASES[case]

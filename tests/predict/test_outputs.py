@@ -24,7 +24,7 @@ from partirvm.storage.records import read_json, to_json
 
 ASKED = {"strategy": "working-set", "selection": "error", "noise": "constant", "residual": "none"}
 PARAMETERS = Request(gamma=0.3, partition_size=30, max_rounds=2, **ASKED)
-TILES, TILE = 30, 40
+TILES, TILE = 14, 40
 ENDINGS = (".zarr", ".parquet", ".csv")
 LABELS = ("=1+1", "+2", "-3", "@sum(a1)", 'a"b', "a,b", "two\nlines", "cr\rx", "", "NA", "01", "\ttab", " spaces ", "ü")
 
@@ -39,7 +39,7 @@ def rows(n=TILES * TILE - 7, seed=0):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A JOB, DATA of 30 tiles, the last one short, and what is predicted of them without interruption."""
+    """A JOB, DATA of 14 tiles, the last one short, and what is predicted of them without interruption."""
     place = tmp_path_factory.mktemp("outputs")
     ingest(rows(), place / "d.zarr", tile_rows=TILE, shuffle=3)
     jobs.fit(str(place / "d.zarr"), str(place / "job"), PARAMETERS)
@@ -163,17 +163,17 @@ def test_wrong_input_leaves_nothing(folder, tmp_path):
     """A chunk of DATA that is missing; the command line's tests have other features."""
     ingest(rows(), tmp_path / "d.zarr", tile_rows=TILE, shuffle=3)
     out = tmp_path / "new" / "out.csv"
-    next((tmp_path / "d.zarr").glob("rows-*/X/c/20/0")).unlink()
-    with pytest.raises(MissingDataError, match="chunk 20"):
+    next((tmp_path / "d.zarr").glob("rows-*/X/c/12/0")).unlink()
+    with pytest.raises(MissingDataError, match="chunk 12"):
         prediction.predict(str(folder / "job"), str(tmp_path / "d.zarr"), str(out))
     assert list(out.parent.iterdir()) == []
 
 
 def test_memory_does_not_grow_with_the_rows(folder, tmp_path, monkeypatch):
-    """Peak of what this process allocates, at 10,000 rows and at five times as many."""
+    """Peak of what this process allocates, at 6,000 rows and at five times as many."""
     monkeypatch.setattr(prediction, "SORT_MEMORY", 1 << 19)
     peaks = []
-    for n in (10_000, 50_000):
+    for n in (6000, 30_000):
         data, found = ingest(rows(n), tmp_path / f"{n}.zarr", tile_rows=2048), []
         for again in range(2):  # threads of other tests may allocate meanwhile
             tracemalloc.start()

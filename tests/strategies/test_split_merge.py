@@ -6,6 +6,7 @@ from itertools import pairwise
 import naive
 import numpy as np
 import pytest
+from by_default import some
 from class_simulator import ClassSimulator, groups
 from simulator import Simulator, spelled, wave
 
@@ -65,7 +66,7 @@ def test_a_merge_has_the_survivors_of_both():
     assert merges == [kept[0] + kept[1], kept[2] + kept[3], kept[4] + kept[5]]
 
 
-@pytest.mark.parametrize("likelihood", ["full", "sample"])
+@pytest.mark.parametrize("likelihood", some(["full", "sample"], {"sample"}))
 def test_how_many_run_side_by_side_changes_no_bit(likelihood):
     """One fit at a time, a few, or all of a level."""
     found = []

@@ -6,6 +6,7 @@ from math import log2
 import naive
 import numpy as np
 import pytest
+from by_default import examples
 from class_simulator import SELECTIONS, ClassSimulator, runs, usable
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ GROWING = ("basic", "incremental", "working-set")
 
 
 @given(runs())
-@settings(max_examples=25)
+@settings(max_examples=examples(12))
 def test_the_rules_that_every_run_keeps(run):
     """Rows are candidates at most once; a model is saved and is the one settled last."""
     name, simulator, options = run
@@ -50,7 +51,7 @@ def test_the_rules_that_every_run_keeps(run):
 
 
 @given(runs(names=("incremental", "split-merge", "working-set")))
-@settings(max_examples=15)
+@settings(max_examples=examples(8))
 def test_limits_are_never_exceeded(run):
     """max_vectors bounds every model, max_columns every dense fit, max_rounds the rounds."""
     name, simulator, options = run
@@ -69,7 +70,7 @@ def test_limits_are_never_exceeded(run):
 
 
 @given(runs(), st.data())
-@settings(max_examples=12)
+@settings(max_examples=examples(5))
 def test_a_stop_at_any_moment_ends_the_run_at_once(run, data):
     """Whatever is under way, no instruction follows."""
     name, simulator, options = run
@@ -84,7 +85,7 @@ def test_a_stop_at_any_moment_ends_the_run_at_once(run, data):
 
 
 @given(runs())
-@settings(max_examples=6)
+@settings(max_examples=examples(3))
 def test_a_run_is_a_function_of_its_state(run):
     """The same again says the same; so does a run that goes on from the state after any line of history."""
     name, simulator, options = run
