@@ -140,6 +140,7 @@ def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path):
     assert "held-out RMSE" in plain(seen)
 
 
+@pytest.mark.slow
 def test_the_live_view_ends_well_on_an_error(tmp_path, tour: Tour):
     rows = Path(tour.folder, "train.csv").read_text().splitlines()
     (tmp_path / "bad.csv").write_text("\n".join([*rows, "1,2,"]))

@@ -123,6 +123,7 @@ def test_a_batch_job_at_the_end_of_its_time_keeps_the_model(slurm):
     assert partirvm.load_model(slurm.folder / "jobs" / "run1").predict([[0.0, 1.0]]).shape == (1,)
 
 
+@pytest.mark.slow
 def test_the_script_of_a_worker_is_what_was_asked_for(slurm):
     """Directives and the worker's command, read as Slurm and `dask worker` read them; needs no sbatch."""
     slurm.env["PATH"] = environment()["PATH"]

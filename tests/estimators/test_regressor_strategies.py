@@ -53,6 +53,7 @@ def test_every_strategy_ends_near_basic(basic, strategy, likelihood):
     assert rows == {600 if likelihood == "full" else 200}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", some(PARTITIONED, {"incremental"}))
 def test_the_heuristic_chooses_the_partition_size(strategy):
     """√(N·d) random rows, ρ of them become vectors, P = ⌈f(ρ)·√(N·d)⌉; in history_, plan_ and the plan's text."""
@@ -74,6 +75,7 @@ def dense():
     return plane(600, noise=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "reason", "says"),
     [

@@ -134,6 +134,7 @@ def kill(monkeypatch):
     return kill
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", some(WORK, {"run"}))
 def test_a_scheduler_that_dies_is_named(processes, kill, data, tmp_path, work):
     """kill -9 of the scheduler in the middle of work that would not end: ClusterError with its address and advice."""

@@ -54,6 +54,7 @@ def test_several_targets_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_coordinates_of_levels_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
     """Twenty levels are learned before the kernel; two rounds on a worker are one round here and another later."""
     X, y, level = rows()[0][:300], rows()[1][:300], np.arange(300) % 20
@@ -101,6 +102,7 @@ def test_an_estimator_on_arrays_has_the_same_bits_on_a_cluster(one_worker, three
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::partirvm.errors.LimitWarning")
 def test_a_kernel_that_is_a_function_is_imported_by_the_workers(data, one_worker, tmp_path):
     """A fit on workers has the bits of one in this process."""

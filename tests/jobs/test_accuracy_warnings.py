@@ -101,6 +101,7 @@ def test_a_last_fit_that_is_worse_than_a_round(key):
         assert ("of round 2 0.5: try max_rounds=2" in found) is expected
 
 
+@pytest.mark.slow
 def test_row_weights_and_units_of_the_target():
     """Rows of zero weight do not count, and errors are in the units of the target."""
     X, y = smooth(3000)

@@ -184,6 +184,7 @@ def test_an_update_that_breaks_off_is_resumed(tmp_path, classes, options, after)
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_an_update_that_reached_its_rounds_is_resumed(tmp_path):
     """With more rounds it is the update that was given these; a second update goes on from the last fit."""

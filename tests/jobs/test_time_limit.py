@@ -109,6 +109,7 @@ def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
         assert kinds & {"round", "part"}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_time_that_is_up_while_noise_is_fitted_leaves_a_model_with_constant_noise():
     """From the kernels of the noise to the last pass over weighted rows."""

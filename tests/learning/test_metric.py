@@ -83,6 +83,7 @@ def test_a_wave_along_a_diagonal_is_found():
     assert abs(first @ [0.5**0.5, 0.5**0.5, 0, 0]) > 0.99
 
 
+@pytest.mark.slow
 def test_directions_that_gain_nothing_are_left():
     """A sum of functions of single features: the last line is the width per feature, and its kernel is what counts."""
     rng = np.random.default_rng(3)
@@ -93,6 +94,7 @@ def test_directions_that_gain_nothing_are_left():
     assert isinstance(kernel, Gaussian)
 
 
+@pytest.mark.slow
 def test_free_directions_must_pay_for_each_entry(monkeypatch):
     """Above ``FREE_ROWS`` entries move too, and are taken for a gain of half a log N for each angle; else not."""
     X, y = ridge(500, 3, noise=0.02)

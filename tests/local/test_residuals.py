@@ -56,6 +56,7 @@ def test_one_row_beside_copies_does_not_outweigh_the_others():
     assert mixture_gain(of_local, of_alone) == pytest.approx(gain, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_they_are_taken_where_few_copies_differ_much():
     """Pairs of equal rows teach that there is no noise; of one row in 300 the target is far from that of its copy."""
     X, y = (np.repeat(each, 2, axis=0) for each in rough(1000))
@@ -179,12 +180,14 @@ def test_categories_that_differ_are_far():
     assert np.sqrt(np.mean((model.predict(frame) - y) ** 2)) < 0.1
 
 
+@pytest.mark.slow
 def test_a_family_may_be_given():
     for family in CORRELATIONS:
         model = RVMRegressor(**OPTIONS, residual=Local(neighbours=10, family=family)).fit(*rough(150))
         assert [kernel.family for kernel in model.model_.residuals.kernels] == [family]
 
 
+@pytest.mark.slow
 def test_weights_may_have_any_unit():
     """Each input occurs twice, with noise of known deviation r and the weight 1/r², in units of 1 and of a thousandth.
 
