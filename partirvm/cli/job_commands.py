@@ -71,7 +71,7 @@ def list_jobs(folder: str, as_json: bool) -> None:
             found.append(job.progress())
         except PartirvmError as error:
             found.append({"job": job.location, "error": str(error)})
-    show(found, jobs_table(found), as_json)
+    show(found, jobs_table(found, width_of(sys.stdout)), as_json)
 
 
 @click.command()
@@ -131,8 +131,7 @@ def _end(job: str, verb: str, reason: str, as_json: bool) -> None:
     opened = jobs.open_job(job)
     aborting = getattr(opened, verb)(reason).value == "aborting"
     found = opened.progress()
-    text = f"{job} is {found['status']}. {found['advice']}"
-    text = f"{job}: the request to end the job is stored" if aborting else text
+    text = f"{job}: the request to end it is stored" if aborting else f"{job} is {found['status']}. {found['advice']}"
     show(found, text, as_json, *[f"partirvm wait {job}"] * aborting)
 
 

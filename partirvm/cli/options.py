@@ -213,8 +213,7 @@ class GroupedCommand(click.Command):
         for name in [name for name in groups if name in shown]:
             with formatter.section(name.capitalize()):
                 formatter.write_dl(groups[name])
-        hidden = [name for name in groups if name not in shown]
-        if hidden:
+        if hidden := [name for name in groups if name not in shown]:
             formatter.write_paragraph()
             count = sum(len(groups[name]) for name in hidden)
             formatter.write_text(f"--help-all shows {count} more options: {', '.join(hidden)}.")
@@ -223,11 +222,8 @@ class GroupedCommand(click.Command):
 def require_detachable(detach: bool, scheduler: str | None) -> None:
     """Raise ``click.UsageError`` for ``--detach`` without a cluster."""
     if detach and scheduler is None:
-        raise click.UsageError(
-            "--detach needs --scheduler ADDRESS: without a cluster the fit would stop when this command exits. Run it "
-            "in the background of your shell instead (nohup, tmux, systemd-run).",
-            click.get_current_context(),
-        )
+        alone = "without a cluster the fit ends with this command: use nohup or tmux to keep it running"
+        raise click.UsageError(f"--detach needs --scheduler ADDRESS: {alone}.", click.get_current_context())
 
 
 def parameters(options: dict[str, Any]) -> Request:

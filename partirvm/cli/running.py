@@ -105,10 +105,8 @@ def message_of(error: BaseException) -> str:
     elif isinstance(error, PartirvmError):
         message = as_flags(str(error))
     else:
-        message = (
-            f"{type(error).__name__}: {error}. This is a fault of the program or of its environment, not of your "
-            f"input: run the same command with {TRACEBACK}=1 to see where it happened, and report it"
-        )
+        fault = "This is a fault of the program or of its environment, not of your input"
+        message = f"{type(error).__name__}: {error}. {fault}: run it with {TRACEBACK}=1 to see where, and report it"
     return "; ".join([message, *notes])
 
 

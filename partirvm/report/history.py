@@ -119,8 +119,7 @@ FORMS: dict[str, Callable[[Any], str]] = {
 
 def formatted(facts: Mapping[str, Any], key: str) -> str:
     """Return a fact as text; a dash if it is unknown."""
-    value = facts.get(key)
-    if value is None:
+    if (value := facts.get(key)) is None:
         return MISSING
     return FORMS.get(key, lambda value: f"{value:,}" if isinstance(value, int) else str(value))(value)
 

@@ -109,8 +109,7 @@ def _curves(title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Ma
 
 def size_charts(sizes: Sequence[Sequence[float]], last: Mapping[str, Any]) -> list[Chart]:
     """Return the chart of the error if the model of the entry ``last`` is pruned to these sizes; none for classes."""
-    error = last.get("train_rmse")
-    if error is None or len(sizes) < 2:
+    if (error := last.get("train_rmse")) is None or len(sizes) < 2:
         return []
     vectors, growth = np.array(sizes).T
 

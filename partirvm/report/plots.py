@@ -270,7 +270,6 @@ class DiagnosticsDisplay:
     (True, True)
     """
 
-    figure_: Any
     axes_: list[Any]
 
     def __init__(self, found: Sequence[Diagnostics], names: Sequence[str] = ()) -> None:

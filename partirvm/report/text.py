@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from partirvm.jobs.state import JobState, Status
-from partirvm.quoting import counted, format_bytes, moment, named, printable
+from partirvm.quoting import counted, format_bytes, format_duration, moment, named, printable
 from partirvm.report.history import MISSING, QUANTITIES, SIDES, Lines, aligned, figures_of, formatted, kind_of
 
 
@@ -43,7 +44,7 @@ def status_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("strategy", facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"),
         *figure_rows(facts),
         ("ended" if Status(facts["status"]).final else "advice", facts["advice"]),
-        ("model", "none yet" if facts["n_vectors"] is None else facts["job"]),
+        ("model", "none yet" if facts["n_vectors"] is None else None),
     ]
     return [(name, text) for name, text in pairs if text and text != MISSING]
 
@@ -67,7 +68,7 @@ def _residuals(facts: Mapping[str, Any]) -> str | None:
     """Return what the errors of the nearest rows change, or would change."""
     if not (found := facts.get("residuals")):
         return None
-    gains = f"{-found['rmse_gain']:+.0%}, log density {found['density_gain']:+.2f} nats per row"
+    gains = f"{-found['rmse_gain']:+.0%}, log density {found['density_gain']:+z.2f} nats per row"
     if found["lacking"]:
         need = f"their {format_bytes(found['lacking'])} need a job folder or a larger memory_limit"
         return f"not used, but would change the RMSE of rows left out by {gains}: {need}"
@@ -82,9 +83,16 @@ def is_corrected(facts: Mapping[str, Any]) -> bool:
     return bool((facts.get("residuals") or {}).get("bytes"))
 
 
-def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
-    """Return a table with one line per job, from ``Job.progress()``; a job with ``error`` could not be read."""
-    header = ("job", "status", "fits", "vectors", "measure", "training", "held-out", "time", "since", "reason")
+EXPENDABLE = ("fits", "time", "since")
+"""Titles of columns of the table of jobs that a terminal of fewer than 110 columns does not show."""
+
+
+def jobs_table(jobs: Sequence[dict[str, Any]], width: int = 0) -> str:
+    """Return a table with one line per job, from ``Job.progress()``; a job with ``error`` could not be read.
+
+    A line is at most ``width`` characters long, 0 for any: columns are left out, and long reasons are cut.
+    """
+    header = ["job", "status", "fits", "vectors", "measure", "training", "held-out", "time", "since", "reason"]
     rows = []
     for job in jobs:
         name = job["job"].rpartition("/")[2]
@@ -96,7 +104,11 @@ def jobs_table(jobs: Sequence[dict[str, Any]]) -> str:
         measure = first.name if set(errors) != {MISSING} else MISSING
         fits, vectors, took = (formatted(job, key) for key in ("fits", "vectors", "seconds"))
         rows.append([name, job["status"], fits, vectors, measure, *errors, took, moment(job["since"]), job["reason"]])
-    return aligned(header, rows)
+    if 0 < width < 110:
+        kept = [title not in EXPENDABLE for title in header]
+        header, *rows = (list(compress(cells, kept)) for cells in (header, *rows))
+    lines = printable(aligned(header, rows), keep="\n").split("\n")
+    return "\n".join(f"{line[: width - 1]}…" if 0 < width < len(line) else line for line in lines)
 
 
 def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) -> Iterator[str]:
@@ -112,9 +124,9 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
         changed, begun = (state.status, state.attempt) != begun, (state.status, state.attempt)
         if changed and not state.status.final:
             yield change
-        if state.doing not in ("", doing):
-            doing = state.doing
-            yield doing
+        if state.doing and state.doing.partition(":")[0] != doing:  # what follows has a rate, which always changes
+            doing = state.doing.partition(":")[0]
+            yield state.doing
         if state.status is not Status.QUEUED and state.plan is not None and state.plan != plan:
             plan = state.plan
             yield from plan["text"].splitlines()
@@ -133,22 +145,24 @@ def job_facts(job: Any) -> dict[str, Any]:
 
 def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = str) -> str:
     """Return a table of known facts of ``job_facts``, a column per job, and of parameters that differ (``spell``)."""
-    titles = {"n_rows": "rows", "partition_size": "P", "n_vectors": "vectors", "seconds": "time", **QUANTITIES}
+    titles = {"n_rows": "rows", "rho": "sparseness ρ", "n_vectors": "vectors", "seconds": "time", **QUANTITIES}
     titles |= {"peak_memory": "memory", "planned_seconds": "planned time"}
     beside = {"job", "since", "attempt", "reason", "doing", "advice", "data", "parameters"}
     beside |= {"kind", "number", "level", "candidates", "vectors", "model"}  # of the last fit
     keys = [key for key in jobs[0] if key not in beside]
     rows = [[titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)] for key in keys]
-    asked = {spell(name): [job["parameters"].get(name) for job in jobs] for name in jobs[0]["parameters"]}
+    asked = {name: [job["parameters"].get(name) for job in jobs] for name in jobs[0]["parameters"]}
     asked["data"] = [job["data"] for job in jobs]
     differ = {name: own for name, own in asked.items() if any(value != own[0] for value in own)}
-    rows += [[name, *(named(parameter_text(value)) for value in own)] for name, own in differ.items()]
+    rows += [[spell(name), *(named(parameter_text(name, each)) for each in own)] for name, own in differ.items()]
     header = ("", *(job["job"].rstrip("/").rpartition("/")[2] for job in jobs))
     return printable(aligned(header, [row for row in rows if set(row[1:]) != {MISSING}]), keep="\n")
 
 
-def parameter_text(value: Any) -> str:
-    """Return the value of a parameter as text."""
+def parameter_text(name: str, value: Any) -> str:
+    """Return the value of the parameter of this name as text."""
     if value is None:
         return "none"
+    if name in ("memory_limit", "time_limit") and not isinstance(value, str):
+        return format_bytes(value) if name == "memory_limit" else format_duration(value)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -139,6 +139,17 @@ def test_jobs_of_both_kinds_in_one_table(folder):
     assert errors == [first, ("RMSE", "0.5", "0.25"), ("–", "–", "–"), ("–", "–", "–")]
 
 
+def test_the_table_of_jobs_fits_the_terminal(folder):
+    """Narrow ones show fewer columns; a long reason is cut, and whole where there is no terminal."""
+    job = {**open_job(str(folder / "narrow")).progress(), "reason": "no space is left " * 9}
+    narrow, wide, whole = (jobs_table([job], width).splitlines() for width in (80, 120, 0))
+    assert {len(narrow[1]), len(wide[1])} == {80, 120}
+    assert re.split(" {2,}", narrow[0]) == ["job", "status", "vectors", "measure", "training", "held-out", "reason"]
+    assert len(re.split(" {2,}", wide[0])) == 10
+    assert job["reason"].strip() in whole[1]
+    assert narrow[1].endswith("…")
+
+
 def invoke(*arguments):
     done = CliRunner().invoke(group, [str(each) for each in arguments])
     assert done.exit_code == 0, done.output
@@ -175,3 +186,12 @@ def test_followed_states_print_each_change_once():
     assert [line.split()[-1] for line in (shown[2], shown[4])] == ["there", "rounds"]
     assert len(shown) == 5
     assert [json.loads(line)["number"] for line in followed([first, again, more, ended], True)] == [1, 2, 3]
+
+
+def test_a_follower_tells_each_stage_of_learning_once():
+    """Its rate changes with every look at the job."""
+    said = [
+        f"learning the kernel, {n} of 6: widths, {rate} evaluations/s" for n, rate in ((1, 2.0), (1, 2.1), (2, 2.1))
+    ]
+    states = [JobState(Status.RUNNING, attempt=1, doing=text) for text in said]
+    assert [line for line in followed(states) if "learning" in line] == [said[0], said[2]]
