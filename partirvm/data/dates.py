@@ -21,13 +21,13 @@ class Dates:
     """A column of dates, times of day or durations, and the cycles that its rows span.
 
     A cycle matters if the rows span two periods, and some of them lie within half a period; ``known`` ones are those of
-    other data. Dates with a time zone are converted to UTC. Texts are ISO dates or times, or have a ``form`` of
-    strptime.
+    other data. ``unit`` says what the numbers are. Dates with a time zone are converted to UTC. Texts are ISO dates or
+    times, or have a ``form`` of strptime.
     """
 
     def __init__(self, known: Sequence[str] | None = None, form: str | None = None) -> None:
         self._known, self._first, self._last, self._step = known, np.inf, -np.inf, np.inf
-        self.form = form
+        self.form, self.unit = form, f"days since {ORIGIN}"
 
     def days(self, values: Any) -> Float:
         """Return an Arrow array of dates or texts as days (n,): since ``ORIGIN``, or for times since midnight.
@@ -45,6 +45,7 @@ class Dates:
             raise pa.ArrowNotImplementedError(f"{values.type} is not a date type")
         if kind.is_time(values.type) or kind.is_duration(values.type):
             self._known, origin = (), 0
+            self.unit = "days since midnight" if kind.is_time(values.type) else "days"
             values = values.cast(pa.time64("us") if kind.is_time(values.type) else pa.duration("us"), safe=False)
         ticks = values.cast(pa.timestamp("us"), safe=False) if origin else values
         days = (numbers(ticks.cast(pa.int64()).cast(pa.float64(), safe=False)) - origin) / 86_400e6

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from partirvm.data import problems
-from partirvm.data.dates import ORIGIN, Dates
+from partirvm.data.dates import Dates
 from partirvm.data.labels import Levels
 from partirvm.data.problems import Finding, OddCells, Values
 from partirvm.data.tables import Batch, Reader, is_text, numbers
@@ -367,7 +367,7 @@ class Encoder:
                 texts[name].append(f"{counted(len(columns.categories[name]), 'level')} of a category")
             if self._like is None and name in columns.dates:
                 waves = [f"sine and cosine of the {cycle}" for cycle in columns.dates[name]]
-                texts[name].append(", ".join([f"days since {ORIGIN}", *waves]))
+                texts[name].append(", ".join([self.dates[name].unit, *waves]))
             if share and name in columns.given:
                 texts[name].append(f"{share:.1%} of the rows have no value")
         if self.dropped and not texts[columns.target]:

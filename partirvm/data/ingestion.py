@@ -198,6 +198,7 @@ def ingest(
             raise DataError(f"{url}: {found_again}: to append them once more, pass again=True (`--again`)")
         place.commit(made)
     stored = ZarrSource(data)
+    stored.left_out = encoder.dropped
     stored.notes = encoder.described(made.moments.inputs.missing / made.moments.inputs.n, settled)
     return stored
 

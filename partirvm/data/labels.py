@@ -177,8 +177,7 @@ class Levels:
         return codes
 
     def _code(self, label: Any) -> float:
-        label = plain_label(label)
-        if label is None or label != label:
+        if (label := plain_label(label)) is None or label != label:
             return np.nan
         if self._known is None:
             if label not in self.found:

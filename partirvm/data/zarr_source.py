@@ -113,8 +113,7 @@ def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttribute
     if group is not None:
         return folder, attributes_of(folder, group)
     while True:
-        numbers = listed_numbers(folder, VERSIONS)
-        if not numbers:
+        if not (numbers := listed_numbers(folder, VERSIONS)):
             stem = url.rstrip("/").rpartition("/")[2].partition(".")[0].strip("*") or "data"
             made = f"`partirvm ingest {url} {stem}.zarr`" if is_table(url) else f"`partirvm ingest SOURCE {url}`"
             left = "if an interrupted ingest left the folder, delete it"
@@ -152,7 +151,7 @@ class ZarrSource(Source):
     """
 
     def __init__(self, url: Where) -> None:
-        self.url, self.notes = os.fspath(url), dict[str, str]()
+        self.url, self.notes, self.left_out = os.fspath(url), dict[str, str](), 0
         self.name = self.url
         self._opened: tuple[Folder, DataAttributes] | None = None
         self._group: str | None = None

@@ -138,6 +138,8 @@ def opened(data: str, columns: Columns, client: Any, *, labelled: bool = False) 
         without = () if labelled else columns.targets or (columns.target,)
         source = ingest(data, f"{folder}/rows.zarr", like=columns, exclude=without, shuffle=None, auto=True)
         source.name = data
+        if labelled and source.left_out:
+            warn(f"{data}: rows without a target, left out: {source.left_out:,}", DataWarning)
         yield source
 
 

@@ -48,6 +48,15 @@ def test_evaluate_is_what_predictions_say(tour, cli, cli_json, tmp_path):
     assert 0.9 < scores["coverage_95"] < 0.99
 
 
+def test_evaluate_says_how_many_rows_have_no_target(tour, cli, tmp_path):
+    table, lines = tmp_path / "test.csv", [",".join(f"{value:.17g}" for value in row) for row in tour.test_table[:50]]
+    lines[:3] = [line.rpartition(",")[0] + "," for line in lines[:3]]
+    table.write_text("\n".join(["a,b,fare", *lines]))
+    status, out, err = cli("evaluate", tour.job, str(table))
+    assert (status, json.loads(out)["n_rows"]) == (0, 47)
+    assert " ".join(err.split()) == f"partirvm: warning: {table}: rows without a target, left out: 3"
+
+
 @pytest.mark.bits
 @pytest.mark.parametrize("order", [("--shuffle", "5"), ("--no-shuffle",)])
 def test_rows_without_a_target_are_predicted_as_those_with_one(tour, cli, tmp_path, order):

@@ -148,3 +148,11 @@ def test_rows_without_a_target_are_left_out_when_asked(classes, tmp_path):
     assert sorted(data.original_rows(0).tolist()) == list(range(300))
     np.testing.assert_array_equal(stored(data)[:, 2], table["gap"][table["y"].notna()])
     assert data.notes["y"] == "100 rows without it left out"
+
+
+def test_times_of_day_are_days_since_midnight(tmp_path):
+    table = tmp_path / "times.csv"
+    table.write_text("begins,y\n" + "\n".join(f"{hour:02}:30,{hour}" for hour in range(24)))
+    data = ingest(str(table), tmp_path / "d.zarr", target="y", shuffle=None)
+    np.testing.assert_allclose(stored(data)[:, 0], (np.arange(24) + 0.5) / 24, rtol=1e-12)
+    assert data.notes["begins"].startswith("days since midnight")
