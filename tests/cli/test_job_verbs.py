@@ -119,7 +119,6 @@ def test_a_job_that_is_done_says_what_to_raise(tour, cli):
     assert "delete the folder" in err
 
 
-@pytest.mark.slow
 def test_two_ctrl_c_leave_at_once(tour, tmp_path):
     """The job is interrupted, and resumed as if nothing had been."""
     job = str(tmp_path / "job")

@@ -125,7 +125,6 @@ def test_more_classes_than_half_of_the_rows():
         RVMClassifier().fit(X, y % 25)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "noise"), some([(0, 0.01), (1, 0.0)], {(1, 0.0)}))
 def test_smooth_functions_with_hardly_any_noise(seed, noise):
     """Learned kernels are so wide that columns are near copies: no error, and not noise alone as the answer."""
