@@ -68,14 +68,14 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     metavar="COLUMN[,..]",
     multiple=True,
     callback=lambda context, option, given: ",".join(given) or None,
-    help="Target column, or several with commas between them; required for tables without --like.",
+    help="Target column, or a comma-separated list; required for tables without --like.",
 )
 @click.option("--auto", is_flag=True, help="Accept all proposals, and list what was done to each column.")
 @click.option("--features", type=options.NAMES, help="Feature columns, in this order.  [default: all others]")
 @click.option("--exclude", "--drop", "exclude", type=options.NAMES, default=(), help="Columns to leave out.")
 @click.option("--categorical", type=options.NAMES, default="auto", help="Categories; auto: all text columns; or none.")
 @click.option("--missing", type=options.NAMES, default=(), help="Texts that mean a gap, such as ? or inf.")
-@click.option("--dates", type=options.FORMATS, default=None, help="Formats of dates, such as day=%d/%m/%Y.")
+@click.option("--dates", type=options.FORMATS, default=None, help="Date formats, for example day=%d/%m/%Y.")
 @click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
 @click.option("--noise", metavar="COLUMN", help="Column of relative noise instead of weights (1/noise²).")
 @click.option("--classes", is_flag=True, help="The target is a class, not a number.")

@@ -76,7 +76,7 @@ def pairs(kind: str, example: str, text: str) -> dict[str, float]:
     for part in text.split(","):
         name, _, value = part.rpartition("=")
         if not name.strip() or name.strip() in found or not isinstance(number(value), int | float):
-            raise UsageError(f"{part!r} is not {kind}, or its name was given before: pass {example}, say")
+            raise UsageError(f"{part!r} is not {kind}, or its name was given before: for example {example}")
         found[name.strip()] = number(value)
     return found
 
@@ -159,7 +159,7 @@ SHARED: dict[str, Callable[[Any], Any]] = {
     **{name: click.option(name, metavar=metavar, help=text) for name, (metavar, text) in VALUES.items()},
     **{name: click.option(name, is_flag=True, help=text) for name, text in SWITCHES.items()},
     "--json": click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON."),
-    "--reason": click.option("--reason", default="", help="Why the job is ended; stored with the job."),
+    "--reason": click.option("--reason", default="", help="Reason for ending the job; stored with the job."),
     "--help-all": click.option(
         "--help-all", is_flag=True, is_eager=True, expose_value=False, callback=_show_all, help="Show all options."
     ),

@@ -124,4 +124,4 @@ def refuse_masked(values: Any, name: str) -> None:
         raise DataError(f"{name} has masked values: leave these rows out, or impute the values.")
     if hasattr(values, "nnz") and hasattr(values, "toarray"):
         size = 8 * math.prod(values.shape) / 2**20
-        raise DataError(f"{name} is a sparse array: give {name}.toarray(), which takes {size:,.2f} MiB in float64.")
+        raise DataError(f"{name} is a sparse array: pass {name}.toarray(), which takes {size:,.2f} MiB in float64.")

@@ -143,7 +143,7 @@ def factorise(data: Float, alpha: Float | float = 0.0, beta: float = 1.0) -> tup
         raise NumericalError(
             f"{int(wrong.sum()):,} of {len(wrong):,} basis functions, the first at position {int(np.argmax(wrong))}, "
             "have a sum of squares or a precision that is not finite and positive: standardize the inputs, "
-            "choose a gamma, degree or basis of smaller values, or leave alpha and noise to be estimated"
+            "choose a gamma, degree or basis with smaller values, or leave alpha and noise to be estimated"
         )
     scale = 1.0 / np.sqrt(diagonal)
     for jitter in JITTERS:

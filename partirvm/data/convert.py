@@ -95,7 +95,7 @@ def _archive_table(url: str, room: int | None) -> Reader:
         try:
             arrays = dict(archive)
         except MemoryError as error:
-            raise DataError(f"{url}: an array states more values than the archive has") from error
+            raise DataError(f"{url}: an array declares more values than the archive holds") from error
     if "X" not in arrays:
         raise DataError(f"{url}: there is no array X in the archive. Its arrays: {listed(sorted(arrays))}.")
     names = map(str, arrays["columns"].reshape(-1)) if "columns" in arrays else ()

@@ -174,7 +174,7 @@ def ingest(
                     with storing("the spill files beside the data"):
                         rows.add(records)
                     if settled_memory() > budget.limit:  # frees memory, too: pages of many sizes leave gaps
-                        raise MemoryLimitError(f"{table.name}: reading took more than memory_limit: {MORE}.")
+                        raise MemoryLimitError(f"{table.name}: reading exceeded memory_limit: {MORE}.")
                     report("read", encoder.n_rows, table.n_rows)
                 check_row_count(encoder.n_rows, 2 if roles.targets and old is None else 1, table.name)
                 findings = encoder.findings()

@@ -85,7 +85,7 @@ def file_table(url: str) -> Reader:
         raise MissingDataError(f"{url}: there is no file that ingest can read ({', '.join(ENDINGS)}, or one .npz).")
     n_csv = sum(file.lower().endswith(CSV_ENDINGS) for file in files)
     if 0 < n_csv < len(files):
-        raise DataError(f"{url} holds files of CSV and of Parquet: select one kind.")
+        raise DataError(f"{url} holds both CSV and Parquet files: select one kind.")
     return (csv_table if n_csv else parquet_table)(url, filesystem, files)
 
 

@@ -119,7 +119,7 @@ class Publication:
                 self.published = False
                 raise LeaseLostError(f"{self.folder.location}: another process published other rows first") from error
             if listed_numbers(self.folder, VERSIONS)[-1] > self.number:
-                raise LeaseLostError(f"{self.folder.location}: other processes have published other rows meanwhile")
+                raise LeaseLostError(f"{self.folder.location}: other processes have since published other rows")
         with suppress(OSError):
             for number in listed_numbers(self.folder, VERSIONS):
                 if number < self.number:

@@ -142,7 +142,7 @@ def _warn_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> None:
     if last.floored:
         errors.warn(
             "the noise estimate reached its floor: the data are nearly noise-free, or the model interpolates the "
-            "targets; give the noise variance, widen the kernel, or check held-out errors",
+            "targets; set the noise variance, widen the kernel, or check held-out errors",
             errors.NoiseFloorWarning,
         )
     if last.overconfident:

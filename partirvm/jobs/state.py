@@ -117,7 +117,7 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
     if kind not in TRANSITIONS[status]:
         raise FormatError(
             f"the event {kind!r} cannot follow {status.value!r}: an event file is missing or was added by hand: "
-            "restore the folder events/ of the job"
+            "restore the job's events/ folder"
         )
     new = replace(state, status=Status(kind), since=at, reason=str(event.get("reason", "")))
     if new.status is Status.QUEUED:

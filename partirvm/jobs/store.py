@@ -153,7 +153,7 @@ class JobStore:
                 continue
             if event["token"] != claims.get(event["epoch"], {}).get("token"):
                 raise FormatError(
-                    f"{self.location}: {numbered(EVENTS, number)} belongs to another job than the claim of epoch "
+                    f"{self.location}: {numbered(EVENTS, number)} belongs to a different job from the claim of epoch "
                     f"{event['epoch']} in lease/: restore these files"
                 )
             if events[-1:] != [event]:  # otherwise written again by a client that heard no reply

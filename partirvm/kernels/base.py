@@ -194,7 +194,7 @@ class Family(Kernel, Value):
         if isinstance(self.gamma, str):
             raise UsageError(f"gamma of {self!r} must be numbers in a list, a sum or a product of kernels")
         if (self.multiples, self.metric) != ((1.0,), "auto"):
-            raise UsageError(f"{self!r} must have no multiples or metric here: only estimators have these")
+            raise UsageError(f"{self!r} must not set multiples or metric here: only estimators accept them")
         return self
 
     def flat(self, given_for: str) -> dict[str, Any]:

@@ -157,7 +157,7 @@ class Design:
         """
         linear = self.functions is None or all(function == LINEAR for function, _ in self.functions.parts)
         if not linear or any(inside(kernel, self.scaling.n_inputs, FunctionKernel) for kernel in self.kernels):
-            raise UsageError("a kernel or basis that is a Python function has no gradient in the inputs")
+            raise UsageError("a kernel or basis that is a Python function has no gradient with respect to the inputs")
         found = self.input_gradient(X, block, weights)
         for place, j in enumerate((self.active % X.shape[1]).tolist(), start=int(self.bias)):
             found[:, j] += weights[:, place]

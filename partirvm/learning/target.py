@@ -26,7 +26,7 @@ ROWS, STEPS = 500, 30
 def require_positive(target: TargetMap, least: float) -> None:
     """Raise ``DataError`` if the map is a logarithm, but the ``least`` target is not positive."""
     if target.kind == "log" and not least > 0:
-        raise DataError(f"the target has values as low as {least:.4g}, which have no logarithm: warp it by 'asinh'")
+        raise DataError(f"the target has values as low as {least:.4g}, which have no logarithm: use 'asinh'")
 
 
 def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) -> Problem:

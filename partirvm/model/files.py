@@ -93,7 +93,7 @@ def _with_cells(model: AnyModel, location: str, cells: str) -> AnyModel:
     if model.cells_place and own.exists():
         return model.with_cells_at(own.place())
     if model.cells_place and store_of(model.cells_place) != store_of(location):
-        raise FormatError(f"{location}: the rows of local residuals lie in another store: save it with copy=True")
+        raise FormatError(f"{location}: the local-residual rows are in another store: save it with copy=True")
     return model
 
 

@@ -385,7 +385,7 @@ class Model(FittedModel):
     def require_one_target(self, what: str) -> None:
         """Raise ``UsageError`` for several targets."""
         if self.n_targets > 1:
-            raise UsageError(f"{what} need a model with one target: fit each, as with MultiOutputRegressor")
+            raise UsageError(f"{what} need a single-target model: fit one per target, as with MultiOutputRegressor")
 
 
 def relevances(design: Design, variance: Float) -> Float | None:

@@ -53,7 +53,7 @@ class Augmenting:
         moments = checked_moments(training, executor, lambda: None)
         rows = moments.targets.n
         if rows != model.n_rows and moments.targets.deviation[0]:  # a model of a constant target was fitted to no rows
-            raise DataError(f"the fit had {model.n_rows:,} rows, but augment has {rows:,} rows: give all of the fit")
+            raise DataError(f"the fit had {model.n_rows:,} rows, but augment has {rows:,} rows: pass all of them")
         scaling = model.design.scaling
         variance = float((moments.targets.variance / scaling.t_scale**2)[0])
         return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean[None])[0])

@@ -58,7 +58,7 @@ def checked_kernel(given: Any) -> Any:
     if isinstance(given, list | tuple) and given:
         found = tuple(map(checked_kernel, given))
         if NoKernel.name in found:
-            raise UsageError(f"kernel is {given!r}: None cannot be part of a list; for no kernel give kernel=None")
+            raise UsageError(f"kernel is {given!r}: None cannot be part of a list; to use no kernel, set kernel=None")
         return found
     if isinstance(given, dict):
         return kernel_from_spec(given)

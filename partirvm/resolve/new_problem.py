@@ -153,7 +153,7 @@ def new_problem(source: Source, moments: Moments, codes: Codes | None, request: 
             noise = np.clip(request.noise_variance / scales**2, *NOISE)
     if several and variances.any() and not variances.all():
         name = source.columns.target_names(source.n_targets)[int(np.argmin(variances))]
-        raise DataError(f"the target {quoted(name)} is constant: leave it out, or fit targets by MultiOutputRegressor")
+        raise DataError(f"the target {quoted(name)} is constant: leave it out, or use MultiOutputRegressor")
     return Problem(
         n_rows=source.n_rows,
         empty=empty,

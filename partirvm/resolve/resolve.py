@@ -76,7 +76,7 @@ def check_parameters(request: Request) -> Request:
     """Check all options and convert texts to numbers. Raises ``UsageError`` with the name of the invalid option."""
     p = check(replace(request, kernel=checked_kernel(request.kernel), basis=checked_basis(request.basis)))
     if p.kernel == NoKernel.name and p.basis is None:
-        raise UsageError("kernel and basis are both none: give a kernel, or basis functions such as basis='linear'")
+        raise UsageError("kernel and basis are both none: set a kernel, or basis functions such as basis='linear'")
     Check("word", words_of(classes=True))("multi_class", p.multi_class)
     if not isinstance(p.noise, str):
         p = replace(p, noise="auto", noise_variance=p.noise)

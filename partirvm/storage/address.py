@@ -48,7 +48,7 @@ def absolute(place: Where) -> str:
 def protocol_of(place: str) -> str:
     """Return the protocol of an address as fsspec reads it: ``file`` for a path. Raises ``UsageError`` for a chain."""
     if "::" in place:
-        raise UsageError(f"{place}: an address with '::' is not opened: give one path or URL, without a chain")
+        raise UsageError(f"{place}: chained addresses ('::') are not opened: pass a single path or URL")
     if place.startswith("data:") and "://" not in place:
         return "data"
     protocol, found, _ = place.partition("://")

@@ -209,7 +209,7 @@ def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable
             with reading(place, again, MissingDataError):
                 part = folder.read(f"{number:06d}", min(size, PART) + 1)
             if (len(part), _hash(part)) != (size, right):
-                raise MissingDataError(f"{place} is damaged, its bytes differ from the written bytes: {again}")
+                raise MissingDataError(f"{place} is damaged: its bytes differ from those written: {again}")
             held.extend(part)
         flat = np.empty(n_bytes, np.uint8)
         flat[:] = memoryview(held)[:n_bytes]

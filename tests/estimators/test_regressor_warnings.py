@@ -61,7 +61,7 @@ def test_noise_free_data_warn_of_the_floor(strategy):
     """A target in the span of two kernels: NoiseFloorWarning, 1e-8·var(y) by the evidence, and a mean that is right."""
     X = np.linspace(-3, 3, 150)[:, None]
     y = 5 + naive.gaussian(X, X[[40, 110]], 2.0 / X.var()) @ [3.0, -2.0]
-    with pytest.warns(NoiseFloorWarning, match="give the noise variance"):
+    with pytest.warns(NoiseFloorWarning, match="set the noise variance"):
         model = RVMRegressor(gamma=2.0, strategy=strategy, partition_size=50, random_state=0).fit(X, y)
     np.testing.assert_allclose(model.model_.evidence_noise, 1e-8 * y.var(), rtol=1e-6)
     assert np.sqrt(model.noise_variance_) < 1e-3 * y.std()

@@ -209,7 +209,7 @@ def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) 
     assert said.strip() == str(model.predict(X[:5]).tolist())
     with pytest.raises(UsageError, match=r"no output 'mean': outputs are label, probabilities"):
         model.to_onnx(tmp_path / "model.onnx", outputs=("mean",))
-    with pytest.raises(UsageError, match="begin the name of the file with a letter"):
+    with pytest.raises(UsageError, match="begin the file name with a letter"):
         model.to_c(tmp_path / "1.h")
     local = RVMRegressor("gaussian", gamma=0.3, residual="local", random_state=0).fit(X, X[:, 0] + rng.normal(size=60))
     with pytest.raises(UsageError, match=r"export model\.sparse\(\)"):

@@ -97,7 +97,7 @@ def test_nested_names():
         ({"kernel": Gaussian(), "gamma": "learn-shared"}, "gamma is 'learn-shared', and Gaussian.*leave gamma out"),
         ({"kernel": Polynomial("scale", 2)}, r"Polynomial\(gamma='scale', degree=2\) needs numbers as gamma"),
         ({"kernel": ["linear", Gaussian()]}, "must be numbers in a list"),
-        ({"kernel": ["linear", Gaussian(0.5, multiples=(1, 2))]}, "must have no multiples or metric here"),
+        ({"kernel": ["linear", Gaussian(0.5, multiples=(1, 2))]}, "must not set multiples or metric here"),
         ({"noise": Noise(prior=(1,))}, r"Noise\.prior is \(1,\): it must be 2 numbers"),
         ({"alpha_prior": AlphaPrior(-1.0)}, r"each of \(AlphaPrior\.shape, AlphaPrior\.rate\) is -1\.0"),
     ],
