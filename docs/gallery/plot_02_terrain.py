@@ -49,7 +49,7 @@ print(f"test cells inside the 95 % interval: {inside:.1%}")
 
 # %%
 # Panels a and b share one scale, and so do panels c and d. The absolute errors are shown, so that they can be compared
-# with the standard deviation. The scale ends at the 99 % quantile of the errors.
+# with the standard deviation. The colour scale is capped at the 99th percentile of the errors.
 
 aspect = 1 / np.cos(np.radians((south + north) / 2))
 heights = {"cmap": "cividis", "vmin": y.min(), "vmax": y.max()}

@@ -2,7 +2,8 @@
 
 The fit holds M *active* ones of K candidate columns. As a function of one α_i alone the log evidence is a constant and
 ℓ(α_i) (``core.priors``). So each candidate has an *action*, to add or delete it or to estimate its α again, with a gain
-in nats. The action of largest gain is applied until no gain exceeds ``tol``·N; none lowers the evidence.
+in nats. At each step the action with the largest gain is applied, until no gain exceeds ``tol``·N; no action lowers the
+evidence.
 
 **Rank one.** All candidates have S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k and Q_k = βφ_kᵀ(t − Φμ) (eqs. 24 and 25). A change of
 one α changes Σ by rank one, from which those of μ, S and Q follow in O(KM + M²) flops. An inactive candidate has s = S

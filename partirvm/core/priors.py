@@ -9,7 +9,7 @@ log α − log(α + s) + q²/(α + s) ], greatest at α = s²/(q² − s) if q²
 
 **Several targets** share α_i: ℓ(α) is the sum of their terms, and with γ_τ = s_τ/(α + s_τ), μ_τ = q_τ/(α + s_τ) a step
 towards MacKay's fixed point α = Σγ_τ / Σμ_τ² always increases ℓ. ℓ can have a peak above zero although Σq² ≤ Σs, if one
-target needs the column, and another target with large s does not. So a column *fails* only if ℓ(α) ≤ 0, too.
+target needs the column, and another target with large s does not. So here, too, a column *fails* only if ℓ(α) ≤ 0.
 """
 
 from dataclasses import dataclass, field, replace

@@ -53,7 +53,7 @@ class TreeSum:
     _waiting: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     def add(self, index: int, value: Any, level: int = 0) -> None:
-        """Insert node ``(level, index)``, and add nodes upward in the tree as far as siblings are present."""
+        """Insert node ``(level, index)``, then sum siblings up the tree as long as both are present."""
         while 1 << level < self.n_tiles:
             if (index ^ 1) << level < self.n_tiles:
                 sibling = self._waiting.pop((level, index ^ 1), None)

@@ -370,7 +370,7 @@ class RelevanceVectorMachine(BaseEstimator):
 
         X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; training rows look too good. Without X, the
         held-out rows of the fit (``X_val``) are used or, for a regression without these, leave-one-out predictions of
-        the training rows. ``figure`` is an empty matplotlib figure, by default a new one of ``pyplot``.
+        the training rows. ``figure`` is an empty matplotlib figure; by default, ``pyplot`` creates a new one.
 
         Raises ``UsageError`` if matplotlib is not installed, or X is None and the fit has no such rows, and
         ``DataError`` for other features, targets or labels than those of the fit; both are ``ValueError``.

@@ -175,14 +175,14 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     ) -> tuple[Float, Float]:
         """Central intervals at X (n, d): their lower and upper ends, (n,) each, in the target's units.
 
-        ``kind="prediction"`` is for a new noisy target, ``"credible"`` for its mean (of a warped target, its median).
-        With ``hyperparameters``, the covariance of the weights includes the uncertainty of α and of the noise
+        ``kind="prediction"`` is for a new, noisy target, ``"credible"`` for its mean (or its median, if the target is
+        warped). With ``hyperparameters``, the covariance of the weights includes the uncertainty of α and of the noise
         (``core.predictive``), and quantiles and noise variance come from leave-one-out errors (``core.left_out``).
         Credible intervals, and those of a fit with a given noise or fewer than 20 rows, use quantiles of Student's t.
         False gives the posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22), without local
         residuals. With local residuals, the variance is that of the local kernel, and the quantiles are those of
-        corrected left-out rows. Several targets
-        have intervals, (n, T) each, only with local residuals: otherwise fit each with ``MultiOutputRegressor``.
+        corrected left-out rows. Several targets have intervals, (n, T) each, only with local residuals: otherwise fit
+        each with ``MultiOutputRegressor``.
 
         Raises ``UsageError`` for another level or kind, ``DataError`` for other features; both are ``ValueError``.
         """

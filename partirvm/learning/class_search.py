@@ -92,7 +92,7 @@ def one_width(
 ) -> tuple[Problem, ProcessRows, ProcessFit, str]:
     """Search one width; return the problem with warps if these are tried, its process, and the name of the form.
 
-    Warps of all skewed features together must raise the evidence by log n nats.
+    Warping all skewed features together must raise the evidence by at least log n nats.
     """
     sample.on_step("widths")
     rows = ProcessRows.of(sample, problem, order[:most])

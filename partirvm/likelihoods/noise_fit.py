@@ -1,4 +1,4 @@
-"""The fit of a noise variance that depends on the inputs, to the errors of rows left out.
+"""Fit an input-dependent noise variance to the errors of left-out rows.
 
 Errors e_n of rows left out have variances v_n, from the uncertainty of the weights, plus a noise variance whose
 logarithm is a sparse linear function of a few centres:

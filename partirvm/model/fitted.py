@@ -129,7 +129,7 @@ class Model(FittedModel):
 
     @property
     def intercept(self) -> float | Float:
-        """The mean without kernels and basis functions, in the target's unit; (T,) for T targets."""
+        """The mean without kernels or basis functions, in the target's units; (T,) for T targets."""
         scaling = self.design.scaling
         bias = self.mean[0] if self.design.bias else 0.0
         found: Float = scaling.t_shift + scaling.t_scale * bias

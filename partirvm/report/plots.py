@@ -165,7 +165,7 @@ def _transform(found: NumberDiagnostics, target: str, axis: Any) -> None:
 
 
 def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
-    """Draw root mean square errors of rows grouped by stated deviation, with 95 % intervals."""
+    """Plot the root mean square error of rows binned by predicted standard deviation, with 95 % intervals."""
     actual, predicted, std = found.sample.values.T
     (mean, half), (variance, _) = _tenths(std, (actual - predicted) ** 2), _tenths(std, std**2)
     x, y, low, high = (np.sqrt(np.maximum(each, 0.0)) for each in (variance, mean, mean - half, mean + half))
