@@ -22,7 +22,7 @@ neighbours          k nearest neighbours of standardised inputs; k and weights b
 boosting, CatBoost  scikit-learn's and CatBoost's gradient boosting with their defaults
 
 ``benchmarks/regressors.py`` has all of them. xRFM, neighbours and boosting have no density: theirs is a normal
-distribution of one variance, that of errors of rows left out. A line of the first table is the median of the splits;
+distribution of one variance, that of errors of left-out rows. A line of the first table is the median of the splits;
 RMSE and NLPD are those of targets in units of their standard deviation. ``least tenth %`` and ``largest tenth %`` are
 the coverages of 95 % intervals among ten groups of new rows by predicted deviation, ``wall s`` and ``CPU s`` the
 seconds of the fit, ``rows/s`` predictions with deviation, and ``peak_mib`` the peak of the process. The second table

@@ -6,7 +6,7 @@ Each method is fitted to the same random rows of each set and predicts up to 10,
 targets in units of their standard deviation; a line of the table is a mean over the splits.
 
 widths       a Gaussian kernel with a width per feature (the former default)
-family       the family of largest evidence, with a width per feature
+family       the family with the largest evidence, with a width per feature
 directions   a Gaussian kernel with the metric by default
 default      ``RVMRegressor()``
 gp           scikit-learn's exact Gaussian process with a width per feature, amplitude and noise by evidence; up to

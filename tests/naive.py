@@ -225,8 +225,8 @@ def best_action(Phi, t, active, beta):
 def tipping_faul(Phi, t, beta, *, least, between):
     """Tipping & Faul's algorithm from no column: a list of (kind, column, α, log evidence), and the last β.
 
-    Each action is that of largest gain, while that is above ``least``; β is MacKay's after ``between(M)`` actions, and
-    whenever none gains, until it changes the evidence by less than ``least``.
+    Each action is that with the largest gain, while it is above ``least``; β is MacKay's after ``between(M)`` actions,
+    and whenever none gains, until it changes the evidence by less than ``least``.
     """
     active, actions, since = {}, [], 0
 

@@ -89,8 +89,8 @@ for name, (style, colour) in styles.items():
     one = table.loc[name]
     left.plot(one.index, one["coverage"], style, color=colour, label=name)
     right.plot(one.index, one["width"], style, color=colour, label=name)
-left.set(xlabel="stated level", ylabel="fraction of test rows inside", title="Coverage")
-right.set(xlabel="stated level", ylabel="mean width (units of the target)", title="Width", ylim=(0, None))
+left.set(xlabel="nominal level", ylabel="fraction of test rows inside", title="Coverage")
+right.set(xlabel="nominal level", ylabel="mean width (units of the target)", title="Width", ylim=(0, None))
 left.legend(fontsize=9)
 right.legend(fontsize=9)
 plt.show()

@@ -80,7 +80,7 @@ for name, (style, colour, label) in styles.items():
         right.plot(recall, precision, style[1:], color=colour)
     at = recall_score(is_rare, rare[name] > 0.5), precision_score(is_rare, rare[name] > 0.5)
     right.plot(*at, style[0], color=colour, ms=8, label=f"{label}, threshold 0.5")
-left.set(xlabel='stated probability of "rare"', ylabel='fraction of "rare" rows', title="Calibration")
+left.set(xlabel='predicted probability of "rare"', ylabel='fraction of "rare" rows', title="Calibration")
 right.set(xlabel="recall", ylabel="precision", title="Precision and recall", ylim=(0, 1.03))
 left.legend(fontsize=9, loc="upper left")
 right.legend(fontsize=9, loc="lower left")

@@ -104,7 +104,7 @@ right.plot([45, 100], [45, 100], color="black", ls="--", lw=1, label="exact")
 right.plot(
     levels, [100 * scores[f"coverage_{level}"] for level in levels], "o", color="#0072B2", label="20,000 test rows"
 )
-right.set(xlabel="stated level (%)", ylabel="rows inside the interval (%)", title="Coverage")
+right.set(xlabel="nominal level (%)", ylabel="rows inside the interval (%)", title="Coverage")
 right.legend(fontsize=9)
 plt.show()
 

@@ -1,4 +1,4 @@
-"""Sums over rows that show whether stated uncertainty is right: of numbers, and of class probabilities."""
+"""Sums over rows that show whether predicted uncertainty is right: of numbers, and of class probabilities."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -35,7 +35,7 @@ class NumberDiagnostics(FieldSums):
 
     ``covered`` (12,) int64 counts rows inside their central interval at each of ``STATED_LEVELS``; it is empty for rows
     on which the intervals were calibrated. ``pit`` (20,) int64 counts rows by Φ(z) of z = (actual − predicted)/standard
-    deviation. ``sample`` are at most ``SAMPLE`` random rows, ``largest`` those of largest absolute error; their values
+    deviation. ``sample`` are at most ``SAMPLE`` random rows, ``largest`` those with the largest errors; their values
     are actual value, predicted mean and standard deviation.
     """
 
@@ -74,7 +74,7 @@ class ClassDiagnostics(FieldSums):
 
     For each of K classes (at most ``MOST_CLASSES``) and each bin of its probability, ``stated`` (K, B) sums the
     probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64 those of this class. ``confusion``
-    (K, K) counts rows by true and most probable class. ``largest`` are codes and probabilities of largest log loss.
+    (K, K) counts rows by true and most probable class. ``largest`` are codes and probabilities of the largest losses.
     """
 
     n: int

@@ -166,7 +166,7 @@ class Greedy:
         return int((self._state.labels[self.active.columns] >= 0).sum())
 
     def best(self, least: float, *, thin: bool) -> Action | None:
-        """The action of largest gain if that exceeds ``least`` nats; otherwise with ``thin`` the best deletion."""
+        """The action with the largest gain above ``least`` nats; if there is none, with ``thin`` the best deletion."""
         active = self.active
         precision = active.beta * active.diagonal
         s, q = own_factors(active, active.alpha)

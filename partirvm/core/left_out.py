@@ -45,12 +45,12 @@ GRID, TOP = 200, 0.995
 """Number of levels of the stored quantiles, and the highest level. Beyond it a tail of Student's t is used."""
 
 GAUSSIAN_LEVEL = 0.9
-"""The level at which a Gaussian of the stated standard deviation is as wide as the interval."""
+"""The level at which a Gaussian of the predicted standard deviation is as wide as the interval."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Uncertainty of predictions at new rows, estimated from ``n`` rows left out. Variances are in the model's units.
+    """Uncertainty of predictions at new rows, estimated from ``n`` left-out rows. Variances are in the model's units.
 
     ``quantiles`` (K,) are those of |z| at the levels ``top``·k/K, k = 1 … K; for fewer than ``FEWEST`` rows K = 0.
     """
@@ -63,12 +63,12 @@ class Calibration:
 
     @property
     def overconfident(self) -> bool:
-        """True if the errors of rows left out are larger than the evidence states: usual are 0.8 to 2 times."""
+        """True if the errors of left-out rows are larger than the evidence states: usual are 0.8 to 2 times."""
         return self.overconfidence > 4.0
 
     @property
     def scale(self) -> float:
-        """Factor from √(v + noise variance) to the stated standard deviation, by the width at ``GAUSSIAN_LEVEL``."""
+        """Factor from √(v + noise variance) to the predicted standard deviation, by the width at ``GAUSSIAN_LEVEL``."""
         return self.multiple(GAUSSIAN_LEVEL) / quantile(GAUSSIAN_LEVEL)
 
     def multiple(self, level: float) -> float:
@@ -90,7 +90,7 @@ OF_ROWS = ("errors", "variances", "owner", "rows", "targets")
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Errors and variances of n rows left out, in the model's units: √u·e and u·v of rows of weight u > 0, (n, 2) each.
+    """Errors and variances of n left-out rows, in the model's units: √u·e and u·v of rows of weight u > 0, (n, 2) each.
 
     ``rows`` (n,) are their numbers. u is the row weight, divided by the noise factor with local noise: σ²/u is the
     noise variance of the row. The first column is that without the row, the second one that also without its own
@@ -202,14 +202,14 @@ class LeftOut:
         return Calibration(n, noise, overconfidence, top, levels)
 
     def diagnostics(self, calibration: Calibration) -> NumberDiagnostics:
-        """Return the diagnostics of the rows left out, without coverage: intervals are calibrated on these rows."""
+        """Return the diagnostics of the left-out rows, without coverage: intervals are calibrated on these rows."""
         (errors, variances), (targets, weights) = self.expected(), self.targets.T
         std = calibration.scale * np.sqrt((variances + calibration.noise_variance) / weights)
         return NumberDiagnostics.of(targets, targets - errors / np.sqrt(weights), std, self.rows, ())
 
 
 def left_out_of(statistics: Iterable[Any]) -> tuple[LeftOut, ...]:
-    """Return the errors of rows left out among the statistics of some passes: of each target, or none."""
+    """Return the errors of left-out rows among the statistics of some passes: of each target, or none."""
     return tuple(each for each in statistics if isinstance(each, LeftOut))
 
 

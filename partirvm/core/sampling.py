@@ -1,4 +1,4 @@
-"""Which rows: random streams, random draws of rows tile by tile, a random order of all rows, rows of largest error.
+"""Selection of rows: random streams, random draws tile by tile, a random order of all rows, and largest errors.
 
 A stream is keyed by the seed, its purpose and numbers such as the round. In a draw tile by tile rows of largest
 log(u)/w, u uniform in (0, 1) by row number, are a sample without replacement with probability proportional to w
@@ -21,14 +21,14 @@ class Purpose(IntEnum):
 
     SAMPLE = 1  # rows of a fit to a sample
     CANDIDATES = 2  # candidates of a round
-    POOL = 3  # candidates of which those of largest gain join
+    POOL = 3  # candidates of which those with the largest gain join
     PARTITIONS = 4  # partitions of the rows
     CENTRES = 6  # centres of a tied RVM that learns the kernel
     PROCESS_ROWS = 7  # rows of an exact Gaussian process
     PROCESS_STARTS = 8  # initial widths of its search
     COMPARED_ROWS = 12  # rows of which other methods learn
     DIAGNOSED_ROWS = 13  # rows that diagnostics show
-    LEFT_OUT_ROWS = 14  # rows left out that calibrate the intervals
+    LEFT_OUT_ROWS = 14  # left-out rows that calibrate the intervals
     LEVELS = 15  # rows that decide on the coordinates of levels
 
 

@@ -6,8 +6,8 @@ fixed point for several targets or with a prior.
 
 **Auto, of new columns.** With a wide kernel actions end far lower: they take columns that the next ones make
 superfluous. The fixed point prunes together what should partly be kept. So columns come back together (``rejoined``),
-those of largest q²/s, and the fixed point prunes again, while the evidence rises; then actions over all candidates and
-the fixed point of the active columns alternate (``improve``), until none gains.
+those with the largest q²/s, and the fixed point prunes again, while the evidence rises; then actions over all
+candidates and the fixed point of the active columns alternate (``improve``), until none gains.
 
 **Starts.** The α at which a fixed point starts decides where it ends (sinc, 100 rows: 63 nats), so a fit of at most 500
 new columns also starts at several common α. Growth by actions alone as a further start led higher in no fit.

@@ -45,7 +45,7 @@ class HyperState:
 
     ``found`` stores the posterior, or None. ``target_variance``, the target's mean square, defines the noise floor; σ²
     is at least ``least_noise``, too. ``fixed_noise`` keeps β unchanged. ``entered`` (M,) marks columns that have joined
-    since the last step. ``calibration`` is the uncertainty of predictions by rows left out, ``left_out`` their
+    since the last step. ``calibration`` is the uncertainty of predictions by left-out rows, ``left_out`` their
     diagnostics. The indicators of ``n_classes`` classes become probabilities by a ``ramp``.
     """
 

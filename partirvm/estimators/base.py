@@ -87,7 +87,7 @@ class RelevanceVectorMachine(BaseEstimator):
     effort : words
     noise : words, float or Noise
         ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ². The logarithm of local noise, which needs one
-        target, is a small RVM, fitted to the errors of rows left out; its mean over the training rows is
+        target, is a small RVM, fitted to the errors of left-out rows; its mean over the training rows is
         ``noise_variance_``, also far from all of them.
     memory_limit : "auto", int or str
         A number is in bytes.

@@ -60,7 +60,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     weights_, alpha_ : ndarray of shape (M,), of the standardised problem
     determinedness_ : ndarray of shape (M,); γ of each weight: 1 if the data determine it, 0 if the prior does
     intercept_ : float, in the target's unit
-    noise_variance_ : float, in the target's unit squared. The estimate from the errors of rows left out
+    noise_variance_ : float, in the target's unit squared. The estimate from the errors of left-out rows
         (``core.left_out``), or the value of maximum evidence if no rows were left out. ``model_.evidence_noise`` is
         always the latter. Of T targets ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,).
     log_evidence_ : float, nats, of the target in its own units, of a warped target of its map, of T targets of all

@@ -1,6 +1,6 @@
 """Fit a model from a spec and a source of rows, and warn of what lowers its accuracy.
 
-After a fit with a learned kernel the model is compared with boosted trees, on rows left out.
+After a fit with a learned kernel the model is compared with boosted trees, on left-out rows.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ LEAST_MEMORY, MOST_BYTES = 1 << 30, 1 << 23
 learn from at most so many bytes."""
 
 SHOWN = 3
-"""Number of nearest rows that are shown for each row of largest error."""
+"""Number of nearest rows that are shown for each row with the largest error."""
 
 BETTER, STANDARD_ERRORS, USUAL = 1.1, 2.0, 0.99
 """The trees are named if their error is lower by this ratio and by so many standard errors, and by the ratio on this
@@ -92,7 +92,7 @@ def table_rows(diagnostics: list[Entry], source: Source, held_out: Source | None
     With local residuals ``neighbours`` has number, distance, weight and error of the ``SHOWN`` training rows nearest to
     each of these rows. What cannot be read is left out: a finished fit does not fail because of its report.
     """
-    # without coverage they are of training rows left out (``core.left_out``), otherwise of held-out rows
+    # without coverage they are of training left-out rows (``core.left_out``), otherwise of held-out rows
     left_out = any(not each.get("covered", True) for each in diagnostics)
     shown = source if held_out is None or left_out else held_out
     numbers = cache(shown.original_rows)
@@ -148,7 +148,7 @@ def _warn_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> None:
     if last.overconfident:
         times = (last.overconfidence or 0) ** 0.5
         errors.warn(
-            f"errors of rows left out are {times:,.1f} × the standard deviation by the evidence; the stated noise "
+            f"errors of left-out rows are {times:,.1f} × the standard deviation by the evidence; the stated noise "
             "comes from these errors. The kernel is probably too narrow: try a lower gamma",
             errors.OverconfidenceWarning,
         )

@@ -5,20 +5,20 @@ kernel are compared:
 
 - *one width* of all features, scaled or in their own units, whichever has the larger evidence. Own units suit features
   of one unit, such as pixels, of which some hardly vary: scaled to variance 1 these decide the distances.
-- *a width per feature*: a few steps from there. More steps raise the evidence, but also the error of rows left out.
+- *a width per feature*: a few steps from there. More steps raise the evidence, but also the error of left-out rows.
 
 Scaled features that are skewed, such as counts, are warped all together if the evidence rises. One at a time they are
 not: a single warp gains little beside others with long tails, and a search of each takes longer (spambase, pooled: log
 loss .191 and .173 in 14 CPU seconds, all together .166 and .130 in 9). Pixels, unscaled, lose by it.
 
-Indicators are steps, for which the evidence of a process is too sure of detail. So rows left out decide: a width per
+Indicators are steps, for which the evidence of a process is too sure of detail. So left-out rows decide: a width per
 feature must lower the squared error by more than one standard error. With more than ``FEW`` rows the tied evidence of
 thousands of rows goes on from there (``learning.forms``), and then more rows decide: a process of 400 rows does not
 see which widths more rows can use (protein in 4 classes: log loss 1.025 with one width, .971 with a width per feature).
 Unscaled features are asked at once, lest a search of many pixels is in vain. Two classes of so many rows always have a
 width per feature.
 
-Where two classes hardly overlap rows left out also decide between least squares and a logistic link (``clear``). Log
+Where two classes hardly overlap left-out rows also decide between least squares and a logistic link (``clear``). Log
 loss of both: even and odd digits .021 and .056, spambase .167 and .196, but of a quadratic boundary .039 and .020.
 """
 
@@ -71,7 +71,7 @@ def learn_classes(
         problem = replace(problem, likelihood=POOLED)
     best, choice, asked = climb(rows, one, STEPS), {"form": EACH}, problem.n_classes > 2 or not many
     if asked and not (many and form == ONE):
-        sample.on_step("rows left out")
+        sample.on_step("left-out rows")
         choice = choose(left_out(sample, problem, one, order, most), form)
     if many and choice["form"] == EACH:
         stated = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
@@ -111,7 +111,7 @@ def one_width(
 
 
 def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int) -> bool:
-    """Return whether least squares on indicators predict two classes of rows left out as well as a logistic link.
+    """Return whether least squares on indicators predict two classes of left-out rows as well as a logistic link.
 
     Both have the kernel of ``one``. The ramp, and the variance of the logistic predictor, are the best for these rows.
     """
@@ -142,7 +142,7 @@ def unscaled(problem: Problem) -> Kernel:
 def left_out(
     sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int, each: ProcessFit | None = None
 ) -> Float:
-    """Return the squared errors of n rows left out, times the row weight, by one width and by a width each, (2, n).
+    """Return the squared errors of n left-out rows, times the row weight, by one width and by a width each, (2, n).
 
     Both are learned from the other rows, but of ``each``, if it is given, only a factor of its widths. The errors are
     means over indicators, which have the mean square 1.

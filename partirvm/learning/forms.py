@@ -186,9 +186,9 @@ def _compared(choice: dict[str, Any]) -> str:
         return text
     if errors:
         figures = ", ".join(f"{form} {error:.3g}" for form, error in errors.items())
-        return f"{text}{choice['form']}, by the error on {choice['rows']:,} rows left out ({figures}): "
+        return f"{text}{choice['form']}, by the error on {choice['rows']:,} left-out rows ({figures}): "
     if choice.get("error"):
-        gain = f"{choice['gain']:+.3f} ± {choice['error']:.3f} nats on each of {choice['rows']:,} rows left out"
+        gain = f"{choice['gain']:+.3f} ± {choice['error']:.3f} nats on each of {choice['rows']:,} left-out rows"
         return f"{text}{choice['form']}: directions change the log density by {gain}: "
     if "directions" in choice:
         return f"{text}{choice['form']}: directions change the evidence by {choice['directions']:+,.1f} nats: "

@@ -48,11 +48,11 @@ FEWER, FEWER_NATS = 0.005, 0.005
 """Gains of the error and of the mean log density for which predictions use more neighbours."""
 
 NATS, RMSE, LOSS = 0.05, 0.05, 0.1
-"""Gains of which one suffices: of the mean log density of rows left out, and of their error. The other one may fall by
+"""Gains of which one suffices: of the mean log density of left-out rows, and of their error. The other one may fall by
 a tenth of these."""
 
 FEW_NEIGHBOURS, LEAST_LEFT_OUT = 20, 20
-"""Greatest k of the trial and the search for the metric, and the minimum number of rows left out. The last search has
+"""Greatest k of the trial and the search for the metric, and the minimum number of left-out rows. The last search has
 ``RESIDUAL_NEIGHBOURS``, whose kernel serves 60 as well."""
 
 
@@ -64,7 +64,7 @@ def fit_residuals(
     spent: Spent,
     keep: Keep | None = None,
 ) -> ResidualsFitted:
-    """Decide by rows left out whether a fit has local residuals, and make them; None without a metric or room.
+    """Decide by left-out rows whether a fit has local residuals, and make them; None without a metric or room.
 
     ``keep`` writes the rows to disk if there is no room for them in memory. ``progress`` is also called before each
     evaluation of a search; an exception from it ends the work.
@@ -111,7 +111,7 @@ def fit_residuals(
 def left_out_records(
     asked: FitResiduals, metric: Metric, source: Source, executor: Executor, progress: Callable[..., None], spent: Spent
 ) -> Float:
-    """Return the records (n, width) of the rows left out, with their errors."""
+    """Return the records (n, width) of the left-out rows, with their errors."""
     rows, u = asked.left_out[0].rows, asked.left_out[0].targets[:, 1]
     with gathered(source, rows, executor, progress, spent) as sample:
         X = sample.rows.gather(rows).X
@@ -147,7 +147,7 @@ def _panels(own: Float, near: Float, rank: int) -> list[Panels]:
 def _trials(
     asked: FitResiduals, records: Float, progress: Callable[..., None]
 ) -> tuple[list[LocalKernel], ResidualsFitted, list[Panels]]:
-    """Return kernels that a few rows left out teach, their gains over the fit alone with the corrected RMSE, and the
+    """Return kernels that a few left-out rows teach, their gains over the fit alone with the corrected RMSE, and the
     other rows, which judge."""
     n, k = len(records), min(asked.options.neighbours, FEW_NEIGHBOURS)
     cells = Cells.of(records, n_targets=len(asked.left_out))
@@ -177,7 +177,7 @@ def mixture_gain(of_local: Float, of_alone: Float) -> float:
 
 
 def _alone(asked: FitResiduals, target: int, some: Int, records: Float) -> tuple[float, Float]:
-    """Return the ratio of stated variance to squared errors of rows left out of a fit, at least 1, and the log
+    """Return the ratio of predicted variance to squared errors of rows left out of a fit, at least 1, and the log
     densities (m,) by the fit alone of the errors of ``some`` (m,) of them, with these ``records`` (m, width)."""
     left_out, T = asked.left_out[target], len(asked.left_out)
     beta, variance = (float(np.broadcast_to(each, T)[target]) for each in (asked.fit.beta, asked.fit.target_variance))
@@ -231,7 +231,7 @@ def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Po
 
 
 def _learned(own: Float, near: Float, rank: int, kernels: list[LocalKernel], poll: Poll) -> list[LocalKernel]:
-    """Return the kernel of each target, which rows left out and their neighbours, with these records, teach.
+    """Return the kernel of each target, which left-out rows and their neighbours, with these records, teach.
 
     All rows teach the noise, with fewer neighbours, which takes a quarter of the time.
     """
@@ -269,7 +269,7 @@ def fewest(errors: Float, found: ByNumber) -> int:
 def _calibrated(
     asked: FitResiduals, some: Int, errors: Float, found: LocalResiduals, predicted: Sequence[tuple[Float, Float]]
 ) -> ResidualsFitted:
-    """Calibrate local residuals by ``some`` (m,) of the rows left out, and return them with the gain of the RMSE.
+    """Calibrate local residuals by ``some`` (m,) of the left-out rows, and return them with the gain of the RMSE.
 
     ``errors`` (T, m) are those of these rows; ``predicted`` have mean and variance (m,) that the other rows predict of
     them for each target.

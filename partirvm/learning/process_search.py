@@ -9,7 +9,7 @@ that detail is explained before noise is believed. The candidates:
 - *families*: from the best Gaussian widths a few steps lead to those of the Matérn kernels, with as many parameters.
 - *directions* (``learning.forms``): eigenvectors of the mean outer product of the gradient of the process' mean. They
   are computed ``TURNS`` times, since the gradient sees more once the kernel follows the directions. Their d² entries do
-  not count in the evidence, so rows left out decide: the mean log density must rise by more than its standard error.
+  not count in the evidence, so left-out rows decide: the mean log density must rise by more than its standard error.
 """
 
 from dataclasses import replace
@@ -60,7 +60,7 @@ FIRST_STEPS, LATER_STEPS, STEPS, FOLD_STEPS, LAST_STEPS = 6, 35, 20, 5, 10
 the end."""
 
 FOLDS, LEFT_OUT = 5, 400
-"""Number of folds in which directions are compared with widths, and of rows left out after which no fold follows."""
+"""Number of folds in which directions are compared with widths, and of left-out rows after which no fold follows."""
 
 
 def searchable(problem: Problem) -> bool:
@@ -183,7 +183,7 @@ def left_out(
 def promising(widths: ProcessFit, turned: ProcessFit | None, d: int, share: float = 1.0) -> bool:
     """Return True if directions raise the evidence by ``share`` nats for each angle between d of them.
 
-    With less, rows left out preferred them in one of 27 fits of nine sets, by a gain that new rows did not confirm; to
+    With less, left-out rows preferred them in one of 27 fits of nine sets, by a gain that new rows did not confirm; to
     ask them would take most of the search.
     """
     return turned is not None and turned.value - widths.value > share * d * (d - 1) / 2
@@ -226,7 +226,7 @@ def learn_regression(
     if most >= min(ROWS, len(order)) and len(order) <= FEW:
         most = min(most, len(order))
         turned = turned if learning.metric != "auto" or promising(widths, turned, d) else None
-        sample.on_step("rows left out")
+        sample.on_step("left-out rows")
         found = left_out(sample, problem, widths, turned, order, most)
         best, square, choice = _choose(found, widths, turned, learning.metric)
         if (FOLDS - 1) * len(order) <= FOLDS * most:  # almost as many rows were not left out as there are
@@ -248,7 +248,7 @@ def learn_regression(
 def _choose(
     found: Float, best: ProcessFit, turned: ProcessFit | None, metric: str
 ) -> tuple[ProcessFit, Float, dict[str, Any]]:
-    """Choose between widths and directions by rows left out; return the fit, squared errors and what was compared."""
+    """Choose between widths and directions by left-out rows; return the fit, squared errors and what was compared."""
     choice: dict[str, Any] = {"rows": 0, "gain": 0.0, "error": 0.0} | ({} if metric == "widths" else {"form": EACH})
     gains, square = found[-1, 0] - found[0, 0], found[0, 1]
     if turned is not None and metric == "auto":

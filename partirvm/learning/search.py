@@ -53,7 +53,7 @@ the curvature of the stage before, 12 after growth gain what 20 gained without i
 
 AXES_SD, MOST_SCALE = 0.3, 10.0
 """Standard deviation of the normal prior of an entry of a direction around its start; .1 and no prior differ little. In
-a search it is the scale of the entries of the direction of largest gamma, and larger, to a limit, for the others."""
+a search it is the scale of entries of the direction with the largest gamma; others have larger ones, up to a limit."""
 
 WORK = 2e8
 """Maximum rows × centres × features of one evaluation, so that a search ends in about a minute on one core."""

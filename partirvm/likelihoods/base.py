@@ -239,7 +239,7 @@ class Likelihood(Protocol):
         return fit
 
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
-        """Return the pass that finds the ``count`` rows of largest error among ``rows``, without rows in ``used``.
+        """Return the pass that finds the ``count`` rows with the largest errors among ``rows`` but not in ``used``.
 
         With a ``draw`` (a seed) rows of classes are drawn at random, those of large error more likely.
         """

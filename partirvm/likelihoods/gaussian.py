@@ -58,7 +58,7 @@ class GaussianLikelihood(Likelihood):
 
     def start(self, problem: Any) -> HyperState:
         """Return the fit without columns, whose prediction is the target's mean. σ² begins at most at the squared
-        error of rows left out: from .1 of the variance some smooth functions with little noise end as noise alone."""
+        error of left-out rows: from .1 of the variance some smooth functions with little noise end as noise alone."""
         several = problem.target_variances
         target_variance = (problem.target_variance or 1.0) if several is None else several
         share, given = FIRST_NOISE if problem.target_variance else NOISE_FLOOR, problem.noise_variance
@@ -108,7 +108,7 @@ class GaussianLikelihood(Likelihood):
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance.
 
-        The residual replaces statistics that lost digits by cancellation; α and β stay. Errors of rows left out
+        The residual replaces statistics that lost digits by cancellation; α and β stay. Errors of left-out rows
         calibrate a fit of one target.
         """
         left_out, calibration, diagnostics = left_out_of(statistics), None, None

@@ -1,6 +1,6 @@
 """Fit an input-dependent noise variance to the errors of left-out rows.
 
-Errors e_n of rows left out have variances v_n, from the uncertainty of the weights, plus a noise variance whose
+Errors e_n of left-out rows have variances v_n, from the uncertainty of the weights, plus a noise variance whose
 logarithm is a sparse linear function of a few centres:
 
     e_n ~ N(0, v_n + c·exp g_n),   g = Φa,   a_m ~ N(0, 1/α_m),
@@ -27,12 +27,12 @@ from partirvm.types import NOISE_CENTRES, Float, Int
 
 CONSTANT, LOCAL = "constant", "local"  # Values of the option `noise`; the third one is "auto"
 FEWEST, MOST_ROWS, MOST_VALUES = 50, 8192, 1 << 20
-"""Minimum and maximum number of rows left out for local noise, and maximum number of their input values."""
+"""Minimum and maximum number of left-out rows for local noise, and maximum number of their input values."""
 
 # Factors of the mean's gammas; equal gammas of all features, as multiples of "scale", 1/(features × variance).
 MULTIPLES, EQUAL = (4.0, 1.0, 0.25, 0.0625), (4.0, 1.0, 0.25)
 # With "auto", the p-value of the test of constant noise above which no log variance is fitted, the maximum number of
-# centres in this test, and the minimum gain in log density of rows left out, in standard errors.
+# centres in this test, and the minimum gain in log density of left-out rows, in standard errors.
 DEPENDENT, TESTED, CLEAR = 0.01, 16, 1.0
 LEAST_ALPHA, LARGEST_ALPHA = 0.3, 1e4
 """Minimum of α: a weight changes the log variance by ±1.8 at most in the prior's standard deviation; and the α above
@@ -58,7 +58,7 @@ class FittedNoise:
 
 @dataclass(frozen=True)
 class NoiseFit(DenseFit):
-    """Fit of a log variance to errors of rows left out; ``design`` is that of the mean.
+    """Fit of a log variance to errors of left-out rows; ``design`` is that of the mean.
 
     ``points`` (n, d) are raw inputs. The result is None if constant noise is as good, or without ``always`` unless
     local noise is clearly better.
@@ -97,7 +97,7 @@ class NoiseFit(DenseFit):
 
 
 def noise_sample(left_out: LeftOut, n_features: int) -> LeftOut | None:
-    """Return the rows for the fit of a log variance, a part of the rows left out; None if there are too few."""
+    """Return the rows for the fit of a log variance, a part of the left-out rows; None if there are too few."""
     n = len(left_out.rows)
     return None if n < FEWEST else left_out.take(evenly(n, rows_of_fit(n, n_features)))
 
@@ -140,7 +140,7 @@ class LogVariance:
 
 
 def fit(block: Float, squares: Float, variances: Float) -> LogVariance:
-    """Return the log variance of largest evidence, from basis functions (n, M) at n rows, e² (n,) and v (n,)."""
+    """Return the log variance with the largest evidence, from basis functions (n, M) at n rows, e² (n,) and v (n,)."""
     level = overall_level(squares, variances)
     squares, variances = squares / level, variances / level
     kept, weights = np.arange(block.shape[1]), np.zeros(block.shape[1])
@@ -203,7 +203,7 @@ def dependence(block: Float, squares: Float, variances: Float) -> float:
 def _mode(
     columns: Float, squares: Float, variances: Float, weights: Float, alpha: Float, gram: Float
 ) -> tuple[Float, float, Float]:
-    """Weights of largest density at this α, by Newton steps from ``weights``; log likelihood and ``_gram`` there."""
+    """Most probable weights at this α, by Newton steps from ``weights``; log likelihood and ``_gram`` there."""
 
     def at(w: Float) -> tuple[float, tuple[float, Float, Float]]:
         g = columns @ w

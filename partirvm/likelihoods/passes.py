@@ -73,7 +73,7 @@ class ResidualPass(Pass, name="residual"):
 
 @dataclass(frozen=True)
 class ErrorPass(Pass, name="error"):
-    """Pass for the ``select`` rows of largest error outside ``exclude`` (sorted row numbers): a ``LargestErrors``.
+    """Pass for the ``select`` rows with the largest errors outside ``exclude`` (row numbers): a ``LargestErrors``.
 
     The error of numbers, and of indicators of ``n_classes`` classes, is |t − Φμ|, μ = ``mean`` (M, T). With the
     ``likelihood`` of a link it is 1 − p_t, p_t the probability of the row's class. With a ``draw`` (a seed) rows are
@@ -152,7 +152,7 @@ class LeftOutClassesPass(Pass, name="left-out"):
 class ScorePass(Pass, name="held-out", held_out=True):
     """Pass over the held-out rows for scores in the target's units: a ``core.scores.Scores``, or ``ClassScores``.
 
-    ``stated`` is the model with the stated uncertainty, ``multiples`` (T, L) are half widths of its intervals at the
+    ``stated`` is the model with the predicted uncertainty, ``multiples`` (T, L) are half widths of its intervals at the
     ``STATED_LEVELS`` in standard deviations.
     """
 

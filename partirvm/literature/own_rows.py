@@ -8,7 +8,7 @@ candidates *and* data: each fit is an RVM of a few rows, which passes its vector
 ``incremental``
     The vectors so far and the rows of the next partition are fitted together.
 ``working-set``
-    The vectors so far and the P rows of largest error of the last model are fitted together.
+    The vectors so far and the P rows with the largest error of the last model are fitted together.
 
 Few rows, chosen for their large errors, are no sample of the data: on Friedman's first set errors are four to seven
 times those of fits that use all rows, which have the errors that the paper prints.

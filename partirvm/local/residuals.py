@@ -21,7 +21,7 @@ from partirvm.types import Float, Int
 class LocalResiduals:
     """The rows of a fit in the ``metric``, with errors in the model's units, and the kernel of these for each target.
 
-    ``neighbours`` is k. ``calibrations`` have the quantiles of errors of rows left out. ``n_rows`` is the number of all
+    ``neighbours`` is k. ``calibrations`` have the quantiles of errors of left-out rows. ``n_rows`` is the number of all
     rows of the data, also those of weight 0, which have no record: the numbers of rows that join begin with it.
     """
 

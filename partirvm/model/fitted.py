@@ -42,7 +42,7 @@ class Model(FittedModel):
     ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` and ``log_evidence`` refer to the
     target's own units, or to those of its map (``Scaling.target``), as ``moments`` and ``samples`` do. For T targets
     that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T);
-    the evidence is that of all targets together. ``calibration`` is the uncertainty estimated from rows left out, of
+    the evidence is that of all targets together. ``calibration`` is the uncertainty estimated from left-out rows, of
     which ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. Of an
     overconfident fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which ``mean``
     and ``root`` belong. With local noise (``design.noise``) both are means over the training rows, and the
@@ -145,7 +145,7 @@ class Model(FittedModel):
         """Mean (n,) of the target at X (n, d), an array, lists or a data frame; also the sd of a new noisy target.
 
         Mean ± 1.645 sd contains 90 % of new targets (``predictive``); with local residuals the sd has the largest log
-        density on rows left out, and ``interval`` has other multiples. With ``return_gradient`` their gradients follow,
+        density on left-out rows, and ``interval`` has other multiples. With ``return_gradient`` their gradients follow,
         (n, d) each (``gradients``). Raises ``DataError`` for other features.
         """
         function, X = self.predictions(std=return_std, gradient=return_gradient), checked_rows(X, self.columns)
@@ -235,8 +235,8 @@ class Model(FittedModel):
         """The model whose ``moments`` are those that are stated for new rows.
 
         Its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its Gaussians are as wide
-        as the 90 % interval of the errors of rows left out (``core.left_out``), otherwise of Student's t. With local
-        residuals it is the model itself, whose variances have the largest log density on rows left out.
+        as the 90 % interval of the errors of left-out rows (``core.left_out``), otherwise of Student's t. With local
+        residuals it is the model itself, whose variances have the largest log density on left-out rows.
         """
         if self.n_targets > 1 or self.residuals is not None:
             return self

@@ -230,7 +230,7 @@ class AlphaPrior(Value, name="gamma", of="alpha_prior"):
 
 @dataclass(repr=False)
 class Radial(Value, name="auto", of="kernel"):
-    """A kernel of a distance: the Gaussian or Matérn family of largest evidence, if gamma is learned.
+    """A kernel of a distance: the Gaussian or Matérn family with the largest evidence, if gamma is learned.
 
     Examples
     --------

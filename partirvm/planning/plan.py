@@ -239,7 +239,7 @@ def residuals_text(request: Request, work: Work, machine: Machine, columns: int)
     seconds = work.pass_seconds(n, n * columns, 2.0 * n * columns)
     one_pass = f", a pass of {format_duration(seconds)}" if n > LEFT_OUT_ROWS else ""
     rate = int(CORRECTED / k / (1.0 + (shape.n_targets - 1) / 4))  # targets share the search for neighbours
-    needs = f"if rows left out gain: about {format_bytes(size)} {place}{one_pass}"
+    needs = f"if left-out rows gain: about {format_bytes(size)} {place}{one_pass}"
     return f"{needs}; {rate:,} predictions per second and core with {k}"
 
 

@@ -95,7 +95,7 @@ def _estimates(axis: Any, x: Float, y: Float, low: Float, high: Float) -> None:
 
 
 def _shares(x: Float, hits: Any, rows: Any, labels: tuple[str, str], axis: Any) -> None:
-    """Draw observed against stated shares, with 95 % intervals (Wilson 1927), and the diagonal."""
+    """Draw observed against predicted shares, with 95 % intervals (Wilson 1927), and the diagonal."""
     share, spread = hits / rows, Z**2 / rows
     centre = (share + spread / 2) / (1 + spread)
     half = np.sqrt(spread * share * (1 - share) + (spread / 2) ** 2) / (1 + spread)
@@ -116,7 +116,7 @@ def number_charts(found: NumberDiagnostics, target: str = "target") -> list[Char
         (len(found.covered) > 0, "Coverage of intervals", f"{total}; below the line: too narrow", _coverage),
         (True, "Standardised residuals", "95 % between the outer lines if right; bars: means of tenths", _residuals),
         (True, "Position in the predicted distribution", "hill: deviations too large; valley: too small", _transform),
-        (vary, "Errors against stated deviations", "each point: a tenth of the rows", _deviations),
+        (vary, "Errors against predicted deviations", "each point: a tenth of the rows", _deviations),
     ]
     return [Chart(title, remark, partial(paint, found, target)) for shown, title, remark, paint in charts if shown]
 
@@ -137,7 +137,7 @@ def _predictions(found: NumberDiagnostics, target: str, axis: Any) -> None:
 
 
 def _coverage(found: NumberDiagnostics, target: str, axis: Any) -> None:
-    _shares(np.array(STATED_LEVELS), found.covered, found.n, ("stated level", "rows inside the interval"), axis)
+    _shares(np.array(STATED_LEVELS), found.covered, found.n, ("nominal level", "rows inside the interval"), axis)
 
 
 def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
@@ -149,7 +149,7 @@ def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
     if len(z) >= FEWEST:
         mean, half = _tenths(predicted, z)
         _estimates(axis, _tenths(predicted, predicted)[0], mean, mean - half, mean + half)
-    _label(axis, f"predicted {target}", "residual / stated deviation", xlim=ends, ylim=span(z, np.array([-2.5, 2.5])))
+    _label(axis, f"predicted {target}", "residual / deviation", xlim=ends, ylim=span(z, np.array([-2.5, 2.5])))
 
 
 def _transform(found: NumberDiagnostics, target: str, axis: Any) -> None:
@@ -161,7 +161,7 @@ def _transform(found: NumberDiagnostics, target: str, axis: Any) -> None:
     _stated(axis, (0, 1), (1, 1))
     axis.bar(np.arange(bins) / bins, heights, 0.96 / bins, align="edge", color=OBSERVED, alpha=0.75)
     top = 1.1 * max(float(heights.max()), 1 + half)
-    _label(axis, "stated probability of a smaller value", "rows / expected rows", xlim=(0, 1), ylim=(0, top))
+    _label(axis, "predicted probability of a smaller value", "rows / expected rows", xlim=(0, 1), ylim=(0, top))
 
 
 def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
@@ -172,7 +172,7 @@ def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
     ends = (0.0, 1.05 * float(max(x.max(), high.max())))
     _stated(axis, ends, ends)
     _estimates(axis, x, y, low, high)
-    _label(axis, f"stated deviation of {target}", "root mean square error", xlim=ends, ylim=ends)
+    _label(axis, f"predicted deviation of {target}", "root mean square error", xlim=ends, ylim=ends)
 
 
 def class_charts(found: ClassDiagnostics, classes: Sequence[str]) -> list[Chart]:
@@ -186,7 +186,7 @@ def class_charts(found: ClassDiagnostics, classes: Sequence[str]) -> list[Chart]
     K, two = len(names), len(names) == 2
     sums, rows, hits = (each[1] if two else each.sum(axis=0) for each in (found.stated, found.rows, found.hits))
     shown = rows >= 5
-    labels = f"stated probability of {names[1] if two else 'a class'}", "observed frequency"
+    labels = f"predicted probability of {names[1] if two else 'a class'}", "observed frequency"
     reliability = partial(_shares, sums[shown] / rows[shown], hits[shown], rows[shown], labels)
     size = 4.2, max(2.5, 1.6 + 0.2 * K)
     return [
@@ -242,9 +242,9 @@ class DiagnosticsDisplay:
     """Plot of predictions against observations, which ``plot_diagnostics`` of an estimator returns.
 
     For numbers: actual against predicted values, the fraction of rows inside intervals, standardised residuals against
-    predictions, the probability integral transform (uniform if the stated normal distributions are right), and, if
-    stated deviations vary, errors against them. For classes: observed frequencies against stated probabilities, and the
-    confusion matrix. Error bars are 95 % intervals.
+    predictions, the probability integral transform (uniform if the predicted normal distributions are right), and, if
+    predicted deviations vary, errors against them. For classes: observed frequencies against predicted probabilities,
+    and the confusion matrix. Error bars are 95 % intervals.
 
     Parameters
     ----------

@@ -71,11 +71,11 @@ def _residuals(facts: Mapping[str, Any]) -> str | None:
     gains = f"{-found['rmse_gain']:+.0%}, log density {found['density_gain']:+z.2f} nats per row"
     if found["lacking"]:
         need = f"their {format_bytes(found['lacking'])} need a job folder or a larger memory_limit"
-        return f"not used, but would change the RMSE of rows left out by {gains}: {need}"
+        return f"not used, but would change the RMSE of left-out rows by {gains}: {need}"
     if not is_corrected(facts):
-        return f"not used: RMSE of rows left out {gains}"
+        return f"not used: RMSE of left-out rows {gains}"
     alone = f"residual='none' keeps the {counted(facts['n_vectors'], 'vector')} alone"
-    return f"RMSE of rows left out {found['rmse']:.4g} ({gains}), {format_bytes(found['bytes'])}; {alone}"
+    return f"RMSE of left-out rows {found['rmse']:.4g} ({gains}), {format_bytes(found['bytes'])}; {alone}"
 
 
 def is_corrected(facts: Mapping[str, Any]) -> bool:

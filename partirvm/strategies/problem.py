@@ -51,7 +51,7 @@ class Problem:
     neighbouring rows are a random sample. Several targets share vectors and α: ``target_variances`` and
     ``noise_variance`` are then (T,), and ``target_variance`` and the square of ``target_scale`` are means. ``codes``
     (N,) are class codes; in regression ``n_classes`` is 0. ``batches`` are the original rows and each append, if any.
-    ``left_out_square`` is the mean squared error of rows left out while the kernel was learned from few rows, or 0.
+    ``left_out_square`` is the mean squared error of left-out rows while the kernel was learned from few rows, or 0.
     """
 
     n_rows: int
@@ -171,7 +171,7 @@ class LearnKernel:
 
 @dataclass(frozen=True)
 class KernelLearned:
-    """The kernel of largest evidence, ``better`` if it is a new one, and the number of rows of positive weight."""
+    """The kernel with the largest evidence, ``better`` if it is new, and the number of rows with positive weight."""
 
     kernel: Kernel
     better: bool
@@ -181,7 +181,7 @@ class KernelLearned:
 
 @dataclass(frozen=True)
 class FitResiduals:
-    """Request for the local residuals of a fit, of which ``left_out`` are the errors of rows left out by target.
+    """Request for the local residuals of a fit, of which ``left_out`` are the errors of left-out rows by target.
 
     A ``trial`` measures the gain alone.
     """
@@ -195,12 +195,12 @@ class FitResiduals:
 
 @dataclass(frozen=True)
 class ResidualsFitted:
-    """Local residuals if they are taken, and the gains on rows left out.
+    """Local residuals if they are taken, and the gains on left-out rows.
 
     These are the fraction by which the RMSE falls, and the rise of the mean log density in nats, both over all targets;
     0 if not measured. ``rmse`` (T,) are the corrected ones in the model's units; empty if the residuals are not taken,
     or after a trial would not be. ``lacking`` are the bytes for which neither memory nor a folder had room.
-    ``diagnostics`` of the first targets are those of rows left out after their correction, in the targets' units.
+    ``diagnostics`` of the first targets are those of left-out rows after their correction, in the targets' units.
     """
 
     residuals: LocalResiduals | None = None

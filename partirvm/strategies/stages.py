@@ -75,7 +75,7 @@ class RoundsState:
     the highest so far, ``flat`` and ``slow`` count consecutive rounds. ``patient`` makes the next fit converge, since
     flatness is judged by converged evidence. ``kept`` is the number of vectors before the last candidates joined,
     of which ``stayed`` did not leave, ``work`` the number of multiplications of kernel learning and all rounds.
-    ``corrected`` is the error of rows left out after local residuals when there were ``tested`` vectors.
+    ``corrected`` is the error of left-out rows after local residuals when there were ``tested`` vectors.
     """
 
     problem: Problem
@@ -116,12 +116,12 @@ CLASS_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
 """Values of ``effort``: the least gain for twice the work, in nats per row; of classes fractions of the log loss."""
 
 LEAST_FALL = 10.0
-"""Of dense classes twice the vectors must lower the log loss of rows left out by ``CLASS_GAIN`` nats, or by this
+"""Of dense classes twice the vectors must lower the log loss of left-out rows by ``CLASS_GAIN`` nats, or by this
 multiple of it as a fraction."""
 
 
 def least_fall(loss: float, options: Options) -> float:
-    """Return by how much twice the vectors of dense classes must lower the log loss of rows left out, nats."""
+    """Return by how much twice the vectors of dense classes must lower the log loss of left-out rows, nats."""
     return min(LEAST_FALL * loss, 1.0) * CLASS_GAIN[options.effort]
 
 
@@ -224,7 +224,7 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
 
 
 def corrected(state: RoundsState) -> Steps[float]:
-    """Return the RMSE of rows left out after local residuals, in the model's units; 0 if these do not gain or fit."""
+    """Return the RMSE of left-out rows after local residuals, in the model's units; 0 if these do not gain or fit."""
     problem, options = state.problem, state.options
     room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < RESIDUAL_ROWS
     tried = tries_residuals(options.residual, problem.n_rows, problem.n_targets)
@@ -241,7 +241,7 @@ def corrected(state: RoundsState) -> Steps[float]:
 def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, tuple[LeftOut, ...]]]:
     """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise`` was just fitted.
 
-    Returns the errors of rows left out for each target, too.
+    Returns the errors of left-out rows for each target, too.
     """
     statistics = yield from residuals(state, last=True)
     left_out = left_out_of(statistics)

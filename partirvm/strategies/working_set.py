@@ -146,7 +146,7 @@ def _marked(state: RoundsState, rows: Int) -> RoundsState:
 
 
 def corrected_enough(state: RoundsState) -> Steps[tuple[RoundsState, bool]]:
-    """Return whether twice the work hardly lowers the error of rows left out that local residuals correct."""
+    """Return whether twice the work hardly lowers the error of left-out rows that local residuals correct."""
     vectors, before, least = state.fit.n_vectors, state.corrected, LEAST_GAIN[state.options.effort]
     if not least or vectors < max(LEAST_TESTED, GROWTH * state.tested):
         return state, False
@@ -158,7 +158,7 @@ def corrected_enough(state: RoundsState) -> Steps[tuple[RoundsState, bool]]:
 def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     """Count flat and slow rounds; return the reason to end the run, if any (``VALIDATION``: restore the best round)."""
     fit, before = state.fit, state.evidence
-    # rounds of indicators should raise the log density of rows left out, others the evidence
+    # rounds of indicators should raise the log density of left-out rows, others the evidence
     now = -fit.ramp.loss * fit.n if isinstance(fit, HyperState) and fit.n_classes else float(fit.log_evidence)
     gain, level = (now - before) / fit.n, now - before < FLAT * state.options.tol * fit.n
     flat = state.flat + 1 if level and state.reason is Termination.CONVERGED else 0

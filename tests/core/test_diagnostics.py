@@ -150,7 +150,7 @@ def test_the_rows_of_largest_log_loss():
 
 
 def test_rows_left_out_have_their_own_predictions_and_deviations():
-    """t − e, and the stated scale × √(v + noise)/√w; no coverage, since they calibrate the intervals."""
+    """t − e, and the predicted scale × √(v + noise)/√w; no coverage, since they calibrate the intervals."""
     t, e, v, w = np.array([1.0, 2.0]), np.array([0.5, -1.0]), np.array([0.2, 0.3]), np.array([1.0, 4.0])
     errors, variances = (np.column_stack([each, each]) for each in (np.sqrt(w) * e, w * v))
     none = np.full(2, -1)

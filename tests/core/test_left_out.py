@@ -1,4 +1,4 @@
-"""Rows left out, against fits without them."""
+"""Left-out rows, against fits without them."""
 
 from dataclasses import astuple, replace
 

@@ -1,4 +1,4 @@
-"""Draws follow their chances in any tiles; a random order in parts; rows of largest error in any sums."""
+"""Draws follow their chances in any tiles; a random order in parts; rows with the largest error in any sums."""
 
 import itertools
 from functools import reduce

@@ -38,7 +38,7 @@ def passes():
 
 
 def bits(statistic):
-    """Every array and number of a statistic, but the rows of largest error."""
+    """Every array and number of a statistic, but the rows with the largest error."""
     if isinstance(statistic, np.ndarray):
         return statistic.tobytes()
     return [bits(np.asarray(value)) for name, value in vars(statistic).items() if name != "largest"]

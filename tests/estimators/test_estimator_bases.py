@@ -92,7 +92,7 @@ def test_predictions_and_evidence_are_those_of_the_design(case):
     if case == "alone":
         assert model.relevance_vectors_.shape == (0, 3)
         assert [entry["candidates"] for entry in model.history_] == [0]
-        assert model.history_[0]["passes"] == 3, "gram, rows left out and residual"
+        assert model.history_[0]["passes"] == 3, "gram, left-out rows and residual"
 
 
 @QUIET

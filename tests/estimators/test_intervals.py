@@ -42,7 +42,7 @@ def test_ends_are_the_mean_and_a_quantile_times_the_deviation(fitted, kind, leve
 
 
 def test_hyperparameters_widen_as_their_formulas_say(fitted):
-    """Σ + JCJᵀ, ν = 2/C_ββ and quantiles of rows left out, all from the N × N definitions."""
+    """Σ + JCJᵀ, ν = 2/C_ββ and quantiles of left-out rows, all from the N × N definitions."""
     model, X, y = fitted
     m, test = model.model_, np.linspace(-12, 12, 30)[:, None]
     shift, scale = m.design.scaling.t_shift[0], m.design.scaling.t_scale[0]
@@ -211,7 +211,7 @@ def test_a_useless_kernel_states_its_errors(n, strategy, rng, tmp_path):
 
 
 def test_a_sound_fit_states_nearly_the_noise_of_maximum_evidence():
-    """σ² = ‖t − Φμ‖²/(N − Σγ) (Tipping 2001, eq. 18) by the evidence; rows left out raise its root by up to a third."""
+    """σ² = ‖t − Φμ‖²/(N − Σγ) (Tipping 2001, eq. 18) by the evidence; left-out rows raise its root by up to a third."""
     X, y = plane(200, noise=0.2)
     model = RVMRegressor(gamma=0.2, random_state=0).fit(X, y)
     m, last = model.model_, model.history_[-1]

@@ -101,7 +101,7 @@ def test_an_abort_here(breeder, data_of, tmp_path, case, where, after):
 def test_a_kill_around_cells_changes_no_bits(breeder, data, tmp_path, monkeypatch, state):
     """Those of a job with room in memory; readers always have a model; only what events name stays in the end.
 
-    Of 600 rows left out, the records take 5.30 MB with those of 10 neighbours, of all rows 5.43 MB.
+    Of 600 left-out rows, the records take 5.30 MB with those of 10 neighbours, of all rows 5.43 MB.
     """
     make_small(monkeypatch.setattr)
     little, much = 400 * 5_370_000, 8 << 30

@@ -98,7 +98,7 @@ def test_a_watcher_hears_every_tile_iteration_and_fit(folder, tmp_path):
     ]
     assert [e["diagnostics"] for e in found.history if e["diagnostics"]] == [with_diagnostics[-1]["diagnostics"]]
     read = sum(done == total for _, done, total in listener.tiles)
-    assert sum(entry["passes"] for entry in found.history) == read + 1  # the last residuals and rows left out are one
+    assert sum(entry["passes"] for entry in found.history) == read + 1  # the last residuals and left-out rows are one
 
 
 def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):

@@ -1,4 +1,4 @@
-"""The search with an exact process: starts, families, directions, what rows left out decide, and many rows."""
+"""The search with an exact process: starts, families, directions, what left-out rows decide, and many rows."""
 
 from dataclasses import replace
 

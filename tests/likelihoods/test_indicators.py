@@ -1,4 +1,4 @@
-"""Classes by least squares on indicators: dense formulas of shared α and β, rows left out, the ramp, whole fits."""
+"""Classes by least squares on indicators: dense formulas of shared α and β, left-out rows, the ramp, whole fits."""
 
 from dataclasses import replace
 

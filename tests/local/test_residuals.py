@@ -85,7 +85,7 @@ def test_what_new_rows_gain(fitted):
 
 
 def test_rows_left_out_are_shown_corrected(fitted):
-    """Errors and stated deviations are those of new rows, a third of those of the vectors alone."""
+    """Errors and predicted deviations are those of new rows, a third of those of the vectors alone."""
     (new, target), line = rough(2000, seed=1), fitted.history_[-1]
     shown = line["diagnostics"][0]
     rows, targets = np.array(shown["largest"]).T[:2]

@@ -50,14 +50,14 @@ def history(strategy, *, held_out=True):
 
 
 def numbers(n=500, spread=0.0):
-    """Targets, means and stated deviations that vary with ``spread``."""
+    """Targets, means and predicted deviations that vary with ``spread``."""
     rng = np.random.default_rng(0)
     mean, std = rng.normal(10, 3, n), np.exp(spread * rng.normal(size=n))
     return mean + std * rng.normal(size=n), mean, std
 
 
 def classes(K, n=500):
-    """Codes drawn from the stated probabilities (n, K)."""
+    """Codes drawn from the predicted probabilities (n, K)."""
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.full(K, 0.4), n)
     return np.array([rng.choice(K, p=each) for each in p]), p

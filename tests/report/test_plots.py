@@ -46,7 +46,7 @@ def test_panels_of_numbers_state_their_counts():
     heights = [bar.get_height() for bar in drawn(panels["Position in the predicted distribution"]).containers[0]]
     assert np.mean(heights) == pytest.approx(1.0)
     tenth = found.sample.values[np.argsort(found.sample.values[:, 2], kind="stable")][:40]
-    (errors,) = points_of(panels["Errors against stated deviations"])
+    (errors,) = points_of(panels["Errors against predicted deviations"])
     assert errors[0] == pytest.approx(np.sqrt(np.mean((tenth[:, 0] - tenth[:, 1]) ** 2)))
     assert drawn(panels["Predictions"]).get_xlabel() == "predicted fare"
     same = NumberDiagnostics.of(*numbers(), np.arange(500))
@@ -61,7 +61,7 @@ def test_panels_of_two_classes_are_of_the_second():
     shown = found.rows[1] >= 5
     (reliability,) = points_of(panels["Reliability of probabilities"])
     np.testing.assert_allclose(reliability, found.hits[1][shown] / found.rows[1][shown])
-    assert drawn(panels["Reliability of probabilities"]).get_xlabel() == "stated probability of yes"
+    assert drawn(panels["Reliability of probabilities"]).get_xlabel() == "predicted probability of yes"
 
 
 def test_the_last_of_many_classes_have_one_name():
@@ -103,7 +103,7 @@ def test_a_regressor_draws_its_diagnostics(several):
 
 @pytest.mark.parametrize("held_out", [False, True])
 def test_without_rows_those_of_the_fit_are_drawn(held_out):
-    """Held-out rows, also after a round in which there were others; or the training rows left out."""
+    """Held-out rows, also after a round in which there were others; or the training left-out rows."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (300, 1))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=300)
@@ -138,7 +138,7 @@ def test_a_classifier_draws_its_diagnostics(K):
 
 @pytest.mark.parametrize("kind", some(["numbers", "left-out", "classes"], {"numbers", "classes"}))
 def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
-    """Held-out rows are counted once; without these a regression shows rows left out."""
+    """Held-out rows are counted once; without these a regression shows left-out rows."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (400, 2))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=400)
@@ -153,7 +153,7 @@ def test_the_page_of_a_finished_job_shows_them_without_data(kind, tmp_path):
     (found,) = from_json(shown.values["history"][-1]["diagnostics"])
     assert found.n == (300 if kind == "left-out" else 100)
     read = check(shown.html)
-    title = "Predictions of rows left out" if kind == "left-out" else "Predictions of held-out rows"
+    title = "Predictions of left-out rows" if kind == "left-out" else "Predictions of held-out rows"
     assert title in read.text
     labels = read.titles
     assert ("Confusion" if kind == "classes" else "Standardised residuals") in labels

@@ -71,10 +71,10 @@ def test_what_the_nearest_rows_change_or_would_change():
     """The training error and the noise are then said to be those of the vectors."""
     gains = "-18%, log density +0.03 nats per row"
     would = (
-        f"not used, but would change the RMSE of rows left out by {gains}: their 960 MiB need a job folder or a larger"
+        f"not used, but would change the RMSE of left-out rows by {gains}: their 960 MiB need a job folder or a larger"
     )
-    changed = f"RMSE of rows left out 0.25 ({gains}), 12 MiB; residual='none' keeps the 25"
-    said = {(0, 0): f"not used: RMSE of rows left out {gains}", (0, 960): f"{would} memory_limit"}
+    changed = f"RMSE of left-out rows 0.25 ({gains}), 12 MiB; residual='none' keeps the 25"
+    said = {(0, 0): f"not used: RMSE of left-out rows {gains}", (0, 960): f"{would} memory_limit"}
     for (kept, lacking), expected in {**said, (12, 0): f"{changed} vectors alone"}.items():
         found = {"rmse_gain": 0.18, "density_gain": 0.03, "rmse": 0.25, "bytes": kept << 20, "lacking": lacking << 20}
         facts = facts_of([round_of(kind="final", residuals=found, noise_sd=0.5)])

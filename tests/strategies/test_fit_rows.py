@@ -104,7 +104,7 @@ def last_passes(simulator):
 
 
 def test_precise_statistics_need_no_pass(monkeypatch):
-    """σ² is MacKay's, of the residuals of all rows; the rows left out are read alone."""
+    """σ² is MacKay's, of the residuals of all rows; the left-out rows are read alone."""
     monkeypatch.setattr(gaussian, "LEFT_OUT_ROWS", 399)
     simulator = Simulator(*wave(400, noise=0.3), gamma=0.5)
     simulator.run("working-set", Options(20, "random", max_rounds=3))
