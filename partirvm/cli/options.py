@@ -1,6 +1,6 @@
 """Options of the commands: flags made from the table of options, options that several commands share, and the help.
 
-Messages and help texts name options as in Python (``max_rounds``, ``solver="fast"``), because the command line and the
+Messages and help text name options as in Python (``max_rounds``, ``solver="fast"``), because the command line and the
 Python API share them. ``as_flags`` writes the names as flags. Names in quotes, in paths and in calls belong to the
 user's data or to Python and are not changed.
 """

@@ -1,4 +1,4 @@
-"""Sums over rows that show whether predicted uncertainty is right: of numbers, and of class probabilities."""
+"""Sums over rows that show whether predicted uncertainty is right, for numbers and for class probabilities."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace

@@ -60,7 +60,7 @@ class ActiveColumns:
         return self._Sigma.diagonal()[: self.M]
 
     def refresh(self, beta: float) -> None:
-        """Compute everything again at this β by one Cholesky factorisation, 2M³ + KM² flops."""
+        """Recompute everything at this β by one Cholesky factorisation, 2M³ + KM² flops."""
         self.beta, M, room = beta, self.M, len(self._Sigma)
         self.__dict__.pop("posterior", None)  # the old arrays are freed before new ones are computed
         del self._Sigma
@@ -153,7 +153,7 @@ class Action:
 
 
 class Greedy:
-    """A fit in progress. It starts with those columns of ``state`` that have not just ``entered``, at their α."""
+    """A fit in progress. It starts with the columns of ``state`` that have not just ``entered``, at their α."""
 
     def __init__(self, state: HyperState) -> None:
         begun = np.arange(len(state.labels)) if state.entered is None else np.flatnonzero(~state.entered)

@@ -86,12 +86,12 @@ class LaplaceState:
 
     @cached_property
     def log_evidence(self) -> float:
-        """Log evidence of the quadratic with the prior of α, nats; at the mode the Laplace approximation."""
+        """Log evidence of the quadratic with the prior of α, in nats; the Laplace approximation at the mode."""
         density = self.prior.shared(self.weights.shape[1]).log_density(self.labels, self.alpha, None)
         return float(sum(each.log_evidence + density for each in self.posteriors))
 
     def losses(self) -> Float:
-        """Return the loss of evidence by the deletion of each column (M,), nats, summed over outputs."""
+        """Return the evidence lost by deleting each column (M,), in nats, summed over outputs."""
         return np.asarray(optimum(*own_factors(self, self.alpha))[1].sum(axis=1))
 
 
@@ -101,7 +101,7 @@ def init(labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior:
 
 
 def settled(state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock) -> LaplaceState:
-    """Return the state of the same fit with other ``alpha``, ``weights`` and ``block``."""
+    """Return the state of the same fit with new ``alpha``, ``weights`` and ``block``."""
     alpha = state.prior.fix(state.labels, alpha)
     posteriors = tuple(_posterior(k, alpha, weights[:, k], block) for k in range(weights.shape[1]))
     return replace(state, alpha=alpha, weights=weights, block=block, posteriors=posteriors)

@@ -1,13 +1,13 @@
-"""Errors of rows left out of a fit, each with the column of its own: a check of the predictions for new rows.
+"""Errors of rows left out of a fit, each together with its own column: a check of predictions for new rows.
 
-A training row stands for a new row, which is no centre, after both are removed: the row from the data and its own
+A training row represents a new row, which is not a centre, once both are removed: the row from the data and its own
 columns D from the design, at fixed α and β. With r = t − Φμ, h_n = βφ_nᵀΣφ_n and g = Σφ_n, the posterior without row n
 (as in Sundararajan & Keerthi 2001 for Gaussian processes), and then conditioned on w_D = 0, gives
 
     Σ' = Σ + β g gᵀ/(1 − h_n),        μ' = μ − β g r_n/(1 − h_n),
     e_n = r_n/(1 − h_n) + cᵀV⁻¹μ'_D,   v_n = φ_nᵀΣ'φ_n − cᵀV⁻¹c,   c = (Σ'φ_n)_D,   V = Σ'_DD,
 
-the error and the variance of the mean at row n as if it was new. ``Calibration`` states the noise variance, mean e² −
+the error and the variance of the mean at row n as if it were new. ``Calibration`` states the noise variance, mean e² −
 mean v; the quantiles of |z|, z_n = e_n/√(v_n + noise variance); and the overconfidence, mean r²/(1 − h)² divided by the
 mean of 1/β + v. It is about one for a good fit; a kernel far too narrow gives 10² … 10⁸.
 

@@ -8,10 +8,10 @@ H is factorised after scaling to unit diagonal, S H S with S = diag(H)^(−½), 
 no loss of accuracy. If it is not numerically positive definite, the smallest sufficient power of ten, the ``jitter``,
 is added. With a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m.
 
-**Tiles.** LAPACK's bits depend on the number of threads. So every tile of a large factor or inverse is computed by one
-thread (``process.in_threads``), by operations that depend on the size of the matrix alone. The factorisation is
+**Tiles.** LAPACK's bits depend on the number of threads. Therefore every tile of a large factor or inverse is computed
+by one thread (``process.in_threads``), by operations that depend on the size of the matrix alone. The factorisation is
 left-looking: one product updates a tile by the tiles before it; then it is factorised on the diagonal, or solved.
-Matrices are float64 ones in Fortran order.
+Matrices are float64, in Fortran order.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,13 +82,13 @@ class Posterior:
 
 
 def blocks(n: int, least: int = LEAST) -> list[slice]:
-    """Return the ranges of rows or columns of the tiles of a matrix of size n, one range of fewer than ``least``."""
+    """Return the row or column ranges of the tiles of a matrix of size n; a single range below ``least``."""
     size = TILE if n >= least else max(n, 1)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float | None:
-    """Return the lower factor, in Fortran order, of a matrix (M, M); None if it is not positive.
+    """Return the lower factor, in Fortran order, of a matrix (M, M); None if it is not positive definite.
 
     Its elements are left_i data_ij right_j, ``data`` symmetric, but for its diagonal, which is constant.
     """

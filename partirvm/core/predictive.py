@@ -115,7 +115,7 @@ def augmentation(
 
     ``extra`` has the products of the extra columns, of which the first G count, with the M columns and with t − Φμ.
     ``block`` (G, M) is Φ at the test rows, ``heights`` (G,) is k(x*, x*), ``root`` (M, M) is R with Σ = RRᵀ,
-    ``variance`` is the target's in the model's units. A row of height 0 has corrections 0.
+    ``variance`` is the target's in the model's units. A row with height 0 has zero corrections.
     """
     G = len(heights)
     if not variance > 0:

@@ -1,4 +1,4 @@
-"""Fewer columns from the posterior alone, without the rows of the fit.
+"""Pruning from the posterior alone, without the rows of the fit.
 
 At fixed α and β the posterior without column i is N(μ, Σ) given w_i = 0, and the evidence falls by the ratio of the
 densities of w_i = 0 after and before the data (Savage–Dickey), for columns that are deleted one after the other:

@@ -1,6 +1,6 @@
-"""Class probabilities from least squares: the ramp, and the errors of left-out rows that choose it.
+"""Class probabilities from least squares: the ramp, chosen by the errors of left-out rows.
 
-Least squares on indicators estimate f_k ≈ p_k, but neither within 0 and 1 nor with the right sharpness. The ramp
+Least squares on indicators estimate f_k ≈ p_k, but not between 0 and 1, nor with the right sharpness. The ramp
 
     p_k ∝ log(1 + exp(f_k/τ))^ρ,      ρ ≥ 0,
 
@@ -45,7 +45,7 @@ class Ramp:
 
 @dataclass(frozen=True)
 class LeftOutClasses:
-    """Rows that were left out: predictors ``f`` (n, K), class ``codes`` (n,), ``weights`` (n,) above 0."""
+    """Left-out rows: predictors ``f`` (n, K), class ``codes`` (n,), ``weights`` (n,) above 0."""
 
     f: Float
     codes: Float
@@ -75,7 +75,7 @@ class LeftOutClasses:
         return type(self)(*map(np.concatenate, pairs))
 
     def ramp(self, start: Ramp) -> Ramp:
-        """Return the ramp of least log loss; the search begins at ``start``."""
+        """Return the ramp with the lowest log loss; the search begins at ``start``."""
         from scipy.optimize import minimize  # its import takes megabytes
 
         f, K, shares = self.f, self.f.shape[1], self.weights / max(self.weights.sum(), np.finfo(float).tiny)

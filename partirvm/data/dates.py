@@ -32,7 +32,7 @@ class Dates:
     def days(self, values: Any) -> Float:
         """Return an Arrow array of dates or texts as days (n,): since ``ORIGIN``, or for times since midnight.
 
-        Raises ``ArrowInvalid`` for other texts, and ``ArrowNotImplementedError`` for other types.
+        Raises ``ArrowInvalid`` for other strings, and ``ArrowNotImplementedError`` for other types.
         """
         import pyarrow as pa
 
@@ -56,7 +56,7 @@ class Dates:
         return days
 
     def _parsed(self, texts: Any) -> Any:
-        """Return texts as an Arrow array of times of day or of dates in UTC."""
+        """Return strings as an Arrow array of times of day or of dates in UTC."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

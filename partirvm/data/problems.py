@@ -16,7 +16,7 @@ from partirvm.quoting import counted, listed, named, quoted
 from partirvm.types import Bool, Float
 
 MARKERS = frozenset(["?", "-", "--", ".", "*", "NA", "N/A", "n/a", "n.a.", "na", "null", "NULL", "#N/A"])
-"""Texts that mean that there is no value, beside those that are missing in every CSV file."""
+"""Strings that mark a missing value, in addition to those that do so in every CSV file."""
 
 FEW_LEVELS, FEW_TEXTS, KEPT, WIDTH = 20, 5, 1000, 80
 """Numbers of values that may be codes, of texts among numbers that may mean gaps, of texts kept; width of the table."""
@@ -26,7 +26,7 @@ ISO = rf"{TIME}|\d{{4}}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d
 NUMBER = r"[+-]?((\d+[.]?\d*|[.]\d+)([eE][+-]?\d+)?|(?i:inf(inity)?|nan))"
 DAY = r"\d{1,4}[./-]\d{1,2}[./-]\d{2,4}( \d{1,2}:\d\d(:\d\d)?)?"
 PATTERNS = {"numbers": NUMBER, "booleans": "(?i:true|false)", "dates": f"{ISO}|{DAY}"}
-"""What texts may be, if not labels."""
+"""What strings may be, if not labels."""
 
 DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d")
 """Formats of dates that are not ISO dates."""
@@ -52,7 +52,7 @@ class Finding:
 
 
 class OddCells:
-    """The odd cells of a column: how many, the row of the first, from 0, and the first ``KEPT`` different texts."""
+    """The odd cells of a column: their number, the row of the first, from 0, and up to ``KEPT`` distinct strings."""
 
     def __init__(self) -> None:
         self.count, self.first, self.texts = 0, -1, list[str]()
@@ -96,7 +96,7 @@ class Values:
 
 
 def recognised(texts: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what texts are, "numbers", "booleans", "dates" or "text", apart from a few, and these few.
+    """Return what most strings are, "numbers", "booleans", "dates" or "text", and the few that are not.
 
     >>> recognised(["1.5", "2", "-3e5", "?"]), recognised(["Bern", "7", "8"])
     (('numbers', ['?']), ('text', []))
@@ -110,12 +110,12 @@ def recognised(texts: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def few(texts: Iterable[str], count: int, others: int) -> bool:
-    """Return True if ``count`` cells with these texts, among ``others``, probably mean gaps."""
+    """Return True if ``count`` cells with these strings, among ``others``, probably mark missing values."""
     return MARKERS.issuperset(texts) or 10 * count <= others
 
 
 def date_formats(texts: Sequence[str]) -> list[str]:
-    """Return the formats that fit all texts of dates; none fits ISO dates.
+    """Return the formats that parse all date strings; none is needed for ISO dates.
 
     >>> date_formats(["03/04/2021", "17/04/2021"]), date_formats(["3/14/21 10:00"])
     (['%d/%m/%Y'], ['%m/%d/%y %H:%M'])

@@ -134,7 +134,7 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
 
 
 def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
-    """Return a table of CSV files with a header and equal columns. Cells are texts, or missing."""
+    """Return a table of CSV files with a header and equal columns. Cells are strings or missing."""
     import pyarrow as pa
     from pyarrow import csv
 

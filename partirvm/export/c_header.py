@@ -84,7 +84,7 @@ class Header:
         return _number(float(arg[0]), self.suffix) if arg.size == 1 else f"{self.stored(arg)}[{place}]"
 
     def product(self, matrix: Float) -> dict[str, Any]:
-        """Return facts of a product with a matrix (k, m), of which zeros below a diagonal are not stored.
+        """Return the facts of a product with a matrix (k, m), whose zeros below a diagonal are not stored.
 
         Quantised, such a matrix has integers of 16 bits and a scale for each column."""
         k, m = matrix.shape

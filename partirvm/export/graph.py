@@ -43,7 +43,7 @@ TOLERANCE = 1e-4
 NAMES = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "power": "Pow", "matmul": "MatMul"}
 NAMES |= {"maximum": "Max", "minimum": "Min", "negative": "Neg", "absolute": "Abs", "arcsinh": "Asinh"}
 NAMES |= {"isnan": "IsNaN", "logaddexp": "LogAddExp"}
-"""Operations of NumPy's functions that have another name than these."""
+"""Operations whose names differ from those of NumPy's functions."""
 
 TO_ONE, OF_MATRIX = ("Sum", "ArgMax"), ("Gather", "MatMul", "Squares", "Steps", "Differ", "Spline", "Table")
 """Operations of width 1, and those whose width is that of their second argument."""

@@ -45,7 +45,7 @@ class JointError(Exception):
 def explain(model: Any, X: Any, background: Any, permutations: int = 4, seed: int = 0) -> dict[str, Any]:
     """Return Shapley values of the mean: how far each column moved the predictions of a regression at X (n, d).
 
-    ``background`` (B, d) are rows that stand for the data, such as 100 random training rows: v(S) is the mean of the
+    ``background`` (B, d) are rows that represent the data, such as 100 random training rows: v(S) is the mean of the
     predictions at these rows with the columns S of x. Rows are arrays, lists or data frames in memory. The dictionary
     has the arguments of ``shap.Explanation``, whose object shap plots:
 

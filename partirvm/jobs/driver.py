@@ -44,7 +44,7 @@ class Watcher:
         """Called with the plan before the first round."""
 
     def on_tiles(self, name: str, done: int, total: int) -> None:
-        """Called when a pass has finished ``done`` of ``total`` tiles, or ("solve") so many of parallel dense fits."""
+        """Called when a pass has finished ``done`` of ``total`` tiles or, for "solve", of parallel dense fits."""
 
     def on_step(self, info: StepInfo) -> None:
         """Called after each iteration of a dense fit."""

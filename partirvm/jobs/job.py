@@ -191,7 +191,7 @@ class Job:
 
         ``changed`` holds new limits: ``max_rounds``, ``max_vectors``, ``effort``, ``time_limit`` (from the resume on)
         and ``memory_limit``; and new places of moved DATA: ``data`` and ``validation``. ``allow_code`` permits a named
-        function as kernel or basis, ``allow_data`` names DATA in another store than the job's that it may read.
+        function as kernel or basis, ``allow_data`` names datasets outside the job's store that it may read.
 
         The job is not changed if an error is raised: ``UsageError`` for other changes or without a permission,
         ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.

@@ -34,7 +34,7 @@ def request_of(asked: Any, client: Any) -> tuple[Request, Any]:
 
 
 def require_places(location: str, places: Iterable[str | None], allow_data: Places) -> None:
-    """Raise ``UsageError`` if places of DATA are in another store than the job and not allowed."""
+    """Raise ``UsageError`` if datasets are outside the job's store and not allowed."""
     named = (allow_data,) if isinstance(allow_data, str | os.PathLike) else allow_data
     allowed = {absolute(place).rstrip("/") for place in named}
     for place in filter(None, places):

@@ -29,8 +29,8 @@ from partirvm.strategies.stages import RoundsState
 from partirvm.types import COMPARED_ROWS, Columns, Float
 
 LEAST_MEMORY, MOST_BYTES = 1 << 30, 1 << 23
-"""A fit with at least so many bytes of memory (scikit-learn's trees take 130 MiB) is compared with boosted trees, which
-learn from at most so many bytes."""
+"""Minimum bytes of memory of a fit that is compared with boosted trees (scikit-learn's take 130 MiB), and maximum bytes
+from which these learn."""
 
 SHOWN = 3
 """Number of nearest rows that are shown for each row with the largest error."""

@@ -65,7 +65,7 @@ class PreparedParts(PreparedKernel):
 
 @dataclass(frozen=True)
 class Sum(Kernel, name="sum", inside="parts", learned="weights", form=PreparedParts):
-    """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0, by default 1 each, which are learned, too."""
+    """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0, by default 1 each, which are also learned."""
 
     parts: tuple[Kernel, ...]
     weights: tuple[float, ...] = ()

@@ -154,7 +154,7 @@ def linear_values(design: Design, weights: Float, X: Float, root: Float | None =
 
     ``weights`` (M,) or (M, C) give values (n,) or (n, C), and variances have the same shape. Nearness is the largest
     kernel value of a row as a fraction of the kernel's peak: below ``FAR`` a row is far from all relevance vectors. It
-    is 1 without local kernels. Raises ``DataError`` if X has another number of features than the design.
+    is 1 without local kernels. Raises ``DataError`` if X and the design differ in the number of features.
     """
     n_features, near = design.centres.shape[1], np.ones(len(X))
     if X.ndim != 2 or X.shape[1] != n_features:

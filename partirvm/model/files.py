@@ -98,7 +98,7 @@ def _with_cells(model: AnyModel, location: str, cells: str) -> AnyModel:
 
 
 def _require_shapes(model: AnyModel) -> None:
-    """Raise ``TypeError`` for another value than a model, ``ValueError`` if its arrays do not belong together."""
+    """Raise ``TypeError`` for a value that is not a model, ``ValueError`` if its arrays do not belong together."""
     if not isinstance(model, FittedModel):
         raise TypeError(f"it is a {type(model).__name__}")
     if isinstance(model, ClassModel) and model.likelihood not in LINKS:

@@ -1,6 +1,6 @@
 """Rows of the table of options, and their checks, which return what a request keeps.
 
-They raise ``UsageError`` that names the option, what was found and what it may be. The flags are parsed by them, too.
+They raise ``UsageError`` that names the option, what was found and what it may be. They also parse the flags.
 """
 
 import math

@@ -222,5 +222,5 @@ TABLE: dict[str, Option] = {
 
 
 def check(request: Request) -> Request:
-    """Return the request with texts as numbers, or raise ``UsageError``; ``resolve`` checks kernel, basis and words."""
+    """Return the request with numbers parsed, or raise ``UsageError``; ``resolve`` checks kernel, basis and words."""
     return replace(request, **{name: row.check(name, getattr(request, name)) for name, row in TABLE.items()})

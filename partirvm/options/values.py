@@ -3,7 +3,7 @@
 ``RVMRegressor(strategy=WorkingSet(selection="gain"))`` is ``--strategy working-set --selection gain`` on the command
 line. Each field is one option of the table (``options.table``) and has its default, check and text. Values have
 scikit-learn's ``get_params`` and ``set_params``: ``clone`` copies them and ``GridSearchCV`` finds
-``strategy__selection``. A fit does not change them. The families of ``partirvm.kernels`` are values, too.
+``strategy__selection``. A fit does not change them. The families of ``partirvm.kernels`` are also values.
 """
 
 import textwrap

@@ -41,7 +41,7 @@ ALLOWANCE = 48 << 20
 """Bytes in addition to the formulas: BLAS buffers, uncollected objects, fragmentation."""
 
 RESIDUAL_SHARE = 10
-"""The rows of local residuals take at most one part of so many of the memory limit."""
+"""The memory limit divided by this is the maximum size of the rows of local residuals."""
 
 BATCH = 64
 """Maximum number of fits of P candidates that run in parallel."""

@@ -131,7 +131,7 @@ class Plan:
         return html_table("Plan", self._lines())
 
     def _lines(self) -> list[tuple[str, str]]:
-        """Return the names and texts of the plan's lines."""
+        """Return the names and values of the plan's lines, as strings."""
         shape, machine, plan = self.shape, self.machine, self.to_json()
         classes = f"{shape.n_classes:,} classes, " if shape.n_classes else ""
         rows = f" of {plan['sample_rows']:,} rows" if self.read.sampled else ""

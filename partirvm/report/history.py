@@ -33,7 +33,7 @@ def format_evidence(value: float) -> str:
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of texts as aligned lines; columns of numbers are aligned on the right."""
+    """Return a table of strings as aligned lines; columns of numbers are right-aligned."""
     columns = []
     for cells in zip(header, *rows, strict=True):
         numeric = all(cell[:1].isdigit() or cell[:1] in "-–" for cell in cells[1:])

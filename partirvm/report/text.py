@@ -11,7 +11,7 @@ from partirvm.report.history import MISSING, QUANTITIES, SIDES, Lines, aligned, 
 
 
 def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return names and texts of the figures of a model, given ``figures_of``, ``seconds``, and perhaps a target."""
+    """Return names and values, as strings, of a model's ``figures_of``, ``seconds``, and perhaps a target."""
     kind, vectors, units = kind_of(facts), facts["n_vectors"], ""
     alone = " of the vectors alone" if is_corrected(facts) else ""
     if vectors is None:
@@ -34,7 +34,7 @@ def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
 
 
 def status_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the state of a job and the result of its fit as names and texts, from ``job_facts``, maybe a target."""
+    """Return the state and result of a job as names and strings, from ``job_facts``, perhaps of one target."""
     attempt = f", attempt {facts['attempt']}" if facts["attempt"] > 1 else ""
     pairs: list[tuple[str, str | None]] = [
         ("job", facts["job"]),

@@ -73,7 +73,7 @@ class FitSpec:
 
 
 def check_parameters(request: Request) -> Request:
-    """Check all options and convert texts to numbers. Raises ``UsageError`` with the name of the invalid option."""
+    """Check all options and convert strings to numbers. Raises ``UsageError`` with the name of the invalid option."""
     p = check(replace(request, kernel=checked_kernel(request.kernel), basis=checked_basis(request.basis)))
     if p.kernel == NoKernel.name and p.basis is None:
         raise UsageError("kernel and basis are both none: set a kernel, or basis functions such as basis='linear'")

@@ -153,7 +153,7 @@ def has_type(value: Any, hint: Any) -> bool:
 
 
 def require_format(found: Any, known: int, place: str, what: str) -> None:
-    """Raise ``FormatError`` for another format than ``known``."""
+    """Raise ``FormatError`` if the format is not ``known``."""
     if found != known:
         raise FormatError(
             f"{place}: the {what} has format {found!r:.40}, this version reads format {known}: make the {what} again, "

@@ -241,7 +241,7 @@ def corrected(state: RoundsState) -> Steps[float]:
 def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, tuple[LeftOut, ...]]]:
     """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise`` was just fitted.
 
-    Returns the errors of left-out rows for each target, too.
+    Also returns the errors of left-out rows for each target.
     """
     statistics = yield from residuals(state, last=True)
     left_out = left_out_of(statistics)
