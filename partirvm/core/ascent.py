@@ -1,9 +1,9 @@
 """Maximisation of a function of log parameters by L-BFGS (Nocedal & Wright 2006, algorithm 7.4), and features off.
 
-There is no line search: each evaluation, also of a point that is not taken, adds its curvature, and the next step, from
-the best point, is at most twice as long as one that was taken, half as long after one that was not. Bounds cut steps. A
-search of a noisy optimum need not end exactly: it ends when its best value rises, or by its curvature can rise, too
-little for the evaluations.
+There is no line search: each evaluation, even at a point that is rejected, adds its curvature. The next step starts at
+the best point; it is at most twice as long as an accepted one, and half as long after a rejected one. Bounds cut steps.
+A noisy optimum need not be found exactly: the search ends when the best value rises too little for its evaluations, or
+when its curvature promises too little.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,9 +42,9 @@ def ascend(
 ) -> tuple[Termination, int]:
     """Maximise ``function`` within bounds from ``begin`` (p,); return why it ended, and the number of evaluations.
 
-    A parameter is fixed if its ``low`` is −∞. ``scale`` are typical changes of the parameters. The search ends when the
-    best value has risen less than ``RISE`` in ``WINDOW`` evaluations. ``pairs``, which grow, have the curvature of an
-    earlier search.
+    A parameter is fixed if its ``low`` is −∞. ``scale`` has typical changes of the parameters. The search ends when the
+    best value has risen less than ``RISE`` in ``WINDOW`` evaluations. ``pairs``, to which it adds, hold the curvature
+    of an earlier search.
     """
     free = np.isfinite(low)
     scale, low, high = np.broadcast_to(scale, begin.shape)[free], low[free], high[free]

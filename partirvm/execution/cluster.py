@@ -1,6 +1,6 @@
 """A Dask cluster as reported by its client: the workers, whether the scheduler responds, and what has failed.
 
-Also functions that run there without the submitting process: the driver of a job, and calls on a worker.
+It also has the functions that run there without the submitting process: a job's driver, and calls on a worker.
 """
 
 import asyncio
@@ -170,7 +170,8 @@ class Cluster:
         return ClusterError(f"a task failed on the cluster: {type(error).__name__}: {error}")
 
     def result(self, future: Any) -> Any:
-        """Return a task's result, or raise its ``PartirvmError``, ``CancelledError`` (lost data), ``ClusterError``."""
+        """Return a task's result, or raise its ``PartirvmError``, ``CancelledError`` (lost data) or
+        ``ClusterError``."""
 
         async def value() -> Any:
             return await future

@@ -217,7 +217,7 @@ def _inputs(graph: Graph, scaling: Scaling) -> Any:
 
 
 def _mapped(graph: Graph, features: FeatureMap) -> Any:
-    """Return the inputs (n, d') of the features, before scaling, as ``FeatureMap``."""
+    """Return the inputs (n, d') of the features, before scaling, as ``FeatureMap`` computes them."""
     warped, X = features.spreads > 0, cast(Any, graph.rows)
     if warped.any():
         X = np.where(warped, np.arcsinh((X - features.centres) / np.where(warped, features.spreads, 1.0)), X)

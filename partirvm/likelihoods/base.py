@@ -100,7 +100,7 @@ def survivors(design: Design, fit: Any) -> Design:
 class Start:
     """Start of a fit over other rows or of more columns: α (M,) or (M, C) of the columns with these labels.
 
-    Other columns are new. A regression also starts at its ``beta``, and classes at their ``weights`` (M, C).
+    Other columns are new. A regression also starts from its ``beta``, and a classification from its ``weights`` (M, C).
     """
 
     labels: Int

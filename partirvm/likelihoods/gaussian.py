@@ -108,8 +108,8 @@ class GaussianLikelihood(Likelihood):
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance.
 
-        The residual replaces statistics that lost digits by cancellation; α and β stay. Errors of left-out rows
-        calibrate a fit of one target.
+        The residual replaces statistics that lost digits to cancellation; α and β do not change. Errors of left-out
+        rows calibrate a fit of one target.
         """
         left_out, calibration, diagnostics = left_out_of(statistics), None, None
         if last and len(left_out) == 1:

@@ -49,7 +49,8 @@ FOLDS = 4
 
 @dataclass(frozen=True)
 class FittedNoise:
-    """A noise; ``factors`` (n,) are its ratios at ``rows`` (n,) to that of a fit without them (``LeftOut.scaled``)."""
+    """A noise model; ``factors`` (n,) are the ratios of its variance at ``rows`` (n,) to that of the fit without it
+    (``LeftOut.scaled``)."""
 
     noise: LocalNoise
     rows: Int

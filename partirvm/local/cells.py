@@ -2,9 +2,9 @@
 
 A record has the point of a row in a metric (r,), its error for each of T targets, the logarithm of its noise factor,
 the inverse of its weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of
-the points (``leaf_order``); runs of them are cells, whose rows lie in a box. They are in memory, or a Zarr array whose
-chunks are the cells. A search looks for the nearest rows of a point in the cell whose box is nearest, and then in all
-cells whose boxes are not farther than the last of these. So its result does not depend on the cells.
+the points (``leaf_order``); each run of records is a cell, whose rows lie in a box. They are in memory, or a Zarr array
+whose chunks are the cells. A search looks for the nearest rows of a point in the cell whose box is nearest, and then in
+all cells whose boxes are not farther than the last of these. So its result does not depend on the cells.
 """
 
 from collections.abc import Callable, Iterable, Iterator

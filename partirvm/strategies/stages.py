@@ -315,7 +315,7 @@ def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
 
     Only for fits from sums over rows: otherwise a comparison would take a whole fit. Fits of rounds have up to two
     fifths more vectors than they would keep, hence 3.2: at 2.4, kin40k of 10,000 rows learned for 35 s more and lowered
-    its error by 7 %. With four times as many rows as learn a kernel the fit takes longer anyway: of 36,000 rows 2.4
+    its error by 7 %. With four times as many rows as learn a kernel, the fit takes longer anyway: on 36,000 rows, 2.4
     lowers the error by 4 % in a third more time.
     """
     if not options.centres or problem.n_classes:
