@@ -51,14 +51,14 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, cli, tmp_path):
 
 
 def test_memory_limit_holds(tmp_path):
-    """VmHWM of the process that ingests nothing and fits close to the least that it can: without a limit 150 MiB."""
+    """VmHWM of the process that ingests nothing and fits close to the least that it can: without a limit 185 MiB."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (15_000, 4))
     data = ingest((X, np.sin(3 * X).sum(axis=1) + rng.normal(0, 0.1, len(X))), tmp_path / "d.zarr")
-    choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "1", "--memory-limit", "144MiB")
+    choices = ("--gamma", "0.5", "--partition-size", "200", "--max-rounds", "2", "--memory-limit", "152MiB")
     status, peak, _, said = measured("fit", data.url, str(tmp_path / "job"), *choices, "--neighbours", "20", "--quiet")
     assert status == 0, said
-    assert peak <= 144
+    assert peak <= 152
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="an option of glibc")

@@ -117,7 +117,7 @@ def test_what_cannot_be_saved(tmp_path):
     for estimator, says in (
         (RVMRegressor(kernel=lambda X, Z: X @ Z.T, basis="linear"), r"<lambda>.*'module:function'"),
         (RVMRegressor(gamma=0.5, random_state=np.random.RandomState(0)), "RandomState cannot be stored"),
-        (type("Own", (RVMRegressor,), {"__init__": RVMRegressor.__init__})(gamma=0.5), "Own cannot be kept"),
+        (type("Own", (RVMRegressor,), {"__init__": RVMRegressor.__init__})(gamma=0.5), "Own cannot be saved"),
     ):
         with pytest.raises(UsageError, match=says):
             save_model(estimator.fit(X, y), tmp_path / "m")
