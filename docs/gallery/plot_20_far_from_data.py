@@ -19,7 +19,7 @@ from partirvm.errors import DataWarning
 # Data
 # ----
 #
-# The rows lie in two intervals with a gap between them.
+# The rows are in two intervals with a gap between them.
 
 rng = np.random.default_rng(0)
 x = np.concatenate([rng.uniform(-6, -1, 60), rng.uniform(3, 6, 40)])

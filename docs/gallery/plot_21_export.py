@@ -72,7 +72,7 @@ assert np.array_equal(mean, from_parquet["mean"])
 # A model in a folder
 # -------------------
 #
-# ``save_model`` takes the model of a job, or a fitted estimator. Nothing is pickled: ``load_model`` runs no code from
+# ``save_model`` takes a job's model or a fitted estimator. Nothing is pickled: ``load_model`` runs no code from
 # the file. It can also load the model from a job folder.
 
 fitted = RVMRegressor(gamma="learn-shared", random_state=0)

@@ -12,7 +12,7 @@ import numpy as np
 from partirvm import RVMRegressor
 
 # %%
-# The data are a landscape with broad hills and narrow ridges, measured at 3,000 random places.
+# The data are a landscape with broad hills and narrow ridges, measured at 3,000 random points.
 
 rng = np.random.default_rng(0)
 

@@ -32,8 +32,8 @@ def branin(X):
 #
 # With z = (best − mean) / std, the expected improvement is std · (z Φ(z) + φ(z)), and its gradient is φ(z) ∇std − Φ(z)
 # ∇mean. Every second evaluation is at the minimum of the mean itself, because an RVM is overconfident far from its
-# vectors, and because the mean is a better guide than the improvement close to the minimum. A place that was evaluated
-# before is replaced by the place that is farthest from all evaluations.
+# vectors, and because the mean is a better guide than the improvement close to the minimum. A point that was evaluated
+# before is replaced by the point that is farthest from all evaluations.
 
 even = qmc.scale(qmc.Halton(2, scramble=False).fast_forward(1).random(256), LOW, HIGH)
 
