@@ -1,6 +1,6 @@
 """Maximisation of a function of log parameters by L-BFGS (Nocedal & Wright 2006, algorithm 7.4), and features off.
 
-There is no line search: each evaluation, also of a point that is not taken, adds its curvature, and the next step, from
+There is no line search: each evaluation, even of a rejected point, adds its curvature, and the next step, from
 the best point, is at most twice as long as one that was taken, half as long after one that was not. Bounds cut steps. A
 search of a noisy optimum need not end exactly: it ends when its best value rises, or by its curvature can rise, too
 little for the evaluations.
@@ -22,7 +22,7 @@ WINDOW, RISE, PROMISE = 4, 1e-3, 1e-4
 rise that their curvature promises of the next step."""
 
 MOST = 150
-"""Maximum number of evaluations of a search, but for those of the last step: twice the largest number measured."""
+"""Maximum number of evaluations per search, excluding the last step: twice the largest number observed."""
 
 MOST_PAIRS, LEAST_ANGLE = 40, 1e-8
 """Maximum number of pairs (10 took half as many evaluations again), and the least cosine between vectors of one."""
