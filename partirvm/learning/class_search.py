@@ -1,24 +1,24 @@
-"""Search for the kernel of classes with an exact Gaussian process of their indicators (``learning.exact_process``).
+"""Search for a classification kernel with an exact Gaussian process of their indicators (``learning.exact_process``).
 
 The indicators are targets that share a covariance, so that their number hardly changes the time. Two forms of the
 kernel are compared:
 
 - *one width* of all features, scaled or in their own units, whichever has the larger evidence. Own units suit features
   of one unit, such as pixels, of which some hardly vary: scaled to variance 1 these decide the distances.
-- *a width per feature*: a few steps from there. More steps raise the evidence, but also the error of rows left out.
+- *a width per feature*: a few steps from there. More steps raise the evidence, but also the error of left-out rows.
 
 Scaled features that are skewed, such as counts, are warped all together if the evidence rises. One at a time they are
 not: a single warp gains little beside others with long tails, and a search of each takes longer (spambase, pooled: log
 loss .191 and .173 in 14 CPU seconds, all together .166 and .130 in 9). Pixels, unscaled, lose by it.
 
-Indicators are steps, for which the evidence of a process is too sure of detail. So rows left out decide: a width per
+Indicators are steps, for which the evidence of a process is too sure of detail. So left-out rows decide: a width per
 feature must lower the squared error by more than one standard error. With more than ``FEW`` rows the tied evidence of
 thousands of rows goes on from there (``learning.forms``), and then more rows decide: a process of 400 rows does not
 see which widths more rows can use (protein in 4 classes: log loss 1.025 with one width, .971 with a width per feature).
 Unscaled features are asked at once, lest a search of many pixels is in vain. Two classes of so many rows always have a
 width per feature.
 
-Where two classes hardly overlap rows left out also decide between least squares and a logistic link (``clear``). Log
+Where two classes hardly overlap, left-out rows also decide between least squares and a logistic link (``clear``). Log
 loss of both: even and odd digits .021 and .056, spambase .167 and .196, but of a quadratic boundary .039 and .020.
 """
 
@@ -42,7 +42,7 @@ from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
 
 ONE, UNSCALED = "one width", "one width for unscaled features"
-"""Names of the forms in the history and the plan."""
+"""Form names in the history and the plan."""
 
 FIRST_NOISE = 0.5
 """First noise variance ÷ variance of the indicators: from a smaller one, a search explains noise by narrow widths."""
@@ -59,7 +59,7 @@ rows for the latter."""
 def learn_classes(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, warp: bool, columns: int
 ) -> Problem:
-    """Learn the kernel of classes, and with ``warp`` the warps of its features; return the problem with both.
+    """Learn the classification kernel, and with ``warp`` the warps of its features; return the problem with both.
 
     Two classes may be pooled. The last record that is logged holds the kernel. A fit may have ``columns`` columns.
     """
@@ -111,7 +111,7 @@ def one_width(
 
 
 def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int) -> bool:
-    """Return whether least squares on indicators predict two classes of rows left out as well as a logistic link.
+    """Return whether least squares on indicators predict two classes in left-out rows as well as a logistic link.
 
     Both have the kernel of ``one``. The ramp, and the variance of the logistic predictor, are the best for these rows.
     """
@@ -142,7 +142,7 @@ def unscaled(problem: Problem) -> Kernel:
 def left_out(
     sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int, each: ProcessFit | None = None
 ) -> Float:
-    """Return the squared errors of n rows left out, times the row weight, by one width and by a width each, (2, n).
+    """Return the squared errors of n left-out rows, times the row weight, by one width and by a width each, (2, n).
 
     Both are learned from the other rows, but of ``each``, if it is given, only a factor of its widths. The errors are
     means over indicators, which have the mean square 1.

@@ -5,7 +5,7 @@ and widens the features. An exact process has every row as a centre. L-BFGS rais
 parameters, the signal variance and the noise variance together, from several widths (``STARTS``) and little noise, so
 that detail is explained before noise is believed. The candidates:
 
-- *widths*: from several widths of all features, and from the features that gain evidence alone.
+- *widths*: from several widths of all features, and from the features that individually raise the evidence.
 - *families*: from the best Gaussian widths a few steps lead to those of the Matérn kernels, with as many parameters.
 - *directions* (``learning.forms``): eigenvectors of the mean outer product of the gradient of the process' mean. They
   are computed ``TURNS`` times, since the gradient sees more once the kernel follows the directions. Their d² entries do
@@ -161,7 +161,7 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
 def left_out(
     sample: SampledRows, problem: Problem, widths: ProcessFit, turned: ProcessFit | None, order: Int, most: int
 ) -> Float:
-    """Predict n rows that are left out, by widths and, unless None, by directions.
+    """Predict n left-out rows, by widths and, unless None, by directions.
 
     With one split of many rows both are given, learned from the rows that are kept. In folds of few they are learned
     again from the other folds, at most ``most`` rows: with the parameters of all rows their errors would be a fifth too
@@ -183,7 +183,7 @@ def left_out(
 def promising(widths: ProcessFit, turned: ProcessFit | None, d: int, share: float = 1.0) -> bool:
     """Return True if directions raise the evidence by ``share`` nats for each angle between d of them.
 
-    With less, rows left out preferred them in one of 27 fits of nine sets, by a gain that new rows did not confirm; to
+    With less, left-out rows preferred them in one of 27 fits of nine sets, by a gain that new rows did not confirm; to
     ask them would take most of the search.
     """
     return turned is not None and turned.value - widths.value > share * d * (d - 1) / 2
@@ -229,7 +229,7 @@ def learn_regression(
         sample.on_step("rows left out")
         found = left_out(sample, problem, widths, turned, order, most)
         best, square, choice = _choose(found, widths, turned, learning.metric)
-        if (FOLDS - 1) * len(order) <= FOLDS * most:  # almost as many rows were not left out as there are
+        if (FOLDS - 1) * len(order) <= FOLDS * most:  # nearly all rows were kept in the fit
             choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
         rows = ProcessRows.of(sample, problem, order[: max(min(columns, LAST_ROWS), most)])
         best = climb(rows, best, LAST_STEPS) if len(rows.X) > most else best
@@ -248,7 +248,7 @@ def learn_regression(
 def _choose(
     found: Float, best: ProcessFit, turned: ProcessFit | None, metric: str
 ) -> tuple[ProcessFit, Float, dict[str, Any]]:
-    """Choose between widths and directions by rows left out; return the fit, squared errors and what was compared."""
+    """Choose between widths and directions by left-out rows; return the fit, squared errors and what was compared."""
     choice: dict[str, Any] = {"rows": 0, "gain": 0.0, "error": 0.0} | ({} if metric == "widths" else {"form": EACH})
     gains, square = found[-1, 0] - found[0, 0], found[0, 1]
     if turned is not None and metric == "auto":

@@ -38,7 +38,7 @@ SINGLE_COLUMNS, SINGLE_VARIANCE = 100, 1e3
 of the noise variance: an element of βΦΣ then has an error below 1e-3. The evidence is always in double precision."""
 
 STAGES = "widths", "directions", "rows left out", "widths of more rows", "directions of more rows", "all rows"
-"""Stages of kernel learning in their order; a search leaves some of them out."""
+"""Stages of kernel learning in their order; a search omits some of them."""
 
 Entry = dict[str, Any]
 """A history entry: a record with seconds and bytes, as plain JSON."""
