@@ -1,4 +1,4 @@
-"""Kernels made of kernels: weighted sums, products, kernels on some columns, and several for the same centres."""
+"""Kernels built from kernels: weighted sums, products, kernels on some columns, and several for the same centres."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -65,7 +65,7 @@ class PreparedParts(PreparedKernel):
 
 @dataclass(frozen=True)
 class Sum(Kernel, name="sum", inside="parts", learned="weights", form=PreparedParts):
-    """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0, by default 1 each, which are learned, too."""
+    """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0, by default 1 each, which are also learned."""
 
     parts: tuple[Kernel, ...]
     weights: tuple[float, ...] = ()

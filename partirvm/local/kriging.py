@@ -11,7 +11,7 @@ alternatives to Gaussian processes", eq. 6, whose ν − 2 is ν here, so that �
     mean = cᵀC⁻¹u,      variance = (s²(1 − cᵀC⁻¹c) + ω/w)·(ν + Q)/(ν + k).
 
 So rows whose neighbours have small errors have small variances: beside noise that depends on the inputs this is what
-lowers the log density most. s², ℓ, ω, b and ν maximise the mean log density of rows left out, each predicted from its
+lowers the log density most. s², ℓ, ω, b and ν maximise the mean log density of left-out rows, each predicted from its
 neighbours, as independent normal errors (Vecchia 1988; Allison et al. 2023, "Leveraging locality and robustness to
 achieve massively scalable Gaussian process regression"). Where a function is smooth s² and ℓ grow together without
 limit: the local model is then a polynomial through the neighbours. Both are bounded.
@@ -76,7 +76,7 @@ class LocalKernel:
     """The covariance of errors: ``variance`` s², ``length`` ℓ, ``noise`` ω, ``exponent`` b and ``freedom`` ν.
 
     Variances are in the units of the errors, ℓ in those of the metric. ``family`` is a name of ``CORRELATIONS``.
-    ``inflation`` multiplies the stated variance where errors of rows left out are known to be too small. No noisy error
+    ``inflation`` multiplies the predicted variance where left-out errors are known to be too small. No noisy error
     has a variance below ``least``: ω alone is no bound, as small errors of the neighbours lower the level of both.
     """
 
@@ -153,7 +153,7 @@ class Neighbourhoods:
 
 
 Panels: TypeAlias = tuple[list[Neighbourhoods], list[Float]]
-"""Neighbourhoods of rows, and the errors of these, of one target."""
+"""Row neighbourhoods, and the row errors, for one target."""
 
 Learned: TypeAlias = tuple[LocalKernel, Float, float]
 """A kernel, scales (r,) of the coordinates, and the mean log density of the errors that taught them."""

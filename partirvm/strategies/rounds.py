@@ -69,7 +69,7 @@ class Rounds:
         return state, (yield from stages.columns_of(state.design, part))
 
     def joining(self, state: RoundsState) -> tuple[int, int]:
-        """Return the least and the largest number of rows that may join in the next round, without limits."""
+        """Return the minimum and maximum number of rows that may join in the next round, without limits."""
         rows = len(partition(state.problem, state.options, state.round)) if state.problem.n_kernels else 0
         return rows, rows
 
@@ -186,7 +186,7 @@ def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
     if passes:
         fit = with_rows(fit, *(yield passes))
         more, seen, evidence = fit.n - state.fit.n, intermediate_rows(problem, options), fit.log_evidence
-    elif problem.n_classes and problem.likelihood.dense:  # the log density of rows left out grows with their number
+    elif problem.n_classes and problem.likelihood.dense:  # the log density of left-out rows grows with their number
         evidence = state.evidence * count / max(fit.n, 1)
     work = state.work + more * len(fit.labels) ** 2
     return replace(state, options=options, seen=seen, fit=fit, evidence=evidence, work=work)
