@@ -1,4 +1,4 @@
-"""Maximisation of a function of log parameters by L-BFGS (Nocedal & Wright 2006, algorithm 7.4), and features off.
+"""Maximisation of a function of log parameters by L-BFGS (Nocedal & Wright 2006, algorithm 7.4).
 
 There is no line search: each evaluation, even of a rejected point, adds its curvature, and the next step, from
 the best point, is at most twice as long as one that was taken, half as long after one that was not. Bounds cut steps. A
@@ -87,7 +87,7 @@ def _step(slopes: Float, pairs: Pairs, inverse: float) -> Float:
 
 
 def size(vector: Float) -> float:
-    """Return the length of a vector."""
+    """Return the Euclidean norm of a vector."""
     return float(np.linalg.norm(vector))
 
 

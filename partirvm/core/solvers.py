@@ -37,7 +37,7 @@ ROUGH, LOOSE = 3e-4, 1e-4
 66 fits of 100 and 200 rows of eleven sets the evidence is as large on average as with 1e-5 for all of them."""
 
 SCREENING, JOINT, SCARCE = 12, 3, 2
-"""Maximum number of iterations of new columns beside the others, and then of all columns of an intermediate fit; and
+"""Maximum number of iterations of new columns alongside the others, and then of all columns of an intermediate fit; and
 how many times as many leave fewer columns, where their number is limited, and in a last fit. With 30 and 6 iterations
 kin40k, 10,000 rows, is slower, and 3 % worse: columns that leave early do not come back."""
 

@@ -137,7 +137,7 @@ class HyperState:
 
 @dataclass(frozen=True)
 class StepInfo:
-    """Information about one step, for reports only."""
+    """Information about one step, used only for reports."""
 
     iteration: int
     n_vectors: int

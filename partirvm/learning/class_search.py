@@ -134,7 +134,7 @@ def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, mo
 
 
 def unscaled(problem: Problem) -> Kernel:
-    """Return the kernel with one width of features in their own units: its gammas times the features' variances."""
+    """Return the kernel with one width for features in their own units: its gammas times the features' variances."""
     square = problem.empty.scaling.x_scale**2
     return with_gammas(problem.empty.kernel, len(square), lambda g, inputs: g * square[inputs] / square[inputs].mean())
 

@@ -178,7 +178,7 @@ def _first(texts: list[str], most: int = 6) -> str:
 
 
 def _compared(choice: dict[str, Any]) -> str:
-    """State the chosen family and form, each with the figures that were compared; empty if nothing was."""
+    """Describe the chosen family and form, each with the figures compared; empty if nothing was compared."""
     families, text, errors = choice.get("families", {}), "", choice.get("errors", {})
     if len(families) > 1:
         text = f"{choice['family']}, of {', '.join(f'{name} {nats:,.1f}' for name, nats in families.items())} nats; "

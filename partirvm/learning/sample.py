@@ -123,7 +123,7 @@ class SampledRows:
         return found
 
     def drop_blocks(self) -> None:
-        """Delete the kept kernel blocks, which are those of another kernel."""
+        """Delete the kept kernel blocks, which belong to another kernel."""
         forget(self._runs[0])
 
     def check_interrupted(self, info: StepInfo | None = None) -> None:

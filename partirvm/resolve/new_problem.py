@@ -42,7 +42,7 @@ MANY = 20
 
 
 def timer(limit: Any) -> Interrupted:
-    """Return a function that returns ``TIME`` once ``limit`` seconds from now are over; never if it is None."""
+    """Return a function that returns ``TIME`` once ``limit`` seconds have passed; never if it is None."""
     end = time.monotonic() + (math.inf if limit is None else limit)
     return lambda: Termination.TIME if time.monotonic() > end else None
 

@@ -51,7 +51,7 @@ then has an error 5 % larger in two thirds of the time."""
 
 
 class OutOfTime(Stopped):
-    """The time limit is over: a small fit ends early, without an error."""
+    """The time limit has passed: a small fit ends early, without an error."""
 
 
 @dataclass
