@@ -1,9 +1,9 @@
-"""Maximisation of a function of log parameters by L-BFGS (Nocedal & Wright 2006, algorithm 7.4), and features off.
+"""Maximisation of a function of log parameters by L-BFGS (Nocedal & Wright 2006, algorithm 7.4).
 
-There is no line search: each evaluation, even at a point that is rejected, adds its curvature. The next step starts at
-the best point; it is at most twice as long as an accepted one, and half as long after a rejected one. Bounds cut steps.
-A noisy optimum need not be found exactly: the search ends when the best value rises too little for its evaluations, or
-when its curvature promises too little.
+There is no line search: each evaluation, even of a rejected point, adds its curvature, and the next step, from
+the best point, is at most twice as long as one that was taken, half as long after one that was not. Bounds cut steps. A
+search of a noisy optimum need not end exactly: it ends when its best value rises, or by its curvature can rise, too
+little for the evaluations.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ WINDOW, RISE, PROMISE = 4, 1e-3, 1e-4
 rise that their curvature promises of the next step."""
 
 MOST = 150
-"""Maximum number of evaluations of a search, but for those of the last step: twice the largest number measured."""
+"""Maximum number of evaluations per search, excluding the last step: twice the largest number observed."""
 
 MOST_PAIRS, LEAST_ANGLE = 40, 1e-8
 """Maximum number of pairs (10 took half as many evaluations again), and the least cosine between vectors of one."""
@@ -87,7 +87,7 @@ def _step(slopes: Float, pairs: Pairs, inverse: float) -> Float:
 
 
 def size(vector: Float) -> float:
-    """Return the length of a vector."""
+    """Return the Euclidean norm of a vector."""
     return float(np.linalg.norm(vector))
 
 

@@ -1,4 +1,4 @@
-"""Sums over rows that show whether predicted uncertainty is right, for numbers and for class probabilities."""
+"""Sums over rows that show whether predicted uncertainty is right, for numeric targets and classes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -58,7 +58,7 @@ class NumberDiagnostics(FieldSums):
         return cls(len(t), np.cumsum(inside[:-1]), pit, sample, LargestErrors.of(np.abs(t - mean), rows, points))
 
     def scaled(self, shift: float, scale: float, target: TargetMap = AS_IT_IS) -> Self:
-        """Return the diagnostics of the target shift + scale·t, or of that which this is the map of."""
+        """Return the diagnostics of the target shift + scale·t, or of the target that this is a map of."""
 
         def of_target(found: LargestErrors) -> LargestErrors:
             values = found.values * scale + np.array([shift, shift, 0.0])

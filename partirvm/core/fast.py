@@ -2,8 +2,7 @@
 
 The fit holds M *active* ones of K candidate columns. As a function of one α_i alone the log evidence is a constant and
 ℓ(α_i) (``core.priors``). So each candidate has an *action*, to add or delete it or to estimate its α again, with a gain
-in nats. At each step the action with the largest gain is applied, until no gain exceeds ``tol``·N; no action lowers the
-evidence.
+in nats. The action with the largest gain is applied until no gain exceeds ``tol``·N; none lowers the evidence.
 
 **Rank one.** All candidates have S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k and Q_k = βφ_kᵀ(t − Φμ) (eqs. 24 and 25). A change of
 one α changes Σ by rank one, from which those of μ, S and Q follow in O(KM + M²) flops. An inactive candidate has s = S
@@ -60,7 +59,7 @@ class ActiveColumns:
         return self._Sigma.diagonal()[: self.M]
 
     def refresh(self, beta: float) -> None:
-        """Recompute everything at this β by one Cholesky factorisation, 2M³ + KM² flops."""
+        """Recompute everything at this β with one Cholesky factorisation, 2M³ + KM² flops."""
         self.beta, M, room = beta, self.M, len(self._Sigma)
         self.__dict__.pop("posterior", None)  # the old arrays are freed before new ones are computed
         del self._Sigma
@@ -98,7 +97,7 @@ class ActiveColumns:
         """Change the α of an active candidate."""
         i = self.place[column]
         change = alpha - self.alpha[i]
-        # 1 − α_old Σ_ii + α_new Σ_ii is above zero, but rounds to zero if the data say nothing of this column
+        # 1 − α_old Σ_ii + α_new Σ_ii is above zero, but rounds to zero if the data say nothing about this column
         self._scale(i, change / max(1.0 + change * self._Sigma[i, i], EPS))
         self.alpha[i] = alpha
 
@@ -210,7 +209,7 @@ class Greedy:
         return not done and abs(info.change) <= max(least, 0.5 * self.active.beta * self.active.posterior.rounding)
 
     def refresh(self) -> StepInfo:
-        """Estimate σ² again unless it is fixed, then all quantities; ``change`` is the change of evidence by that."""
+        """Estimate σ² again unless it is fixed, then all quantities; ``change`` is the resulting change in evidence."""
         before, active, beta = self.log_evidence, self.active, self.active.beta
         if not self._state.fixed_noise:
             precision, self.floored = noise_precision(self._state, active.now())

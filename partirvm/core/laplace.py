@@ -2,7 +2,7 @@
 
 A pass at weights W (M, C) returns log likelihood, gradient and curvature (``core.link``), and so a quadratic. With it
 each output has the posterior H_k = ΦᵀB_kΦ + A, μ_k = w_k + H_k⁻¹(Φᵀ(t − y_k) − A w_k), that is H_k⁻¹ΦᵀB_k z with the
-working response z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001, eq. 27, prints t in the place of z.) Its evidence is (MacKay
+working response z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001, eq. 27, prints t instead of z.) Its evidence is (MacKay
 1992; Tipping 2001, §3)
 
     log p(t | W) + gᵀδ − ½δᵀGδ + ½ Σ_k [ log|A| − μ_kᵀAμ_k − log|H_k| ],       δ = μ − w,
@@ -91,7 +91,7 @@ class LaplaceState:
         return float(sum(each.log_evidence + density for each in self.posteriors))
 
     def losses(self) -> Float:
-        """Return the evidence lost by deleting each column (M,), in nats, summed over outputs."""
+        """Return the evidence lost by deleting each column (M,), nats, summed over outputs."""
         return np.asarray(optimum(*own_factors(self, self.alpha))[1].sum(axis=1))
 
 
@@ -101,7 +101,7 @@ def init(labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior:
 
 
 def settled(state: LaplaceState, alpha: Float, weights: Float, block: LogisticBlock) -> LaplaceState:
-    """Return the state of the same fit with new ``alpha``, ``weights`` and ``block``."""
+    """Return the state of the same fit with different ``alpha``, ``weights`` and ``block``."""
     alpha = state.prior.fix(state.labels, alpha)
     posteriors = tuple(_posterior(k, alpha, weights[:, k], block) for k in range(weights.shape[1]))
     return replace(state, alpha=alpha, weights=weights, block=block, posteriors=posteriors)
@@ -127,7 +127,7 @@ def update(state: LaplaceState) -> LaplaceState:
 
 
 def thin(state: LaplaceState) -> LaplaceState:
-    """Delete columns that do not raise the evidence, of correlated ones one at a time; the state itself if none."""
+    """Delete columns that do not raise the evidence, correlated ones one at a time; return the state if none."""
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state

@@ -1,4 +1,4 @@
-"""Errors of rows left out of a fit, each together with its own column: a check of predictions for new rows.
+"""Leave-one-out errors, each without the row's own columns: a check of the predictions for new rows.
 
 A training row represents a new row, which is not a centre, once both are removed: the row from the data and its own
 columns D from the design, at fixed α and β. With r = t − Φμ, h_n = βφ_nᵀΣφ_n and g = Σφ_n, the posterior without row n
@@ -7,7 +7,7 @@ columns D from the design, at fixed α and β. With r = t − Φμ, h_n = βφ_n
     Σ' = Σ + β g gᵀ/(1 − h_n),        μ' = μ − β g r_n/(1 − h_n),
     e_n = r_n/(1 − h_n) + cᵀV⁻¹μ'_D,   v_n = φ_nᵀΣ'φ_n − cᵀV⁻¹c,   c = (Σ'φ_n)_D,   V = Σ'_DD,
 
-the error and the variance of the mean at row n as if it were new. ``Calibration`` states the noise variance, mean e² −
+the error and the variance of the mean at row n as if it were new. ``Calibration`` holds the noise variance, mean e² −
 mean v; the quantiles of |z|, z_n = e_n/√(v_n + noise variance); and the overconfidence, mean r²/(1 − h)² divided by the
 mean of 1/β + v. It is about one for a good fit; a kernel far too narrow gives 10² … 10⁸.
 
@@ -45,7 +45,7 @@ GRID, TOP = 200, 0.995
 """Number of levels of the stored quantiles, and the highest level. Beyond it a tail of Student's t is used."""
 
 GAUSSIAN_LEVEL = 0.9
-"""The level at which a Gaussian of the predicted standard deviation is as wide as the interval."""
+"""The level at which a Gaussian with the predicted standard deviation is as wide as the interval."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Calibration:
 
     @property
     def overconfident(self) -> bool:
-        """True if the errors of left-out rows are larger than the evidence states: usual are 0.8 to 2 times."""
+        """True if left-out errors are larger than the evidence predicts; ratios of 0.8 to 2 are usual."""
         return self.overconfidence > 4.0
 
     @property
@@ -96,7 +96,7 @@ class LeftOut:
     noise variance of the row. The first column is that without the row, the second one that also without its own
     columns. ``owner`` (n,) is the first own column, or −1; ``nearest`` (M,) is the largest value of each column at rows
     that do not own it, as a fraction of its peak. ``targets`` (n, 2) are target and u, for diagnostics.
-    ``least_square`` is a lower bound of the mean squared error that is known from elsewhere. Adding concatenates rows.
+    ``least_square`` is a lower bound of the mean squared error known from another source. Adding concatenates rows.
     """
 
     errors: Float
@@ -164,7 +164,7 @@ class LeftOut:
     def expected(self) -> tuple[Float, Float]:
         """Return errors and variances (n,), of which only a share of the change by removing own columns counts."""
         centres, counted = self.owner >= 0, np.zeros(len(self.errors))
-        near = np.fmin(self.nearest[self.owner[centres]], 1.0)  # one, too, for a peak of zero
+        near = np.fmin(self.nearest[self.owner[centres]], 1.0)  # also one for a peak of zero
         counted[centres] = (1.0 - near**2) ** SUBSTITUTE
         errors, variances = (each[:, 0] + counted * np.diff(each)[:, 0] for each in (self.errors, self.variances))
         if (~centres).sum() >= FEWEST_OF_GROUP and centres.any():
@@ -209,12 +209,12 @@ class LeftOut:
 
 
 def left_out_of(statistics: Iterable[Any]) -> tuple[LeftOut, ...]:
-    """Return the errors of left-out rows among the statistics of some passes: of each target, or none."""
+    """Return the left-out errors among the statistics of some passes, one per target, or none."""
     return tuple(each for each in statistics if isinstance(each, LeftOut))
 
 
 def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:
-    """Return the highest level and the quantiles of |z| (n,), as ``Calibration`` has them; none of a few."""
+    """Return the highest level and the quantiles of |z| (n,), as in ``Calibration``; none if there are few rows."""
     n = len(z)
     if n < FEWEST:
         return 0.0, ()

@@ -67,7 +67,7 @@ class Softmax(Link):
 
 
 LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax())}
-"""Dictionary of all links by the name of the likelihood."""
+"""All links, by likelihood name."""
 
 
 def moderated(f: Float, variance: Float) -> Float:

@@ -1,4 +1,4 @@
-"""What is known of the columns of a table: their moments, and non-finite values.
+"""Column statistics of a table: moments, and non-finite values.
 
 Means and centred sums of squares are merged (Chan, Golub & LeVeque 1983, eq. 2.1), and never raw sums of squares, so
 that data in raw units lose no digits.
@@ -18,7 +18,7 @@ TINY = np.finfo(float).tiny
 
 @dataclass(frozen=True)
 class ColumnMoments:
-    """Count of rows, mean, centred sum of squares, minimum and maximum of each column over the rows with a value in it.
+    """Count of rows, mean, centred sum of squares, minimum and maximum of each column over the rows that have a value.
 
     ``n`` counts rows of positive weight, and ``missing`` (columns,) int64 those of them without a value (NaN).
     ``total`` sums the weights of the rows with a value. ``total`` and the others are float64 arrays (columns,).

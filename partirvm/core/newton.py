@@ -27,7 +27,7 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.types import Float, Int
 
 Poll = Callable[[], None]
-"""A function that is called between dense iterations; it raises an exception to stop the fit."""
+"""A function called between dense iterations; it may raise an exception to stop the fit."""
 
 Pairs = tuple[tuple[Float, Float], ...]
 """Pairs of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
@@ -125,7 +125,7 @@ def begin(
 ) -> NewtonSearch:
     """Update α on the current quadratic, and return the search with the corresponding Newton step.
 
-    ``age`` is the number of passes since the schedule of updates began, ``last`` the search before. Updates need no
+    ``age`` is the number of passes since the schedule of updates began, ``last`` the previous search. Updates need no
     pass while the mode hardly moves. Only a ``share`` of the change of a log α is applied: half of the last one after a
     reversal of its sign, and otherwise more than the last.
     """
@@ -197,7 +197,7 @@ def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
     if state.weights.shape[1] == 1:
         return replace(state, weights=state.weights + part * (state.mean - state.weights))
     weights = state.weights + part * _newton_step(state, pairs)
-    return replace(state, weights=weights - weights.mean(axis=1, keepdims=True))  # the softmax is the same
+    return replace(state, weights=weights - weights.mean(axis=1, keepdims=True))  # this leaves the softmax unchanged
 
 
 def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:

@@ -84,7 +84,7 @@ def widened(
 ) -> tuple[Float, float]:
     """Return a root (M, M) of Σ + JCJᵀ, and ν, for a fit to n rows with α, μ (M,) and R (M, M), Σ = RRᵀ.
 
-    ν is infinite if the user gave β (``known_noise``), else at least one. ``known`` are columns whose α the user gave.
+    ν is infinite if the user set β (``known_noise``), else at least one. ``known`` are columns whose α the user set.
     """
     M = len(alpha)
     free = np.setdiff1d(np.arange(M if known_noise else M + 1), np.asarray(known, dtype=np.int64))

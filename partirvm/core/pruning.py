@@ -21,7 +21,7 @@ from partirvm.types import Float, Int
 
 
 def least_loss(alpha: Float, mean: Float, roots: Float, first: int, count: int) -> Int:
-    """Return the positions, ``first`` or higher, of ``count`` columns, each the one of least loss when deleted.
+    """Return the positions, ``first`` or higher, of ``count`` columns, each the one with the least loss when deleted.
 
     ``alpha`` is (M,), ``mean`` (M, C) and ``roots`` (C, M, M), or (1, M, M) if all outputs share Σ; losses are summed.
     """
@@ -42,7 +42,7 @@ def least_loss(alpha: Float, mean: Float, roots: Float, first: int, count: int) 
 
 
 def conditioned(alpha: Float, mean: Float, roots: Float, left: Int) -> tuple[Float, Float, float, Float]:
-    """Return mean, roots, loss of evidence (nats) and growth of β‖t − Φμ‖² (C,) if only the columns ``left`` stay.
+    """Return mean, roots, evidence loss (nats) and growth of β‖t − Φμ‖² (C,) if only the columns ``left`` stay.
 
     Arguments are those of ``least_loss``; the roots are upper triangular.
     """

@@ -1,4 +1,4 @@
-"""Class probabilities from least squares: the ramp, chosen by the errors of left-out rows.
+"""Class probabilities from least squares: the ramp, and the left-out errors that choose it.
 
 Least squares on indicators estimate f_k ≈ p_k, but not between 0 and 1, nor with the right sharpness. The ramp
 
@@ -6,7 +6,7 @@ Least squares on indicators estimate f_k ≈ p_k, but not between 0 and 1, nor w
 
 is the softmax of f for wide τ, and max(f_k, 0)^ρ for τ → 0: the first suits classes that hardly overlap, the second
 those that do. Width τ and power ρ minimise the log loss of left-out rows (Platt 1999, "Probabilistic outputs for
-support vector machines", whose smoothed targets are used here, too). At fixed α and β, without row n
+support vector machines", whose smoothed targets are also used here). At fixed α and β, without row n
 
     f = t − (t − φᵀμ)/(1 − h_n),       h_n = β min(w_n, 1) φᵀΣφ:
 
@@ -31,7 +31,7 @@ BOUNDS = np.log([[0.01, 3.0], [0.1, 300.0]])
 
 @dataclass(frozen=True)
 class Ramp:
-    """The ramp of ``width`` τ and ``power`` ρ, and log loss (nats) and error rate of left-out rows."""
+    """The ramp of ``width`` τ and ``power`` ρ, with the log loss (nats) and error rate of left-out rows."""
 
     width: float = 0.2
     power: float = 1.0
@@ -75,8 +75,8 @@ class LeftOutClasses:
         return type(self)(*map(np.concatenate, pairs))
 
     def ramp(self, start: Ramp) -> Ramp:
-        """Return the ramp with the lowest log loss; the search begins at ``start``."""
-        from scipy.optimize import minimize  # its import takes megabytes
+        """Return the ramp with the least log loss; the search begins at ``start``."""
+        from scipy.optimize import minimize  # importing it takes megabytes
 
         f, K, shares = self.f, self.f.shape[1], self.weights / max(self.weights.sum(), np.finfo(float).tiny)
         exact = targets(self.codes, K)

@@ -21,12 +21,12 @@ class Purpose(IntEnum):
 
     SAMPLE = 1  # rows of a fit to a sample
     CANDIDATES = 2  # candidates of a round
-    POOL = 3  # candidates of which those with the largest gain join
+    POOL = 3  # candidates, of which those with the largest gain join
     PARTITIONS = 4  # partitions of the rows
     CENTRES = 6  # centres of a tied RVM that learns the kernel
     PROCESS_ROWS = 7  # rows of an exact Gaussian process
     PROCESS_STARTS = 8  # initial widths of its search
-    COMPARED_ROWS = 12  # rows of which other methods learn
+    COMPARED_ROWS = 12  # rows from which other methods learn
     DIAGNOSED_ROWS = 13  # rows that diagnostics show
     LEFT_OUT_ROWS = 14  # left-out rows that calibrate the intervals
     LEVELS = 15  # rows that decide on the coordinates of levels
@@ -57,7 +57,7 @@ def uniform(rows: Int, draw: tuple[int, int]) -> Float:
 
 
 def random_order(n_rows: int, draws: np.random.Generator, places: Int) -> Int:
-    """Return the row at each of these ``places`` (k,) of a random order of the rows 0 … ``n_rows`` − 1.
+    """Return the row at each of these ``places`` (k,) in a random order of the rows 0 … ``n_rows`` − 1.
 
     A Feistel network of six rounds permutes the numbers below the next power of four; a number that is no row is
     permuted again until it is one (cycle walking, Black & Rogaway 2002).
@@ -89,9 +89,9 @@ def scrambled(x: Word) -> Word:
 
 @dataclass(frozen=True)
 class LargestErrors:
-    """At most ``limit`` rows by decreasing error; of equal errors the row of smaller number comes first.
+    """At most ``limit`` rows by decreasing error; ties are ordered by row number.
 
-    ``rows`` (k,) are row numbers, ``values`` (k, c) what else is known of these rows, such as their inputs.
+    ``rows`` (k,) are row numbers, ``values`` (k, c) other data for these rows, such as their inputs.
     """
 
     rows: Int
@@ -101,7 +101,7 @@ class LargestErrors:
 
     @classmethod
     def of(cls, errors: Float, rows: Int, values: Float, limit: int = 10) -> "LargestErrors":
-        """Return the rows of largest ``errors`` (n,) with these numbers (n,) and values (n, c)."""
+        """Return the rows with the largest ``errors`` (n,) with these numbers (n,) and values (n, c)."""
         order = np.lexsort((rows, -errors))[:limit]
         return cls(rows[order], errors[order], values[order], limit)
 

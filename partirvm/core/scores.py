@@ -1,4 +1,4 @@
-"""Scores of predictions as additive statistics: of numbers, and of class probabilities; quotients come at the end."""
+"""Prediction scores as additive statistics, for numeric targets and classes; quotients are taken at the end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -104,7 +104,7 @@ def ranking(scores: Float, positive: Bool) -> Int:
 
 
 def auc(counts: Int) -> float | None:
-    """Return the fraction of pairs whose positive row has the larger score, ties count half; None without pairs."""
+    """Return the fraction of pairs whose positive row has the larger score (ties count half); None without pairs."""
     negative, positive = counts
     pairs, below = int(negative.sum()) * int(positive.sum()), np.cumsum(negative) - negative
     return float(positive @ (below + 0.5 * negative)) / pairs if pairs else None
@@ -116,7 +116,7 @@ N_BINS = 15
 
 @dataclass(frozen=True)
 class ClassScores(FieldSums):
-    """Sums over ``n`` rows of scores of class probabilities.
+    """Sums over ``n`` rows of class probability scores.
 
     ``nll`` is −Σ log p of the true class, nats. ``wrong`` counts rows of another most probable class (first of equals).
     ``squares`` is Σ_k (p_k − [t = k])², or for two classes (p_1 − t)² (Brier 1950). ``excess`` is the number of correct

@@ -37,7 +37,7 @@ ROUGH, LOOSE = 3e-4, 1e-4
 66 fits of 100 and 200 rows of eleven sets the evidence is as large on average as with 1e-5 for all of them."""
 
 SCREENING, JOINT, SCARCE = 12, 3, 2
-"""Maximum number of iterations of new columns beside the others, and then of all columns of an intermediate fit; and
+"""Maximum number of iterations of new columns alongside the others, and then of all columns of an intermediate fit; and
 how many times as many leave fewer columns, where their number is limited, and in a last fit. With 30 and 6 iterations
 kin40k, 10,000 rows, is slower, and 3 % worse: columns that leave early do not come back."""
 
@@ -58,20 +58,20 @@ def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) 
     if not (reason is Termination.CONVERGED or (begins and reason is Termination.CANCELLED)):
         return found, reason
     fits = [_from_starts(found, state, rule, on_step) if begins else found]
-    del found  # two M × M matrices, which are not held beside those of the fits that follow
+    del found  # two M × M matrices, which must not be held during the subsequent fits
     best, reason = improve(turns(fits.pop(), state, rule, rejoined, on_step), state, rule, on_step)
     return best, Termination.CANCELLED if rule.guard and best.posterior.cancelled else reason
 
 
 SOLVERS: dict[str, Solver] = {"auto": auto, "fixed-point": maximise, "fast": grow}
-"""Every solver by name."""
+"""All solvers by name."""
 
 
 def _continued(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
     """The fixed point of a fit that goes on, after the columns that have just entered, if any, are screened."""
     if state.entered is not None and state.entered.any():
         times = 1 if rule.vectors is not None and not rule.thin else SCARCE
-        with suppress(NumericalError):  # of near copies of the other columns only rounding errors are left
+        with suppress(NumericalError):  # near-copies of the other columns leave only rounding errors
             state = screened(state, replace(rule, max_iterations=min(rule.max_iterations, times * SCREENING)), on_step)
         if rule.vectors is not None and times * JOINT < rule.max_iterations:
             found, reason = maximise(state, replace(rule, max_iterations=times * JOINT), on_step)
@@ -121,7 +121,7 @@ def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: W
         found = maximise(start, replace(_loose(rule, last), tol=max(rule.tol, ROUGH)), on_step)[0]
         last = found.iteration
         best = max(best, found, key=lambda each: each.log_evidence)
-        del found  # it may be worse
+        del found  # the new fit may be worse
     return replace(best, iteration=last)
 
 
@@ -157,7 +157,7 @@ def turns(fit: HyperState, whole: HyperState, rule: StopRule, start: Begin, on_s
 
 
 def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
-    """The columns of ``fit``, and of the others of ``whole`` those that come back, at α as of columns that join."""
+    """The columns of ``fit``, and of the others of ``whole`` those that come back, at the α of joining columns."""
     active = Greedy(_among(whole, fit)).active
     s, q = np.maximum(active.S, 0.0), active.Q.copy()
     s[active.columns], q[active.columns] = own_factors(active, active.alpha)

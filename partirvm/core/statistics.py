@@ -1,6 +1,6 @@
-"""Sums over rows, and of these the Gaussian sufficient statistics of a design, computed by a pass over all rows.
+"""Sums over rows, in particular the Gaussian sufficient statistics of a design, computed by a pass.
 
-Posterior, evidence and residual of any columns follow from ΦᵀΦ, Φᵀt, tᵀt without reading a row again. A pass gives a
+Posterior, evidence and residual of any columns follow from ΦᵀΦ, Φᵀt, tᵀt without reading a row again. A pass supplies a
 ``GramBlock`` of new columns to ``GramStatistics.extend``. Rows may have weights, as in ΦᵀWΦ. Targets are (N, T).
 
 **Residual target.** If the noise is tiny, the terms of tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancel. Statistics may therefore refer to

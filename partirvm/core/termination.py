@@ -1,11 +1,11 @@
-"""The reasons for the end of a fit, as an enumeration with advice, and the rule that ends a dense fit."""
+"""The reasons why a fit ends, as an enumeration with advice, and the rule that ends a dense fit."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Termination(Enum):
-    """Reason for the end of a dense fit or of a whole run, with advice for the user."""
+    """Reason why a dense fit or a whole run ended, with advice for the user."""
 
     _value_: str
     advice: str
@@ -17,7 +17,7 @@ class Termination(Enum):
         return member
 
     def __reduce__(self) -> tuple[type["Termination"], tuple[str]]:
-        return Termination, (self.value,)  # skops supports no other enumerations
+        return Termination, (self.value,)  # skops supports no other kind of enumeration
 
     CONVERGED = "converged", "No further candidate raises the evidence: nothing to do."
     HALVED = "halved", "An intermediate fit ended early, as it should: few vectors were left, or after few steps."

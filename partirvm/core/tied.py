@@ -80,7 +80,7 @@ def slopes(block: Float, target: Float, mean: Float, covariance: Float, beta: fl
     ``target`` is (n, K), ``mean`` (M, K), and ``weights`` (n,) are the row weights. D has the precision of Σ: in single
     precision its product takes half the time.
     """
-    # one product of [Φ, r] with [−βKΣ, μ]ᵀ, in arrays that are stored column by column, as Φ
+    # one product of [Φ, r] with [−βKΣ, μ]ᵀ, in arrays stored column by column, like Φ
     left = np.concatenate([block.T, (beta * (target - block @ mean)).T], dtype=covariance.dtype)
     right = np.concatenate([-beta * target.shape[1] * covariance, mean.T], dtype=covariance.dtype)
     found: Float = (right.T @ left).T

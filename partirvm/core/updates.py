@@ -44,8 +44,8 @@ class HyperState:
     """A dense fit in progress: statistics of the active columns, their α (M,), β, and their posterior.
 
     ``found`` stores the posterior, or None. ``target_variance``, the target's mean square, defines the noise floor; σ²
-    is at least ``least_noise``, too. ``fixed_noise`` keeps β unchanged. ``entered`` (M,) marks columns that have joined
-    since the last step. ``calibration`` is the uncertainty of predictions by left-out rows, ``left_out`` their
+    is at least also ``least_noise``. ``fixed_noise`` keeps β unchanged. ``entered`` (M,) marks columns that have joined
+    since the last step. ``calibration`` is the prediction uncertainty from left-out rows, ``left_out`` their
     diagnostics. The indicators of ``n_classes`` classes become probabilities by a ``ramp``.
     """
 
@@ -107,7 +107,7 @@ class HyperState:
         return replace(self, statistics=statistics, alpha=self.prior.fix(statistics.labels, alpha), beta=beta, **others)
 
     def reduced(self, share: float) -> "HyperState":
-        """The fit without this share of its kernel columns, those of least γ."""
+        """The fit without this share of its kernel columns, those with the least γ."""
         kernels = np.flatnonzero((self.labels >= 0) & ~self.prior.held(self.labels))
         least = np.argsort(self.posterior.determinedness[kernels], kind="stable")
         return without(self, kernels[least[: int(share * len(kernels))]])
@@ -117,7 +117,7 @@ class HyperState:
         return self.sharing * optimum(*own_factors(self.posterior, self.alpha), joint=True)[1]
 
     def gains(self, statistic: GramBlock) -> Float:
-        """Gain of evidence (Q,) of adding each column of a pool alone, nats; those of a sample are scaled up."""
+        """Gain of evidence (Q,) of adding each column of a pool alone, nats; gains from a sample are scaled up."""
         scale = self.n / statistic.n if self.n else 1.0
         sums = (scale * each for each in (statistic.cross, statistic.gram, statistic.projection))
         return self.sharing * optimum(*self.factors(*sums), joint=True)[1]
@@ -137,7 +137,7 @@ class HyperState:
 
 @dataclass(frozen=True)
 class StepInfo:
-    """Information about one step, for reports only."""
+    """Information about one step, used only for reports."""
 
     iteration: int
     n_vectors: int
@@ -155,7 +155,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
     """One update of α and β, pruning, one factorisation."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
     determined, square = (np.atleast_2d(each.T).T for each in (old.determinedness, shared(old.mean, old.variance) ** 2))
-    gamma = determined.max(axis=1, initial=0.0)  # what is said of γ must hold for all targets
+    gamma = determined.max(axis=1, initial=0.0)  # conditions on γ must hold for all targets
     alpha = prior.alpha_update(determined.sum(axis=1), square.sum(axis=1))
     beta, floored = (state.beta, state.floored) if state.fixed_noise else noise_precision(state)
     gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)

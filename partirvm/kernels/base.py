@@ -17,7 +17,7 @@ from partirvm.options.values import Value, held
 from partirvm.types import Float
 
 KERNELS: dict[str, type["Kernel"]] = {}
-"""Dictionary of all kernels that have a spec, by name. Each class of a kernel enters it when it is made."""
+"""Dictionary of all kernels that have a spec, by name. Each kernel class is registered when it is defined."""
 
 ALIASES = {"rbf": "gaussian"}  # Alternative names of kernels, as in scikit-learn
 GROUP = 16  # Number of columns that are computed together, so that temporary arrays stay in the cache
@@ -29,7 +29,7 @@ class Kernel:
     """Base of kernel functions k(x, z), which are frozen dataclasses.
 
     Parameters are the positive numbers in the fields ``learned``, a tuple, and ``inside``, component kernels. A
-    ``decreasing`` kernel falls from 1 at its centre. These facts stand beside the ``name`` where a class is made.
+    ``decreasing`` kernel falls from 1 at its centre. These are set with the ``name`` where a class is defined.
     """
 
     name: ClassVar[str]
@@ -37,7 +37,7 @@ class Kernel:
     inside: ClassVar[str] = ""
     decreasing: ClassVar[bool] = False
     form: ClassVar[Callable[..., "PreparedKernel"]]
-    """Prepares a kernel, given the kernel, its centres and the origin."""
+    """Prepares a kernel, given its centres and the origin."""
 
     def __init_subclass__(cls, name: str = "", **facts: Any) -> None:
         super().__init_subclass__()
@@ -61,7 +61,7 @@ class Kernel:
         """Prepare the kernel for the centres (m, d), once for many blocks of points.
 
         Coordinates are measured from ``origin`` (d,), by default the mean of the centres; if given, a column's bits
-        must not depend on the other centres. Raises ``UsageError`` for another number of features.
+        must not depend on the other centres. Raises ``UsageError`` if the number of features differs.
         """
         return self.form(self, centres, origin)
 
@@ -160,7 +160,7 @@ class PreparedKernel:
         return np.zeros(0)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, (n, d): 0 of categories, of user's functions, and at a kink."""
+        """Return Σ_m weights[n, m] ∂k(x_n, z_m)/∂x_n, (n, d): 0 for categories, user functions, and at a kink."""
         return np.zeros(points.shape)
 
 
@@ -190,7 +190,7 @@ class Family(Kernel, Value):
             object.__setattr__(self, "gamma", _checked(self.name, self.gamma))
 
     def with_numbers(self) -> Self:
-        """Return the kernel itself. Raises ``UsageError`` if gamma is a word, or if it has options of an estimator."""
+        """Return the kernel itself. Raises ``UsageError`` if gamma is a word, or if it has estimator options."""
         if isinstance(self.gamma, str):
             raise UsageError(f"gamma of {self!r} must be numbers in a list, a sum or a product of kernels")
         if (self.multiples, self.metric) != ((1.0,), "auto"):
@@ -328,7 +328,7 @@ def _checked(name: str, gamma: Any) -> tuple[float, ...]:
 
 
 def as_numbers(given: Any) -> Float:
-    """Return an array of floats; an empty one if the values are no numbers."""
+    """Return an array of floats; an empty one if the values are not numbers."""
     try:
         return np.array(given, dtype=float)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Kernels made of kernels: weighted sums, products, kernels on some columns, and several for the same centres."""
+"""Kernels built from kernels: weighted sums, products, kernels on some columns, and several for the same centres."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -160,7 +160,7 @@ class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
 
 @dataclass(frozen=True)
 class Several(Kernel, name="several", inside="kernels"):
-    """Several kernels for the same centres: each centre gives one basis function per kernel.
+    """Several kernels for the same centres: each centre contributes one basis function per kernel.
 
     A target with structure at several scales needs wide and narrow basis functions. Several kernels have no common
     values (``prepare``), and cannot be a part of a kernel.

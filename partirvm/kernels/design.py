@@ -20,7 +20,7 @@ from partirvm.types import BIAS, Float, Int, Scaling
 NONE = np.zeros(0, np.int64)  # Empty integer array, used for no centres or no leading columns
 TEMPER = 0.5
 """Weight of a row in a fit of the mean: its noise factor to the power −`TEMPER`. With 1, the inverse variance, a sparse
-mean neglects the rows of large errors: the RMSE rises by 1 %, with ½ by .3 %."""
+mean neglects rows with large errors: the RMSE rises by 1 %, with ½ by .3 %."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Design:
         return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
 
     def input_gradient(self, X: Float, block: Float, weights: Float) -> Float:
-        """Return Σ_m w_m ∂Φ_nm/∂x_n in kernel's coordinates, (n, d'), of raw X, weights (M,) or (n, M), Φ (n, M)."""
+        """Return Σ_m w_m ∂Φ_nm/∂x_n in kernel coordinates, (n, d'), of raw X, weights (M,) or (n, M), Φ (n, M)."""
         points, kernels = self.scaling.inputs(X), slice(self.n_leading, None)
         weights = np.broadcast_to(weights, block.shape)[:, kernels]
         inner = self._prepared.input_gradient if len(self.centres) else PreparedKernel().input_gradient
@@ -153,7 +153,7 @@ class Design:
     def raw_gradient(self, X: Float, block: Float, weights: Float) -> Float:
         """Return Σ_m weights[n, m] ∂Φ_nm/∂x_n, (n, d), in the units of raw inputs X (n, d) without gaps.
 
-        Codes of levels that are coordinates have the derivative 0. Raises ``UsageError`` for functions of the user.
+        Level codes that are coordinates have derivative 0. Raises ``UsageError`` for user functions.
         """
         linear = self.functions is None or all(function == LINEAR for function, _ in self.functions.parts)
         if not linear or any(inside(kernel, self.scaling.n_inputs, FunctionKernel) for kernel in self.kernels):

@@ -1,4 +1,4 @@
-"""Python functions of the user: kernels, and explicit basis functions φ_b(x) as leading columns of a design.
+"""User-defined Python functions: kernels, and explicit basis functions φ_b(x) as leading columns of a design.
 
 A function is a path "module:function", which every process imports at first use, or any callable, for fits in this
 process only. Functions are called for arbitrary blocks of rows in the model's coordinates; they must not change their
@@ -31,7 +31,7 @@ class PreparedFunction(PreparedKernel):
 
     def __init__(self, kernel: Any, centres: Float, origin: Float | None) -> None:
         self.function, self.centres, self.own = kernel.function, centres, not isinstance(kernel, FunctionKernel)
-        function_of(self.function, "kernel")  # it can be imported
+        function_of(self.function, "kernel")  # the function can be imported
 
     def __call__(self, points: Float, out: Float) -> None:
         pieces = padded(points, PIECE_ROWS)

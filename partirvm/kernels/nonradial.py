@@ -73,7 +73,7 @@ class Laplacian(Family, name="laplacian", form=PreparedSteps):
 
 @dataclass(frozen=True, repr=False)
 class Categorical(Family, name="categorical", form=PreparedSteps):
-    """Categories that agree or not: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``; beside numeric columns on ``OnColumns``.
+    """Categories that match or differ: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``; beside numeric columns on ``OnColumns``.
 
     Examples
     --------

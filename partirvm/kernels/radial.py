@@ -118,7 +118,7 @@ class Gaussian(Family, name="gaussian", form=PreparedRadial):
 
 @dataclass(frozen=True, repr=False)
 class Matern32(Family, name="matern32", form=PreparedRadial):
-    """Matérn kernel ``(1 + s) e⁻ˢ`` with s = √3 r, for once differentiable functions.
+    """Matérn kernel ``(1 + s) e⁻ˢ`` with s = √3 r, for once-differentiable functions.
 
     Examples
     --------
@@ -139,7 +139,7 @@ class Matern32(Family, name="matern32", form=PreparedRadial):
 
 @dataclass(frozen=True, repr=False)
 class Matern52(Family, name="matern52", form=PreparedRadial):
-    """Matérn kernel ``(1 + s + s²/3) e⁻ˢ`` with s = √5 r, for twice differentiable functions.
+    """Matérn kernel ``(1 + s + s²/3) e⁻ˢ`` with s = √5 r, for twice-differentiable functions.
 
     Examples
     --------
@@ -217,7 +217,7 @@ class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirect
     """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
 
     ``axes`` has one direction a_i per row; gamma of the ``kernel`` is one number or one per direction. Kernel learning
-    moves gamma, and if they are ``free``, the axes, too. Points are projected once for each block.
+    moves gamma, and if they are ``free``, also the axes. Points are projected once for each block.
     """
 
     kernel: RadialKernel

@@ -1,1 +1,1 @@
-"""Kernel learning: candidates of kernels, the evidence that compares them, and small fits on a sample of rows."""
+"""Kernel learning: candidate kernels, the evidence that compares them, and small fits on a sample of rows."""

@@ -1,4 +1,4 @@
-"""Search for the kernel of classes with an exact Gaussian process of their indicators (``learning.exact_process``).
+"""Search for a classification kernel with an exact Gaussian process of their indicators (``learning.exact_process``).
 
 The indicators are targets that share a covariance, so that their number hardly changes the time. Two forms of the
 kernel are compared:
@@ -18,7 +18,7 @@ see which widths more rows can use (protein in 4 classes: log loss 1.025 with on
 Unscaled features are asked at once, lest a search of many pixels is in vain. Two classes of so many rows always have a
 width per feature.
 
-Where two classes hardly overlap left-out rows also decide between least squares and a logistic link (``clear``). Log
+Where two classes hardly overlap, left-out rows also decide between least squares and a logistic link (``clear``). Log
 loss of both: even and odd digits .021 and .056, spambase .167 and .196, but of a quadratic boundary .039 and .020.
 """
 
@@ -42,7 +42,7 @@ from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
 
 ONE, UNSCALED = "one width", "one width for unscaled features"
-"""Names of the forms in the history and the plan."""
+"""Form names in the history and the plan."""
 
 FIRST_NOISE = 0.5
 """First noise variance ÷ variance of the indicators: from a smaller one, a search explains noise by narrow widths."""
@@ -59,7 +59,7 @@ rows for the latter."""
 def learn_classes(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, *, warp: bool, columns: int
 ) -> Problem:
-    """Learn the kernel of classes, and with ``warp`` the warps of its features; return the problem with both.
+    """Learn the classification kernel, and with ``warp`` the warps of its features; return the problem with both.
 
     Two classes may be pooled. The last record that is logged holds the kernel. A fit may have ``columns`` columns.
     """
@@ -111,7 +111,7 @@ def one_width(
 
 
 def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int) -> bool:
-    """Return whether least squares on indicators predict two classes of left-out rows as well as a logistic link.
+    """Return whether least squares on indicators predict two classes in left-out rows as well as a logistic link.
 
     Both have the kernel of ``one``. The ramp, and the variance of the logistic predictor, are the best for these rows.
     """
@@ -134,7 +134,7 @@ def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, mo
 
 
 def unscaled(problem: Problem) -> Kernel:
-    """Return the kernel with one width of features in their own units: its gammas times the features' variances."""
+    """Return the kernel with one width for features in their own units: its gammas times the features' variances."""
     square = problem.empty.scaling.x_scale**2
     return with_gammas(problem.empty.kernel, len(square), lambda g, inputs: g * square[inputs] / square[inputs].mean())
 

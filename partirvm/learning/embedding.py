@@ -1,9 +1,9 @@
-"""Levels of categorical features as points: a feature of many levels becomes a few numbers, which kernels compare.
+"""Categorical levels as points: a feature with many levels becomes a few coordinates, which kernels compare.
 
 In a first model a level l has the effect φ(x)·w_l on the target, with functions φ of the numeric features
 (``types.level_functions``), beside one of all rows and those of other features. The weights w_l have a normal prior of
 mean 0; its covariance and the noise follow by EM (Laird & Ware 1982, "Random-effects models for longitudinal data"), so
-that a level of few rows stays near 0, the point of levels without rows. The coordinates of a level are principal
+that a level of few rows stays near 0, the point for levels without rows. The coordinates of a level are principal
 components of the effects over the rows. Half of the rows decides how many of those that the other half finds are of
 use, and whether the whole effect, as one more number, says more than they do.
 """
@@ -24,7 +24,7 @@ DIMENSIONS = 4
 """Maximum number of coordinates of a level."""
 
 ROWS = 200_000
-"""Maximum number of rows that teach the effects; 100,000 taxi trips led to errors that were 1 % larger."""
+"""Maximum number of rows from which effects are learned; 100,000 taxi trips led to errors that were 1 % larger."""
 
 SUMS = 4_000_000
 """Maximum number of elements of the sums φφᵀ of all levels of a feature; more levels leave fewer functions."""
@@ -62,7 +62,7 @@ class LevelRows:
         return np.asarray(np.einsum("np,np->n", self.functions, weights[self.levels[f]]))
 
     def without(self, weights: list[Float], f: int) -> Float:
-        """Return the targets less the effects of all features but one, (n,)."""
+        """Return the targets minus the effects of all features but one, (n,)."""
         others = [self.effect(each, g) for g, each in enumerate(weights) if g != f]
         return np.asarray(self.t - np.sum(others, axis=0))
 
@@ -106,9 +106,9 @@ def random_effects(squares: Float, products: Float, total: float, n: int) -> Flo
 
 
 def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) -> tuple[int, bool]:
-    """Return the number of coordinates of a feature that are of use, and whether the whole effect is, beside them.
+    """Return how many of a feature's coordinates are useful, and whether the whole effect adds to them.
 
-    The rows ``left`` decide on the ``weights`` of the rows ``found``. No coordinate is of use if each raises the error.
+    The rows ``left`` decide on the ``weights`` of the rows ``found``. No coordinate is useful if each raises the error.
     """
     axes, t = found.axes(weights[f], f), left.without(weights, f)
     near = [weights[f] @ axes[:, :k] @ axes[:, :k].T for k in range(1, axes.shape[1] + 1)]

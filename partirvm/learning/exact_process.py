@@ -1,4 +1,4 @@
-"""An exact Gaussian process of a few hundred rows, and the ascent of its evidence in the parameters of a kernel.
+"""An exact Gaussian process on a few hundred rows, and the ascent of its evidence in the kernel parameters.
 
     L = −½ Σ_t [ tᵀK⁻¹t + log|K| + n log 2π ],    ∂L/∂K = ½ (AAᵀ − T K⁻¹),    A = K⁻¹t
 
@@ -42,7 +42,7 @@ TIED_SHARES = 10.0 ** np.arange(-6, 3)
 
 
 def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float] | None:
-    """Return the evidence of targets (n, T) and its derivative in the covariance; None if not definite.
+    """Return the evidence of targets (n, T) and its derivative with respect to the covariance; None if not definite.
 
     Of the covariance, in Fortran order, the lower triangle is read, and the array is overwritten. The derivative holds
     the columns of its lower triangle one by one, folded: elements below the diagonal are doubled.
@@ -104,7 +104,7 @@ class ProcessFit:
 
 @dataclass(frozen=True)
 class ProcessRows:
-    """Rows of a process: scaled inputs (n, d) and targets (n, T), and what their covariance needs.
+    """The rows of a process: scaled inputs (n, d) and targets (n, T), and what their covariance needs.
 
     ``inverse`` (n,) is 1 ÷ row weight. ``columns`` (n, L) are the leading columns times their prior deviation.
     """
@@ -118,7 +118,7 @@ class ProcessRows:
 
     @classmethod
     def of(cls, sample: SampledRows, problem: Problem, numbers: Int) -> "ProcessRows":
-        """Take the rows with these row numbers from a sample; their weights are positive."""
+        """Take the rows with these numbers from a sample; their weights are positive."""
         rows, scaling = sample.rows.gather(np.sort(numbers)), problem.empty.scaling
         columns = problem.empty.take(NONE, leading=problem.leading).block(rows.X)
         square = np.maximum((columns**2).mean(axis=0), np.finfo(float).tiny)

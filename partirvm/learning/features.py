@@ -1,8 +1,8 @@
 """What the kernel sees of features: warps of skewed ones, where the evidence rises, and values for missing ones.
 
 A feature with a long tail spreads its rows so unevenly that no width suits all of them. A warp, asinh((x −
-centre)/spread) in place of x, is linear near its centre and logarithmic far from it, on both sides, also beyond the
-rows of the training. A feature is tried around its median, and from the end without the tail with a large and two small
+centre)/spread) in place of x, is linear near its centre and logarithmic far from it, on both sides, even beyond the
+training rows. A feature is tried around its median, and from the end without the tail with a large and two small
 spreads, as a logarithm. Features are tried one by one with all others as they are; those that gain are then added by
 decreasing gain, while the evidence rises.
 """
@@ -26,7 +26,7 @@ Warp: TypeAlias = tuple[float, float]
 """Centre and spread."""
 
 Found: TypeAlias = tuple[float, int, Warp, Scaling, Kernel]
-"""Evidence of a warped feature, its position, its warp, and all inputs and the kernel with it."""
+"""Evidence of a warped feature, its position and warp, and all inputs and the kernel after warping."""
 
 SKEWED, HEAVY = 0.8, 4.5
 """Least absolute skewness, and least kurtosis (of a normal 3), of a feature that is tried."""
@@ -36,10 +36,10 @@ CENTRES = 150
 rows in place of 8,000 too little of the tails is seen: the RMSE of census 16L is 3 % larger."""
 
 EXACT, LESS_NOISE = 2000, (0.0, 1.4)
-"""Up to so many rows the evidence is that of the exact process, at its log noise or less by so much."""
+"""Up to this many rows the exact process gives the evidence, at its log noise or this much less."""
 
 RIDGE, MOST_INPUTS = 0.05, 100
-"""Least eigenvalue of correlations, and what is added to it; with more inputs missing numbers have the mean."""
+"""Least eigenvalue of correlations, and what is added to it; with more inputs, missing values become the mean."""
 
 
 def warped(
@@ -70,10 +70,10 @@ def warped(
         kernels = (kernel, with_gammas(kernel, d, lambda gammas, inputs: np.where(inputs == j, 1 / d, gammas)))
         found = [(evidence(own, each), j, warp, own, each) for warp, own in tried for each in kernels]
         most = max(each[0] for each in found)
-        return next(each for each in found if each[0] >= most - least)  # the mildest of those as good
+        return next(each for each in found if each[0] >= most - least)  # the mildest of the equally good ones
 
     scaling, kernel = problem.empty.scaling, best.kernel
-    skewed = _skewed(raw, scaling, kernel)[:24]  # for time
+    skewed = _skewed(raw, scaling, kernel)[:24]  # to save time
     value = first = evidence(scaling, kernel) if skewed else 0.0
     singles = [best_of(j, warps(raw[:, j]), scaling, kernel) for j in skewed]
     for single in sorted(singles, key=lambda each: -each[0]):
@@ -137,7 +137,7 @@ def restandardised(scaling: Scaling, features: FeatureMap, raw: Float, places: l
 
 
 def with_regressions(scaling: Scaling, raw: Float) -> Scaling:
-    """Return the scaling that predicts missing numbers from the other inputs, as the rows (n, d) teach.
+    """Return the scaling that predicts missing values from the other inputs, learned from the rows (n, d).
 
     Of a normal distribution with the precision P the conditional mean of an input is −Σ_k P_jk z_k / P_jj. The
     correlations of rows with both values need not be those of a distribution: small eigenvalues are raised.
@@ -148,7 +148,7 @@ def with_regressions(scaling: Scaling, raw: Float) -> Scaling:
     present = ~np.isnan(Z)
     Z = np.where(present, Z, 0.0)
     if scaling.blank is not None:
-        Z[:, scaling.blank != 0] = 0.0  # codes of categories tell nothing
+        Z[:, scaling.blank != 0] = 0.0  # category codes carry no information
     both = present.astype(float)
     squares, axes = np.linalg.eigh(Z.T @ Z / np.maximum(both.T @ both, 1.0))
     precision = (axes / (np.maximum(squares, RIDGE) + RIDGE)) @ axes.T

@@ -25,7 +25,7 @@ from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
 
 EACH, DIRECTIONS = "a width per feature", "a width per direction"
-"""Names of two forms of the kernel in the history and the plan."""
+"""Names of two kernel forms in the history and the plan."""
 
 FAMILIES = {"gaussian": 1.0, "matern52": 0.75, "matern32": 0.5}
 """Families by decreasing smoothness, with typical values of learned gamma relative to those of the Gaussian kernel."""
@@ -34,7 +34,7 @@ MOST_ENTRIES = 2048
 """Maximum number d² of entries of all directions."""
 
 FREE_ROWS = 2000
-"""With more rows than this, the directions themselves are moved, too; with fewer this raised errors by some %."""
+"""With more rows than this, the directions themselves also move; with fewer rows this raised errors by a few %."""
 
 
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
@@ -102,7 +102,7 @@ def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
 def _compared_with_directions(
     stage: KernelSearch, problem: Problem, learning: LearningOptions, turned: Kernel | None
 ) -> KernelSearch:
-    """Search directions, log the widths and return the better one of both."""
+    """Search directions, log the widths and return the better of the two."""
     stage.sample.log(stage.record(problem))
     found = stage.again(start=directed(stage)).climb()
     if turned is not None:
@@ -154,7 +154,7 @@ def along_directions(kernel: Kernel, outer: Float, gamma: Callable[[RadialKernel
 
 
 def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
-    """Return a text that describes the learned kernel of a history entry, as its further field, if it is of one."""
+    """Return a description of a history entry's learned kernel, as a further field, if there is one."""
     if entry["kind"] != "kernel":
         return {}
     kernel, logs = kernel_from_spec(entry["kernel"]), kernel_from_spec(entry["kernel"]).logs
@@ -173,12 +173,12 @@ def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
 
 
 def _first(texts: list[str], most: int = 6) -> str:
-    """List the first texts, and count the others."""
+    """List the first strings, and count the others."""
     return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
 
 
 def _compared(choice: dict[str, Any]) -> str:
-    """State the chosen family and form, each with the figures that were compared; empty if nothing was."""
+    """Describe the chosen family and form, each with the figures compared; empty if nothing was compared."""
     families, text, errors = choice.get("families", {}), "", choice.get("errors", {})
     if len(families) > 1:
         text = f"{choice['family']}, of {', '.join(f'{name} {nats:,.1f}' for name, nats in families.items())} nats; "

@@ -1,4 +1,4 @@
-"""The last stage of a fit: whether the errors of nearest rows correct its predictions, and the rows for this.
+"""The last stage of a fit: whether nearest-row errors correct its predictions, and the rows for this.
 
 The rows left out of the fit (``core.left_out``) decide: a local kernel is learned from some of them, each predicted
 from its neighbours among the others, and compared with the fit alone. More rows make neighbours nearer, so that the
@@ -38,7 +38,7 @@ ByNumber: TypeAlias = dict[int, tuple[Float, Float]]
 
 FLOAT = 8  # Bytes of a number
 TRIAL_SHARE, TRIAL_ROWS, PARTS = 10, 500, 8
-"""A trial has one row of so many, and at most so many. Rows are ordered in so many parts, each from everywhere."""
+"""Fraction⁻¹ and maximum number of trial rows, and number of parts of the order, each covering all regions."""
 
 LEARNING_ROWS, CALIBRATION_ROWS = 1024, 1024
 """Maximum numbers of rows that choose the family and teach the metric and the kernel, and of those that calibrate.
@@ -48,7 +48,7 @@ FEWER, FEWER_NATS = 0.005, 0.005
 """Gains of the error and of the mean log density for which predictions use more neighbours."""
 
 NATS, RMSE, LOSS = 0.05, 0.05, 0.1
-"""Gains of which one suffices: of the mean log density of left-out rows, and of their error. The other one may fall by
+"""Gains of which one suffices: in the mean log density of left-out rows, and in their error. The other may fall by
 a tenth of these."""
 
 FEW_NEIGHBOURS, LEAST_LEFT_OUT = 20, 20
@@ -64,7 +64,7 @@ def fit_residuals(
     spent: Spent,
     keep: Keep | None = None,
 ) -> ResidualsFitted:
-    """Decide by left-out rows whether a fit has local residuals, and make them; None without a metric or room.
+    """Decide from left-out rows whether a fit has local residuals, and make them; None without a metric or room.
 
     ``keep`` writes the rows to disk if there is no room for them in memory. ``progress`` is also called before each
     evaluation of a search; an exception from it ends the work.
@@ -128,7 +128,7 @@ def _near(cells: Cells, own: Float, k: int) -> Float:
 
 
 def spread(rows: Int) -> Int:
-    """Return rows in an order of which each part has rows from everywhere."""
+    """Return rows in an order in which each part has rows from all regions."""
     return rows[np.argsort(np.arange(len(rows)) % PARTS, kind="stable")]
 
 
@@ -147,8 +147,8 @@ def _panels(own: Float, near: Float, rank: int) -> list[Panels]:
 def _trials(
     asked: FitResiduals, records: Float, progress: Callable[..., None]
 ) -> tuple[list[LocalKernel], ResidualsFitted, list[Panels]]:
-    """Return kernels that a few left-out rows teach, their gains over the fit alone with the corrected RMSE, and the
-    other rows, which judge."""
+    """Return kernels learned from a few left-out rows, their gains over the fit alone with the corrected RMSE, and the
+    other rows, used for validation."""
     n, k = len(records), min(asked.options.neighbours, FEW_NEIGHBOURS)
     cells = Cells.of(records, n_targets=len(asked.left_out))
     few = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS, n // 2))
@@ -170,14 +170,14 @@ def mixture_gain(of_local: Float, of_alone: Float) -> float:
     """Return the rise of the mean log density of m rows by a mixture, from log densities (m,) of its components.
 
     The fit alone has the weight 1/m in it. So one large error beside near copies, at which a kernel that few rows teach
-    states no variance, costs less than log(m)/m, and does not outweigh all others: later many rows teach the noise.
+    predicts no variance, costs less than log(m)/m, and does not outweigh all others: later many rows teach the noise.
     """
     m, rise = len(of_local), of_local - of_alone
     return float(np.mean(np.logaddexp(np.log1p(-1.0 / m) + rise, -np.log(m))))
 
 
 def _alone(asked: FitResiduals, target: int, some: Int, records: Float) -> tuple[float, Float]:
-    """Return the ratio of predicted variance to squared errors of rows left out of a fit, at least 1, and the log
+    """Return the ratio of predicted variance to squared errors of left-out rows, at least 1, and the log
     densities (m,) by the fit alone of the errors of ``some`` (m,) of them, with these ``records`` (m, width)."""
     left_out, T = asked.left_out[target], len(asked.left_out)
     beta, variance = (float(np.broadcast_to(each, T)[target]) for each in (asked.fit.beta, asked.fit.target_variance))
@@ -225,7 +225,7 @@ def _searched(
 
 
 def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Poll) -> Learned:
-    """Return what many rows teach (``learned``) of the family that describes them best, by density and by error."""
+    """Return the result of many rows (``learned``) for the family that describes them best, by density and by error."""
     tried: list[Learned] = in_threads(lambda family: learned(many, [replace(kernel, family=family)], poll), families)
     return min(tried, key=lambda found: np.log(_corrected(found[0], many)[1]) - found[2])
 

@@ -5,7 +5,7 @@ and widens the features. An exact process has every row as a centre. L-BFGS rais
 parameters, the signal variance and the noise variance together, from several widths (``STARTS``) and little noise, so
 that detail is explained before noise is believed. The candidates:
 
-- *widths*: from several widths of all features, and from the features that gain evidence alone.
+- *widths*: from several widths of all features, and from the features that individually raise the evidence.
 - *families*: from the best Gaussian widths a few steps lead to those of the Matérn kernels, with as many parameters.
 - *directions* (``learning.forms``): eigenvectors of the mean outer product of the gradient of the process' mean. They
   are computed ``TURNS`` times, since the gradient sees more once the kernel follows the directions. Their d² entries do
@@ -161,7 +161,7 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
 def left_out(
     sample: SampledRows, problem: Problem, widths: ProcessFit, turned: ProcessFit | None, order: Int, most: int
 ) -> Float:
-    """Predict n rows that are left out, by widths and, unless None, by directions.
+    """Predict n left-out rows, by widths and, unless None, by directions.
 
     With one split of many rows both are given, learned from the rows that are kept. In folds of few they are learned
     again from the other folds, at most ``most`` rows: with the parameters of all rows their errors would be a fifth too
@@ -229,7 +229,7 @@ def learn_regression(
         sample.on_step("left-out rows")
         found = left_out(sample, problem, widths, turned, order, most)
         best, square, choice = _choose(found, widths, turned, learning.metric)
-        if (FOLDS - 1) * len(order) <= FOLDS * most:  # almost as many rows were not left out as there are
+        if (FOLDS - 1) * len(order) <= FOLDS * most:  # nearly all rows were kept in the fit
             choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
         rows = ProcessRows.of(sample, problem, order[: max(min(columns, LAST_ROWS), most)])
         best = climb(rows, best, LAST_STEPS) if len(rows.X) > most else best

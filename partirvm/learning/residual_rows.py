@@ -1,4 +1,4 @@
-"""The records of local residuals of all rows, from one pass over the rows and one sort into cells."""
+"""The local residual records of all rows, from one pass over the rows and one sort into cells."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ Keep: TypeAlias = Callable[[Callable[[str], Cells]], Cells]
 """Calls a function with the path or URL of a new folder, which stays if it returns."""
 
 LEAVES = 16
-"""Number of leaves of a cell, about: cells are runs of leaves, which end anywhere."""
+"""Approximate number of leaves per cell: cells are runs of leaves, which may end anywhere."""
 
 
 def cells_of(

@@ -37,8 +37,8 @@ SINGLE_COLUMNS, SINGLE_VARIANCE = 100, 1e3
 """Slopes are in single precision from this number of columns, if the variances of all weights are below this multiple
 of the noise variance: an element of βΦΣ then has an error below 1e-3. The evidence is always in double precision."""
 
-STAGES = "widths", "directions", "left-out rows", "widths of more rows", "directions of more rows", "all rows"
-"""Stages of kernel learning in their order; a search leaves some of them out."""
+STAGES = "widths", "directions", "rows left out", "widths of more rows", "directions of more rows", "all rows"
+"""Stages of kernel learning in their order; a search omits some of them."""
 
 Entry = dict[str, Any]
 """A history entry: a record with seconds and bytes, as plain JSON."""
@@ -123,7 +123,7 @@ class SampledRows:
         return found
 
     def drop_blocks(self) -> None:
-        """Delete the kept kernel blocks, which are those of another kernel."""
+        """Delete the kept kernel blocks, which belong to another kernel."""
         forget(self._runs[0])
 
     def check_interrupted(self, info: StepInfo | None = None) -> None:

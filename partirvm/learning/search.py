@@ -130,7 +130,7 @@ class KernelSearch:
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel with the best evidence so far."""
+        """The kernel with the highest evidence so far."""
         return self.start.with_logs(self.logs)
 
     def design(self, kernel: Kernel) -> Design:

@@ -1,6 +1,6 @@
 """Warps of a skewed target: the logarithm, or the inverse hyperbolic sine of the distance from a centre.
 
-Errors that grow with the target, as of prices, have one variance on a logarithmic scale. Densities and intervals then
+Errors that grow with the target, as with prices, have one variance on a logarithmic scale. Densities and intervals then
 gain much, but the mean squared error, which the largest targets decide, can rise: so a target is warped only if that is
 asked for. Census 8H: the negative log density falls from .41 to .02, and the RMSE rises from .61 to .73.
 """
@@ -30,10 +30,10 @@ def require_positive(target: TargetMap, least: float) -> None:
 
 
 def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) -> Problem:
-    """Return the problem with the target warped by ``"log"``, ``"asinh"``, or by what of all has the largest evidence.
+    """Return the problem with the target warped by ``"log"``, ``"asinh"``, or by the map with the largest evidence.
 
-    Centre and spread of "asinh" have the largest evidence among the warps of features; with few rows, the mildest.
-    ``least`` is the least target of all rows: raises ``DataError`` for the logarithm unless it is positive.
+    Centre and spread of "asinh" are those of largest evidence among the warps of features; of few rows, the mildest.
+    ``least`` is the smallest target of all rows: raises ``DataError`` for the logarithm unless it is positive.
     """
     require_positive(TargetMap(warp), least)
     rows = sample.rows.gather(sample.rows.rows)

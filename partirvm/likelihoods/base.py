@@ -135,7 +135,7 @@ decrease of the evidence if it is deleted (M,), and ``gains(statistic)`` the gai
 
 @dataclass(frozen=True)
 class Solved:
-    """Answer to a fit: its final state (a ``Fit``, or what another fit returns), and the reason of its end."""
+    """Answer to a fit: its final state (a ``Fit``, or what another fit returns), and the reason why it ended."""
 
     fit: Any
     reason: Termination
@@ -146,7 +146,7 @@ class DenseFit(ABC):
 
     @abstractmethod
     def run(self, on_step: OnStep) -> tuple[Any, Termination]:
-        """Run the fit; return its final state and the reason of the end. ``on_step`` may raise to stop the fit."""
+        """Run the fit; return its final state and the reason why it ended. ``on_step`` may raise to stop the fit."""
 
 
 class PassFit(ABC):
@@ -178,7 +178,7 @@ class PassFit(ABC):
 class Likelihood(Protocol):
     """The model of a target given the linear predictors; its fits have one type, a ``Fit``.
 
-    Methods that return passes may return an empty tuple: then their statistics are not asked for. ``problem`` and
+    Methods that return passes may return an empty tuple: then no statistics are requested. ``problem`` and
     ``options`` are those of strategies (``strategies.problem``).
     """
 

@@ -20,7 +20,7 @@ from partirvm.types import Columns, Float, Int
 
 @dataclass(frozen=True)
 class ClassLikelihood(Likelihood):
-    """A likelihood of classes, fitted by Newton steps; its name is that of its link."""
+    """A classification likelihood, fitted by Newton steps; it is named after its link."""
 
     name: str
     words: tuple[str, ...]
@@ -56,7 +56,7 @@ class ClassLikelihood(Likelihood):
 
 
 def class_record(fit: Any, log_loss: float, error: float, scores: Any) -> dict[str, Any]:
-    """Return fields of a line of history for a fit of classes."""
+    """Return fields of a line of history for a classification fit."""
     facts = {"rows": fit.n, "vectors": fit.n_vectors, "iterations": fit.iteration, "log_evidence": fit.log_evidence}
     facts |= {"train_log_loss": log_loss, "train_error": error}
     if scores is not None:

@@ -100,7 +100,7 @@ class GaussianLikelihood(Likelihood):
         if not left_out or fit.fixed_noise:
             return residual
         sample = sampled_rows(problem.n_rows, rows, shuffled=problem.shuffled)
-        least = problem.left_out_square if problem.n_targets == 1 else 0.0  # that of several targets is their mean
+        least = problem.left_out_square if problem.n_targets == 1 else 0.0  # with several targets, their mean is used
         fits = enumerate(zip(np.atleast_1d(fit.beta).tolist(), found.targets or (found,), strict=True))
         left = (LeaveOneOutPass(design, one.mean, one.root(), b, least, k, rows=sample) for k, (b, one) in fits)
         return *left, *residual
@@ -108,8 +108,8 @@ class GaussianLikelihood(Likelihood):
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance.
 
-        The residual replaces statistics that lost digits to cancellation; α and β do not change. Errors of left-out
-        rows calibrate a fit of one target.
+        The residual replaces statistics that lost digits by cancellation; α and β stay. Left-out errors
+        calibrate a fit of one target.
         """
         left_out, calibration, diagnostics = left_out_of(statistics), None, None
         if last and len(left_out) == 1:
@@ -151,7 +151,7 @@ def with_rows(fit: HyperState, block: GramBlock) -> HyperState:
 
 
 def left_out_diagnostics(problem: Any, fit: Any) -> Sequence[NumberDiagnostics]:
-    """Return the diagnostics of rows left out of a fit, in the target's units; there may be none."""
+    """Return the diagnostics of left-out rows, in the target's units, if any."""
     scaling, found = problem.empty.scaling, getattr(fit, "left_out", None)
     return () if found is None else (found.scaled(scaling.t_shift[0], scaling.t_scale[0], scaling.target),)
 

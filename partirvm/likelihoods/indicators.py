@@ -1,7 +1,7 @@
 """Classes by least squares: the Gaussian likelihood of their indicators, which share α, β and so Σ.
 
 The K indicators of a row are 1 for its class and 0 otherwise. One Gram matrix and one factor serve all of them, so that
-a dense fit of K classes costs that of one number (``core.updates``). Errors of left-out rows choose the ramp that turns
+a dense fit of K classes costs that of one number (``core.updates``). Left-out errors choose the ramp that turns
 predictors into probabilities (``core.ramp``), after each fit and in one pass over at most ``ROWS`` rows.
 
 Unlike Newton steps on a softmax, least squares also fit rows that are already far on the right side. On digits and
@@ -27,7 +27,7 @@ from partirvm.model import ClassModel
 from partirvm.types import Columns, Int
 
 ROWS, VALUES = 5000, 500_000
-"""Maximum number of left-out rows to choose a ramp, and of their predictors."""
+"""Maximum number of left-out rows used to choose a ramp, and of their predictors."""
 
 LOOSE = 100.0
 """Tolerance of each output, as a multiple of the usual one: closer fits take ten times as long, and gain nothing on

@@ -1,11 +1,11 @@
-"""Fit an input-dependent noise variance to the errors of left-out rows.
+"""The fit of a noise variance that depends on the inputs, to left-out errors.
 
 Errors e_n of left-out rows have variances v_n, from the uncertainty of the weights, plus a noise variance whose
 logarithm is a sparse linear function of a few centres:
 
     e_n ~ N(0, v_n + c·exp g_n),   g = Φa,   a_m ~ N(0, 1/α_m),
 
-with c the mean of e² − v. Each weight has a precision of its own, which maximises the evidence of Laplace's
+with c the mean of e² − v. Each weight has its own precision, which maximises the evidence of Laplace's
 approximation by MacKay's rule (Tipping 2001, eq. 16). The curvature is Fisher's information, ½(E/V)² of a row with
 noise variance E and total variance V. Logarithms of squared errors (Kersting et al. 2007) would need 2.5 times as many
 rows. The columns of the mean are then fitted again to weighted rows, and left out again. Kernels compete by evidence.
@@ -36,7 +36,7 @@ MULTIPLES, EQUAL = (4.0, 1.0, 0.25, 0.0625), (4.0, 1.0, 0.25)
 DEPENDENT, TESTED, CLEAR = 0.01, 16, 1.0
 LEAST_ALPHA, LARGEST_ALPHA = 0.3, 1e4
 """Minimum of α: a weight changes the log variance by ±1.8 at most in the prior's standard deviation; and the α above
-which a column is deleted. Without the minimum, fits to a few hundred rows state a tenth of the error in places
+which a column is deleted. Without the minimum, fits to a few hundred rows predict a tenth of the error in places
 (concrete: NLPD 3.5, with it 3.1)."""
 
 STEEPEST = 30.0  # Maximum of |g|, so that exponentials stay finite
@@ -59,7 +59,7 @@ class FittedNoise:
 
 @dataclass(frozen=True)
 class NoiseFit(DenseFit):
-    """Fit of a log variance to errors of left-out rows; ``design`` is that of the mean.
+    """Fit of a log variance to left-out errors; ``design`` is that of the mean.
 
     ``points`` (n, d) are raw inputs. The result is None if constant noise is as good, or without ``always`` unless
     local noise is clearly better.
@@ -188,7 +188,7 @@ def cross_fitted(block: Float, squares: Float, variances: Float) -> Float:
 def dependence(block: Float, squares: Float, variances: Float) -> float:
     """Return the p-value of an F test that the log squares do not depend linearly on the columns.
 
-    This is the test of Breusch & Pagan (1979) in the form of Koenker (1981), of logarithms for the sake of heavy tails.
+    This is the test of Breusch & Pagan (1979) in the form of Koenker (1981), of logarithms because of heavy tails.
     """
     logs = np.log(np.maximum(squares / (variances + overall_level(squares, variances)), 1e-10))
     columns = block - block.mean(axis=0)

@@ -116,7 +116,7 @@ def _copies(design: Design, block: Float) -> list[tuple[int, Int]]:
 
 @dataclass(frozen=True)
 class LeaveOneOutPass(Pass, name="residual"):
-    """Pass for errors of rows left out of a fit of one target, μ (M,), R (M, M) and β: a ``core.left_out.LeftOut``."""
+    """Pass for left-out errors of a fit of one target, μ (M,), R (M, M) and β: a ``core.left_out.LeftOut``."""
 
     design: Design
     mean: Float
@@ -136,7 +136,7 @@ class LeaveOneOutPass(Pass, name="residual"):
 
 @dataclass(frozen=True)
 class LeftOutClassesPass(Pass, name="left-out"):
-    """Pass for the predictors of rows left out of a fit to indicators: a ``core.ramp.LeftOutClasses``."""
+    """Pass for the left-out predictors of a fit to indicators: a ``core.ramp.LeftOutClasses``."""
 
     design: Design
     mean: Float
@@ -161,7 +161,7 @@ class ScorePass(Pass, name="held-out", held_out=True):
 
     @classmethod
     def of(cls, model: AnyModel) -> Self:
-        """Return the pass that scores a model by what it states."""
+        """Return the pass that scores a model's predictions."""
         return cls(model.predictive, model.multiples(STATED_LEVELS))
 
     def statistic(self, tile: Any) -> Any:

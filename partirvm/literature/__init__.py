@@ -1,4 +1,4 @@
 """Systems of the sources beyond the main path, for comparisons with the literature. No other part imports them.
 
-Each module stands on the seam that it states: clones of an estimator, or a fitted model.
+Each module states what it builds on: estimator clones, or a fitted model.
 """

@@ -1,14 +1,14 @@
 """The literal scheme of Ben-Shimon & Shmilovici (2006, §2): each basic RVM sees only the rows of its own candidates.
 
 In this package every fit uses all rows or a random sample. The paper can also be read so that a partition gives
-candidates *and* data: each fit is an RVM of a few rows, which passes its vectors on, here of a clone.
+candidates *and* data: each fit is an RVM of a few rows, which passes its vectors on; here each RVM is a clone.
 
 ``split-merge``
     Each partition is fitted; vectors are merged in pairs and fitted again, until one model is left.
 ``incremental``
     The vectors so far and the rows of the next partition are fitted together.
 ``working-set``
-    The vectors so far and the P rows with the largest error of the last model are fitted together.
+    The vectors so far and the P rows with the largest error under the last model are fitted together.
 
 Few rows, chosen for their large errors, are no sample of the data: on Friedman's first set errors are four to seven
 times those of fits that use all rows, which have the errors that the paper prints.

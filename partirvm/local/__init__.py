@@ -1,4 +1,4 @@
-"""Local residuals: what the nearest training rows know of the error of a model at a new row.
+"""Local residuals: what the nearest training rows tell about a model's error at a new row.
 
 ``metric`` has the coordinates in which rows are near, ``kriging`` the error of a row given those of its neighbours and
 the search for the local kernel, ``residuals`` the training rows of a model with the exact search for the nearest ones,

@@ -33,7 +33,7 @@ KEPT_BYTES = 1 << 28
 """Bytes of the cells from Zarr, with their trees, that a ``Cells`` object keeps in memory: at least 16 full cells."""
 
 FOUND_BYTES = 1 << 24
-"""Bytes of the records that are found at once. Of points in ``near_order`` a few cells have them."""
+"""Bytes of the records that are found at once. For points in ``near_order`` these come from a few cells."""
 
 ROWS, PAIRS = 128, 1 << 22
 """Maximum numbers of points whose neighbours are handed over at once, and of pairs of their neighbours."""
@@ -58,7 +58,7 @@ def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
 
     There are at least ``count`` leaves if the points are different enough.
     """
-    from scipy.spatial import cKDTree  # its import takes megabytes
+    from scipy.spatial import cKDTree  # importing it takes megabytes
 
     tree = cKDTree(points, max(len(points) // count, 1))
 
@@ -77,7 +77,7 @@ def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
 class Cells:
     """N records of ``width`` columns, and the boxes (C, 2, r) of the cells: smallest and largest coordinates.
 
-    All cells but the last one have ``rows_of_cell`` records. The ``records`` (N, width) are None if they lie in a Zarr
+    All cells but the last one have ``rows_of_cell`` records. The ``records`` (N, width) are None if they are in a Zarr
     array at ``place``, a path or URL, whose chunks are the cells; ``hashes`` are the checksums of the chunks, without
     the rest after the last record.
     """
@@ -155,7 +155,7 @@ class Cells:
         """A function that returns the records of a cell and their tree; those of records in memory are all kept."""
 
         def searched(number: int) -> tuple[Float, Any]:
-            from scipy.spatial import cKDTree  # its import takes megabytes
+            from scipy.spatial import cKDTree  # importing it takes megabytes
 
             records = self.cell(number)
             # boxes are divided at their middles, in half the time of medians
@@ -171,7 +171,7 @@ class Cells:
         count; of fewer than k other rows all are returned.
         """
         k = min(k, self.n_rows - (own is not None))
-        if not k:  # there is one row, which does not count
+        if not k:  # the only row does not count
             yield slice(0, len(points)), np.empty((len(points), 0, self.width))
             return
         at_once = max(FOUND_BYTES // (8 * self.width * k) // ROWS, 1) * ROWS

@@ -76,8 +76,8 @@ class LocalKernel:
     """The covariance of errors: ``variance`` s², ``length`` ℓ, ``noise`` ω, ``exponent`` b and ``freedom`` ν.
 
     Variances are in the units of the errors, ℓ in those of the metric. ``family`` is a name of ``CORRELATIONS``.
-    ``inflation`` multiplies the predicted variance where errors of left-out rows are known to be too small. No noisy
-    error has a variance below ``least``: ω alone is no bound, as small errors of neighbours lower the level of both.
+    ``inflation`` multiplies the predicted variance where left-out errors are known to be too small. No noisy error
+    has a variance below ``least``: ω alone is no bound, as small errors of the neighbours lower the level of both.
     """
 
     family: str
@@ -153,7 +153,7 @@ class Neighbourhoods:
 
 
 Panels: TypeAlias = tuple[list[Neighbourhoods], list[Float]]
-"""Neighbourhoods of rows, and the errors of these, of one target."""
+"""Row neighbourhoods, and the row errors, for one target."""
 
 Learned: TypeAlias = tuple[LocalKernel, Float, float]
 """A kernel, scales (r,) of the coordinates, and the mean log density of the errors that taught them."""

@@ -2,7 +2,7 @@
 
 A kernel of distances is a function of Σ_i gamma_i (a_i·(x − z))², also inside sums, products and kernels on some
 columns; its coordinates are √gamma_i a_i·x. Categories that differ add gamma to the squared distance, by a coordinate
-√(gamma/2) per level. Of several kernels the first one counts. Directions and levels without effect are left out.
+√(gamma/2) per level. With several kernels the first one counts. Directions and levels without effect are left out.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The training rows of a model with their errors, and what the nearest ones predict of the error at a point.
+"""The training rows of a model with their errors, and the error that the nearest ones predict at a point.
 
 Neighbours are exact and in a fixed order (``cells``), so that the bits of a prediction do not depend on other points.
 """
@@ -21,8 +21,8 @@ from partirvm.types import Float, Int
 class LocalResiduals:
     """The rows of a fit in the ``metric``, with errors in the model's units, and the kernel of these for each target.
 
-    ``neighbours`` is k. ``calibrations`` have the quantiles of errors of left-out rows. ``n_rows`` is the number of all
-    rows of the data, also those of weight 0, which have no record: the numbers of rows that join begin with it.
+    ``neighbours`` is k. ``calibrations`` have the quantiles of left-out errors. ``n_rows`` is the number of all
+    rows of the data, including those of weight 0, which have no record: the numbers of rows that join begin with it.
     """
 
     metric: Metric

@@ -1,4 +1,4 @@
-"""Schedules of strategies, and the seconds of their fits as closed formulas of measured rates.
+"""Strategy schedules, and their run times as closed formulas of measured rates.
 
 Per row, a Gram pass of M kept columns and P candidates evaluates M + P kernel elements and multiplies 2MP + P² times;
 a residual pass evaluates M elements, and a pass for Q columns on trial evaluates M + Q elements with 2MQ products. The
@@ -30,10 +30,10 @@ OVERHEAD = 5e-3
 """Seconds per fit for calls, gathering rows and a history entry."""
 
 TRIALS, TAKEN, OFTEN = 1e10, 8e10, 16_384
-"""Operations as long as local residuals of a target are tried, and learned if taken, as usual from so many rows on."""
+"""Operations that trying (and learning) a target's local residuals costs, and the row count from which it is usual."""
 
 COMPARISON, TREES = 4e10, 2e6
-"""Operations as long as boosted trees take for a comparison, with their import, and more for each row."""
+"""Operations equivalent to a comparison with boosted trees, including their import, and the extra per row."""
 
 CORRECTED = 360_000
 """Neighbours per second and thread by which rows are corrected: 6,000 rows with 60, or 12,000 with 30."""
@@ -121,7 +121,7 @@ def gram_cost(
 
 
 def fit_cost(work: Work, kept: int, candidates: int, **how: int) -> RoundCost:
-    """Estimate intermediate fits with extended statistics; ``how`` are further arguments of ``gram_cost``."""
+    """Estimate intermediate fits with extended statistics; ``how`` holds further ``gram_cost`` arguments."""
     rows = max(work.read.rows, work.read.per_column * (kept + candidates))
     return gram_cost(work, min(rows, work.shape.n_rows), kept, candidates, **how)
 
@@ -142,7 +142,7 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
         costs.append(cost + search_cost(work, kept) if number else cost)
         kept = lead + int(stays * (kept - lead + partition_size))
     last, sampled = costs.pop(), work.read.rows < n_rows
-    if sampled or not work.shape.newton:  # after its candidates it has as many iterations as a fit alone
+    if sampled or not work.shape.newton:  # once its candidates have joined, it takes as many iterations as a single fit
         last += gram_cost(work, n_rows if sampled else 0, 0, kept)
     return [*costs, _settled(work, last, kept)]
 

@@ -41,7 +41,7 @@ ALLOWANCE = 48 << 20
 """Bytes in addition to the formulas: BLAS buffers, uncollected objects, fragmentation."""
 
 RESIDUAL_SHARE = 10
-"""The memory limit divided by this is the maximum size of the rows of local residuals."""
+"""The local residual rows take at most the memory limit divided by this number."""
 
 BATCH = 64
 """Maximum number of fits of P candidates that run in parallel."""
@@ -79,7 +79,7 @@ class DataShape:
 
 
 def residual_bytes(shape: DataShape, rows: int, neighbours: int) -> tuple[int, int]:
-    """Return the bytes of rows of local residuals (a number per feature and target, and three), and of making them."""
+    """Return the bytes for local residual rows (one value per feature and target, plus three), and for making them."""
     width, k = shape.n_features + shape.n_targets + 3, min(neighbours, RESIDUAL_NEIGHBOURS)
     return FLOAT * rows * width, FLOAT * (2 * rows * width + RESIDUAL_TEACHERS * k * (k + width))
 
@@ -156,7 +156,7 @@ def sample_bytes(shape: DataShape, rows: int) -> int:
 def max_columns_within(shape: DataShape, candidates: int, threads: int, budget: int, **how: Any) -> int:
     """Return the maximum number of columns, including ``candidates`` new ones, with a peak within ``budget`` bytes.
 
-    Returns 0 if memory does not suffice for the candidates alone. ``how`` are further arguments of ``step_bytes``.
+    Returns 0 if memory is too small for the candidates alone. ``how`` holds further ``step_bytes`` arguments.
 
     >>> shape = DataShape(20_000_000, 16, 1, 8192)
     >>> most = max_columns_within(shape, 64, 2, 200 << 20)

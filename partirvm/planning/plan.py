@@ -53,12 +53,12 @@ class KernelStore:
 class Plan:
     """The plan of a fit.
 
-    ``request`` has no option "auto" that affects the model; its partition size is that of a job when it began.
+    ``request`` has no option "auto" that affects the model; its partition size is the job's initial one.
     ``notes`` list what was capped, and why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the
     time that kernel learning and the heuristic have taken, whose fit to random rows kept the fraction ``rho`` as
     vectors. ``joining`` is the number of rows that have yet to become candidates (None for all rows).
     ``learning_columns`` is the maximum number of columns for kernel learning between rounds. ``residuals`` says what
-    local residuals take, if the fit may have them.
+    local residuals take, if the fit may use them.
     """
 
     request: Request
@@ -131,7 +131,7 @@ class Plan:
         return html_table("Plan", self._lines())
 
     def _lines(self) -> list[tuple[str, str]]:
-        """Return the names and values of the plan's lines, as strings."""
+        """Return the names and text of the plan's lines."""
         shape, machine, plan = self.shape, self.machine, self.to_json()
         classes = f"{shape.n_classes:,} classes, " if shape.n_classes else ""
         rows = f" of {plan['sample_rows']:,} rows" if self.read.sampled else ""
@@ -228,7 +228,7 @@ def make_plan(
 
 
 def residuals_text(request: Request, work: Work, machine: Machine, columns: int) -> str | None:
-    """Describe bytes and seconds of local residuals; None for a fit that has none. A fit has at most ``columns``."""
+    """Describe bytes and seconds of local residuals; None for a fit without them. A fit has at most ``columns``."""
     shape, n, k = work.shape, work.shape.n_rows, request.neighbours
     if not work.residuals:
         return None

@@ -1,6 +1,6 @@
 """Make the kernel and the basis functions of a fit from the options ``kernel``, ``gamma`` and ``basis``.
 
-A family never treats codes of categories as numbers. Of numeric features x and categorical ones c it is
+A family never treats category codes as numbers. Of numeric features x and categorical ones c it is
 
     k(x, z)·exp(−Σ_j gamma_j [c_j ≠ c'_j]),
 
@@ -31,7 +31,7 @@ BY_GAMMA: dict[str, type[Family]] = {**kernels.WITH_GAMMA, "auto": kernels.Gauss
 
 LEARN = ("learn-shared", "learn-per-feature")
 RULES = ("learn", "scale", *LEARN)
-"""Values of gamma that are words; with those of ``LEARN``, a kernel that has numbers is learned, too."""
+"""Values of gamma that are words; with those of ``LEARN``, a kernel with numeric parameters is also learned."""
 
 
 def _is(value: Any, *words: str) -> bool:
@@ -76,7 +76,7 @@ def checked_kernel(given: Any) -> Any:
 
 
 def checked_basis(given: Any) -> Any:
-    """Return ``basis`` as None, a text (not imported), a callable or a tuple of these, or raise ``UsageError``."""
+    """Return ``basis`` as None, a string (not imported), a callable or a tuple of these, or raise ``UsageError``."""
     if isinstance(given, list | tuple) and given:
         return tuple(map(checked_basis, given))
     if given is not None and not (isinstance(given, str) and given == LINEAR):

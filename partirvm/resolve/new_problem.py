@@ -42,7 +42,7 @@ MANY = 20
 
 
 def timer(limit: Any) -> Interrupted:
-    """Return a function that returns ``TIME`` once ``limit`` seconds from now are over; never if it is None."""
+    """Return a function that returns ``TIME`` once ``limit`` seconds have passed; never if it is None."""
     end = time.monotonic() + (math.inf if limit is None else limit)
     return lambda: Termination.TIME if time.monotonic() > end else None
 
@@ -176,8 +176,8 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
 
     The scale of a constant feature is 1, that of a constant target its absolute value (unless it is nearly zero), so
     that its noise floor is in its own unit. Without ``standardize`` only the mean of the target is subtracted, for
-    numerical accuracy, and without a bias not even that. Class codes are not scaled. A missing number has the mean, a
-    missing label is a level of its own, and beside a feature with gaps stands an indicator of them.
+    numerical accuracy, and without a bias not even that. Class codes are not scaled. A missing number becomes the
+    mean, a missing label is a separate level, and a feature with gaps gets an indicator column.
     """
     inputs, targets, classes = moments.inputs, moments.targets, columns.classes is not None
     d, T = len(inputs.mean), len(targets.mean)

@@ -114,7 +114,7 @@ def resolve(
         notes = (f"no kernel was learned: gamma is 'scale', because {counted:,} rows are too few",)
     elif learns(request):
         problem = small_fits.learn(small_fits.embed(problem, moments))
-        shape = small_fits.shape = _shape(source, problem, request)  # the likelihood may be another one
+        shape = small_fits.shape = _shape(source, problem, request)  # the likelihood may have changed
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
     rho, size = None, request.partition_size
     if automatic_size := size == "auto" and not schedule.one_fit:
@@ -171,7 +171,7 @@ def continued(
 
 
 def _plan(source: Source, problem: Problem, request: Request, shape: DataShape, machine: Machine, **how: Any) -> Plan:
-    """Plan the fit of a resolved request; ``how`` are further arguments of ``make_plan``."""
+    """Plan the fit of a resolved request; ``how`` holds further ``make_plan`` arguments."""
     read, rates = rows_read(request, shape, shuffled=problem.shuffled), calibrate(source, problem)
     schedule = STRATEGIES[request.strategy].schedule
     return make_plan(shape, machine, rates, request, schedule, read, held_out=problem.held_out, **how)
@@ -272,7 +272,7 @@ def calibrate(source: Source, problem: Problem) -> Rates:
         design = design if problem.n_kernels else design.take(slice(None), leading=problem.leading)
         block, square = design.block(X), np.ones((256, 256))
         element, product = (
-            min(repeat(work, number=1, repeat=3))  # other processes slow down the shortest time least
+            min(repeat(work, number=1, repeat=3))  # other processes affect the shortest time least
             for work in (lambda: design.block(X, block), lambda: square @ square)
         )
     return Rates(read, element / block.size, 2 * 256**3 / product)

@@ -1,4 +1,4 @@
-"""Small fits to samples of the rows before a fit is planned: they learn the kernel, and measure the sparseness."""
+"""Small fits to samples of the rows before a fit is planned: they learn the kernel, and measure its sparseness."""
 
 import math
 import time
@@ -42,7 +42,7 @@ OVERLAP, DENSE = 0.1, 0.9
 """ρ up to which classes overlap; ρ above which the kernel is probably too narrow: nearly every row becomes a vector."""
 
 MANY_LEVELS = 8
-"""A categorical feature with more levels becomes numbers: kernels that are equal or not share nothing among levels.
+"""A categorical feature with more levels becomes numbers: categorical kernels share nothing among levels.
 Used cars: an error of .205 with a kernel of four categories, .165 if one of 195 levels is numbers."""
 
 QUICK_ROWS = 4500
@@ -51,14 +51,14 @@ then has an error 5 % larger in two thirds of the time."""
 
 
 class OutOfTime(Stopped):
-    """The time limit is over: a small fit ends early, without an error."""
+    """The time limit has passed: a small fit ends early, without an error."""
 
 
 @dataclass
 class SmallFits:
     """Fits, in this process, to samples of a source within the memory limit; an abort raises ``Stopped``.
 
-    ``entries`` are their history entries, ``notes`` the limits that reduced them, ``learned`` a text on the learned
+    ``entries`` are their history entries, ``notes`` the limits that reduced them, ``learned`` describes the learned
     kernel, ``best`` a design of the best kernel so far, and ``centres`` the number of its centres, or 0 if the time
     limit ended learning early. ``on_step`` is called with the progress of kernel learning.
     """
@@ -156,7 +156,7 @@ class SmallFits:
         """Measure the sparseness ρ of the problem, and return it and the partition size.
 
         If the target is constant or the time limit is over, these are None and the minimum. Dense classes have the size
-        of a sparse problem: small rounds need fewer vectors for the same log loss. Where hardly a row stays, classes
+        of a sparse problem: small rounds need fewer vectors for the same log loss. Where hardly any row stays, classes
         overlap, and larger rounds are better (protein in 4 classes: log loss 1.044 instead of 1.065).
         """
         n_rows, d, K = self.source.n_rows, self.source.n_features, problem.n_kernels
@@ -189,7 +189,7 @@ class SmallFits:
         return gathered(self.source, numbers, self.executor, check, self._spent, room=room, **how)
 
     def _on_step(self, stage: str) -> None:
-        """Tell that a stage of kernel learning begins, or with "" that the present one has another evaluation."""
+        """Report that a kernel learning stage begins, or with "" that the present one has another evaluation."""
         now, (present, evaluations, began) = time.perf_counter(), self._step
         self._step = present, evaluations, began = (stage, 0, now) if stage else (present, evaluations + 1, began)
         rate = f", {evaluations / (now - began):,.1f} evaluations/s" if now - began > 0.5 else ""

@@ -8,7 +8,7 @@ from partirvm.strategies.working_set import WorkingSetRounds
 
 AnyStrategy: TypeAlias = Rounds | SplitMergeLevels
 """``start`` returns the state before the first step; ``step`` goes on to the next line of history, or until no line
-follows from the next candidates. The field ``end`` of a state is the reason of the end, or None before."""
+follows from the next candidates. The field ``end`` of a state is the reason for the end, or None before."""
 
 STRATEGIES: dict[str, type[AnyStrategy]] = {
     strategy.schedule.name: strategy for strategy in (BasicRound, SplitMergeLevels, IncrementalRounds, WorkingSetRounds)

@@ -1,4 +1,4 @@
-"""What a strategy is given (``Problem``, ``Options``), and the instructions that it yields.
+"""The inputs of a strategy (``Problem``, ``Options``), and the instructions that it yields.
 
 A strategy runs in steps. ``step(state)`` is a generator: it yields instructions, is sent their answers, and returns the
 next state, which is all that a further step depends on: the state after a stored line of history is the checkpoint. A
@@ -32,7 +32,7 @@ Codes = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class AppendedBatch:
-    """The rows from the end of the previous batch up to, but without, row ``stop``, in so many ``partitions``.
+    """The rows from the end of the previous batch up to, but without, row ``stop``, in this number of ``partitions``.
 
     ``shuffled`` is true if neighbouring rows are a random sample of the batch.
     """
@@ -71,11 +71,11 @@ class Problem:
     left_out_square: float = 0.0
 
     def with_kernel(self, kernel: Kernel) -> Self:
-        """Return the problem with another kernel."""
+        """Return the problem with a different kernel."""
         return replace(self, empty=replace(self.empty, kernel=kernel))
 
     def with_scaling(self, scaling: Scaling) -> Self:
-        """Return the problem with another scaling of its inputs, the mean of which is 0."""
+        """Return the problem with a different scaling of its inputs, whose mean is 0."""
         if scaling is self.empty.scaling:
             return self
         return replace(self, empty=replace(self.empty, scaling=scaling, origin=np.zeros(scaling.n_inputs)))
@@ -199,8 +199,8 @@ class ResidualsFitted:
 
     These are the fraction by which the RMSE falls, and the rise of the mean log density in nats, both over all targets;
     0 if not measured. ``rmse`` (T,) are the corrected ones in the model's units; empty if the residuals are not taken,
-    or after a trial would not be. ``lacking`` are the bytes for which neither memory nor a folder had room.
-    ``diagnostics`` of the first targets are those of left-out rows after their correction, in the targets' units.
+    or after a trial would not be. ``lacking`` are the bytes that fitted neither in memory nor in a folder.
+    ``diagnostics`` of the first targets are those of rows left out after their correction, in the targets' units.
     """
 
     residuals: LocalResiduals | None = None
@@ -234,8 +234,8 @@ class Record:
     run before there is a model, or during the fit with local noise).
 
     ``rows`` is the number of rows of the posterior and of the log evidence; the training error is over the rows from
-    which σ² was estimated. ``dropped`` counts, so far, vectors deleted because of a limit. Of a classification, errors
-    are the mean log loss (nats) and the fraction of wrongly classified rows, and ``iterations`` are passes. Of several
+    which σ² was estimated. ``dropped`` counts, so far, vectors deleted because of a limit. For classification, errors
+    are the mean log loss (nats) and the fraction of misclassified rows, and ``iterations`` are passes. Of several
     targets the evidence is the joint one, the noise variance and the negative log density are means, and errors are
     roots of mean squares.
 

@@ -69,7 +69,7 @@ class Rounds:
         return state, (yield from stages.columns_of(state.design, part))
 
     def joining(self, state: RoundsState) -> tuple[int, int]:
-        """Return the least and the largest number of rows that may join in the next round, without limits."""
+        """Return the minimum and maximum number of rows that may join in the next round, without limits."""
         rows = len(partition(state.problem, state.options, state.round)) if state.problem.n_kernels else 0
         return rows, rows
 

@@ -60,7 +60,7 @@ SHARE = 0.4
 """Maximum number of centres, as a fraction of the rows of kernel learning; with more centres the evidence overfits."""
 
 LEAST_WORK = 1e11
-"""Multiplications of a second or two: they count as done before the first round, lest small fits end early."""
+"""Multiplications that take a second or two: they count as done before the first round, lest small fits end early."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class RoundsState:
     number of vectors when the kernel was last learned again. ``appended`` is true until the present columns are fitted
     to appended rows. ``best_round`` is the state after the round with the lowest held-out error or log loss.
 
-    The working set alone uses the rest. ``used`` are the rows that have been candidates (increasing), ``evidence`` is
+    Only the working set uses the rest. ``used`` are the rows that have been candidates (increasing), ``evidence`` is
     the highest so far, ``flat`` and ``slow`` count consecutive rounds. ``patient`` makes the next fit converge, since
     flatness is judged by converged evidence. ``kept`` is the number of vectors before the last candidates joined,
     of which ``stayed`` did not leave, ``work`` the number of multiplications of kernel learning and all rounds.
@@ -121,7 +121,7 @@ multiple of it as a fraction."""
 
 
 def least_fall(loss: float, options: Options) -> float:
-    """Return by how much twice the vectors of dense classes must lower the log loss of left-out rows, nats."""
+    """Return by how much doubling the vectors of dense classes must lower the log loss of left-out rows, nats."""
     return min(LEAST_FALL * loss, 1.0) * CLASS_GAIN[options.effort]
 
 
@@ -241,7 +241,7 @@ def corrected(state: RoundsState) -> Steps[float]:
 def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, tuple[LeftOut, ...]]]:
     """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise`` was just fitted.
 
-    Also returns the errors of left-out rows for each target.
+    Also returns the left-out errors for each target.
     """
     statistics = yield from residuals(state, last=True)
     left_out = left_out_of(statistics)

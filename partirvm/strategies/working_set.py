@@ -34,7 +34,7 @@ FLAT = 1000.0
 """A round is flat if its evidence exceeds the highest so far by less than this × ``tol`` nats per row."""
 
 FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
-"""Numbers of consecutive rounds, flat, slow or without a better held-out error, that end the run."""
+"""Numbers of consecutive rounds (flat, slow, or without a better held-out error) that end the run."""
 
 HOPEFUL, LEAST_SHARE, CHEAP = 3, 3, 200
 """The candidates of a round of a regression are at most this multiple of the last ones that stayed, but at least this
@@ -146,7 +146,7 @@ def _marked(state: RoundsState, rows: Int) -> RoundsState:
 
 
 def corrected_enough(state: RoundsState) -> Steps[tuple[RoundsState, bool]]:
-    """Return whether twice the work hardly lowers the error of left-out rows that local residuals correct."""
+    """Return whether twice the work hardly lowers the left-out error after local residuals."""
     vectors, before, least = state.fit.n_vectors, state.corrected, LEAST_GAIN[state.options.effort]
     if not least or vectors < max(LEAST_TESTED, GROWTH * state.tested):
         return state, False
