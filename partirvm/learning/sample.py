@@ -37,7 +37,7 @@ SINGLE_COLUMNS, SINGLE_VARIANCE = 100, 1e3
 """Slopes are in single precision from this number of columns, if the variances of all weights are below this multiple
 of the noise variance: an element of βΦΣ then has an error below 1e-3. The evidence is always in double precision."""
 
-STAGES = "widths", "directions", "rows left out", "widths of more rows", "directions of more rows", "all rows"
+STAGES = "widths", "directions", "left-out rows", "widths of more rows", "directions of more rows", "all rows"
 """Stages of kernel learning in their order; a search omits some of them."""
 
 Entry = dict[str, Any]

@@ -32,7 +32,7 @@ def require_positive(target: TargetMap, least: float) -> None:
 def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) -> Problem:
     """Return the problem with the target warped by ``"log"``, ``"asinh"``, or by the map with the largest evidence.
 
-    Centre and spread of "asinh" are those of largest evidence among the warps of features; of few rows, the mildest.
+    Centre and spread of "asinh" have the largest evidence among the warps of features; with few rows, the mildest.
     ``least`` is the smallest target of all rows: raises ``DataError`` for the logarithm unless it is positive.
     """
     require_positive(TargetMap(warp), least)

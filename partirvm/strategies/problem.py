@@ -200,7 +200,7 @@ class ResidualsFitted:
     These are the fraction by which the RMSE falls, and the rise of the mean log density in nats, both over all targets;
     0 if not measured. ``rmse`` (T,) are the corrected ones in the model's units; empty if the residuals are not taken,
     or after a trial would not be. ``lacking`` are the bytes that fitted neither in memory nor in a folder.
-    ``diagnostics`` of the first targets are those of rows left out after their correction, in the targets' units.
+    ``diagnostics`` of the first targets are those of left-out rows after their correction, in the targets' units.
     """
 
     residuals: LocalResiduals | None = None
