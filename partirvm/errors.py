@@ -44,7 +44,7 @@ class DataError(PartirvmError, ValueError):
 
 
 class DataTypeError(DataError, TypeError):
-    """The type of the data cannot be used: objects that are not numbers."""
+    """The data have an unsupported type, such as objects that are not numbers."""
 
 
 class MissingDataError(DataError, FileNotFoundError):

@@ -73,9 +73,9 @@ level = season + 0.8 * years[:, 0] + 0.2 * rng.standard_normal(300)
 # Basis functions in addition to the kernel
 # -----------------------------------------
 #
-# ``basis="linear"`` adds a linear term for each feature. Together with the periodic kernel it describes a trend and a
-# season, and both continue after the last row. A Gaussian kernel also fits the rows, but after the last row, far from
-# every relevance vector, its prediction returns to a constant; a warning says so.
+# ``basis="linear"`` adds a linear term for each feature. Together with the periodic kernel it models a trend and a
+# seasonal pattern, both of which continue past the last row. A Gaussian kernel also fits the rows, but after the last
+# row, far from every relevance vector, its prediction returns to a constant; a warning says so.
 
 seasonal = RVMRegressor(kernel=yearly, basis="linear", standardize=False, random_state=0).fit(years, level)
 gaussian = RVMRegressor(kernel="gaussian", gamma=10.0, standardize=False, random_state=0).fit(years, level)

@@ -223,7 +223,7 @@ def report(job: str, output: str, overwrite: bool) -> None:
     made = jobs.open_job(job).report()
     made.save(output, overwrite=overwrite)
     if damaged := "; ".join(made.values["damaged"]):
-        raise MissingDataError(f"{output} is written without damaged parts of the job: {damaged}")
+        raise MissingDataError(f"{output} was written without damaged parts of the job: {damaged}")
     echo(f"{output}: open it in a browser" if ending.startswith("htm") else f"{output}: written")
 
 

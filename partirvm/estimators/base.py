@@ -321,7 +321,7 @@ class RelevanceVectorMachine(BaseEstimator):
         """
         check_is_fitted(self)
         if not hasattr(self, "feature_relevance_"):
-            raise UsageError(f"the {self.kernel_.name} kernel has no per-feature widths, from which relevances follow")
+            raise UsageError(f"the {self.kernel_.name} kernel has no per-feature widths, so there are no relevances")
         mask = self.feature_relevance_ >= OFF
         return np.flatnonzero(mask) if indices else mask
 

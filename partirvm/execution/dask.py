@@ -107,7 +107,7 @@ class DaskExecutor:
     def map(
         self, function: OfTile, source: Source, tiles: Sequence[int], progress: Progress | None = None
     ) -> Iterator[tuple[int, Any]]:
-        """Yield results in order of tiles, with a bounded number of pending tiles, which are released at the end."""
+        """Yield results in tile order, with a bounded number of pending tiles, which are released at the end."""
         sent: list[Any] = []
 
         def begin(number: int) -> Any:

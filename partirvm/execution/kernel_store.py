@@ -90,7 +90,7 @@ class _Panel:
 
 
 class BlockStore:
-    """Kept blocks of one fit in this process; thread-safe. ``used`` is the number of kept bytes, within the budget."""
+    """Cache of one fit's blocks in this process; thread-safe. ``used`` counts the kept bytes, within the budget."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder, self._lock = folder, threading.Lock()

@@ -1,6 +1,6 @@
 """The coordinates in which rows are near: those in which the kernel of a model measures distances.
 
-A kernel of distances is a function of Σ_i gamma_i (a_i·(x − z))², also inside sums, products and kernels on some
+A distance kernel is a function of Σ_i gamma_i (a_i·(x − z))², alone or within sums, products and kernels on some
 columns; its coordinates are √gamma_i a_i·x. Categories that differ add gamma to the squared distance, by a coordinate
 √(gamma/2) per level. With several kernels the first one counts. Directions and levels without effect are left out.
 """

@@ -46,7 +46,7 @@ def save_model(
     only in this process, or for a reference to another store.
     """
     if model.cells_place and not copy and store_of(model.cells_place) != store_of(os.fspath(location)):
-        raise UsageError(f"{location}: rows of local residuals lie in {model.cells_place}: copy them with copy=True")
+        raise UsageError(f"{location}: rows of local residuals are in {model.cells_place}: copy them with copy=True")
     model = model.with_cells_at(absolute(model.cells_place))
     model.design.kernel.spec()  # raises UsageError for functions of this process
     if model.design.functions is not None:

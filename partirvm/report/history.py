@@ -1,4 +1,4 @@
-"""The history of a fit: its measures and their formats, and the table and lines of rounds.
+"""The history of a fit: its measures and how they are formatted, as a table or as one line per round.
 
 A regression entry has RMSE and NLPD, a classification entry log loss and error; those of the other kind are None. No
 view depends on the kind of target. Keys are fields of ``strategies.problem.Record``.

@@ -35,7 +35,7 @@ class Report:
 
     ``values`` is plain JSON: ``Job.progress()`` and more. ``status_advice`` belongs to the status, ``advice`` to the
     reason for the end. Times are seconds since 1970 or None. ``plan`` is ``Plan.to_json()``, ``history`` the driver's
-    entries. ``relevance``, ``directions``, ``bases`` are those of ``Job``, ``missing`` the shares of training rows
+    entries. ``relevance``, ``directions`` and ``bases`` are those of ``Job``; ``missing`` is the share of training rows
     without a value, by feature. ``outputs`` name targets, or classes, ``sizes`` are of ``model.fitted.sizes_json``,
     ``damaged`` errors of parts that could not be read.
     """

@@ -104,7 +104,7 @@ class SmallFits:
             problem = with_target(sample, problem, self.request.warp_target, least)
         column = self.source.columns.target
         if (name := problem.empty.scaling.target.name(column)) != column:
-            self.notes += (f"the target is fitted as {name}: training errors and noise are those of this number",)
+            self.notes += (f"the target is fitted as {name}: training errors and noise refer to it",)
         return problem
 
     def learn(self, problem: Problem) -> Problem:

@@ -1,4 +1,4 @@
-"""The addresses that partirvm opens, and errors of their stores as errors of partirvm.
+"""The addresses that partirvm opens, and translation of their stores' errors into those of partirvm.
 
 fsspec imports a class for each protocol; some run templates, join other addresses, or connect to any host, and an
 address may come from somebody's file. So every address is checked before fsspec or Zarr opens it: protocols other than

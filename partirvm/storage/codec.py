@@ -155,7 +155,7 @@ def write_group(tree: Any, arrays: list[Array], location: str, kind: str, versio
     flat = (array.ravel("F" if array.flags.fnc else "C") for array in arrays)
     with storing(location):
         if not folder.empty():
-            raise ExistsError(f"{location} exists already and is never overwritten: choose another name")
+            raise ExistsError(f"{location} already exists and is not overwritten: choose another name")
         try:
             for part in _divided(chain([np.frombuffer(text, np.uint8)], flat)):
                 folder.write(f"{len(parts):06d}", part)

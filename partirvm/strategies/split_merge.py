@@ -1,4 +1,4 @@
-"""``split-merge``: one RVM on each of ⌈N/P⌉ partitions, then on the joined vectors of pairs of fits.
+"""``split-merge``: one RVM on each of ⌈N/P⌉ partitions, then one on the joined vectors of each pair of fits.
 
 The fits of a level run side by side, as many as ``Options.batch`` allows. If their number is odd, the last one is
 merged a level later. The merge of the last two fits is the last fit; until then, the saved model is the fit with the

@@ -172,7 +172,7 @@ def test_what_is_no_checkpoint(place):
     with pytest.raises(FormatError, match=r"other: this is not a partirvm checkpoint"):
         load_checkpoint(f"{place}/other")
     save_checkpoint((1,), f"{place}/mine")
-    with pytest.raises(ExistsError, match="exists already and is never overwritten"):
+    with pytest.raises(ExistsError, match="already exists and is not overwritten"):
         save_checkpoint((2,), f"{place}/mine")
     assert load_checkpoint(f"{place}/mine") == (1,)
     strange = {"value": {"object": "Path", "fields": {}}}
