@@ -76,7 +76,7 @@ def pairs(kind: str, example: str, text: str) -> dict[str, float]:
     for part in text.split(","):
         name, _, value = part.rpartition("=")
         if not name.strip() or name.strip() in found or not isinstance(number(value), int | float):
-            raise UsageError(f"{part!r} is not {kind}, or its name was given before: for example {example}")
+            raise UsageError(f"{part!r} is not {kind}, or its name was given before; example: {example}")
         found[name.strip()] = number(value)
     return found
 
