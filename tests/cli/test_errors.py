@@ -129,7 +129,7 @@ def test_odd_data_are_warned_of_and_fitted(desk, cli, cli_json):
 
 
 def test_a_report_says_what_is_missing(tour, cli, tmp_path, monkeypatch):
-    """It is written with the rest; the page, its JSON and the error name the damaged part, once."""
+    """It was written with the rest; the page, its JSON and the error name the damaged part, once."""
     monkeypatch.setattr("partirvm.report.page.find_spec", lambda name: None)  # charts take seconds
     job, page = tmp_path / "job", tmp_path / "page.html"
     shutil.copytree(tour.job, job)
@@ -138,7 +138,7 @@ def test_a_report_says_what_is_missing(tour, cli, tmp_path, monkeypatch):
     status, _, err = cli("report", str(job), str(page))
     assert status == 2
     assert err.count(damaged.parent.name) == 1
-    assert f"{page} is written" in err
+    assert f"{page} was written" in err
     text = page.read_text()
     assert "What is missing" in text
     assert text.count(str(job / "models")) == 1

@@ -97,7 +97,7 @@ def test_a_batch_that_takes_more_than_the_limit_ends_the_ingest(tmp_path: Path, 
     """As that of a Parquet file whose pages are huge, which its metadata do not state."""
     used = [0, 0, 513 * MiB]
     monkeypatch.setattr("partirvm.data.ingestion.settled_memory", lambda: used.pop(0))
-    with pytest.raises(MemoryLimitError, match="took more than memory_limit"):
+    with pytest.raises(MemoryLimitError, match="exceeded memory_limit"):
         ingest((np.eye(5), np.ones(5)), tmp_path / "d.zarr", memory_limit=512 * MiB)
     assert not (tmp_path / "d.zarr").exists()
 

@@ -63,7 +63,7 @@ def test_intervals_of_each_target(fitted):
         f"{of}_{k}" for of in ("mean", "std", "lower", "upper") for k in (0, 1)
     )
     for how in ({"kind": "credible"}, {"hyperparameters": False}):
-        with pytest.raises(UsageError, match="need a model with one target"):
+        with pytest.raises(UsageError, match="need a single-target model"):
             fitted.predict_interval(X, **how)
 
 
