@@ -37,7 +37,7 @@ def partirvm() -> None:
     The second step trains a model tile by tile, within the memory limit, and saves it in a job folder (JOB). The third
     step writes a mean and a standard deviation for every row, or the probability of every class if the dataset was made
     with --classes. You can stop a fit early, use its model, and resume the fit later, even after a crash.
-    `partirvm demo` runs all steps in about a minute.
+    `partirvm demo` runs all steps in about half a minute.
     """
 
 
@@ -50,7 +50,7 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
 
     The data are an elevation model that comes with matplotlib: 138,632 cells with longitude, latitude and height in
     metres. The picture shows the terrain, the relevance vectors, the prediction and its standard deviation. The demo
-    takes about a minute on two cores, and prints the command of each step.
+    takes about half a minute on two cores, and prints the command of each step.
 
     \b
     Example:

@@ -1,9 +1,9 @@
 """Maximisation of a function of log parameters by L-BFGS (Nocedal & Wright 2006, algorithm 7.4).
 
-There is no line search: each evaluation, even of a rejected point, adds its curvature, and the next step, from
-the best point, is at most twice as long as one that was taken, half as long after one that was not. Bounds cut steps. A
-search of a noisy optimum need not end exactly: it ends when its best value rises, or by its curvature can rise, too
-little for the evaluations.
+There is no line search: each evaluation, even of a rejected point, adds its curvature. The next step, from the best
+point, is at most twice as long as an accepted one, or half as long as a rejected one. Bounds cut steps short. A search
+for a noisy optimum need not be exact: it ends when its best value rises, or by its curvature can rise, too little to be
+worth more evaluations.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,23 +15,23 @@ from partirvm.core.termination import Termination
 from partirvm.types import Float, Int
 
 LOWEST, HIGHEST = np.log(1e-5), np.log(1e3)
-"""Bounds of a log parameter relative to its start. Below, a feature is off; above, kernel values are zero."""
+"""Bounds of a log parameter relative to its start. Below them a feature is off; above them kernel values are zero."""
 
 WINDOW, RISE, PROMISE = 4, 1e-3, 1e-4
-"""Evaluations within which the best value must rise, and the minimum rise, nats per row; with as many pairs, the least
-rise that their curvature promises of the next step."""
+"""Number of evaluations within which the best value must rise, and the minimum rise, in nats per row; with that many
+pairs, the smallest rise that their curvature must promise for the next step."""
 
 MOST = 150
 """Maximum number of evaluations per search, excluding the last step: twice the largest number observed."""
 
 MOST_PAIRS, LEAST_ANGLE = 40, 1e-8
-"""Maximum number of pairs (10 took half as many evaluations again), and the least cosine between vectors of one."""
+"""Maximum number of pairs (10 took half as many evaluations again), and the least cosine between a pair's vectors."""
 
 Function: TypeAlias = Callable[[Float], tuple[float, Float]]
-"""Returns a value in nats per row and its slopes (p,), −∞ if it has none."""
+"""Returns a value in nats per row, −∞ if there is none, and its slopes (p,)."""
 
 Pairs: TypeAlias = list[tuple[Float, Float]]
-"""Changes of the parameters ÷ scale, and minus the changes of the slopes, the latest last."""
+"""Changes of the parameters ÷ scale, and minus the changes of the slopes, latest last."""
 
 OFF = 1e-3
 """A feature is off when its gamma is below this fraction of the largest."""
@@ -42,9 +42,9 @@ def ascend(
 ) -> tuple[Termination, int]:
     """Maximise ``function`` within bounds from ``begin`` (p,); return why it ended, and the number of evaluations.
 
-    A parameter is fixed if its ``low`` is −∞. ``scale`` has typical changes of the parameters. The search ends when the
-    best value has risen less than ``RISE`` in ``WINDOW`` evaluations. ``pairs``, to which it adds, hold the curvature
-    of an earlier search.
+    A parameter is fixed if its ``low`` is −∞. ``scale`` gives typical changes of the parameters. The search ends when
+    the best value has risen by less than ``RISE`` in ``WINDOW`` evaluations. ``pairs``, which it extends, hold the
+    curvature of an earlier search.
     """
     free = np.isfinite(low)
     scale, low, high = np.broadcast_to(scale, begin.shape)[free], low[free], high[free]
@@ -77,7 +77,7 @@ def ascend(
 
 
 def _step(slopes: Float, pairs: Pairs, inverse: float) -> Float:
-    """Return the step (p,) to the maximum by the curvature of pairs, and by ``inverse`` curvature elsewhere."""
+    """Return the step (p,) to the maximum, using the curvature of the pairs and ``inverse`` curvature elsewhere."""
     if not pairs:
         return inverse * slopes
     move, change = pairs[-1]

@@ -1,4 +1,4 @@
-"""Sums over rows that show whether predicted uncertainty is right, for numeric targets and classes."""
+"""Sums over rows that show whether the predicted uncertainty is right, for numeric targets and classes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -17,7 +17,7 @@ STATED_LEVELS = (0.05, *(k / 10 for k in range(1, 10)), 0.95, 0.99)
 """Levels of the central intervals whose observed coverage is counted."""
 
 NORMAL_MULTIPLES = tuple(map(quantile, STATED_LEVELS))
-"""Half widths of these intervals of a standard normal."""
+"""Half widths of these intervals for a standard normal distribution."""
 
 PIT_BINS = 20
 """Number of equal bins of the probability integral transform."""
@@ -35,8 +35,8 @@ class NumberDiagnostics(FieldSums):
 
     ``covered`` (12,) int64 counts rows inside their central interval at each of ``STATED_LEVELS``; it is empty for rows
     on which the intervals were calibrated. ``pit`` (20,) int64 counts rows by Φ(z) of z = (actual − predicted)/standard
-    deviation. ``sample`` are at most ``SAMPLE`` random rows, ``largest`` those with the largest errors; their values
-    are actual value, predicted mean and standard deviation.
+    deviation. ``sample`` holds at most ``SAMPLE`` random rows, ``largest`` those with the largest errors; their values
+    are the actual value, the predicted mean and the standard deviation.
     """
 
     n: int
@@ -49,7 +49,7 @@ class NumberDiagnostics(FieldSums):
     def of(cls, t: Float, mean: Float, std: Float, rows: Int, multiples: ArrayLike = NORMAL_MULTIPLES) -> Self:
         """Return the diagnostics of targets with means, standard deviations and row numbers, (n,) each.
 
-        Intervals are mean ± ``multiples`` × the standard deviation, for each of ``STATED_LEVELS``; none: no coverage.
+        Intervals are mean ± ``multiples`` × the standard deviation, at each of ``STATED_LEVELS``; empty: no coverage.
         """
         z, points = (t - mean) / std, np.column_stack([t, mean, std])
         inside = np.bincount(np.searchsorted(multiples, np.abs(z)), minlength=np.size(multiples) + 1)
@@ -58,7 +58,7 @@ class NumberDiagnostics(FieldSums):
         return cls(len(t), np.cumsum(inside[:-1]), pit, sample, LargestErrors.of(np.abs(t - mean), rows, points))
 
     def scaled(self, shift: float, scale: float, target: TargetMap = AS_IT_IS) -> Self:
-        """Return the diagnostics of the target shift + scale·t, or of the target that this is a map of."""
+        """Return the diagnostics of the target shift + scale·t, mapped back to the original target by ``target``."""
 
         def of_target(found: LargestErrors) -> LargestErrors:
             values = found.values * scale + np.array([shift, shift, 0.0])
@@ -70,11 +70,11 @@ class NumberDiagnostics(FieldSums):
 
 @dataclass(frozen=True)
 class ClassDiagnostics(FieldSums):
-    """Counts over ``n`` rows of class probabilities, in ten equal bins B.
+    """Counts over ``n`` rows of class probabilities, in B = 10 equal bins.
 
     For each of K classes (at most ``MOST_CLASSES``) and each bin of its probability, ``stated`` (K, B) sums the
     probabilities, ``rows`` (K, B) int64 counts the rows, and ``hits`` (K, B) int64 those of this class. ``confusion``
-    (K, K) counts rows by true and most probable class. ``largest`` are codes and probabilities of the largest losses.
+    (K, K) counts rows by true and most probable class. ``largest`` holds codes and probabilities of the largest losses.
     """
 
     n: int
@@ -93,7 +93,7 @@ class ClassDiagnostics(FieldSums):
         loss = -np.log(np.maximum(stated_own, np.finfo(np.float64).eps))
         own, found = np.minimum(codes, MOST_CLASSES - 1), np.minimum(likeliest, MOST_CLASSES - 1)
         K = min(probabilities.shape[1], MOST_CLASSES)
-        p = np.add.reduceat(probabilities, np.arange(K), axis=1)  # the last column is the sum of all beyond
+        p = np.add.reduceat(probabilities, np.arange(K), axis=1)  # the last column also sums all further classes
         places = _bins(p, 10) + 10 * np.arange(K)
 
         def counted(places: Int, weights: Float | None = None) -> Any:
@@ -105,7 +105,7 @@ class ClassDiagnostics(FieldSums):
 
 
 def to_json(found: NumberDiagnostics | ClassDiagnostics) -> dict[str, Any]:
-    """Return plain JSON: numbers and lists by field; rows as their number and values of five significant digits."""
+    """Return plain JSON: numbers and lists by field; a row is its number and values with five significant digits."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, LargestErrors):

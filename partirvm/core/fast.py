@@ -1,16 +1,16 @@
 """Fast marginal likelihood maximisation: one column at a time (Tipping & Faul 2003), on sufficient statistics.
 
-The fit holds M *active* ones of K candidate columns. As a function of one α_i alone the log evidence is a constant and
-ℓ(α_i) (``core.priors``). So each candidate has an *action*, to add or delete it or to estimate its α again, with a gain
+Of K candidate columns, the fit holds M *active* ones. As a function of one α_i alone, the log evidence is a constant
+plus ℓ(α_i) (``core.priors``). So each candidate has an *action* (add it, delete it or estimate its α again) with a gain
 in nats. The action with the largest gain is applied until no gain exceeds ``tol``·N; none lowers the evidence.
 
-**Rank one.** All candidates have S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k and Q_k = βφ_kᵀ(t − Φμ) (eqs. 24 and 25). A change of
-one α changes Σ by rank one, from which those of μ, S and Q follow in O(KM + M²) flops. An inactive candidate has s = S
-and q = Q, an active one s = 1/Σ_ii − α_i and q = μ_i/Σ_ii: eq. 23 is less accurate.
+**Rank one.** All candidates have S_k = βφ_kᵀφ_k − β²φ_kᵀΦΣΦᵀφ_k and Q_k = βφ_kᵀ(t − Φμ) (eqs. 24 and 25). Changing one
+α changes Σ by rank one, from which the changes of μ, S and Q follow in O(KM + M²) flops. An inactive candidate has s =
+S and q = Q, an active one s = 1/Σ_ii − α_i and q = μ_i/Σ_ii: eq. 23 is less accurate.
 
 **Refresh.** A change of σ² changes all s and q. Each refresh estimates σ² as the fixed-point steps do, counts as an
 *iteration*, and bounds rounding errors. A candidate whose s is below ``DEPENDENT`` × βφᵀφ is not added: its s is a
-rounding error. (Other programs bound the cosine by 0.999, which has excluded columns worth 3 nats.)
+rounding error. (Other programs limit the cosine to 0.999, which has excluded columns worth 3 nats.)
 """
 
 from dataclasses import dataclass, replace
@@ -26,14 +26,14 @@ from partirvm.core.updates import ALPHA_FLOOR, HyperState, StepInfo, Watch, nois
 from partirvm.types import Float, Int
 
 FEWEST, PART = 16, 8
-"""Actions between refreshes: `FEWEST` + M // `PART`: a third of the time at most, and σ² converges early."""
+"""A refresh follows `FEWEST` + M // `PART` actions: it takes at most a third of the time, and σ² converges early."""
 
 
 class ActiveColumns:
     """Posterior of the M active columns among K candidates, updated when a single column joins or leaves. Mutable.
 
-    ``columns`` (M,) are the positions of the active candidates, in order of joining, ``place`` (K,) their numbers in
-    this order or −1. ``alpha`` and ``mean`` (M,) refer to the active ones, ``S`` and ``Q`` to all.
+    ``columns`` (M,) holds the positions of the active candidates, in order of joining, ``place`` (K,) their numbers in
+    this order, or −1. ``alpha`` and ``mean`` (M,) refer to the active ones, ``S`` and ``Q`` to all.
     """
 
     posterior: Posterior
@@ -102,7 +102,7 @@ class ActiveColumns:
         self.alpha[i] = alpha
 
     def delete(self, column: int) -> None:
-        """Deactivate a candidate. The last active candidate moves to the free position."""
+        """Deactivate a candidate. The last active candidate takes its position."""
         i, last, Sigma = int(self.place[column]), self.M - 1, self._Sigma
         self._scale(i, 1.0 / Sigma[i, i])
         self.place[self.columns[last]] = i
@@ -144,7 +144,7 @@ class ActiveColumns:
 
 @dataclass(frozen=True)
 class Action:
-    """A change of the candidate at ``column``: its α, ∞ if it is deleted, and the gain in nats."""
+    """A change to the candidate at ``column``: its new α (∞ if it is deleted) and the gain in nats."""
 
     column: int
     alpha: float
@@ -165,7 +165,7 @@ class Greedy:
         return int((self._state.labels[self.active.columns] >= 0).sum())
 
     def best(self, least: float, *, thin: bool) -> Action | None:
-        """The action with the largest gain above ``least`` nats; if there is none, with ``thin`` the best deletion."""
+        """Return the action with the largest gain above ``least`` nats; if none, and if ``thin``, the best deletion."""
         active = self.active
         precision = active.beta * active.diagonal
         s, q = own_factors(active, active.alpha)
@@ -186,7 +186,7 @@ class Greedy:
         return found if found and found.gain > least else None
 
     def _largest(self, columns: Int, alpha: Float, gain: Float) -> Action | None:
-        """The first action within rounding of the largest gain: ties are common for rows on a grid."""
+        """Return the first action within rounding of the largest gain: ties are common for rows on a grid."""
         if not len(gain):
             return None
         most = float(gain.max())
@@ -209,7 +209,7 @@ class Greedy:
         return not done and abs(info.change) <= max(least, 0.5 * self.active.beta * self.active.posterior.rounding)
 
     def refresh(self) -> StepInfo:
-        """Estimate σ² again unless it is fixed, then all quantities; ``change`` is the resulting change in evidence."""
+        """Estimate σ² again unless fixed, then recompute everything; ``change`` is the resulting change in evidence."""
         before, active, beta = self.log_evidence, self.active, self.active.beta
         if not self._state.fixed_noise:
             precision, self.floored = noise_precision(self._state, active.now())
@@ -220,7 +220,7 @@ class Greedy:
         return StepInfo(self.iteration, self.n_vectors, 0, self.log_evidence, self.log_evidence - before, 1 / beta)
 
     def fit(self) -> HyperState:
-        """The fit of the active columns, in the order of the candidates, with a newly computed posterior."""
+        """Return the fit of the active columns, in candidate order, with a newly computed posterior."""
         order = np.argsort(self.active.columns)
         statistics, alpha = self.active.statistics.take(self.active.columns[order]), self.active.alpha[order]
         fit = self._state.restarted(statistics, alpha, self.active.beta, iteration=self.iteration, floored=self.floored)
@@ -229,9 +229,9 @@ class Greedy:
 
 
 def grow(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
-    """A dense fit by actions, until no gain exceeds ``tol``·N nats and σ² has converged, or the rule ends it.
+    """Run a dense fit by actions until no gain exceeds ``tol``·N nats and σ² has converged, or the rule ends it.
 
-    Each refresh is an iteration of the rule. ``vectors`` ends a fit that starts with more.
+    Each refresh is one iteration for the rule, whose ``vectors`` end a fit that starts with more vectors.
     """
     greedy, least, reason = Greedy(state), rule.tol * state.n, None
     limit = -1 if rule.vectors is None or greedy.n_vectors <= rule.vectors else rule.vectors

@@ -1,20 +1,20 @@
 """Classification: evidence maximisation with the Laplace approximation, one pass per Newton step.
 
-A pass at weights W (M, C) returns log likelihood, gradient and curvature (``core.link``), and so a quadratic. With it
-each output has the posterior H_k = ΦᵀB_kΦ + A, μ_k = w_k + H_k⁻¹(Φᵀ(t − y_k) − A w_k), that is H_k⁻¹ΦᵀB_k z with the
-working response z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001, eq. 27, prints t instead of z.) Its evidence is (MacKay
+A pass at weights W (M, C) returns the log likelihood, gradient and curvature (``core.link``), hence a quadratic, on
+which each output has the posterior H_k = ΦᵀB_kΦ + A, μ_k = w_k + H_k⁻¹(Φᵀ(t − y_k) − A w_k), that is H_k⁻¹ΦᵀB_k z with
+the working response z = Φw_k + B_k⁻¹(t − y_k). (Tipping 2001, eq. 27, prints t instead of z.) Its evidence is (MacKay
 1992; Tipping 2001, §3)
 
     log p(t | W) + gᵀδ − ½δᵀGδ + ½ Σ_k [ log|A| − μ_kᵀAμ_k − log|H_k| ],       δ = μ − w,
 
 the Laplace approximation at the mode, where δ = 0, plus the log prior of α. The outputs share the α of a column: α_i =
 Σ_kγ_ik / Σ_kμ_ik². B changes with α, so this fixed point is not a stationary point of the evidence. α is updated on
-the fixed quadratic: at first once per pass (B = ¼, and more updates would prune columns that the data need), later
+the fixed quadratic: at first once per pass (B = ¼ then, and more updates would prune columns that the data need), later
 until α converges or the mode has moved too far from W.
 
 **Several classes.** The blocks of H between different outputs are omitted. The true curvature along a step is 0 to 2
-times that of the diagonal blocks: 2 if two classes move apart, about 1 if many compete; so ⅔ of the step is wrong by at
-most one third. A constant added to all outputs changes only the prior, so the mode has Σ_k w_ik = 0.
+times that of the diagonal blocks: 2 if two classes move apart, about 1 if many compete; so taking ⅔ of the step is
+wrong by at most one third. A constant added to all outputs changes only the prior, so the mode has Σ_k w_ik = 0.
 """
 
 from dataclasses import dataclass, replace
@@ -33,8 +33,8 @@ from partirvm.types import Bool, Float, Int
 class LaplaceState:
     """State of a fit of M columns and C outputs: α, a quadratic about ``weights``, and the posterior.
 
-    ``alpha`` (M,) is shared by the outputs. ``block`` is the statistic that pass ``iteration`` measured at ``weights``
-    (M, C). ``posteriors`` has one posterior per output.
+    ``alpha`` (M,) is shared by the outputs. ``block`` is the statistic that pass ``iteration`` computed at ``weights``
+    (M, C). ``posteriors`` holds one posterior per output.
     """
 
     labels: Int
@@ -52,7 +52,7 @@ class LaplaceState:
 
     @property
     def n_vectors(self) -> int:
-        """Number of kernel columns, without the leading columns."""
+        """Number of kernel columns, excluding the leading columns."""
         return int((self.labels >= 0).sum())
 
     @cached_property
@@ -75,12 +75,12 @@ class LaplaceState:
         return np.stack([each.root() for each in self.posteriors])
 
     def penalised(self) -> float:
-        """Return the penalised likelihood log p(t | W) − ½ Σ α w² at ``weights``, nats."""
+        """Return the penalised likelihood log p(t | W) − ½ Σ α w² at ``weights``, in nats."""
         return float(self.block.log_likelihood - 0.5 * np.sum(self.alpha[:, None] * self.weights**2))
 
     @property
     def decrement(self) -> float:
-        """Increase of the penalised likelihood from ``weights`` to the mode of the quadratic, nats; 0 at the mode."""
+        """Increase of the penalised likelihood from ``weights`` to the quadratic's mode, in nats; 0 at the mode."""
         slope = self.block.gradient - self.alpha[:, None] * self.weights
         return float(0.5 * np.sum(slope * (self.mean - self.weights)))
 
@@ -91,12 +91,12 @@ class LaplaceState:
         return float(sum(each.log_evidence + density for each in self.posteriors))
 
     def losses(self) -> Float:
-        """Return the evidence lost by deleting each column (M,), nats, summed over outputs."""
+        """Return the evidence lost by deleting each column (M,), in nats, summed over outputs."""
         return np.asarray(optimum(*own_factors(self, self.alpha))[1].sum(axis=1))
 
 
 def init(labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT) -> LaplaceState:
-    """Return the first state, at α (M,) or fixed values, with the quadratic ``block`` about ``weights`` (M, C)."""
+    """Return the first state, at α (M,) or its fixed values, with the quadratic ``block`` about ``weights`` (M, C)."""
     return settled(LaplaceState(labels, alpha, weights, block, (), prior=prior), alpha, weights, block)
 
 
@@ -118,7 +118,7 @@ def _posterior(k: int, alpha: Float, weights: Float, block: LogisticBlock) -> Po
 
 
 def update(state: LaplaceState) -> LaplaceState:
-    """Update α once on the fixed quadratic, by the rule of the prior, and prune columns."""
+    """Update α once on the fixed quadratic, by the prior's update rule, and prune columns."""
     gamma, square = state.determinedness.mean(axis=1), (state.mean**2).mean(axis=1)
     alpha = state.prior.shared(state.weights.shape[1]).alpha_update(gamma, square)
     gone = (_worthless(state) & (gamma < FADED)) | (gamma < LOST) | ~np.isfinite(alpha)
@@ -127,7 +127,7 @@ def update(state: LaplaceState) -> LaplaceState:
 
 
 def thin(state: LaplaceState) -> LaplaceState:
-    """Delete columns that do not raise the evidence, correlated ones one at a time; return the state if none."""
+    """Delete columns that do not raise the evidence, correlated ones singly; return the state itself if none do so."""
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
@@ -136,13 +136,13 @@ def thin(state: LaplaceState) -> LaplaceState:
 
 
 def _worthless(state: LaplaceState) -> Bool:
-    """True for columns that do not raise the evidence at any α (M,)."""
+    """Return a mask (M,), True for columns that do not raise the evidence at any α."""
     s, q = own_factors(state, state.alpha)
     return np.asarray((q**2).mean(axis=1) <= s.mean(axis=1))
 
 
 def _of_columns(state: LaplaceState, kept: Int, alpha: Float) -> LaplaceState:
-    """Return the state at this α with the columns at these positions: the quadratic with zeros for the others."""
+    """Return the state at this α with only the columns at these positions; in the quadratic, the others are zero."""
     shift, block = state.weights.copy(), state.block
     shift[kept] = 0.0
     if shift.any():

@@ -1,6 +1,6 @@
-"""Leave-one-out errors, each without the row's own columns: a check of the predictions for new rows.
+"""Leave-one-out errors without each row's own columns: a check on the predictions for new rows.
 
-A training row represents a new row, which is not a centre, once both are removed: the row from the data and its own
+A training row can stand in for a new row, which is not a centre, once the row is removed from the data and its own
 columns D from the design, at fixed α and β. With r = t − Φμ, h_n = βφ_nᵀΣφ_n and g = Σφ_n, the posterior without row n
 (as in Sundararajan & Keerthi 2001 for Gaussian processes), and then conditioned on w_D = 0, gives
 
@@ -9,11 +9,11 @@ columns D from the design, at fixed α and β. With r = t − Φμ, h_n = βφ_n
 
 the error and the variance of the mean at row n as if it were new. ``Calibration`` holds the noise variance, mean e² −
 mean v; the quantiles of |z|, z_n = e_n/√(v_n + noise variance); and the overconfidence, mean r²/(1 − h)² divided by the
-mean of 1/β + v. It is about one for a good fit; a kernel far too narrow gives 10² … 10⁸.
+mean of 1/β + v, which is about one for a good fit and 10² … 10⁸ for a far too narrow kernel.
 
-A fit without row n might choose a near row as a centre. With ρ the largest value of the removed column at another row,
-relative to its peak, only a share (1 − ρ²)^⅛ of the change by removing the column counts. Quantiles are of all z after
-centres, often rows of large error, and others have one mean square: 95 % intervals of 240 fits covered 93.9 %.
+A fit without row n might choose a nearby row as a centre. With ρ the largest value of the removed column at another
+row, relative to its peak, only a share (1 − ρ²)^⅛ of the change due to removal counts. Quantiles are of all z, with
+centres (often rows of large error) and others scaled to one mean square: 95 % intervals of 240 fits covered 93.9 %.
 """
 
 from collections.abc import Iterable
@@ -31,18 +31,18 @@ LEAST = 1e-10
 """Minimum of 1 − h: smaller values are rounding errors."""
 
 SUBSTITUTE = 0.125
-"""Exponent of 1 − ρ² in the share of a column's removal that counts. At 0 intervals are too wide where many rows are
-centres (kin40k, 700 rows, 160 vectors: 95 % intervals cover 98.0 %), at ½ they are too narrow (91.5 %)."""
+"""Exponent of 1 − ρ² in the share of a column's removal that counts. At 0, intervals are too wide where many rows are
+centres (kin40k, 700 rows, 160 vectors: 95 % intervals cover 98.0 %), at ½, too narrow (91.5 %)."""
 
 DOUBTFUL = 30.0
-"""Multiple of the other rows' root mean square error up to which that of the centres is credible: without noise a few
-vectors that carry a smooth function have substitutes that are nearly perfect."""
+"""Multiple of the other rows' root mean square error up to which that of the centres is credible: without noise, the
+few vectors that carry a smooth function have nearly perfect substitutes."""
 
 FEWEST, FEWEST_OF_GROUP, BEYOND = 20, 10, 10
-"""Minimum numbers of rows, and of rows of a group that is scaled; rows beyond the highest empirical level."""
+"""Minimum number of rows, and of rows in a group that is scaled; number of rows beyond the highest empirical level."""
 
 GRID, TOP = 200, 0.995
-"""Number of levels of the stored quantiles, and the highest level. Beyond it a tail of Student's t is used."""
+"""Number of levels of the stored quantiles, and the highest level. Beyond it, the tail of Student's t is used."""
 
 GAUSSIAN_LEVEL = 0.9
 """The level at which a Gaussian with the predicted standard deviation is as wide as the interval."""
@@ -68,13 +68,13 @@ class Calibration:
 
     @property
     def scale(self) -> float:
-        """Factor from √(v + noise variance) to the predicted standard deviation, by the width at ``GAUSSIAN_LEVEL``."""
+        """Factor from √(v + noise variance) to the predicted standard deviation, using ``GAUSSIAN_LEVEL``."""
         return self.multiple(GAUSSIAN_LEVEL) / quantile(GAUSSIAN_LEVEL)
 
     def multiple(self, level: float) -> float:
-        """Half width of the central interval at this level, in units of √(v + noise variance).
+        """Return the half width of the central interval at this level, in units of √(v + noise variance).
 
-        Beyond ``top``, or without quantiles: Student's t, n degrees of freedom. ``UsageError`` for others than 0 to 1.
+        Beyond ``top`` or without quantiles, Student's t with n degrees of freedom. ``UsageError`` unless 0 < level < 1.
         """
         tail, K = quantile(level, self.n), len(self.quantiles)
         if not K:
@@ -90,13 +90,13 @@ OF_ROWS = ("errors", "variances", "owner", "rows", "targets")
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Errors and variances of n left-out rows, in the model's units: √u·e and u·v of rows of weight u > 0, (n, 2) each.
+    """Errors and variances of n left-out rows, in the model's units: √u·e and u·v at row weights u > 0, (n, 2) each.
 
     ``rows`` (n,) are their numbers. u is the row weight, divided by the noise factor with local noise: σ²/u is the
-    noise variance of the row. The first column is that without the row, the second one that also without its own
-    columns. ``owner`` (n,) is the first own column, or −1; ``nearest`` (M,) is the largest value of each column at rows
-    that do not own it, as a fraction of its peak. ``targets`` (n, 2) are target and u, for diagnostics.
-    ``least_square`` is a lower bound of the mean squared error known from another source. Adding concatenates rows.
+    row's noise variance. The first column leaves out the row, the second one also its own columns. ``owner`` (n,) is
+    the first own column, or −1; ``nearest`` (M,) is the largest value of each column at rows that do not own it, as a
+    fraction of its peak. ``targets`` (n, 2) are target and u, for diagnostics. ``least_square`` is a lower bound on the
+    mean squared error, known from another source. Addition concatenates rows.
     """
 
     errors: Float
@@ -121,10 +121,10 @@ class LeftOut:
         rows: Int | None = None,
         factor: Float | None = None,
     ) -> Self:
-        """From design rows ``block`` (n, M) with ``target`` (n,), and a fit's μ (M,), R (M, M) with Σ = RRᵀ, and β.
+        """Leave out design rows ``block`` (n, M), ``target`` (n,), given a fit's μ (M,), R (M, M), Σ = RRᵀ, and β.
 
-        ``own`` are the rows, by position, that are centres, with their columns, whose entries in ``block`` become zero;
-        ``peaks`` (M,) are the columns' largest values. With local noise ``factor`` (n,) is u divided by the weight.
+        ``own`` are the positions of rows that are centres, with their columns, whose entries in ``block`` become zero;
+        ``peaks`` (M,) are the columns' largest values. With local noise, ``factor`` (n,) is u divided by the weight.
         """
         w = np.ones(len(target)) if weights is None else weights
         white = block @ root
@@ -162,9 +162,9 @@ class LeftOut:
         return replace(self, **taken)
 
     def expected(self) -> tuple[Float, Float]:
-        """Return errors and variances (n,), of which only a share of the change by removing own columns counts."""
+        """Return errors and variances (n,) that include only a share of the change due to removing own columns."""
         centres, counted = self.owner >= 0, np.zeros(len(self.errors))
-        near = np.fmin(self.nearest[self.owner[centres]], 1.0)  # also one for a peak of zero
+        near = np.fmin(self.nearest[self.owner[centres]], 1.0)  # also one if a peak is zero
         counted[centres] = (1.0 - near**2) ** SUBSTITUTE
         errors, variances = (each[:, 0] + counted * np.diff(each)[:, 0] for each in (self.errors, self.variances))
         if (~centres).sum() >= FEWEST_OF_GROUP and centres.any():
@@ -179,15 +179,15 @@ class LeftOut:
         return replace(self, errors=errors, variances=variances, targets=targets)
 
     def scaled(self, rows: Int, factors: Float) -> Self:
-        """Return the errors with the weights u of rows with these increasing numbers (k,) times ``factors`` (k,)."""
+        """Return the errors with the weights u of ``rows`` (k,), increasing numbers, multiplied by ``factors`` (k,)."""
         scale = np.ones(len(self.rows))
         scale[np.isin(self.rows, rows)] = factors[np.isin(rows, self.rows)]
         return replace(self._weighted(scale), least_square=0.0)
 
     def calibration(self, beta: float, target_variance: float) -> Calibration | None:
-        """Noise and quantiles for a fit with this β; None if there are no rows.
+        """Return the noise variance and quantiles for a fit with this β; None if there are no rows.
 
-        The noise variance is between 1/β and that plus ``target_variance``. A larger ``least_square`` raises it.
+        The noise variance is between 1/β and 1/β + ``target_variance``. A larger ``least_square`` raises it.
         """
         n, centres = len(self.errors), self.owner >= 0
         if not n:
@@ -214,7 +214,7 @@ def left_out_of(statistics: Iterable[Any]) -> tuple[LeftOut, ...]:
 
 
 def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:
-    """Return the highest level and the quantiles of |z| (n,), as in ``Calibration``; none if there are few rows."""
+    """Return the highest level and the quantiles of |z| (n,), as in ``Calibration``; none if rows are too few."""
     n = len(z)
     if n < FEWEST:
         return 0.0, ()
@@ -225,7 +225,7 @@ def quantiles(z: Float) -> tuple[float, tuple[float, ...]]:
 
 
 def _pooled(z: Float, centres: Bool) -> Float:
-    """|z| (n,) of centres and other rows, each group scaled to the mean square of both unless a group is small."""
+    """Return |z| (n,), centres and other rows each scaled to the mean square of both unless a group is small."""
     whole, found = np.mean(z**2), z.copy()
     for group in (centres, ~centres):
         if group.sum() < FEWEST_OF_GROUP or not z[group].any():
@@ -235,7 +235,7 @@ def _pooled(z: Float, centres: Bool) -> Float:
 
 
 def sampled_rows(n_rows: int, rows: Int | None = None, most: int | None = None, *, shuffled: bool) -> Int | None:
-    """At most ``most`` (None: ``LEFT_OUT_ROWS``) of ``rows`` (None: all): the last, or one a stratum, in order."""
+    """At most ``most`` (None: ``LEFT_OUT_ROWS``) of ``rows`` (None: all): the last, or one per stratum, in order."""
     n, most = n_rows if rows is None else len(rows), most or LEFT_OUT_ROWS
     if n <= most:
         return rows

@@ -1,4 +1,4 @@
-"""Links of classes: probabilities from linear predictors, their moderation, and the statistics of one pass.
+"""Links for classes: probabilities from linear predictors, their moderation, and the statistics of one pass.
 
 K classes have C linear predictors f = Φw_k:
 
@@ -7,8 +7,8 @@ K classes have C linear predictors f = Φw_k:
 
 To add a link, register a ``Link`` in ``LINKS`` and a likelihood with the same name in ``likelihoods.LIKELIHOODS``.
 
-With rows weighted by v_n, a pass sums log likelihood Σ v_n log p_n, gradient Φᵀv(t − y), and curvature ΦᵀB_kΦ, B_k =
-diag(v y_k(1 − y_k)). The blocks between outputs of ``multinomial`` are omitted: they would cost (K + 1)/2 times as
+With rows weighted by v_n, a pass sums the log likelihood Σ v_n log p_n, gradient Φᵀv(t − y), and curvature ΦᵀB_kΦ, B_k
+= diag(v y_k(1 − y_k)). The blocks between outputs of ``multinomial`` are omitted: they would cost (K + 1)/2 times as
 much.
 """
 
@@ -28,7 +28,7 @@ class Link(Protocol):
     name: str
 
     def derivatives(self, f: Float, target: Float) -> tuple[Float, Float, Float]:
-        """Return the log likelihood (n, 1), its derivative and its curvature ≥ 0 in f, (n, C) each."""
+        """Return the log likelihood (n, 1), and its derivative and curvature ≥ 0 with respect to f, (n, C) each."""
 
     def log_probability(self, f: Float, codes: Float) -> Float:
         """Return log p (n,) of the classes ``codes`` (n,)."""
@@ -71,11 +71,11 @@ LINKS: dict[str, Link] = {each.name: each for each in (Logistic(), Softmax())}
 
 
 def moderated(f: Float, variance: Float) -> Float:
-    """Return f / √(1 + c σ²), element by element, with c = π/8: the link there is nearly its mean over N(f, σ²).
+    """Return f / √(1 + c σ²), element by element, with c = π/8: the link there nearly equals its mean over N(f, σ²).
 
     For the logistic sigmoid, c is from MacKay (1992, "The evidence framework applied to classification
-    networks"); the error is below about 0.02. Each predictor of several classes is moderated before the softmax (Gibbs
-    1997).
+    networks"); the error is below about 0.02. With several classes, each predictor is moderated before the softmax
+    (Gibbs 1997).
     """
     return np.asarray(f / np.sqrt(1.0 + variance * (np.pi / 8.0)))
 
@@ -83,7 +83,7 @@ def moderated(f: Float, variance: Float) -> Float:
 def probability_band(likelihood: str, f: Float, low: Float, high: Float) -> tuple[Float, Float]:
     """Return lower and upper probabilities (n, K) at the ends ``low`` and ``high`` of the bands of f, (n, C) each.
 
-    With several predictors only f_k is at the end of its band for class k. For f = 0 ± log 3 they are 1/4 and 3/4.
+    With several predictors, only f_k is at the end of its band for class k. For f = 0 ± log 3 the ends are 1/4 and 3/4.
     """
     C, probabilities = f.shape[1], LINKS[likelihood].probabilities
     if C == 1:
@@ -106,8 +106,8 @@ def targets(codes: Float, outputs: int) -> Float:
 class LogisticBlock(FieldSums):
     """Statistic of M columns and C outputs over some rows, at given weights.
 
-    ``log_likelihood`` is in nats, ``gradient`` is (M, C), ``curvature`` (C, M, M). ``n`` counts rows of positive
-    weight, ``wrong`` the misclassified ones; ``nll`` is their unweighted −Σ log p, nats.
+    ``log_likelihood`` is in nats, ``gradient`` is (M, C), ``curvature`` (C, M, M). ``n`` counts rows with positive
+    weight, ``wrong`` the misclassified ones; ``nll`` is the n rows' unweighted −Σ log p, in nats.
     """
 
     log_likelihood: float

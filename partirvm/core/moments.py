@@ -1,7 +1,7 @@
 """Column statistics of a table: moments, and non-finite values.
 
-Means and centred sums of squares are merged (Chan, Golub & LeVeque 1983, eq. 2.1), and never raw sums of squares, so
-that data in raw units lose no digits.
+Means and centred sums of squares are merged (Chan, Golub & LeVeque 1983, eq. 2.1), never raw sums of squares, so that
+data in raw units lose no digits.
 """
 
 import math
@@ -20,8 +20,8 @@ TINY = np.finfo(float).tiny
 class ColumnMoments:
     """Count of rows, mean, centred sum of squares, minimum and maximum of each column over the rows that have a value.
 
-    ``n`` counts rows of positive weight, and ``missing`` (columns,) int64 those of them without a value (NaN).
-    ``total`` sums the weights of the rows with a value. ``total`` and the others are float64 arrays (columns,).
+    ``n`` counts rows with positive weight, and ``missing`` (columns,) int64 those among them without a value (NaN).
+    ``total`` sums the weights of the rows with a value. ``total`` and the other fields are float64 arrays (columns,).
     """
 
     n: int
@@ -43,7 +43,7 @@ class ColumnMoments:
         shares = np.where(absent, 0.0, 1.0 if weights is None else weights[:, None])
         if absent.any():
             values = np.where(absent, 0.0, values)
-        with np.errstate(all="ignore"):  # extreme values and weights are refused later
+        with np.errstate(all="ignore"):  # extreme values and weights are rejected later
             total = shares.sum(axis=0)
             mean = _within((values * shares).sum(axis=0) / np.maximum(total, TINY), minimum, maximum)
             square = np.einsum("ij,ij->j", (values - mean) * shares, values - mean)
@@ -67,7 +67,7 @@ class ColumnMoments:
 
     @property
     def constant(self) -> Bool:
-        """Array (columns,), True if the values of a column differ by at most one unit in the last place (rounding)."""
+        """Mask (columns,), True where a column's values differ by at most one unit in the last place (rounding)."""
         with np.errstate(all="ignore"):
             return np.asarray((self.total > 0) & (self.maximum - self.minimum <= np.spacing(self.largest)))
 
@@ -86,8 +86,8 @@ class ColumnMoments:
 class Moments:
     """Moments of X (d columns) and t (T columns) over one set of rows, and the number ``bad`` of unusable values.
 
-    Those are infinite values, and NaN in t or the weights. ``first_bad`` is (row, column) of the first one, or None;
-    columns are counted through X, then t, then the weights.
+    Unusable are infinite values, and NaN in t or the weights. ``first_bad`` is (row, column) of the first one, or None;
+    columns are numbered through X, then t, then the weights.
     """
 
     inputs: ColumnMoments
@@ -114,12 +114,12 @@ class Moments:
 
 
 def _within(mean: Float, minimum: Float, maximum: Float) -> Float:
-    """Return means as rounding leaves them outside a huge constant, moved into their range; 0 without any value."""
+    """Return means clipped to the columns' ranges, which rounding of a huge constant can leave; 0 without any value."""
     return np.where(minimum <= maximum, np.clip(mean, minimum, maximum), 0.0)
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """Raise ``DataError`` for masked values, which a conversion would include, and for sparse arrays of SciPy."""
+    """Raise ``DataError`` for masked values, which a conversion would include, and for SciPy sparse arrays."""
     if np.ma.is_masked(values):
         raise DataError(f"{name} has masked values: leave these rows out, or impute the values.")
     if hasattr(values, "nnz") and hasattr(values, "toarray"):

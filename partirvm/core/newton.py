@@ -1,14 +1,14 @@
-"""The Newton steps of a classification fit: pure functions from the statistic of a pass to the next trial point.
+"""The Newton steps of a classification fit: pure functions that map the statistic of a pass to the next trial point.
 
 ``begin`` returns the first ``NewtonSearch``: the current state, and a ``trial`` state at whose weights the next pass
-measures. ``receive(search, block, rule)`` processes this statistic.
+computes its statistic. ``receive(search, block, rule)`` processes this statistic.
 
-**Step control.** If a step lowers the penalised likelihood, it is undone, with its pruning. A Newton step at the old α
-is then shortened until the penalised likelihood rises; others follow until the weights are near the mode.
+**Step control.** If a step lowers the penalised likelihood, it is undone, along with its pruning. A Newton step at the
+old α is then shortened until the penalised likelihood rises; more follow until the weights are near the mode.
 
-**Coupled outputs.** If a pass at W + s finds a gradient smaller by y than at W, then to first order the full curvature
-G, including the blocks between outputs, satisfies Gs = y. The pairs (s, y + As) are valid for any α. The BFGS recursion
-(Nocedal & Wright 2006, algorithm 7.4) starts from (G_k + A_k)⁻¹ and uses the last few pairs.
+**Coupled outputs.** If a pass at W + s finds a gradient that is smaller by y than at W, then to first order the full
+curvature G, including the blocks between outputs, satisfies Gs = y. The pairs (s, y + As) are valid for any α. The BFGS
+recursion (Nocedal & Wright 2006, algorithm 7.4) starts from (G_k + A_k)⁻¹ and uses the last few pairs.
 """
 
 from collections.abc import Callable
@@ -33,8 +33,8 @@ Pairs = tuple[tuple[Float, Float], ...]
 """Pairs of a step s and a decrease y of the gradient, (M, C) each, oldest first."""
 
 TIMID, MOST_UPDATES, TRUSTED_UPDATES = 8, 10, 50
-"""Number of first passes that are each followed by a single update of α. Later, the number of updates between two
-passes that are done in any case, and the maximum number of updates."""
+"""Number of initial passes that are each followed by a single update of α. After these, the largest number of updates
+that are made unconditionally between two passes, and the maximum number of updates."""
 
 TRUST, FINE = 0.1, 0.1
 """Updates end when they have moved the mode by the distance ½δᵀGδ = `TRUST` nats, or when one changes the evidence by
@@ -42,23 +42,23 @@ less than `FINE` × tol nats per row."""
 
 SLACK = 2.0
 """Nats per determined weight (Σγ) by which a step with new α may lower the penalised likelihood: the prior costs half a
-nat each. Separable data need this bound: the quadratic can underestimate the loss by pruning by thousands of nats."""
+nat each. Separable data need this bound: the quadratic can underestimate the loss from pruning by thousands of nats."""
 
 NEAR = 10.0
-"""Distance from the mode, nats, below which α is updated again after a step was undone."""
+"""Distance from the mode, in nats, below which α is updated again after a step has been undone."""
 
 SHORTER, LONGER, SHORTEST = 0.1, 4.0, 2.0**-20
-"""Factors of the step length: the minimum factor after a step was undone, and the factor after a successful step; and
-the minimum fraction of a Newton step that is tried."""
+"""Factors on the step length: the smallest after a step is undone, and the one after a successful step; and the
+smallest fraction of a Newton step that is tried."""
 
 SETTLED = 1e-3
 """The mode is found when the gain of a Newton step is below `SETTLED` × tol nats per row."""
 
 LEAST_SHARE, REGAIN = 2.0**-5, 1.25
-"""Minimum share of a change of log α that is applied, and the factor by which it grows without a reversal."""
+"""Minimum share of a change in log α that is applied, and the factor by which the share grows without a reversal."""
 
 RELAXED, MEMORY, STRAIGHT = 2.0 / 3.0, 8, 1e-12
-"""Fraction of the block-diagonal Newton step that is taken if there is no pair; number of pairs kept; minimum cosine
+"""Fraction of the block-diagonal Newton step that is taken if there are no pairs; number of pairs kept; minimum cosine
 between s and y + As for a pair to be used, since smaller cosines are rounding errors."""
 
 
@@ -67,8 +67,8 @@ class NewtonSearch:
     """A fit in progress: its ``current`` state, and the ``trial`` state that the next pass measures.
 
     ``trial`` has new α, columns and weights, but the quadratic of ``current``. ``step`` is the fraction of a Newton
-    step at old α, or 0 with new α. ``since`` is the pass at which the schedule of updates began. If ``settling``, α is
-    final. ``origin`` (M, C) are the weights of the quadratic. ``drift`` (M,) is the last proposed change of log α,
+    step at the old α, or 0 at a new α. ``since`` is the pass at which the update schedule began. If ``settling``, α is
+    final. ``origin`` (M, C) holds the weights of the quadratic. ``drift`` (M,) is the last proposed change in log α,
     ``share`` (M,) the fraction of it that was applied.
     """
 
@@ -89,7 +89,7 @@ Received: TypeAlias = tuple[NewtonSearch, Termination | None]
 
 
 def receive(search: NewtonSearch, block: LogisticBlock, rule: StopRule, poll: Poll = lambda: None) -> Received:
-    """Process the statistic of the trial."""
+    """Process the statistic of the trial state."""
     before, trial, since = search.current, search.trial, search.since
     now = settled(replace(trial, iteration=before.iteration + 1), trial.alpha, trial.weights, block)
     fall = search.baseline - now.penalised()
@@ -125,9 +125,9 @@ def begin(
 ) -> NewtonSearch:
     """Update α on the current quadratic, and return the search with the corresponding Newton step.
 
-    ``age`` is the number of passes since the schedule of updates began, ``last`` the previous search. Updates need no
-    pass while the mode hardly moves. Only a ``share`` of the change of a log α is applied: half of the last one after a
-    reversal of its sign, and otherwise more than the last.
+    ``age`` is the number of passes since the update schedule began, ``last`` the previous search. Updates need no pass
+    while the mode hardly moves. Only a ``share`` of each change in log α is applied: half the previous share if the
+    change has reversed its sign, otherwise a larger one.
     """
     fewest, most = (1, 1) if age < TIMID else (min(1 + age // 4, MOST_UPDATES), TRUSTED_UPDATES)
     moved = state
@@ -166,7 +166,7 @@ def _at_new_alpha(state: LaplaceState, moved: LaplaceState, since: int, pairs: P
 
 
 def _at_fixed_alpha(state: LaplaceState, step: float, since: int, pairs: Pairs, settling: bool = False) -> NewtonSearch:
-    """Return the search with a part of the Newton step at the α of ``state``."""
+    """Return the search with a fraction of the Newton step at the α of ``state``."""
     trial = _moved(state, step, pairs)
     return NewtonSearch(state, trial, state.penalised(), step, since, settling, state.weights, pairs)
 
@@ -174,7 +174,7 @@ def _at_fixed_alpha(state: LaplaceState, step: float, since: int, pairs: Pairs, 
 def _back(search: NewtonSearch, rule: StopRule, fall: float) -> Received:
     """Return a search with a shorter step, to the parabola's maximum within bounds (Dennis & Schnabel 1983, §6.3.2).
 
-    But columns at weight zero, which were about to enter, get the α that is optimal if each enters alone.
+    However, columns at weight zero, which were about to enter, get the α that would be optimal if each entered alone.
     """
     state, step = replace(search.current, iteration=search.current.iteration + 1), 1.0
     if search.step:
@@ -183,7 +183,7 @@ def _back(search: NewtonSearch, rule: StopRule, fall: float) -> Received:
     elif (entering := (state.weights == 0).all(axis=1)).any():
         alpha = np.where(entering, state.alpha / JOINING, state.alpha)
         state = settled(state, alpha, state.weights, state.block)
-    # at the mode a step at fixed α is zero, and the same update would be tried and undone without end
+    # at the mode a step at fixed α is zero, and the same update would be tried and undone endlessly
     idle = not search.step and state.decrement < SETTLED * rule.tol * state.n
     if step < SHORTEST or (idle and state.iteration - search.since <= TIMID):
         return replace(search, current=state), Termination.CONVERGED
@@ -201,7 +201,7 @@ def _moved(state: LaplaceState, part: float, pairs: Pairs) -> LaplaceState:
 
 
 def _newton_step(state: LaplaceState, pairs: Pairs) -> Float:
-    """Return a step (M, C) of several outputs towards the mode."""
+    """Return a step (M, C) towards the mode, for several outputs."""
     alpha = state.alpha[:, None]
     q, used = state.block.gradient - alpha * state.weights, []
     for step, fall in pairs:
@@ -231,9 +231,9 @@ def _by_blocks(state: LaplaceState, right: Float) -> Float:
 
 
 def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Float, Float]:
-    """Return s, q and ΦᵀBΦ, (P, C) each, of the P columns of ``block``, at weight zero, after those of ``state``.
+    """Return s, q and ΦᵀBΦ, (P, C) each, of the P columns of ``block`` that follow those of ``state``, at weight zero.
 
-    s and q follow Tipping & Faul (2003), eqs. 19 and 22, on each output's quadratic at the weights of ``state``.
+    s and q follow from Tipping & Faul (2003), eqs. 19 and 22, for each output's quadratic at the weights of ``state``.
     """
     M = len(state.labels)
     diagonal = np.einsum("kmm->mk", block.curvature)[M:]
@@ -245,7 +245,7 @@ def entry_factors(state: LaplaceState, block: LogisticBlock) -> tuple[Float, Flo
 def enter(labels: Int, alpha: Float, weights: Float, block: LogisticBlock, prior: Prior = FLAT) -> LaplaceState:
     """Return the first state of a fit of the columns ``labels``, at the weights (M, C) at which ``block`` was measured.
 
-    α (M,) is NaN for new columns: it starts at the optimum of Tipping & Faul (2003) of means over outputs.
+    α (M,) is NaN for new columns: these start from Tipping & Faul's (2003) optimum for the means over outputs.
     """
     new = np.isnan(alpha)
     together = block.take(np.concatenate([np.flatnonzero(~new), np.flatnonzero(new)]))

@@ -1,17 +1,17 @@
 """The Gaussian posterior of the weights and the evidence, from one Cholesky factorisation.
 
-In Tipping (2001) Σ = (βΦᵀΦ + A)⁻¹ (eq. 6 and 12) and μ = βΣΦᵀt (eq. 13). With H = Σ⁻¹ the log evidence (eq. 15) is
+In Tipping (2001), Σ = (βΦᵀΦ + A)⁻¹ (eqs. 6 and 12) and μ = βΣΦᵀt (eq. 13). With H = Σ⁻¹, the log evidence (eq. 15) is
 
     ½ [ Σᵢ log αᵢ − log|H| + N log β − N log 2π − β‖t − Φμ‖² − μᵀAμ ].
 
-H is factorised after scaling to unit diagonal, S H S with S = diag(H)^(−½), so that precisions from 1e-6 to 1e12 cause
-no loss of accuracy. If it is not numerically positive definite, the smallest sufficient power of ten, the ``jitter``,
-is added. With a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m.
+H is scaled to unit diagonal before it is factorised, S H S with S = diag(H)^(−½), so that precisions from 1e-6 to 1e12
+cause no loss of accuracy. If it is not numerically positive definite, the smallest sufficient power of ten, the
+``jitter``, is added to it. With a residual target (offset m), the system is solved for δ = μ − m: H δ = βΦᵀr − A m.
 
-**Tiles.** LAPACK's bits depend on the number of threads. Therefore every tile of a large factor or inverse is computed
-by one thread (``process.in_threads``), by operations that depend on the size of the matrix alone. The factorisation is
-left-looking: one product updates a tile by the tiles before it; then it is factorised on the diagonal, or solved.
-Matrices are float64, in Fortran order.
+**Tiles.** The bits of LAPACK's results depend on the number of threads. Therefore each tile of a large factor or
+inverse is computed by one thread (``process.in_threads``), with operations that depend only on the size of the matrix.
+The factorisation is left-looking: one product updates a tile with the tiles before it; then a diagonal tile is
+factorised, and any other solved. Matrices are float64, in Fortran order.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,21 +34,21 @@ JITTERS = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 """Values added to the unit diagonal, tried in this order."""
 
 TILE = 192
-"""Rows and columns of a tile."""
+"""Number of rows and of columns of a tile."""
 
 LEAST, LEAST_INVERSE = 4 * TILE, 2 * TILE
-"""Number of columns from which a factor and an inverse are divided into tiles; LAPACK is as fast for fewer."""
+"""Number of columns from which a factor and an inverse are divided into tiles; for fewer, LAPACK is as fast."""
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """Posterior of M weights at fixed α and β, of one target or of T targets that share columns and α.
+    """Posterior of M weights at fixed α and β, for one target or for T targets that share columns and α.
 
     ``mean`` (M,) is μ, ``variance`` (M,) the diagonal of Σ, ``determinedness`` (M,) γ = 1 − αΣ_ii. ``residual`` is ‖t −
-    Φμ‖² (weighted), at least ``rounding``, a bound of its rounding error. ``log_evidence`` is in nats. ``factor`` (M,
-    M) is the lower Cholesky factor L of the scaled H, ``scale`` (M,) is S: Σ = S(LLᵀ)⁻¹S. Targets with a β each have
-    vectors (M, T), numbers (T,) and the sum of log evidences; only ``targets``, the posterior of each, have factors.
-    Targets with one β, the indicators of classes, share Σ: μ is (M, T), and numbers are sums.
+    Φμ‖² (weighted), at least ``rounding``, a bound on its rounding error. ``log_evidence`` is in nats. ``factor`` (M,
+    M) is the lower Cholesky factor L of the scaled H, ``scale`` (M,) is S: Σ = S(LLᵀ)⁻¹S. If each target has its own β,
+    vectors are (M, T), scalars (T,), and log evidences are summed; only ``targets``, the posterior of each, have
+    factors. Targets with a common β (class indicators) share Σ: μ is (M, T), and scalars are sums.
     """
 
     mean: Float
@@ -68,16 +68,16 @@ class Posterior:
 
     @property
     def means(self) -> Float:
-        """μ as (M, T), also for one target."""
+        """μ as (M, T), even for one target."""
         return self.mean if self.mean.ndim == 2 else self.mean[:, None]
 
     @property
     def covariances(self) -> Float:
-        """Σ as (T, M, M), also for one target."""
+        """Σ as (T, M, M), even for one target."""
         return np.stack([root @ root.T for root in (one.root() for one in self.targets or (self,))])
 
     def root(self) -> Float:
-        """Return R (M, M) with Σ = R Rᵀ, so that a predictive variance φᵀΣφ = ‖Rᵀφ‖² is never negative; (T, M, M)."""
+        """Return R, (M, M) or (T, M, M), with Σ = R Rᵀ: a predictive variance φᵀΣφ = ‖Rᵀφ‖² is never negative."""
         return np.stack([one.root() for one in self.targets]) if self.targets else root_of(self.factor, self.scale)
 
 
@@ -90,7 +90,7 @@ def blocks(n: int, least: int = LEAST) -> list[slice]:
 def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float | None:
     """Return the lower factor, in Fortran order, of a matrix (M, M); None if it is not positive definite.
 
-    Its elements are left_i data_ij right_j, ``data`` symmetric, but for its diagonal, which is constant.
+    Its elements are left_i data_ij right_j with symmetric ``data``, except for its diagonal, which is constant.
     """
     ranges, ld, L, info = blocks(len(data)), len(data), np.empty(data.shape, order="F"), np.zeros(1, dtype=np.intc)
 
@@ -115,7 +115,7 @@ def cholesky(data: Float, left: Float, right: Float, diagonal: float) -> Float |
 
 
 def inverse_columns(L: Float, use: Callable[[slice, Float], Any]) -> list[Any]:
-    """Compute L⁻¹ of L (M, M) by blocks of columns; return ``use(columns, rows from there)`` of each, in order."""
+    """Compute L⁻¹ of L (M, M) by column blocks; return ``use(columns, rows from there on)`` of each, in order."""
     ranges, ld, info = blocks(len(L), LEAST_INVERSE), len(L), np.zeros(1, dtype=np.intc)
 
     def inverse(number: int) -> Any:
@@ -133,7 +133,7 @@ def inverse_columns(L: Float, use: Callable[[slice, Float], Any]) -> list[Any]:
 
 
 def factorise(data: Float, alpha: Float | float = 0.0, beta: float = 1.0) -> tuple[Float, Float]:
-    """Return the scaled Cholesky factor of H = β·data + A, ``data`` symmetric (M, M): (L, S), SHS + jitter·I = LLᵀ.
+    """Return the scaled Cholesky factor (L, S) of H = β·data + A, with symmetric data (M, M): SHS + jitter·I = LLᵀ.
 
     Raises ``NumericalError`` if H is not finite or not positive definite with any jitter.
     """
@@ -166,7 +166,7 @@ def root_of(factor: Float, scale: Float) -> Float:
 
 
 def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior:
-    """Return posterior and evidence of the columns of ``statistics`` at α (M,) and β, (T,) or shared by T targets.
+    """Return the posterior and evidence of the columns of ``statistics`` at α (M,) and β, (T,) or shared by T targets.
 
     This takes ⅔ M³ flops for each β. Raises ``NumericalError`` as ``factorise`` does.
     """
@@ -189,7 +189,7 @@ def posterior(statistics: GramStatistics, alpha: Float, beta: Each) -> Posterior
 
 
 def solve(data: Float, alpha: Float, right: Float, beta: float = 1.0) -> tuple[Float, float, dict[str, Any]]:
-    """Return H⁻¹·right, (M,) or (M, T), log|H|, and those fields of the posterior that follow from H = β·data + A.
+    """Return H⁻¹·right, (M,) or (M, T), log|H|, and the fields of the posterior that follow from H = β·data + A.
 
     Raises ``NumericalError`` as ``factorise`` does.
     """
@@ -197,7 +197,7 @@ def solve(data: Float, alpha: Float, right: Float, beta: float = 1.0) -> tuple[F
     solution, variance = right, scale
     if len(right):
         solution = (scale * lapack.dpotrs(factor, (scale * right.T).T, lower=1)[0].T).T
-        # the squared lengths of the columns of L⁻¹ are the diagonal
+        # the squared column lengths of L⁻¹ are the diagonal of (LLᵀ)⁻¹
         lengths = inverse_columns(factor, lambda columns, block: np.einsum("ij,ij->j", block, block))
         variance = scale**2 * np.concatenate(lengths)
     log_det = 2 * (np.log(np.diagonal(factor)).sum() - np.log(scale).sum())
@@ -209,21 +209,21 @@ def solve(data: Float, alpha: Float, right: Float, beta: float = 1.0) -> tuple[F
 def own_factors(fit: Any, alpha: Float) -> tuple[Float, Float]:
     """Return s_i = 1/Σ_ii − α_i and q_i = μ_i/Σ_ii (Tipping & Faul) of a fit's own columns, (M,) or (M, T).
 
-    Of targets that share Σ, q_i is the root mean square: each has the mean of their terms in the evidence.
+    For targets that share Σ, q_i is the root mean square, which gives each the mean of their evidence terms.
     """
     precision, mean = 1.0 / fit.variance, shared(fit.mean, fit.variance)
     return np.maximum(precision - (alpha if mean.ndim == 1 else alpha[:, None]), 0.0), mean * precision
 
 
 def shared(values: Float, variance: Float) -> Float:
-    """Return values (P,) or (P, T), but of targets that share the ``variance`` (P,) the root mean square, (P,)."""
+    """Return the values, (P,) or (P, T); for targets that share the ``variance`` (P,), the root mean square, (P,)."""
     return values if values.ndim == variance.ndim else np.sqrt(np.mean(values**2, axis=1))
 
 
 def sparsity_quality(
     old: Posterior, beta: float, offset: Float, cross: Float, diagonal: Float, projection: Float
 ) -> tuple[Float, Float]:
-    """s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) of P columns from cross (M, P), diagonal (P,) and projection (P,)."""
+    """Return s = βφᵀφ − β²φᵀΦΣΦᵀφ and q = βφᵀ(t − Φμ) of P columns, from cross (M, P), diagonal and projection (P,)."""
     half = whitened(old, cross)
     s = beta * diagonal - beta**2 * np.einsum("pm,pm->p", half, half)
     return np.maximum(s, 0.0), beta * (projection - cross.T @ (old.mean - offset))

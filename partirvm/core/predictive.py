@@ -1,21 +1,21 @@
 """Predictive distributions: products row by row, the uncertainty of α and β, and RVM*.
 
-**Products row by row.** BLAS selects its algorithm by the shape of the whole product: the AVX-512 kernels of OpenBLAS
-process 24 rows at a time, and round remaining rows differently. So rows of predictions are processed in pieces of one
+**Products row by row.** BLAS selects its algorithm by the shape of the whole product: OpenBLAS's AVX-512 kernels
+process 24 rows at a time and round the remaining rows differently. So predictions are computed in pieces of a fixed
 height, a multiple of 24: a row has the same bits alone, in a table, or in a tile.
 
 **The uncertainty of α and β**, by the delta method. Let θ = (log α_1 … log α_M, log β) be normal around the optimum,
 with covariance C. Σ grows by JCJᵀ with J = ∂μ/∂θ: ∂μ/∂log α_j = −α_j μ_j Σ_:j and ∂μ/∂log β = ΣAμ. A noise variance
-with ν degrees of freedom has Var(log σ²) = 2/ν, so intervals use Student's t with this ν. C is the inverse of Fisher's
-information ½ tr(K⁻¹∂K K⁻¹∂K) of t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ; the Hessian itself is indefinite if an α is not optimal.
-With S = A^½ΣA^½ and Γ = 1 − S, whose diagonal is γ, its elements are
+with ν degrees of freedom has Var(log σ²) = 2/ν, so intervals use Student's t with this ν. C is the inverse of the
+Fisher information ½ tr(K⁻¹∂K K⁻¹∂K) of t ~ N(0, K), K = β⁻¹ + ΦA⁻¹Φᵀ; the Hessian itself is indefinite if an α is not
+optimal. With S = A^½ΣA^½ and Γ = 1 − S, whose diagonal is γ, the information has the elements
 
     (log α_i, log α_j):  ½ Γ_ij²        (log α_i, log β):  ½ (SΓ)_ii        (log β, log β):  ½ (N − 2 Σγ + tr Γ²).
 
-With Γ = 1 the last element gives ν = N − M, as in linear regression. μ is linear in log α only over a few units: hence
-a normal prior with standard deviation ``REACH`` around the optimum on each element of θ.
+With Γ = 1, the last element gives ν = N − M, as in linear regression. μ is linear in log α only over a few units, so
+each element of θ has a normal prior around the optimum, with standard deviation ``REACH``.
 
-**RVM*** (Rasmussen & Quiñonero-Candela 2005). Far from all relevance vectors the columns of an RVM are zero, and so the
+**RVM*** (Rasmussen & Quiñonero-Candela 2005). Far from all relevance vectors, the columns of an RVM are zero, so the
 predictive variance is smallest where the uncertainty is largest. RVM* adds a column φ†(x) = k(x, x*) for each test
 input x* separately, with the prior precision α† = k(x*, x*)²/var(t), at the given α and β. With c = ΦᵀWφ†,
 
@@ -34,7 +34,7 @@ from partirvm.errors import UsageError
 from partirvm.types import Float
 
 ROWS = 192
-"""Number of rows of a piece."""
+"""Number of rows per piece."""
 
 REACH = 3.0
 """Standard deviation of the prior on each log α and on log β, around the optimum."""
@@ -55,7 +55,7 @@ def products(block: Float, weights: Float) -> Float:
 
 
 def quadratic_forms(block: Float, root: Float) -> Float:
-    """Return φᵀRRᵀφ of each row φ of ``block`` (n, M), (n,), with an upper triangular root R (M, M)."""
+    """Return φᵀRRᵀφ (n,) for each row φ of ``block`` (n, M), with an upper triangular root R (M, M)."""
     found, stored = np.empty(len(block)), np.ascontiguousarray(root).T  # lower triangular, in BLAS's layout
     piece = np.zeros((root.shape[1], ROWS)).T
     for start in range(0, len(block), ROWS):
@@ -67,7 +67,7 @@ def quadratic_forms(block: Float, root: Float) -> Float:
 
 
 def information(alpha: Float, root: Float, n: int) -> Float:
-    """Return Fisher's information (M + 1, M + 1) of (log α, log β) in n targets, from α (M,) and Σ's root (M, M)."""
+    """Return the Fisher information (M + 1, M + 1) of (log α, log β) in n targets, from α (M,) and Σ's root (M, M)."""
     M = len(alpha)
     scaled = np.sqrt(alpha)[:, None] * root
     S = scaled @ scaled.T
@@ -84,7 +84,7 @@ def widened(
 ) -> tuple[Float, float]:
     """Return a root (M, M) of Σ + JCJᵀ, and ν, for a fit to n rows with α, μ (M,) and R (M, M), Σ = RRᵀ.
 
-    ν is infinite if the user set β (``known_noise``), else at least one. ``known`` are columns whose α the user set.
+    ν is infinite if the user set β (``known_noise``), else at least one. ``known`` lists columns whose α the user set.
     """
     M = len(alpha)
     free = np.setdiff1d(np.arange(M if known_noise else M + 1), np.asarray(known, dtype=np.int64))
@@ -101,7 +101,7 @@ def widened(
 
 
 def quantile(level: float, freedom: float = np.inf) -> float:
-    """Return the half width of a central interval, Student's t or normal, in σ. ``UsageError`` unless 0 < level < 1."""
+    """Return a central interval's half width in σ (Student's t or normal). ``UsageError`` unless 0 < level < 1."""
     if not 0 < level < 1:
         raise UsageError(f"level is {level}: it must lie between 0 and 1, such as 0.95")
     half = 0.5 + level / 2
@@ -111,11 +111,11 @@ def quantile(level: float, freedom: float = np.inf) -> float:
 def augmentation(
     extra: GramBlock, block: Float, heights: Float, root: Float, beta: float, variance: float
 ) -> tuple[Float, Float]:
-    """Return corrections of mean and variance, (G,) each, by the extra column of each of G test rows.
+    """Return the corrections to mean and variance, (G,) each, due to the extra column of each of G test rows.
 
-    ``extra`` has the products of the extra columns, of which the first G count, with the M columns and with t − Φμ.
+    ``extra`` holds the products of the extra columns, of which the first G count, with the M columns and with t − Φμ.
     ``block`` (G, M) is Φ at the test rows, ``heights`` (G,) is k(x*, x*), ``root`` (M, M) is R with Σ = RRᵀ,
-    ``variance`` is the target's in the model's units. A row with height 0 has zero corrections.
+    ``variance`` is the target variance in the model's units. A row with height 0 has zero corrections.
     """
     G = len(heights)
     if not variance > 0:

@@ -1,18 +1,18 @@
 """Class probabilities from least squares: the ramp, and the left-out errors that choose it.
 
-Least squares on indicators estimate f_k ≈ p_k, but not between 0 and 1, nor with the right sharpness. The ramp
+Least squares on indicators gives f_k ≈ p_k, but neither within 0 and 1 nor with the right sharpness. The ramp
 
     p_k ∝ log(1 + exp(f_k/τ))^ρ,      ρ ≥ 0,
 
 is the softmax of f for wide τ, and max(f_k, 0)^ρ for τ → 0: the first suits classes that hardly overlap, the second
 those that do. Width τ and power ρ minimise the log loss of left-out rows (Platt 1999, "Probabilistic outputs for
-support vector machines", whose smoothed targets are also used here). At fixed α and β, without row n
+support vector machines", whose smoothed targets are also used here). At fixed α and β, leaving out row n gives
 
     f = t − (t − φᵀμ)/(1 − h_n),       h_n = β min(w_n, 1) φᵀΣφ:
 
-of the w rows for which a row of weight w stands, one is left out. A row that is a centre is also left without its own
-columns D, as a new row is (``core.left_out``): given w_D = 0, with c = (Σφ)_D and V = Σ_DD, φᵀμ is less by cᵀV⁻¹μ_D
-and φᵀΣφ by cᵀV⁻¹c. With its columns the log loss falls with each vector: on digits to a sixth of that of new rows.
+a row of weight w represents w rows, one of which is left out. A row that is a centre also loses its own columns D,
+since a new row has none (``core.left_out``): given w_D = 0, with c = (Σφ)_D and V = Σ_DD, φᵀμ is less by cᵀV⁻¹μ_D and
+φᵀΣφ by cᵀV⁻¹c. With its columns, the log loss would fall with each vector: on digits, to a sixth of that of new rows.
 """
 
 from dataclasses import dataclass, replace
@@ -53,9 +53,9 @@ class LeftOutClasses:
 
     @classmethod
     def of(cls, block: Float, codes: Float, mean: Float, root: Float, beta: float, weights: Any, own: Any) -> Self:
-        """From design rows ``block`` (n, M) with class ``codes`` (n,), and a fit's μ (M, K), R with Σ = RRᵀ, and β.
+        """Leave out design rows ``block`` (n, M), class ``codes`` (n,), given a fit's μ (M, K), R, Σ = RRᵀ, and β.
 
-        ``own`` are the rows, by position, that are centres, with their columns, whose entries in ``block`` become zero.
+        ``own`` are the positions of rows that are centres, with their columns, whose entries in ``block`` become zero.
         """
         w = np.ones(len(block)) if weights is None else weights
         for row, columns in own:

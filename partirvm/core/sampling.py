@@ -1,8 +1,8 @@
 """Selection of rows: random streams, random draws tile by tile, a random order of all rows, and largest errors.
 
-A stream is keyed by the seed, its purpose and numbers such as the round. In a draw tile by tile rows of largest
-log(u)/w, u uniform in (0, 1) by row number, are a sample without replacement with probability proportional to w
-(Efraimidis & Spirakis 2006).
+A stream is keyed by the seed, its purpose and numbers such as the round. In a tile-by-tile draw, the rows with the
+largest log(u)/w, where u is uniform in (0, 1) by row number, are a sample without replacement with probability
+proportional to w (Efraimidis & Spirakis 2006).
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Word = NDArray[np.uint64]
 
 
 class Purpose(IntEnum):
-    """What random numbers are drawn for. The numbers decide the draws: they must not change."""
+    """What random numbers are drawn for. The values determine the draws and must not change."""
 
     SAMPLE = 1  # rows of a fit to a sample
     CANDIDATES = 2  # candidates of a round
@@ -29,16 +29,16 @@ class Purpose(IntEnum):
     COMPARED_ROWS = 12  # rows from which other methods learn
     DIAGNOSED_ROWS = 13  # rows that diagnostics show
     LEFT_OUT_ROWS = 14  # left-out rows that calibrate the intervals
-    LEVELS = 15  # rows that decide on the coordinates of levels
+    LEVELS = 15  # rows that determine the coordinates of levels
 
 
 def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
-    """Return the random numbers of a purpose, and of ``numbers`` such as the round."""
+    """Return the random generator for a purpose and for ``numbers`` such as the round."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, *numbers)))
 
 
 def draw_key(seed: int, purpose: Purpose, *numbers: int) -> tuple[int, int]:
-    """Return the key of a draw by row number, see ``drawn`` and ``uniform``."""
+    """Return the key of a draw by row number (see ``drawn`` and ``uniform``)."""
     first, second = np.random.SeedSequence(seed, spawn_key=(purpose, *numbers)).generate_state(2, np.uint64).tolist()
     return first, second
 
@@ -59,7 +59,7 @@ def uniform(rows: Int, draw: tuple[int, int]) -> Float:
 def random_order(n_rows: int, draws: np.random.Generator, places: Int) -> Int:
     """Return the row at each of these ``places`` (k,) in a random order of the rows 0 … ``n_rows`` − 1.
 
-    A Feistel network of six rounds permutes the numbers below the next power of four; a number that is no row is
+    A Feistel network of six rounds permutes the numbers below the next power of four; a number that is not a row is
     permuted again until it is one (cycle walking, Black & Rogaway 2002).
     """
     half = max((max(n_rows - 1, 1).bit_length() + 1) // 2, 1)
@@ -91,7 +91,7 @@ def scrambled(x: Word) -> Word:
 class LargestErrors:
     """At most ``limit`` rows by decreasing error; ties are ordered by row number.
 
-    ``rows`` (k,) are row numbers, ``values`` (k, c) other data for these rows, such as their inputs.
+    ``rows`` (k,) are row numbers, ``values`` (k, c) further data for these rows, such as their inputs.
     """
 
     rows: Int
@@ -101,7 +101,7 @@ class LargestErrors:
 
     @classmethod
     def of(cls, errors: Float, rows: Int, values: Float, limit: int = 10) -> "LargestErrors":
-        """Return the rows with the largest ``errors`` (n,) with these numbers (n,) and values (n, c)."""
+        """Return the rows with the largest ``errors`` (n,), given the row numbers (n,) and values (n, c) of all."""
         order = np.lexsort((rows, -errors))[:limit]
         return cls(rows[order], errors[order], values[order], limit)
 

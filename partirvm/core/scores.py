@@ -13,7 +13,7 @@ from partirvm.core.statistics import FieldSums
 from partirvm.types import AS_IT_IS, Bool, Float, Int, TargetMap
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
-"""Levels of the central intervals whose coverage is a score, some of ``STATED_LEVELS``."""
+"""Levels of the central intervals whose coverage is a score, a subset of ``STATED_LEVELS``."""
 
 MOST_TARGETS = 4
 """Maximum number of targets with diagnostics: the first ones."""
@@ -47,10 +47,10 @@ class Scores(FieldSums):
         multiples: ArrayLike = NORMAL_MULTIPLES,
         target: TargetMap = AS_IT_IS,
     ) -> Self:
-        """Scores of targets t under normal predictions with this mean and (noisy) variance, all (n,) or (n, T).
+        """Return the scores of targets t for normal predictions with this mean and (noisy) variance, (n,) or (n, T).
 
-        Intervals at ``STATED_LEVELS`` are mean ± ``multiples``, (L,) or (T, L), × the standard deviation. With the
-        numbers of the ``rows`` (n,) the first targets have diagnostics. Predictions are those of the map of ``target``.
+        Intervals at ``STATED_LEVELS`` are mean ± ``multiples``, (L,) or (T, L), × the standard deviation. Given the row
+        numbers ``rows`` (n,), the first targets have diagnostics. Predictions are of the mapped ``target``.
         """
         t, mean, variance = (np.atleast_2d(each.T) for each in (t, mean, variance))
         own, sd, r = target(t), np.sqrt(variance), t - target.moments(mean, variance)[0]
@@ -72,7 +72,7 @@ class Scores(FieldSums):
         return cls(t.shape[1], np.einsum("tn,tn->t", r, r), np.stack(sums, axis=1), diagnostics)
 
     def figures(self, targets: Sequence[str] = ()) -> dict[str, Any]:
-        """The scores of an evaluation by name: means over rows and targets, and those of several ``targets``."""
+        """Return the scores of an evaluation by name: means over rows and targets, and those of several ``targets``."""
         found = {"rmse": self.loss, **dict(zip(MEANS, (self.sums.mean(axis=0) / self.n).tolist(), strict=True))}
         if len(targets) < 2:
             return found
@@ -81,12 +81,12 @@ class Scores(FieldSums):
 
     @property
     def loss(self) -> float:
-        """The loss minimised by early stopping: the root mean square error over rows and targets, in their unit."""
+        """The loss minimised by early stopping: the root mean square error over rows and targets, in target units."""
         return float(np.sqrt(np.mean(self.square) / self.n))
 
 
 def _mean_pinball(t: Float, mean: Float, sd: Float, target: TargetMap) -> Float:
-    """Twice the mean of the quantile losses, which is the CRPS (Gneiting & Raftery 2007, §4.2), by 100 quantiles."""
+    """Return twice the mean quantile loss, which is the CRPS (Gneiting & Raftery 2007, §4.2), from 100 quantiles."""
     levels = (np.arange(100) + 0.5) / 100
     left = t[..., None] - target.back(mean[..., None] + ndtri(levels) * sd[..., None])
     return np.asarray(2 * np.maximum(levels * left, (levels - 1.0) * left).mean(axis=-1))
@@ -95,7 +95,7 @@ def _mean_pinball(t: Float, mean: Float, sd: Float, target: TargetMap) -> Float:
 def ranking(scores: Float, positive: Bool) -> Int:
     """Return the counts (2, 2¹⁶) of negative and positive rows by their scores (n,), rounded to half precision.
 
-    They are in the order of the scores; ``positive`` (n,) marks rows that should have larger scores.
+    The counts are in the order of the scores; ``positive`` (n,) marks rows that should have larger scores.
     """
     with np.errstate(over="ignore"):
         halves = (scores.astype(np.float16) + np.float16(0)).view(np.int16).astype(np.int64)  # −0 becomes 0
@@ -118,9 +118,9 @@ N_BINS = 15
 class ClassScores(FieldSums):
     """Sums over ``n`` rows of class probability scores.
 
-    ``nll`` is −Σ log p of the true class, nats. ``wrong`` counts rows of another most probable class (first of equals).
-    ``squares`` is Σ_k (p_k − [t = k])², or for two classes (p_1 − t)² (Brier 1950). ``excess`` is the number of correct
-    rows minus the sum of largest probabilities, in ``N_BINS`` bins of these; ``ranking`` (2, 2¹⁶) is of two classes.
+    ``nll`` is −Σ log p of the true class, nats. ``wrong`` counts rows whose most probable class (first of equals)
+    differs. ``squares`` is Σ_k (p_k − [t = k])², or for two classes (p_1 − t)² (Brier 1950). ``excess`` is the number
+    of correct rows minus the sum of largest probabilities, in ``N_BINS`` bins; ``ranking`` (2, 2¹⁶) is for two classes.
     """
 
     n: int
@@ -135,7 +135,7 @@ class ClassScores(FieldSums):
     def of(cls, codes: NDArray[np.generic], probabilities: Float, scores: Float | None = None, start: int = 0) -> Self:
         """Return the scores of rows from ``start`` with class ``codes`` (n,), 0 … K−1, and ``probabilities`` (n, K).
 
-        Of two classes ``scores`` (n,) rank rows for ROC AUC, as linear predictors do where probabilities are 0 or 1.
+        For two classes, ``scores`` (n,) rank rows for ROC AUC, as linear predictors do where probabilities are 0 or 1.
         """
         classes = np.asarray(codes, dtype=np.int64)
         rows, k = np.arange(len(classes)), probabilities.shape[1]
@@ -158,5 +158,5 @@ class ClassScores(FieldSums):
 
     @property
     def loss(self) -> float:
-        """The loss minimised by early stopping: the log loss, mean −log p_t per row in nats."""
+        """The loss minimised by early stopping: the log loss, the mean of −log p_t over rows, in nats."""
         return self.nll / self.n

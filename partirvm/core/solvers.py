@@ -1,21 +1,21 @@
 """Ways to maximise the evidence of a regression's columns: ``SOLVERS[name](state, rule, on_step)``.
 
-"fixed-point" are MacKay's updates of all columns together (``core.updates``): few, expensive steps from all candidates.
-"fast" are Tipping & Faul's actions (``core.fast``): many cheap ones, from the columns of the last fit. "auto" is the
-fixed point for several targets or with a prior.
+"fixed-point" applies MacKay's updates to all columns at once (``core.updates``): few, expensive steps from all
+candidates. "fast" applies Tipping & Faul's actions (``core.fast``): many cheap steps from the columns of the last fit.
+"auto" is the fixed point if there are several targets or a prior.
 
-**Auto, of new columns.** With a wide kernel actions end far lower: they take columns that the next ones make
-superfluous. The fixed point prunes together what should partly be kept. So columns come back together (``rejoined``),
-those with the largest q²/s, and the fixed point prunes again, while the evidence rises; then actions over all
-candidates and the fixed point of the active columns alternate (``improve``), until none gains.
+**Auto with new columns.** With a wide kernel, actions end at a far lower evidence: they add columns that later ones
+make superfluous. The fixed point prunes columns together, some of which should be kept. So columns with the largest
+q²/s come back together (``rejoined``) and the fixed point prunes again, while the evidence rises; then actions over all
+candidates alternate with the fixed point of the active columns (``improve``) until neither gains.
 
-**Starts.** The α at which a fixed point starts decides where it ends (sinc, 100 rows: 63 nats), so a fit of at most 500
-new columns also starts at several common α. Growth by actions alone as a further start led higher in no fit.
+**Starts.** The α at which a fixed point starts determines where it ends (63 nats apart on sinc, 100 rows), so a fit of
+at most 500 new columns also starts at several common α. Growth by actions alone, as a further start, never led higher.
 
-**Auto, of a fit that goes on.** In a round most candidates leave again, so they are first ``screened`` beside the
+**Auto in a continued fit.** Most candidates of a round leave again, so they are first ``screened`` alongside the
 columns of the earlier fit. An intermediate fit then takes ``JOINT`` iterations of all columns. Rounds of 20,000 rows
-take a third of the CPU time; the median ratio of errors over 13 fits of nine sets is .998 (.97 to 1.06). Turns gain
-nothing here, and take as long again.
+then take a third of the CPU time; the median error ratio over 13 fits of nine datasets is .998 (.97 to 1.06). Turns
+gain nothing here and would take as long again.
 """
 
 from collections.abc import Callable
@@ -33,20 +33,20 @@ from partirvm.core.updates import HyperState, Watch, maximise
 from partirvm.errors import NumericalError
 
 ROUGH, LOOSE = 3e-4, 1e-4
-"""Tolerances of the starts and of turns, where that of the rule is not larger; their end converges to the rule's. Over
-66 fits of 100 and 200 rows of eleven sets the evidence is as large on average as with 1e-5 for all of them."""
+"""Tolerances of the starts and of the turns, unless the rule's is larger; the final fit converges to the rule's. Over
+66 fits of 100 and 200 rows from eleven datasets, the evidence is on average as high as with 1e-5 throughout."""
 
 SCREENING, JOINT, SCARCE = 12, 3, 2
-"""Maximum number of iterations of new columns alongside the others, and then of all columns of an intermediate fit; and
-how many times as many leave fewer columns, where their number is limited, and in a last fit. With 30 and 6 iterations
-kin40k, 10,000 rows, is slower, and 3 % worse: columns that leave early do not come back."""
+"""Maximum numbers of iterations of new columns alongside the others, and then of all columns of an intermediate fit;
+and the factor on both in a last fit and where columns are limited, so that fewer remain. With 30 and 6 iterations,
+kin40k (10,000 rows) is slower and 3 % worse: columns that leave early do not come back."""
 
 Solver = Callable[[HyperState, StopRule, Watch], tuple[HyperState, Termination]]
 Begin = Callable[[HyperState, HyperState], HyperState]
 
 
 def auto(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
-    """The best fixed point of several starts, revived and improved; or the fit that goes on."""
+    """Return the best fixed point of several starts, revived and improved; or the fixed point of a continued fit."""
     fresh = state.entered is not None and bool(state.entered.all())
     joint = isinstance(state.beta, np.ndarray) or state.n_classes or state.prior != FLAT
     if joint or (fresh and rule.vectors is not None):
@@ -68,7 +68,7 @@ SOLVERS: dict[str, Solver] = {"auto": auto, "fixed-point": maximise, "fast": gro
 
 
 def _continued(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
-    """The fixed point of a fit that goes on, after the columns that have just entered, if any, are screened."""
+    """Return the fixed point of a continued fit, after screening any columns that have just entered."""
     if state.entered is not None and state.entered.any():
         times = 1 if rule.vectors is not None and not rule.thin else SCARCE
         with suppress(NumericalError):  # near-copies of the other columns leave only rounding errors
@@ -80,9 +80,9 @@ def _continued(state: HyperState, rule: StopRule, on_step: Watch) -> tuple[Hyper
 
 
 def screened(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> HyperState:
-    """Delete the columns that have just entered and leave a fit in which the α of the others rest (``beside``).
+    """Delete the new columns that do not survive a fit in which the α of the others is held fixed (``beside``).
 
-    They stay at the α at which they entered: optimal ones would displace fewer of them. β is estimated again.
+    The remaining ones keep the α at which they entered: optimal α would displace fewer columns. β is estimated again.
     """
     begun = beside(state)
     found, _ = maximise(begun, StopRule(rule.tol, rule.max_iterations, guard=False), on_step)
@@ -91,11 +91,11 @@ def screened(state: HyperState, rule: StopRule, on_step: Watch = lambda info: No
 
 
 def beside(state: HyperState) -> HyperState:
-    """The fit of the P columns that have just entered a fit of one target, at fixed α of the M others.
+    """Return the fit of the P columns that have just entered a fit of one target, with the α of the M others fixed.
 
-    With C = I/β + ΦA⁻¹Φᵀ of the others, its statistics are ΦᵀC⁻¹Φ, whose diagonal is s, ΦᵀC⁻¹t, which is q, and tᵀC⁻¹t
-    (Tipping & Faul 2003, eqs. 19 and 22), and C is the noise. So an iteration takes P³ instead of (M + P)³ operations.
-    Its β, 1 at first, multiplies C⁻¹: with better columns the noise falls.
+    With the C = I/β + ΦA⁻¹Φᵀ of the others as noise, its statistics are ΦᵀC⁻¹Φ, whose diagonal is s, ΦᵀC⁻¹t, which is
+    q, and tᵀC⁻¹t (Tipping & Faul 2003, eqs. 19 and 22). So an iteration takes P³ instead of (M + P)³ operations. Its β,
+    initially 1, multiplies C⁻¹: with better columns the noise falls.
     """
     statistics, beta = state.statistics, float(state.beta)
     entered = np.asarray(state.entered)
@@ -113,7 +113,7 @@ def beside(state: HyperState) -> HyperState:
 
 
 def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> HyperState:
-    """The best of ``best`` and fixed points from a common α: 1/M² (Tipping's SparseBayes) and 1, × a column's scale."""
+    """Return the best of ``best`` and fixed points from common α: 1/M² (Tipping's SparseBayes) and 1, × their scale."""
     M, last = len(whole.labels), best.iteration
     unit = float(whole.statistics.gram.diagonal().max(initial=0.0)) / (whole.n * float(whole.target_variance))
     for level in (1.0 / M**2, 1.0) if unit > 0 else ():
@@ -126,16 +126,16 @@ def _from_starts(best: HyperState, whole: HyperState, rule: StopRule, on_step: W
 
 
 def _loose(rule: StopRule, done: int) -> StopRule:
-    """The rule of turns: ``rule`` allows its iterations anew to all of them, after those ``done``."""
+    """Return the rule for turns: together they may take as many iterations as ``rule`` allows, after those ``done``."""
     return StopRule(max(rule.tol, LOOSE), done + rule.max_iterations, guard=False, thin=True)
 
 
 def improve(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) -> tuple[HyperState, Termination]:
-    """Turns of actions and fixed point from ``fit``, which has some of the columns of ``whole``."""
+    """Alternate actions and the fixed point from ``fit``, which has some of the columns of ``whole``."""
     loose = _loose(rule, fit.iteration)
 
     def act(fit: HyperState, whole: HyperState) -> HyperState:
-        # four refreshes are some 32 + M/2 actions, after which all α together do better
+        # four refreshes cover some 64 + M/2 actions; beyond that, updating all α together does better
         return grow(_among(whole, fit), replace(loose, max_iterations=fit.iteration + 4), on_step)[0]
 
     fit = turns(fit, whole, rule, act, on_step)
@@ -145,7 +145,7 @@ def improve(fit: HyperState, whole: HyperState, rule: StopRule, on_step: Watch) 
 
 
 def turns(fit: HyperState, whole: HyperState, rule: StopRule, start: Begin, on_step: Watch) -> HyperState:
-    """Repeat the fixed point from ``start(fit, whole)`` while it gains 1e-3 nats per row and explains as much."""
+    """Repeat the fixed point from ``start(fit, whole)`` while it gains 1e-3 nats per row without raising the noise."""
     loose, gain = _loose(rule, fit.iteration), np.inf
     while gain > 1e-3 * whole.n and fit.iteration < loose.max_iterations:
         found, _ = maximise(start(fit, whole), loose, on_step)
@@ -157,7 +157,7 @@ def turns(fit: HyperState, whole: HyperState, rule: StopRule, start: Begin, on_s
 
 
 def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
-    """The columns of ``fit``, and of the others of ``whole`` those that come back, at the α of joining columns."""
+    """Return the columns of ``fit`` and those others of ``whole`` that come back, at the α of joining columns."""
     active = Greedy(_among(whole, fit)).active
     s, q = np.maximum(active.S, 0.0), active.Q.copy()
     s[active.columns], q[active.columns] = own_factors(active, active.alpha)
@@ -171,7 +171,7 @@ def rejoined(fit: HyperState, whole: HyperState) -> HyperState:
 
 
 def _among(whole: HyperState, fit: HyperState) -> HyperState:
-    """All candidates of ``whole``, those of ``fit`` as it has them, the others as if they had just entered."""
+    """Return all candidates of ``whole``: those in ``fit`` as it has them, the others as if they had just entered."""
     _, there, own = np.intersect1d(whole.labels, fit.labels, assume_unique=True, return_indices=True)
     alpha, entered = whole.alpha.copy(), np.ones(len(whole.labels), bool)
     alpha[there], entered[there] = fit.alpha[own], False

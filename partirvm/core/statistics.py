@@ -1,16 +1,16 @@
 """Sums over rows, in particular the Gaussian sufficient statistics of a design, computed by a pass.
 
-Posterior, evidence and residual of any columns follow from ΦᵀΦ, Φᵀt, tᵀt without reading a row again. A pass supplies a
+The posterior, evidence and residual of any columns follow from ΦᵀΦ, Φᵀt, tᵀt without rereading rows. A pass supplies a
 ``GramBlock`` of new columns to ``GramStatistics.extend``. Rows may have weights, as in ΦᵀWΦ. Targets are (N, T).
 
 **Residual target.** If the noise is tiny, the terms of tᵀt − 2μᵀΦᵀt + μᵀΦᵀΦμ cancel. Statistics may therefore refer to
-r = t − Φm of an ``offset`` m (M, T), with Φᵀr and rᵀr computed by a pass; δ = μ − m is small, so no terms cancel.
+r = t − Φm for an ``offset`` m (M, T), with Φᵀr and rᵀr computed by a pass; δ = μ − m is small, so no terms cancel.
 
-**Sums.** Statistics of tiles are added in one fixed tree: the bits do not depend on the order of arrival. Node
+**Sums.** Tile statistics are added in a fixed tree, so that the bits do not depend on the order of arrival. Node
 ``(level, index)`` is the sum over tiles ``[index * 2**level, (index + 1) * 2**level)``: its left child, plus the right
 one if there are such tiles. A task that takes an aligned run of ``2**level`` tiles returns one node.
 
-**Labels** of columns: ≥ 0 is the row number of the centre; below zero a *leading* column without one, as the bias.
+**Labels** of columns: ≥ 0 is the row number of the centre; below zero is a *leading* column, such as the bias.
 """
 
 import operator
@@ -26,7 +26,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 class FieldSums:
-    """Base of the dataclasses whose fields are all sums over rows, tuples of such sums, or None."""
+    """Base class of dataclasses whose fields are all sums over rows, tuples of such sums, or None."""
 
     def __add__(self, other: Self) -> Self:
         return self._sum(other, operator.add)
@@ -82,7 +82,7 @@ class GramBlock(FieldSums):
     """The new rows and columns of a Gram matrix when P columns join M kept columns, over some rows.
 
     ``cross`` (M, P) is Φ_keptᵀWΦ_new, ``gram`` (P, P) Φ_newᵀWΦ_new or only its diagonal (P,), from which s and q
-    follow, ``projection`` (P, T) Φ_newᵀWr, ``sum_squares`` (T,) the diagonal of rᵀWr. ``n`` counts rows of non-zero
+    follow, ``projection`` (P, T) Φ_newᵀWr, ``sum_squares`` (T,) the diagonal of rᵀWr. ``n`` counts rows with non-zero
     weight, ``log_weight`` is their Σ log w_n.
     """
 
@@ -147,7 +147,7 @@ class GramStatistics:
         return replace(self, **{name: getattr(self, name)[..., k : k + 1] for name in names})
 
     def extend(self, labels: Int, block: GramBlock) -> Self:
-        """Add P columns with these labels, of a block of the same kept columns and rows."""
+        """Add P columns with these labels, from a block of the same kept columns and rows."""
         gram = np.block([[self.gram, block.cross], [block.cross.T, block.gram]])
         projection = np.concatenate([self.projection, block.projection])
         offset = np.concatenate([self.offset, np.zeros_like(block.projection)])
@@ -161,7 +161,7 @@ class GramStatistics:
         return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def residual(self, delta: Float) -> tuple[float, float]:
-        """Return ‖t − Φμ‖² (weighted) of μ = offset + δ, (M,) or (M, T), and a bound of its error, its minimum."""
+        """Return ‖t − Φμ‖² (weighted) for μ = offset + δ, (M,) or (M, T), and its error bound, which is its minimum."""
         projection, sum_squares, sizes = self.projection.reshape(delta.shape), self.sum_squares.sum(), np.abs(delta)
         explained = float(np.vdot(delta, 2 * projection - self.gram @ delta))
         rounding = float(EPS * (sum_squares + np.vdot(sizes, 2 * np.abs(projection) + np.abs(self.gram) @ sizes)))

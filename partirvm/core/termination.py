@@ -38,8 +38,8 @@ class Termination(Enum):
 class StopRule:
     """When a dense fit ends: the evidence changes by less than ``tol``·N nats, or a limit is reached.
 
-    ``vectors`` is a number of kernel columns to which pruning reduces the fit. With ``guard`` a fit whose residual has
-    cancelled stops. With ``thin``, or ``Prior.keeps_worthless``, it converges only without columns that gain nothing.
+    ``vectors`` is the number of kernel columns at which pruning ends the fit. With ``guard``, a fit stops if its
+    residual has cancelled. With ``thin``, or ``Prior.keeps_worthless``, it converges only once no column gains nothing.
     """
 
     tol: float

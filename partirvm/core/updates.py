@@ -3,11 +3,11 @@
 One step is MacKay's fixed point (Tipping 2001, eqs. 16–18), γ_i = 1 − α_iΣ_ii, α_i ← γ_i/μ_i², β ← (N − Σγ)/‖t − Φμ‖²,
 then pruning and a new factorisation, so that α, β, posterior and evidence of a state are always consistent. Several
 targets share α, α_i ← Σ_τγ_iτ / Σ_τμ_iτ²; then β and ``target_variance`` are (T,), μ and γ (M, T). The indicators of K
-classes also share β, and so Σ and γ (M,) (Thayananthan et al. 2006, "Multivariate relevance vector machines for
+classes also share β, hence Σ and γ (M,) (Thayananthan et al. 2006, "Multivariate relevance vector machines for
 tracking"): α_i ← γ_i / mean_k μ_ik², β ← (N − Σγ) / mean_k ‖t_k − Φμ_k‖², at the cost of one target's fit.
 
 **Pruning.** The evidence as a function of α_i alone peaks at infinity if q_i² ≤ s_i (Tipping & Faul 2003, eq. 20).
-Near-duplicates all satisfy this while the others are present; so a column is deleted only if, in addition, γ_i <
+Near-duplicates all satisfy this while the others are present, so a column is deleted only if, in addition, γ_i <
 ``FADED``. A prior can keep γ above this; once such a fit hardly changes, ``thin`` deletes these columns.
 """
 
@@ -27,16 +27,16 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.types import Bool, Each, Float, Int
 
 FADED, LOST = 1e-3, 1e-12
-"""A column that fails q² > s is pruned once its determinedness γ is below the first, any column once below the second.
-k near-copies share one degree of freedom, γ ≈ 1/k each, and all fail q² > s: the first must be well below 1/k, or
-all of them would be deleted at once. Below the second γ and s = αγ/(1 − γ) are rounding errors."""
+"""A column that fails q² > s is pruned once its determinedness γ is below the first, any column once it is below the
+second. k near-copies share one degree of freedom, γ ≈ 1/k each, and all fail q² > s: the first must be well below 1/k,
+or all of them would be deleted at once. Below the second, γ and s = αγ/(1 − γ) are rounding errors."""
 
 NOISE_FLOOR = 1e-8
-"""Minimum noise variance, as a fraction of the target's mean square: without noise β would diverge."""
+"""Minimum noise variance, as a fraction of the target's mean square: without noise, β would diverge."""
 
 ALPHA_FLOOR = 1e-12
-"""Minimum α_i, as a fraction of the column's data precision βG_ii. It bounds the condition number of the scaled H: else
-weights of ±1e7 cancel each other for smooth targets with a wide kernel, and the residual loses digits."""
+"""Minimum α_i, as a fraction of the column's data precision βG_ii. It bounds the condition number of the scaled H:
+otherwise weights of ±1e7 cancel each other for smooth targets with a wide kernel, and the residual loses digits."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class HyperState:
     """A dense fit in progress: statistics of the active columns, their α (M,), β, and their posterior.
 
     ``found`` stores the posterior, or None. ``target_variance``, the target's mean square, defines the noise floor; σ²
-    is at least also ``least_noise``. ``fixed_noise`` keeps β unchanged. ``entered`` (M,) marks columns that have joined
+    is also at least ``least_noise``. ``fixed_noise`` keeps β unchanged. ``entered`` (M,) marks columns that have joined
     since the last step. ``calibration`` is the prediction uncertainty from left-out rows, ``left_out`` their
-    diagnostics. The indicators of ``n_classes`` classes become probabilities by a ``ramp``.
+    diagnostics. A ``ramp`` turns the indicators of ``n_classes`` classes into probabilities.
     """
 
     statistics: GramStatistics
@@ -67,12 +67,12 @@ class HyperState:
 
     @property
     def posterior(self) -> Posterior:
-        """At these α and β, computed if necessary. Raises ``NumericalError`` as ``core.posterior`` does."""
+        """The posterior at these α and β, computed if needed. Raises ``NumericalError`` as ``core.posterior`` does."""
         return posterior(self.statistics, self.alpha, self.beta) if self.found is None else self.found
 
     @property
     def n_vectors(self) -> int:
-        """Number of active kernel columns, without the leading ones."""
+        """Number of active kernel columns, excluding the leading ones."""
         return int((self.labels >= 0).sum())
 
     @property
@@ -81,12 +81,12 @@ class HyperState:
 
     @property
     def n(self) -> int:
-        """Number of rows of positive weight in the posterior."""
+        """Number of rows with positive weight in the posterior."""
         return self.statistics.n
 
     @property
     def log_evidence(self) -> float:
-        """In nats, of the target in the model's units, including the priors of α and β."""
+        """Log evidence, in nats, of the target in the model's units, including the priors on α and β."""
         beta = None if self.fixed_noise else self.beta
         return self.posterior.log_evidence + self.sharing * self.prior.log_density(self.labels, self.alpha, beta)
 
@@ -97,33 +97,33 @@ class HyperState:
 
     @property
     def noise_variance(self) -> Each:
-        """σ² of predictions, in the model's units: 1/β, or if rows were left out, the estimate from these; or (T,)."""
+        """σ² of predictions, in the model's units, also (T,): 1/β or, if rows were left out, the estimate from them."""
         return 1 / self.beta if self.calibration is None else self.calibration.noise_variance
 
     def restarted(self, statistics: GramStatistics, alpha: Float, beta: Each, **others: Any) -> Self:
-        """A fit of the same target with these statistics, α (except fixed ones), β and ``others`` of its fields."""
+        """Return a fit of the same target with these statistics, α (unless fixed), β and ``others`` of its fields."""
         unknown = dict.fromkeys(("entered", "calibration", "left_out", "found"))
         others = {"iteration": 0, "floored": False, **unknown, **others}
         return replace(self, statistics=statistics, alpha=self.prior.fix(statistics.labels, alpha), beta=beta, **others)
 
     def reduced(self, share: float) -> "HyperState":
-        """The fit without this share of its kernel columns, those with the least γ."""
+        """Return the fit without this share of its kernel columns, those with the smallest γ."""
         kernels = np.flatnonzero((self.labels >= 0) & ~self.prior.held(self.labels))
         least = np.argsort(self.posterior.determinedness[kernels], kind="stable")
         return without(self, kernels[least[: int(share * len(kernels))]])
 
     def losses(self) -> Float:
-        """Loss of evidence if each column is deleted (M,), nats."""
+        """Return the evidence lost by deleting each column (M,), in nats."""
         return self.sharing * optimum(*own_factors(self.posterior, self.alpha), joint=True)[1]
 
     def gains(self, statistic: GramBlock) -> Float:
-        """Gain of evidence (Q,) of adding each column of a pool alone, nats; gains from a sample are scaled up."""
+        """Return the evidence gain (Q,) of adding each pool column alone, in nats; sample gains are scaled up."""
         scale = self.n / statistic.n if self.n else 1.0
         sums = (scale * each for each in (statistic.cross, statistic.gram, statistic.projection))
         return self.sharing * optimum(*self.factors(*sums), joint=True)[1]
 
     def factors(self, cross: Float, diagonal: Float, projection: Float) -> tuple[Float, Float]:
-        """s and q (Tipping & Faul 2003, eqs. 19 and 22) of P other columns, (P,) or (P, T), from their statistics."""
+        """Return s and q, (P,) or (P, T), of P other columns (Tipping & Faul 2003, eqs. 19 and 22) from statistics."""
         found, offset = self.posterior, self.statistics.offset
         if not found.targets:
             m, p = (each.reshape(-1, *found.mean.shape[1:]) for each in (offset, projection))
@@ -152,7 +152,7 @@ Watch = Callable[[StepInfo], None]
 
 
 def step(state: HyperState) -> tuple[HyperState, StepInfo]:
-    """One update of α and β, pruning, one factorisation."""
+    """Update α and β once, prune columns, and factorise once."""
     old, prior, before = state.posterior, state.prior, state.log_evidence
     determined, square = (np.atleast_2d(each.T).T for each in (old.determinedness, shared(old.mean, old.variance) ** 2))
     gamma = determined.max(axis=1, initial=0.0)  # conditions on γ must hold for all targets
@@ -170,7 +170,7 @@ def step(state: HyperState) -> tuple[HyperState, StepInfo]:
 
 
 def _worthless(state: HyperState) -> Bool:
-    """True for columns that do not raise the evidence at any α (M,)."""
+    """Return a mask (M,), True for columns that do not raise the evidence at any α."""
     s, q = own_factors(state.posterior, state.alpha)
     return fails(s, q, state.alpha) if s.ndim == 2 else q**2 <= s
 
@@ -193,7 +193,7 @@ def noise_precision(state: HyperState, now: tuple[Any, Any] | None = None) -> tu
 
 
 def maximise(state: HyperState, rule: StopRule, on_step: Watch = lambda info: None) -> tuple[HyperState, Termination]:
-    """A dense fit: step until the rule ends it."""
+    """Run a dense fit: step until the rule ends it."""
     state, reason, keeps = replace(state, found=state.posterior), None, state.prior.keeps_worthless
     while reason is None:
         state, info = step(state)
@@ -209,7 +209,7 @@ def maximise(state: HyperState, rule: StopRule, on_step: Watch = lambda info: No
 
 
 def thin(state: HyperState) -> HyperState:
-    """Delete columns that fail q² > s, of near-copies one (``weakly_correlated``); the state itself if none do."""
+    """Delete columns failing q² > s, one of near-copies (``weakly_correlated``); return the state itself if none do."""
     failing = np.flatnonzero(_worthless(state) & ~state.prior.held(state.labels))
     if not len(failing):
         return state
@@ -218,25 +218,25 @@ def thin(state: HyperState) -> HyperState:
 
 
 def without(state: HyperState, gone: Int) -> HyperState:
-    """The fit at the same α and β without the columns at these positions."""
+    """Return the fit at the same α and β without the columns at these positions."""
     kept = np.setdiff1d(np.arange(len(state.labels)), gone)
     statistics, alpha = _columns(state, kept), state.alpha[kept]
     return replace(state, statistics=statistics, alpha=alpha, found=posterior(statistics, alpha, state.beta))
 
 
 def _columns(state: HyperState, kept: Int) -> GramStatistics:
-    """Statistics of the columns at these positions."""
+    """Return the statistics of the columns at these positions."""
     statistics = state.statistics
     if len(kept) < len(state.labels) and statistics.offset.any():
-        # a column about to be deleted has almost no weight, but its offset may be from when it had
+        # a column about to be deleted has almost no weight, but its offset may date from when it had more
         statistics = statistics.shift(state.posterior.means - statistics.offset)
     return statistics.take(kept)
 
 
 def verdict(state: HyperState, info: StepInfo, rule: StopRule) -> Termination | None:
-    """The reason if the fit ends after the step ``info`` to ``state``, otherwise None.
+    """Return the reason if the fit ends after the step ``info``, which led to ``state``; otherwise None.
 
-    It converges if the step pruned no column and changed the evidence by less than ``tol``·N or rounding.
+    It converges if the step pruned no column and changed the evidence by less than ``tol``·N or the rounding error.
     """
     if rule.guard and state.posterior.cancelled:
         return Termination.CANCELLED

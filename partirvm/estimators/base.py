@@ -1,4 +1,4 @@
-"""Base class of the estimators: parameters and their documentation, the fit, and values of rows tile by tile."""
+"""Base class of the estimators: parameters and their documentation, fitting, and tile-by-tile values of rows."""
 
 import re
 import textwrap
@@ -43,13 +43,13 @@ from partirvm.types import OFF, Float
 Documented = TypeVar("Documented", bound=type)
 
 PARAMETERS, ATTRIBUTES = "    (The parameters of both estimators.)\n", "    (The attributes of both estimators.)\n"
-"""Lines of a docstring in place of which ``documented`` puts these entries of the base class."""
+"""Docstring lines that ``documented`` replaces with these entries of the base class."""
 
 ENTRY = re.compile(r"^    (\w+) : (.*)\n((?: {8}.*\n)*)", re.MULTILINE)
 
 
 def documented(estimator: Documented) -> Documented:
-    """Put the entries of both estimators into a docstring, and words, default and help of options into entries."""
+    """Insert the common entries into a docstring, and each option's words, default and help text into its entry."""
     if estimator.__doc__ is None:  # python -OO has no docstrings
         return estimator
     defaults = {each.name: each.default for each in fields(cast(Any, estimator))}
@@ -70,43 +70,43 @@ def documented(estimator: Documented) -> Documented:
 
 @dataclass(eq=False, repr=False)
 class RelevanceVectorMachine(BaseEstimator):
-    """Base of the estimators. A subclass adds parameters, ``_take`` (attributes of a model) and predictions.
+    """Base class of the estimators. A subclass adds parameters, ``_take`` (the model's attributes) and predictions.
 
-    Its ``_coded`` returns targets (N,) as numbers, and the class labels (K,) if the numbers are codes of classes.
+    Its ``_coded`` returns numeric targets (N,), and the class labels (K,) if the targets are class codes.
 
     Parameters
     ----------
     kernel : str, option value, kernel, callable, list of these, or None
-        ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` has options of its own; ``partirvm.kernels`` are given
-        kernels and their sums and products.
+        An option value such as ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` has options of its own.
+        ``partirvm.kernels`` has kernels with fixed parameters, and their sums and products.
     gamma : {"learn", "learn-shared", "learn-per-feature", "scale"}, float or array of shape (d,)
         "auto" is an alias of "learn", whereas gamma="auto" of scikit-learn's ``SVC`` is 1/(number of features).
     max_vectors : int or None
     max_rounds : int or None
-        Other libraries call it ``max_iter`` or ``n_estimators``.
+        Other libraries call this ``max_iter`` or ``n_estimators``.
     effort : words
     noise : words, float or Noise
-        ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ². The logarithm of local noise, which needs one
-        target, is a small RVM, fitted to the errors of left-out rows; its mean over the training rows is
-        ``noise_variance_``, also far from all of them.
+        ``Noise(prior=(c, d))`` estimates it under a Gamma prior on 1/σ². Local noise needs a single target; its
+        logarithm is a small RVM fitted to the errors of left-out rows. Its mean over the training rows is
+        ``noise_variance_``, which also applies far from all of them.
     memory_limit : "auto", int or str
         A number is in bytes.
     random_state : int, RandomState or None
-        Seed of all random choices: the order of rows in memory, samples and random candidates.
+        Seed for all random choices: the order of rows in memory, samples and random candidates.
     time_limit : float, str or None
         A number is in seconds.
     basis : None, "linear", str, callable or list of these
-        Any callable works if the fit runs in this process. Functions get the same inputs as the kernel. With
+        Any callable works if the fit runs in this process. Functions receive the same inputs as the kernel. With
         ``kernel=None, basis="linear", standardize=False``, X is the design matrix, and each of its columns has an α.
     warp : words or Warp
         ``Warp(target="log")`` also warps the target of a regression.
     strategy : words or option value
-        Option values have options of their own: ``WorkingSet(selection="gain", fit_rows="sample", sample_rows=5000)``.
+        Option values have their own options: ``WorkingSet(selection="gain", fit_rows="sample", sample_rows=5000)``.
     partition_size : "auto" or int
     solver : words
-        The fixed point is MacKay's (1992); "fast" is the algorithm of Tipping & Faul (2003), for a regression of one
-        target without priors and fixed α. If all rows of such a regression are candidates, "auto" uses the better of
-        both; otherwise it is the fixed point.
+        The fixed point is MacKay's (1992); "fast" is the algorithm of Tipping & Faul (2003), for a regression with one
+        target and without priors or fixed α. If all rows of such a regression are candidates, "auto" uses the better of
+        the two; otherwise, it is the fixed point.
     max_iterations : int or None
     alpha_prior : pair of float or AlphaPrior
         See Tipping (2001, appendix A). ``AlphaPrior(a, b, fixed={"bias": 1e-6})`` also fixes precisions by name.
@@ -117,28 +117,28 @@ class RelevanceVectorMachine(BaseEstimator):
     kernel_store : words
         With an "auto" ``memory_limit``, "auto" uses at most a quarter of it.
     client : distributed.Client or None
-        Client of the Dask cluster that runs the fit; None runs it on all cores that this process may use.
+        Client of the Dask cluster on which to run the fit; None uses all cores available to this process.
     verbose : bool
-        Show the progress of ``fit``: a live view on a terminal, otherwise lines on stderr.
+        Show the progress of ``fit``: a live view in a terminal, lines on stderr elsewhere.
 
     Attributes
     ----------
     n_relevance_vectors_ : int
-        M, the number of relevance vectors. The bias and basis functions are not counted.
+        M, the number of relevance vectors, not counting the bias and basis functions.
     relevance_vectors_ : ndarray of shape (M, d), in the units of X
-    basis_names_, basis_relevance_ : "bias", then the names of basis functions (B + 1,); the loss of log evidence if
-        only this function is deleted: 0 for a pruned function, small if other functions can replace it
-    basis_weights_, basis_alpha_ : ndarray of shape (B + 1,), of T targets or K > 2 classes (T or K, B + 1), of the
+    basis_names_, basis_relevance_ : "bias", then the names of the basis functions (B + 1,); the loss of log evidence if
+        only that function is deleted: 0 for a pruned function, small if other functions can replace it
+    basis_weights_, basis_alpha_ : ndarray of shape (B + 1,), or (T or K, B + 1) for T targets or K > 2 classes, in the
         standardised problem; 0 and ∞ where pruned
     kernel_ : kernel with its learned parameters
-    gamma_ : float or ndarray of shape (d,); where the kernel has a gamma, or one for each kind of column
+    gamma_ : float or ndarray of shape (d,); only if the kernel has a gamma, or one for each kind of column
     feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
         fraction of the largest; only if the kernel has a gamma
-    history_ : list of dict, one per fit; errors of several targets are root mean squares over the targets
+    history_ : list of dict, one per fit; with several targets, errors are root mean squares over the targets
     termination_ : Termination, a value with ``advice``
     plan_ : Plan
     n_features_in_ : int
-    feature_names_in_ : ndarray of str, where X has them
+    feature_names_in_ : ndarray of str, if X has feature names
     """
 
     to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
@@ -167,7 +167,7 @@ class RelevanceVectorMachine(BaseEstimator):
     verbose: bool = False
 
     def __sklearn_clone__(self) -> Self:
-        """Clone with the metadata requests, the callbacks and the same client, which cannot be copied."""
+        """Clone with the metadata requests, the callbacks and the same client, because clients cannot be copied."""
         bare = copy(self)
         bare.client = None
         cloned: Self = super(RelevanceVectorMachine, bare).__sklearn_clone__()
@@ -175,10 +175,10 @@ class RelevanceVectorMachine(BaseEstimator):
         return cloned.set_callbacks(*getattr(self, "_callbacks", ()))
 
     def set_callbacks(self, *callbacks: FitCallback) -> Self:
-        """Set the callbacks of each ``fit`` and ``partial_fit`` in this process, in place of earlier ones.
+        """Set the callbacks of each ``fit`` and ``partial_fit`` in this process, replacing earlier ones.
 
-        Without arguments there are none. Clones have them too, so a grid search passes them on; pickles
-        and files do not. Raises ``UsageError`` for an object that is not a ``FitCallback``.
+        Without arguments, all callbacks are removed. Clones keep them, so a grid search passes them on; pickles and
+        saved files do not. Raises ``UsageError`` for an object that is not a ``FitCallback``.
         """
         for one in callbacks:
             if not isinstance(one, FitCallback):
@@ -192,15 +192,15 @@ class RelevanceVectorMachine(BaseEstimator):
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a pickle, without the client and the callbacks, which may hold connections."""
+        """Return the state for pickling, without the client and the callbacks, which may hold connections."""
         state = {**super().__getstate__(), "client": None}
         state.pop("_callbacks", None)
         return state
 
     def parameters(self) -> Request:
-        """Return the options of a fit of this estimator, with a seed drawn from ``random_state``.
+        """Return the options of this estimator's fit, with a seed drawn from ``random_state``.
 
-        Raises ``UsageError`` for a value that its option does not allow, and for an option that is given twice.
+        Raises ``UsageError`` for a value that its option does not allow, and for an option that is set twice.
         """
         values = self.get_params(deep=False)
         del values["client"], values["verbose"]
@@ -230,21 +230,21 @@ class RelevanceVectorMachine(BaseEstimator):
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or dataset
             Missing values (NaN) are allowed. In data frames (pandas, polars, Arrow), categorical columns and text
             become categories, and dates become days and cycles (``model_.columns``). A dataset is the path or URL of
-            what ``ingest`` made (for labels with ``classes=True``), with its own y and weights. X is not kept.
-        y : array-like (N,), or (N, T) for a regression of T targets
-            Targets, or labels of any type that has an order; of the same kind as X or a NumPy array.
+            the output of ``ingest`` (with ``classes=True`` for labels); it includes y and weights. X is not kept.
+        y : array-like (N,), or (N, T) for a regression with T targets
+            Targets, or labels of any type that has an order; either of the same kind as X or a NumPy array.
         sample_weight : array-like (N,), optional
-            In a regression, the noise variance of a row is σ²/weight: a row with known relative noise r has the weight
-            1/r². In a classification, a row of weight 2 counts as two rows. Rows of weight 0 are ignored.
+            In a regression, the noise variance of a row is σ²/weight: a row with known relative noise r has weight
+            1/r². In a classification, a row of weight 2 counts as two rows. Rows with weight 0 are ignored.
         X_val, y_val, sample_weight_val : as X, y and sample_weight, optional
-            Held-out rows: their error or log loss goes into ``history_`` and ends the fit when it stops falling (early
-            stopping). Other libraries call them ``eval_set``. X_val may be a dataset.
+            Held-out rows: their error or log loss is recorded in ``history_`` and ends the fit when it stops falling
+            (early stopping). Other libraries call this ``eval_set``. X_val may be a dataset.
 
         Raises
         ------
         DataError, UsageError, MemoryLimitError, NumericalError
-            For invalid data or parameters (a ``ValueError``; for data of a wrong type also a ``TypeError``), for a fit
-            that needs more memory than the limit (``MemoryError``), and for an overflow (``ArithmeticError``).
+            For invalid data or parameters (a ``ValueError``; also a ``TypeError`` for data of the wrong type), for a
+            fit that needs more memory than the limit (``MemoryError``), and for an overflow (``ArithmeticError``).
         """
         parameters = self.parameters()
         source, labels = training_source(self, X, y, sample_weight, parameters.seed)
@@ -259,7 +259,7 @@ class RelevanceVectorMachine(BaseEstimator):
         return self
 
     def _fit(self, source: Source, held_out: Source | None, asked: Request, log: MemoryJournal, before: Any) -> FitSpec:
-        """Fit, or continue the spec and checkpoint ``before``; set the attributes and return the spec of the fit."""
+        """Fit, or continue from the spec and checkpoint ``before``; set the attributes and return the fit's spec."""
         parameters, checkpoint = check_parameters(asked), None
         if self.client is not None:
             portable(parameters)
@@ -289,7 +289,7 @@ class RelevanceVectorMachine(BaseEstimator):
         return spec
 
     def _take(self, model: Any, variance: Float) -> None:
-        """Set the attributes of a fitted model; ``variance`` (d,) is that of the inputs of its kernel."""
+        """Set the attributes of a fitted model; ``variance`` (d,) is the variance of its kernel's inputs."""
         kernels, bases = slice(model.design.n_leading, None), bases_of(model)
         self.model_ = model
         self.relevance_vectors_, self.n_relevance_vectors_ = model.design.centres, model.n_vectors
@@ -310,7 +310,7 @@ class RelevanceVectorMachine(BaseEstimator):
             self.feature_relevance_ = relevance
 
     def __call__(self, X: Any) -> Any:
-        """Return what ``predict`` or ``predict_proba`` returns: ``shap.Explainer(model, X)`` takes callables."""
+        """Return the result of ``predict`` or ``predict_proba``: ``shap.Explainer(model, X)`` takes a callable."""
         return getattr(self, "predict_proba" if is_classifier(self) else "predict")(X)
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
@@ -329,8 +329,8 @@ class RelevanceVectorMachine(BaseEstimator):
         """Return a copy of the fitted estimator with at most ``max_vectors`` relevance vectors; no data are needed.
 
         The vectors that contribute least to the evidence are deleted one by one, and the weights of the others are
-        refitted at the same α and noise. ``model_.pruned`` has the loss of ``log_evidence`` in nats and, for a
-        regression, the ``rmse`` that this adds. Raises ``UsageError`` for a negative number, and for local residuals.
+        refitted at the same α and noise. ``model_.pruned`` reports the loss of ``log_evidence`` in nats and, for a
+        regression, the added ``rmse``. Raises ``UsageError`` for a negative number and with local residuals.
         """
         check_is_fitted(self)
         found = copy(self)
@@ -355,31 +355,31 @@ class RelevanceVectorMachine(BaseEstimator):
         return values
 
     def _interval(self, X: Any, level: float, kind: str, **how: bool) -> tuple[Float, Float]:
-        """Return lower and upper ends of the model's intervals, (n, V) each, or (n,) if V is 1."""
+        """Return the lower and upper ends of the model's intervals, (n, V) each, or (n,) if V is 1."""
         check_is_fitted(self)
         lower, upper = np.split(self._values(self.model_.interval(level, kind, **how), X), 2, axis=1)
         return (lower[:, 0], upper[:, 0]) if lower.shape[1] == 1 else (lower, upper)
 
     def plot_diagnostics(self, X: Any = None, y: Any = None, *, figure: Any = None) -> DiagnosticsDisplay:
-        """Draw predictions at rows that the fit has not used beside their targets.
+        """Plot predictions against the targets of rows that the fit has not used.
 
         For a regression: actual against predicted values, coverage of intervals, standardised residuals, the
-        probability integral transform and, if predicted deviations vary, errors against them. For a classification:
-        reliability of probabilities and confusion matrix. Scatter plots show 400 random rows, other panels all rows. Of
-        several targets, the first four are drawn; beyond twelve classes, the last ones are drawn as one.
+        probability integral transform and, if predicted standard deviations vary, errors against these. For a
+        classification: a reliability diagram and the confusion matrix. Scatter plots show 400 random rows, other panels
+        all rows. Only the first four targets are drawn; beyond twelve classes, the last ones are merged.
 
-        X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; training rows look too good. Without X, the
-        held-out rows of the fit (``X_val``) are used or, for a regression without these, leave-one-out predictions of
-        the training rows. ``figure`` is an empty matplotlib figure; by default, ``pyplot`` creates a new one.
+        X (n, d) and y (n,) or (n, T) are of any kind that ``fit`` takes; for training rows, the plots look too good.
+        Without X, the fit's held-out rows (``X_val``) are used or, for a regression without these, leave-one-out
+        predictions of the training rows. ``figure`` is an empty matplotlib figure; by default, ``pyplot`` creates one.
 
-        Raises ``UsageError`` if matplotlib is not installed, or X is None and the fit has no such rows, and
-        ``DataError`` for other features, targets or labels than those of the fit; both are ``ValueError``.
+        Raises ``UsageError`` if matplotlib is not installed, or if X is None and the fit has no such rows, and
+        ``DataError`` if features, targets or labels differ from those of the fit; both are ``ValueError``.
         """
         check_is_fitted(self)
         if X is None:
             stored = next((line["diagnostics"] for line in reversed(self.history_) if line.get("diagnostics")), None)
             if stored is None:
-                raise UsageError("the fit has no held-out rows: give X and y, or fit with X_val and y_val")
+                raise UsageError("the fit has no held-out rows: pass X and y, or fit with X_val and y_val")
             found = from_json(stored)
         else:
             labels = getattr(self, "classes_", None)

@@ -1,4 +1,4 @@
-"""Rows, targets, labels and weights that an estimator gets: converted, and checked as scikit-learn does."""
+"""Convert the rows, targets, labels and weights passed to an estimator, and check them as scikit-learn does."""
 
 import os
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ from partirvm.types import Columns, Float, is_frame, module_of, pandas_column, p
 
 
 def in_memory(X: Any) -> bool:
-    """Return whether ``loaded`` makes rows in memory of X: not of paths, sources, Zarr and Dask, unless with labels."""
+    """Return whether ``loaded`` loads X: not paths, sources, Zarr or Dask, except Dask frames with text columns."""
     labels = is_frame(X) and hasattr(X, "npartitions") and X.select_dtypes(exclude=["number", "bool"]).shape[1] > 0
     lazy = module_of(X) in ("zarr", "dask", "dask_expr", "distributed") and not labels
     return not (lazy or isinstance(X, str | os.PathLike | Source))
 
 
 def loaded(estimator: Any, X: Any) -> Any:
-    """Sparse X as a dense array, a Dask frame as one of pandas; ``MemoryLimitError`` if over a quarter of the limit."""
+    """Convert sparse X to dense and Dask frames to pandas; ``MemoryLimitError`` above a quarter of the limit."""
     lazy, asked = hasattr(X, "npartitions"), estimator.memory_limit
     if not (lazy or issparse(X)):
         return X
@@ -48,7 +48,7 @@ def loaded(estimator: Any, X: Any) -> Any:
 
 @contextmanager
 def data_errors() -> Iterator[None]:
-    """Turn the errors of scikit-learn and NumPy about invalid data into errors of partirvm."""
+    """Turn scikit-learn and NumPy errors about invalid data into partirvm errors."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             yield
@@ -59,7 +59,7 @@ def data_errors() -> Iterator[None]:
 
 
 def finite(name: str, values: Any) -> NDArray[Any]:
-    """Targets or weights in memory as an array of finite numbers. Raises ``DataError`` that names the first other."""
+    """Targets or weights in memory as an array of finite numbers; a ``DataError`` names the first that is not."""
     numbers = numeric_array(name, pandas_column(values))
     wrong = ~np.isfinite(np.atleast_1d(numbers))
     if wrong.any():
@@ -72,7 +72,7 @@ def finite(name: str, values: Any) -> NDArray[Any]:
 def rows_of(
     estimator: Any, X: Any, columns: Columns | None, y: Any = None, *, reset: bool = False, **checks: Any
 ) -> tuple[Float, Columns, Any]:
-    """Rows in memory as an array (n, d), their columns, and checked targets; ``columns`` are those of the fit."""
+    """Return rows in memory as an array (n, d), their columns and checked targets; ``columns`` come from the fit."""
     checks |= {"dtype": np.float64, "ensure_all_finite": "allow-nan", "estimator": estimator}
     if y is not None:
         numbers = is_regressor(estimator)
@@ -85,7 +85,7 @@ def rows_of(
             given = X if columns is None else in_order(X, columns)
             X, columns = frame_rows(given, columns)
         elif columns is not None and columns.given != columns.features:
-            raise DataError("the model was trained on dates: give the rows as a data frame with these columns")
+            raise DataError("the model was trained on dates: pass the rows as a data frame with these columns")
         if y is None and not reset:
             rows = check_array(X, input_name="X", **checks)
         else:
@@ -96,7 +96,7 @@ def rows_of(
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows of weight above zero: X (n, d), y (n,) or (n, T), weights (n,) or None, and the labels (K,) of codes y."""
+    """Rows with positive weight: X (n, d), y (n,) or (n, T), weights (n,) or None, and the labels (K,) of codes y."""
 
     X: Float
     y: Any
@@ -106,7 +106,7 @@ class TrainingRows:
 
 
 def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, columns: Columns | None = None) -> TrainingRows:
-    """Rows of weight above zero that are in memory, checked. With ``columns`` they have to be like the rows before."""
+    """Check rows in memory and return those with positive weight; with ``columns``, they must match earlier rows."""
     if not in_memory(X):
         raise UsageError(f"X is {type(X).__name__}, but updates of an estimator take rows in memory: use a job instead")
     more, weights = columns is not None, None
@@ -117,14 +117,14 @@ def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, columns: C
         with data_errors():
             weights = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
         present = weights > 0
-        if present.any() and not present.all():  # a source without any weight is refused
+        if present.any() and not present.all():  # a source whose weights are all 0 is refused
             X, y, weights = X[present], y[present], weights[present]
     y, labels = estimator._coded(y)
     return TrainingRows(X, y, weights, columns, labels)
 
 
 def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: int) -> tuple[Source, Labels | None]:
-    """Return the training rows, and their class labels for classification. Sets the attributes of the features."""
+    """Return the training rows and, for classification, their class labels. Sets the feature attributes."""
     if in_memory(X):
         rows = training_rows(estimator, X, y, sample_weight)
         source, labels = as_source(rows.X, rows.y, rows.weights, seed=seed, columns=rows.columns), rows.labels
@@ -144,7 +144,7 @@ def training_source(estimator: Any, X: Any, y: Any, sample_weight: Any, seed: in
 
 
 def source_of(estimator: Any, given: Any, columns: Columns, labels: Any = None, *, name: str = "validation") -> Source:
-    """Return rows with the ``columns`` and classes of the training rows: (X, y), (X, y, sample_weight), a dataset."""
+    """Return (X, y), (X, y, sample_weight) or a dataset as rows with the training ``columns`` and classes."""
     if not isinstance(given, tuple | list):
         return as_source(given)
     if len(given) not in (2, 3):

@@ -30,7 +30,7 @@ from partirvm.types import Float
 
 @dataclass(frozen=True)
 class Stream:
-    """The state kept between two calls of ``partial_fit``: the rows of each call, and the fit of all of them."""
+    """The state kept between two calls of ``partial_fit``: the rows of each call, and the fit to all of them."""
 
     calls: tuple[TrainingRows, ...]
     request: Request
@@ -43,28 +43,28 @@ class Stream:
 class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     """Relevance Vector Machine for regression (Tipping 2001), trained out of core.
 
-    The mean is Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows; weights have a Gaussian
-    prior each, whose precisions and the noise maximise the evidence. Large data are trained by a working set: rounds of
-    P candidates join the vectors kept so far, each fit to the likelihood of *all* rows.
+    The mean is Σ_m w_m k(x, z_m) + bias with few relevance vectors z_m among the training rows. Each weight has a
+    Gaussian prior; the prior precisions and the noise maximise the evidence. Large datasets are trained with a working
+    set: in each round, P candidates join the vectors kept so far, and the fit uses the likelihood of *all* rows.
 
     Parameters
     ----------
     (The parameters of both estimators.)
     residual : words or Local
-        Rows are near in the metric of the kernel; ``model_.sparse()`` is the model without them. For targets whose
-        noise variance is estimated; each has a kernel of its own. ``Local(neighbours=30)`` has its option.
+        Nearness is measured in the kernel's metric; ``model_.sparse()`` is the model without these rows. This needs an
+        estimated noise variance; each target has its own local kernel. ``Local(neighbours=30)`` sets its option.
     reference : words
 
     Attributes
     ----------
-    weights_, alpha_ : ndarray of shape (M,), of the standardised problem
+    weights_, alpha_ : ndarray of shape (M,), in the standardised problem
     determinedness_ : ndarray of shape (M,); γ of each weight: 1 if the data determine it, 0 if the prior does
-    intercept_ : float, in the target's unit
-    noise_variance_ : float, in the target's unit squared. The estimate from the errors of left-out rows
-        (``core.left_out``), or the value of maximum evidence if no rows were left out. ``model_.evidence_noise`` is
-        always the latter. Of T targets ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,).
-    log_evidence_ : float, nats, of the target in its own units, of a warped target of its map, of T targets of all
-        together; a prior adds its log density in log α and log σ², less the largest value of that
+    intercept_ : float, in the target's units
+    noise_variance_ : float, in the target's units squared. The estimate from the errors of left-out rows
+        (``core.left_out``), or the maximum-evidence value if no rows were left out. ``model_.evidence_noise`` is always
+        the latter. For T targets, ``weights_`` is (M, T), ``intercept_`` and ``noise_variance_`` are (T,).
+    log_evidence_ : float, nats, for the target in its own units (a warped target after its map, T targets together); a
+        prior adds its log density with respect to log α and log σ², minus the maximum of that density
     (The attributes of both estimators.)
 
     Examples
@@ -89,13 +89,13 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Update the model with new rows, X (n, d) and y (n,) or (n, T), in memory; the first call fits the given rows.
 
-        A later call is the update of a job whose dataset has more rows (``Job.update``). It keeps kernel, scaling and
-        options of the first call, which should have enough rows to estimate them. The vectors stay candidates; rounds
-        with new candidates follow. The estimator keeps a copy of all rows. ``history_``, ``termination_`` and
-        ``plan_`` describe the last call; ``max_rounds`` and ``time_limit`` apply to each call.
+        A later call works like the update of a job whose dataset has grown (``Job.update``). It keeps the kernel,
+        scaling and options of the first call, which should have enough rows to estimate them. The vectors remain
+        candidates, and rounds with new candidates follow. The estimator keeps a copy of all rows. ``history_``,
+        ``termination_`` and ``plan_`` describe the last call; ``max_rounds`` and ``time_limit`` apply to each call.
 
         Raises the errors of ``fit``, and ``UsageError`` after ``fit``, which keeps no rows, or if a parameter that must
-        be kept has changed since the first call.
+        stay the same has changed since the first call.
         """
         stream: Stream | None = getattr(self, "_stream", None)
         if stream is None and hasattr(self, "model_"):
@@ -111,7 +111,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         return self
 
     def _continued(self, stream: Stream, asked: Request) -> Request:
-        """Return the request of the next call: that of the first call, with the limits that are asked for now."""
+        """Return the request of the next call: that of the first call, with the limits that are set now."""
         if not is_growable(stream.checkpoint, stream.spec):
             raise UsageError("partial_fit cannot continue an unfinished split-merge or a constant target: fit all rows")
         for name in [name for name in TABLE if name not in (*LIMITS, "seed")]:
@@ -129,18 +129,18 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         With local residuals, the standard deviation maximises the log density of left-out rows, and the multiples of
         ``predict_interval`` are quantiles of their errors. X is of any kind that ``fit`` takes.
 
-        ``augment`` is the rows of the fit again, in any order: (X, y), (X, y, sample_weight) or a dataset. Each row is
-        then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005), with one more basis function at the row itself (of
-        the first of several kernels): away from the training rows, the standard deviation grows to √(noise variance +
-        variance of y) instead of falling to the noise. This takes N·n·M products for N rows of the fit, n rows of X and
-        M basis functions. Local residuals are not used.
+        ``augment`` takes the rows of the fit again, in any order: (X, y), (X, y, sample_weight) or a dataset. Each row
+        is then predicted by RVM* (Rasmussen & Quiñonero-Candela 2005), with one more basis function at the row itself
+        (of the first of several kernels): away from the training rows, the standard deviation grows to √(noise variance
+        + variance of y) instead of falling to the noise. This takes N·n·M products for N rows of the fit, n rows of X
+        and M basis functions. Local residuals are not used.
 
-        ``return_gradient`` adds the gradient of the mean in the features ``model_.columns.features``, (n, d), and with
-        ``return_std`` that of the standard deviation, in the units of X; for T targets (n, T, d). Categories have 0,
-        as has a kernel with a kink (Laplacian) at its centre. Local residuals, Python functions as kernel or basis, and
-        rows with missing values have no gradient.
+        ``return_gradient`` adds the gradient (n, d) of the mean with respect to ``model_.columns.features``, and with
+        ``return_std`` that of the standard deviation, in the units of X; for T targets, (n, T, d). The gradient is 0
+        for categories, and for a kernel with a kink (Laplacian) at its centre. Local residuals, Python functions as
+        kernel or basis, and rows with missing values have no gradient.
 
-        Raises ``DataError`` or ``ValueError`` if X has other features, or ``augment`` has another number of rows.
+        Raises ``DataError`` or ``ValueError`` if X's features or the number of ``augment`` rows differ from the fit's.
         """
         check_is_fitted(self)
         model: Model = self.model_
@@ -159,13 +159,13 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         return model.parted(found, std=return_std, gradient=return_gradient)
 
     def nearest_rows(self, X: Any) -> dict[str, Any]:
-        """The training rows whose errors correct the predictions at X (n, d), rows in memory, by local residuals.
+        """The training rows whose errors correct the predictions at X (n, d), in memory, through local residuals.
 
-        ``rows``, ``distances``, ``weights`` and ``errors`` have shape (n, k), the nearest row first. Numbers of rows
-        count from 0 in the order that ``fit`` or ``ingest`` was given, rows in memory of weight 0 excluded. Distances
-        are in the metric of the kernel, errors in the target's units, or those of its warp, whose prediction they
-        correct: that of ``model_.sparse()`` plus the sum of weights times errors; of T targets both are (n, k, T).
-        Raises ``UsageError`` for a model without local residuals, ``DataError`` for other features.
+        ``rows``, ``distances``, ``weights`` and ``errors`` have shape (n, k), the nearest row first. Row numbers count
+        from 0 in the order passed to ``fit`` or ``ingest``, without in-memory rows of weight 0. Distances are in the
+        kernel's metric. Errors are in the units of the target, or of the warped target if there is a warp; a prediction
+        is that of ``model_.sparse()`` plus the sum of weights times errors. For T targets, weights and errors are (n,
+        k, T). Raises ``UsageError`` for a model without local residuals, and ``DataError`` if the features differ.
         """
         check_is_fitted(self)
         return dict(self.model_.nearest_rows(rows_of(self, X, self.model_.columns)[0]))
@@ -178,13 +178,13 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         ``kind="prediction"`` is for a new, noisy target, ``"credible"`` for its mean (or its median, if the target is
         warped). With ``hyperparameters``, the covariance of the weights includes the uncertainty of α and of the noise
         (``core.predictive``), and quantiles and noise variance come from leave-one-out errors (``core.left_out``).
-        Credible intervals, and those of a fit with a given noise or fewer than 20 rows, use quantiles of Student's t.
-        False gives the posterior alone, at the noise of maximum evidence (Tipping 2001, eqs. 20 to 22), without local
-        residuals. With local residuals, the variance is that of the local kernel, and the quantiles are those of
-        corrected left-out rows. Several targets have intervals, (n, T) each, only with local residuals: otherwise fit
-        each with ``MultiOutputRegressor``.
+        Credible intervals, and those of a fit with given noise or fewer than 20 rows, use quantiles of Student's t.
+        ``hyperparameters=False`` uses the posterior alone, at the maximum-evidence noise (Tipping 2001, eqs. 20 to 22),
+        without local residuals. With local residuals, the variance is that of the local kernel, and the quantiles are
+        those of corrected left-out rows. Several targets have intervals, (n, T) each, only with local residuals:
+        otherwise fit each with ``MultiOutputRegressor``.
 
-        Raises ``UsageError`` for another level or kind, ``DataError`` for other features; both are ``ValueError``.
+        Raises ``UsageError`` for an invalid level or kind, ``DataError`` if features differ; both are ``ValueError``.
         """
         return self._interval(X, level, kind, hyperparameters=hyperparameters)
 
@@ -200,10 +200,10 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, noise: bool = False) -> Float:
         """Functions drawn from the posterior at X (n, d), in the target's units: an array (n, n_samples).
 
-        Each column is one function, with weights drawn from N(μ, Σ). With local residuals it is the mean plus a random
-        multiple, the same at all X, of the standard deviation of the mean. ``noise`` adds the noise of a new target to
-        each value; without it, functions of a warped target are those of its median. ``random_state`` is an int, a
-        RandomState or None. Raises ``DataError`` if X has other features, ``UsageError`` for several targets.
+        Each column is one function, with weights drawn from N(μ, Σ). With local residuals, it is the mean plus a random
+        multiple, the same at all X, of the mean's standard deviation. ``noise`` adds the noise of a new target to each
+        value; without it, functions of a warped target are those of its median. ``random_state`` is an int, a
+        RandomState or None. Raises ``DataError`` if the features differ, ``UsageError`` for several targets.
         """
         check_is_fitted(self)
         rng = check_random_state(random_state)
@@ -224,12 +224,12 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
 
 
 def _source_of_calls(calls: Sequence[TrainingRows], seed: int) -> ArraySource:
-    """Return the rows of all calls of ``partial_fit``, those of each call shuffled among themselves."""
+    """Return the rows of all ``partial_fit`` calls, shuffled within each call."""
     sizes, weights = [len(call.X) for call in calls], None
     if any(call.weights is not None for call in calls):
         weights = np.concatenate([np.ones(len(call.X)) if call.weights is None else call.weights for call in calls])
     starts = np.cumsum([0, *sizes[:-1]])
     order = np.concatenate([start + shuffled_rows(n, seed) for start, n in zip(starts, sizes, strict=True)])
-    with data_errors():  # of calls with other numbers of targets
+    with data_errors():  # if the calls have different numbers of targets
         X, y = (np.concatenate([getattr(call, name) for call in calls]) for name in ("X", "y"))
     return ArraySource(X, y, weights, permutation=order, columns=calls[0].columns)

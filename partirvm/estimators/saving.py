@@ -1,7 +1,7 @@
 """Fitted estimators and models on disk: ``save_model`` and ``load_model``.
 
-The file of an estimator is the file of its model, which also holds the parameters and the other attributes
-(``storage.codec``). Nothing is pickled.
+An estimator's file is that of its model, which also holds the parameters and the other attributes (``storage.codec``).
+Nothing is pickled.
 """
 
 import os
@@ -23,7 +23,7 @@ from partirvm.resolve.resolve import check_parameters
 from partirvm.storage import reading
 
 STORED = {"history_", "termination_", "n_features_in_", "feature_names_in_", "classes_", "_input_variance"}
-"""Attributes that a file has beside the model, from which the others follow."""
+"""Attributes saved beside the model; the others are derived from these and the model."""
 
 CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}
 
@@ -31,18 +31,17 @@ Saved: TypeAlias = Model | ClassModel | RVMRegressor | RVMClassifier
 
 
 def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = False) -> None:
-    """Write a fitted estimator, or a model, to a folder or fsspec URL that must not exist yet.
+    """Write a fitted estimator or a model to a folder or fsspec URL that must not exist yet.
 
-    Everything of an estimator is saved except ``client``, ``plan_``, metadata requests, and the training rows that
-    ``partial_fit`` needs.
-    A model of a job may keep the rows of its local residuals in the folder of the job (its ``repr`` names the place):
-    the saved one refers to them there, or has a copy of them with ``copy``, so that the job can be removed.
-    Three things cannot be saved: a ``kernel`` or ``basis`` that only this process has, such as a lambda; a
-    ``random_state`` that is not an integer; a subclass of the two estimators. Nothing is pickled.
+    Everything in an estimator is saved except ``client``, ``plan_``, metadata requests, and the training rows that
+    ``partial_fit`` needs. A job's model may keep the rows of its local residuals in the job folder (its ``repr`` shows
+    the location): the saved model refers to them there or, with ``copy``, contains a copy of them, so that the job can
+    be removed. Three things cannot be saved: a ``kernel`` or ``basis`` that exists only in this process, such as a
+    lambda; a ``random_state`` that is not an integer; and a subclass of the two estimators. Nothing is pickled.
 
-    Raises ``UsageError`` for what cannot be saved (the message names it), and for rows of local residuals in another
-    store without ``copy``, ``MissingDataError`` if those that are copied are missing or damaged, ``ExistsError`` if the
-    location exists, ``StorageError`` if it cannot be written, and ``NotFittedError`` before a fit.
+    Raises ``UsageError`` for what cannot be saved (the message names it), and without ``copy`` for local residual rows
+    in another store, ``MissingDataError`` if rows to be copied are missing or damaged, ``ExistsError`` if the location
+    exists, ``StorageError`` if it cannot be written, and ``NotFittedError`` before a fit.
 
     Examples
     --------
@@ -66,7 +65,7 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = F
     portable(check_parameters(model.parameters()))
     attributes = {name: value for name, value in vars(model).items() if name in STORED}
     for each, value in attributes.items():
-        if isinstance(value, np.ndarray) and value.dtype.kind in "OU":  # arrays of texts or objects: with their kind
+        if isinstance(value, np.ndarray) and value.dtype.kind in "OU":  # arrays of strings or objects: with their kind
             attributes[each] = value.dtype.kind, tuple(value.tolist())
     parameters = {name: value for name, value in model.get_params(deep=False).items() if name != "client"}
     saved = {"class": kind, "parameters": parameters, "attributes": attributes}
@@ -74,19 +73,19 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = F
 
 
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
-    """Load an estimator or a model that ``save_model`` wrote, or the latest usable model from the folder of a job.
+    """Load an estimator or a model written by ``save_model``, or the latest usable model from a job folder.
 
-    A loaded estimator has parameters and the attributes of its fit, except that ``client`` is None and there is no
-    ``plan_``. ``partial_fit`` of a loaded regressor raises ``UsageError``, because the file holds no
-    training rows; ``fit`` works. ``location`` is a folder or an fsspec URL. ``allow_code`` allows kernels and basis
-    functions given as "module:function", which a model imports and runs to predict, an estimator to fit.
+    A loaded estimator has the parameters and attributes of its fit, except that ``client`` is None and there is no
+    ``plan_``. ``partial_fit`` of a loaded regressor raises ``UsageError``, because the file holds no training rows;
+    ``fit`` works. ``location`` is a folder or an fsspec URL. ``allow_code`` permits kernels and basis functions given
+    as "module:function", which a model imports and runs to predict, and an estimator to fit.
 
     Raises
     ------
     MissingDataError
         If the location does not exist, or a file is missing or damaged; a ``FileNotFoundError``.
     FormatError
-        If the location holds something else, or a file of another version of partirvm.
+        If the location contains something else, or a file written by another version of partirvm.
     UsageError
         If ``allow_code`` is needed; the message names the functions.
 
@@ -104,12 +103,12 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
         return model
     with reading(f"{location}: the estimator", "save it again with this version of partirvm"):
         parameters, attributes = saved["parameters"], saved["attributes"]
-        if not allow_code:  # the parameters name the functions of the next fit, the model may use others
+        if not allow_code:  # the parameters name the functions of the next fit; the model may use others
             require_no_code((parameters["kernel"], parameters["basis"]), location)
         found = CLASSES[saved["class"]](**parameters)
         for name in STORED & attributes.keys():
             value = attributes[name]
-            if isinstance(value, tuple):  # texts and objects with the kind of their type
+            if isinstance(value, tuple):  # strings and objects with their dtype kind
                 value = np.array(value[1], dtype=value[0])
             setattr(found, name, value)
         found._take(model, found._input_variance)  # type: ignore[arg-type]

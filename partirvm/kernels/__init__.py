@@ -1,6 +1,6 @@
 """Kernels and design matrices: pure NumPy functions that compute blocks of the design matrix from coordinates.
 
-``Gaussian(0.5)`` is a kernel, and ``Gaussian("learn")`` a value of the option kernel of an estimator, which learns it.
+``Gaussian(0.5)`` is a kernel; ``Gaussian("learn")`` is a ``kernel`` option of an estimator, which learns it.
 """
 
 from partirvm.kernels.base import ALIASES, KERNELS, Family, Kernel, NoKernel, kernel_from_spec

@@ -1,7 +1,7 @@
-"""The bases of kernels k(x, z), small frozen dataclasses of the model's coordinates, and of families, set by gamma.
+"""Base classes of kernels k(x, z), small frozen dataclasses in the model's coordinates, and of families, set by gamma.
 
-Kernels prepared for their centres compute blocks of values, a group of columns at a time. ``spec`` and
-``kernel_from_spec`` are inverse functions; a spec is plain JSON: a model file contains no code.
+Once prepared for its centres, a kernel computes blocks of values, one group of columns at a time. ``spec`` and
+``kernel_from_spec`` are inverse functions; a spec is plain JSON, so a model file contains no code.
 """
 
 import numbers
@@ -26,10 +26,10 @@ PIECE_ROWS = 128
 
 
 class Kernel:
-    """Base of kernel functions k(x, z), which are frozen dataclasses.
+    """Base class of kernel functions k(x, z), which are frozen dataclasses.
 
-    Parameters are the positive numbers in the fields ``learned``, a tuple, and ``inside``, component kernels. A
-    ``decreasing`` kernel falls from 1 at its centre. These are set with the ``name`` where a class is defined.
+    ``learned`` names the field with the parameters, a tuple of positive numbers, ``inside`` the one with components. A
+    ``decreasing`` kernel falls from 1 at its centre. Class definitions set these and the ``name``.
     """
 
     name: ClassVar[str]
@@ -60,27 +60,27 @@ class Kernel:
     def prepare(self, centres: Float, origin: Float | None = None) -> "PreparedKernel":
         """Prepare the kernel for the centres (m, d), once for many blocks of points.
 
-        Coordinates are measured from ``origin`` (d,), by default the mean of the centres; if given, a column's bits
-        must not depend on the other centres. Raises ``UsageError`` if the number of features differs.
+        Coordinates are measured from ``origin`` (d,), by default the mean of the centres; if it is given, a column's
+        bits must not depend on the other centres. Raises ``UsageError`` if the number of features differs.
         """
         return self.form(self, centres, origin)
 
     def diagonal(self, points: Float) -> Float:
-        """Return k(x, x) of each point (n, d), shape (n,)."""
+        """Return k(x, x) for each point (n, d), shape (n,)."""
         found = np.ones(len(points))
         for some in () if self.local else runs(len(points)):
             found[some] = np.diagonal(self.values(points[some], points[some]))
         return found
 
     def values(self, points: Float, centres: Float, origin: Float | None = None) -> Float:
-        """Return k(x, z) of points (n, d) and centres (m, d), (n, m), stored column by column."""
+        """Return k(x, z), (n, m), for points (n, d) and centres (m, d), stored column by column."""
         found = np.empty((len(centres), len(points))).T
         self.prepare(centres, origin)(points, found)
         return found
 
     def spec(self) -> dict[str, Any]:
-        """Return name and fields as JSON. Raises ``UsageError`` for a callable of this process."""
-        options = ("multiples", "metric")  # of an estimator
+        """Return the name and fields as JSON. Raises ``UsageError`` for a callable that is local to this process."""
+        options = ("multiples", "metric")  # options of an estimator
         return {"name": self.name, **{name: _plain(value) for name, value in vars(self).items() if name not in options}}
 
     def with_numbers(self) -> Self:
@@ -88,7 +88,7 @@ class Kernel:
         return self
 
     def learnable(self) -> dict[str, float]:
-        """Return the p learnable parameters, which are all ≥ 0, by name: their natural logarithms, −∞ for 0."""
+        """Return the natural logarithms of the p learnable parameters, all of which are ≥ 0, by name; −∞ for 0."""
         field, found = self.learned, dict[str, float]()
         if field:
             with np.errstate(divide="ignore"):
@@ -108,7 +108,7 @@ class Kernel:
 
     @property
     def logs(self) -> Float:
-        """Natural logarithms of the learnable parameters, (p,). A parameter of 0 has −∞ and stays 0."""
+        """Natural logarithms of the learnable parameters, (p,). A parameter that is 0 has −∞ and stays 0."""
         return np.array(list(self.learnable().values()), dtype=float)
 
     def with_logs(self, logs: Float) -> Self:
@@ -121,14 +121,14 @@ class Kernel:
         return self._with({self.learned: tuple(np.exp(mine).tolist())} if self.learned else {}, parts)
 
     def _with(self, own: dict[str, Any], components: list[Any]) -> Self:
-        """Return the kernel with other values of its own parameters, and other components."""
+        """Return the kernel with new values of its own parameters and new components."""
         if self.inside:
             several = isinstance(getattr(self, self.inside), tuple)
             own = {**own, self.inside: tuple(components) if several else components[0]}
         return replace(cast(Any, self), **own) if own else self
 
     def relevances(self, n_features: int) -> Float | None:
-        """Return the gamma of each feature (n_features,), None without gamma; of components it is the weighted sum."""
+        """Return the gamma of each feature (n_features,), the weighted sum over any components; None without gamma."""
         found = [part.relevances(n_features) for part in self.components]
         weights = getattr(self, "weights", (1.0,) * len(found))
         weighted = [weight * own for weight, own in zip(weights, found, strict=True) if own is not None]
@@ -139,7 +139,7 @@ class Kernel:
         return self._with({}, [part.per_feature(n_features) for part in self.components])
 
     def rescaled(self, factor: float) -> Self:
-        """Return the kernel with every gamma multiplied by a factor."""
+        """Return the kernel with every gamma multiplied by ``factor``."""
         return self._with({}, [part.rescaled(factor) for part in self.components])
 
 
@@ -149,10 +149,10 @@ class NoKernel(Kernel, name="none"):
 
 
 class PreparedKernel:
-    """Base of a kernel prepared for m centres."""
+    """Base class of kernels prepared for m centres."""
 
     def __call__(self, points: Float, out: Float) -> None:
-        """Write k(points, centres) of points (n, d) into ``out`` (n, m), which may be columns of a wider array."""
+        """Write k(points, centres) for points (n, d) into ``out`` (n, m), which may be columns of a wider array."""
         raise NotImplementedError
 
     def gradient(self, points: Float, values: Float, weights: Float) -> Float:
@@ -166,9 +166,9 @@ class PreparedKernel:
 
 @dataclass(frozen=True, repr=False)
 class Family(Kernel, Value):
-    """Base of the families. With numbers as gamma a family is a kernel; with a word it is only an option of a fit.
+    """Base class of families. With a numeric gamma, a family is a kernel; with a word, it is only an option of a fit.
 
-    ``value`` and ``slope`` are its function, which may have further ``numbers``.
+    ``value`` and ``slope`` compute its function and derivative, which may have further parameters, ``numbers``.
     """
 
     gamma: Any = held("gamma")
@@ -179,7 +179,7 @@ class Family(Kernel, Value):
     decreasing: ClassVar[bool] = True
     numbers: ClassVar[dict[str, Check]] = {}
     value: ClassVar[Callable[..., None]]
-    """Replace −r², or the inner product, (g, n) by k."""
+    """Replace −r² or the inner product, (g, n), by k."""
     slope: ClassVar[Callable[..., None]]
     """Replace −r² (g, n) by ∂k/∂r², given the values k (g, n)."""
 
@@ -190,7 +190,7 @@ class Family(Kernel, Value):
             object.__setattr__(self, "gamma", _checked(self.name, self.gamma))
 
     def with_numbers(self) -> Self:
-        """Return the kernel itself. Raises ``UsageError`` if gamma is a word, or if it has estimator options."""
+        """Return the kernel itself. Raises ``UsageError`` if gamma is a word, or if estimator options are set."""
         if isinstance(self.gamma, str):
             raise UsageError(f"gamma of {self!r} must be numbers in a list, a sum or a product of kernels")
         if (self.multiples, self.metric) != ((1.0,), "auto"):
@@ -198,7 +198,7 @@ class Family(Kernel, Value):
         return self
 
     def flat(self, given_for: str) -> dict[str, Any]:
-        """Return the options that the value stands for: with numbers as gamma the kernel itself, otherwise its name."""
+        """Return the options that the value stands for: the kernel itself if gamma is numeric, otherwise its name."""
         found = super().flat(given_for)
         if not isinstance(self.gamma, str):
             del found["gamma"]
@@ -208,7 +208,7 @@ class Family(Kernel, Value):
         return found
 
     def widths(self, n_features: int) -> Float:
-        """Return gamma of each feature, (n_features,). Raises ``UsageError`` if the number of gammas does not match."""
+        """Return the gamma of each feature, (n_features,). Raises ``UsageError`` if their number does not match."""
         gamma = self.with_numbers().gamma
         if len(gamma) not in (1, n_features):
             raise UsageError(f"gamma has {len(gamma)} values but the data have {n_features} features")
@@ -224,7 +224,7 @@ class Family(Kernel, Value):
         return replace(self, gamma=tuple(factor * gamma for gamma in self.gamma))
 
     def shared(self, gradient: Float) -> Float:
-        """Return the gradient in log gamma, given the gradient in log gamma of each feature (d,)."""
+        """Return the gradient with respect to log gamma, given that for the log gamma of each feature (d,)."""
         return gradient if len(self.gamma) > 1 else np.array([gradient.sum()])
 
 
@@ -232,8 +232,8 @@ class Family(Kernel, Value):
 class Products:
     """Matrix products of points with m centres, for groups of ``size`` columns and blocks of ``PIECE_ROWS`` rows.
 
-    Smaller products are padded, so that all have one even shape, and the bits of an element depend only on its point
-    and its centre: BLAS selects its algorithm by the shape of the whole product.
+    Smaller products are padded to this shape, so that the bits of an element depend only on its point and its centre:
+    BLAS selects its algorithm by the shape of the whole product.
     """
 
     right: Float
@@ -266,13 +266,13 @@ class Products:
 
 
 def padded(points: Float, multiple: int) -> Float:
-    """Pad the points (n, d) to a multiple of rows by repeating the last point, since bits of products vary with it."""
+    """Pad the points (n, d) to a multiple of rows by repeating the last: the row count affects the bits of products."""
     n = len(points)
     return points if n % multiple == 0 else points[np.minimum(np.arange(n + -n % multiple), n - 1)]
 
 
 def by_groups(out: Float, write: Callable[[slice, Float], Any], size: int = GROUP) -> None:
-    """Call ``write(which, place)`` for each group of columns of ``out`` (n, m); a row of place (g, n) is a column."""
+    """Call ``write(which, place)`` for each group of columns of ``out`` (n, m), the rows of ``place`` (g, n)."""
     columns = out.T
     for some in runs(len(columns), size):
         place = np.empty((some.stop - some.start, columns.shape[1]))  # the bits do not depend on the layout of out
@@ -293,7 +293,7 @@ def origin_of(centres: Float, origin: Float | None) -> Float:
 
 
 def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
-    """Return the kernel of a spec, ``{"name": ..., parameters}``. Raises ``UsageError`` for an invalid one."""
+    """Return the kernel of a spec, ``{"name": ..., parameters}``. Raises ``UsageError`` for an invalid spec."""
     name = ALIASES.get(spec.get("name", ""), spec.get("name"))
     if name not in KERNELS:
         raise UsageError(f"unknown kernel {name!r}; known: {', '.join(sorted(KERNELS))}{near(name, KERNELS)}")
@@ -304,7 +304,7 @@ def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
 
 
 def part_of(given: Any) -> Kernel:
-    """Return a component kernel that is given as a kernel or as its spec. Raises ``UsageError`` for anything else."""
+    """Return a component kernel that is passed as a kernel or as a spec. Raises ``UsageError`` for anything else."""
     found = kernel_from_spec(given) if isinstance(given, dict) else given
     if not isinstance(found, Kernel) or found.inside == "kernels":
         raise UsageError(f"{given!r} is not a kernel: pass kernels, such as partirvm.kernels.Gaussian(0.5)")
@@ -318,7 +318,7 @@ def _plain(value: Any) -> Any:
 
 
 def _checked(name: str, gamma: Any) -> tuple[float, ...]:
-    """Return gamma as numbers; a tuple of floats itself, as scikit-learn's clone demands."""
+    """Return gamma as numbers; a tuple of floats is returned as it is, as scikit-learn's clone requires."""
     values = as_numbers([gamma] if isinstance(gamma, numbers.Real) else gamma)
     if values.ndim != 1 or not (values <= 1e150).all() or (values < 0).any() or not values.any():
         expected = "it must be a positive number, or one number from 0 to 1e150 per feature, not all 0"

@@ -1,4 +1,4 @@
-"""Kernels built from kernels: weighted sums, products, kernels on some columns, and several for the same centres."""
+"""Kernels built from others: weighted sums, products, kernels on some columns, and several for the same centres."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ class PreparedParts(PreparedKernel):
         return found
 
     def _terms(self, points: Float, weights: Float) -> Iterator[tuple[list[Float], list[Any]]]:
-        """Yield for each group the slopes in own parameters, and each part with its values and slopes (n, g)."""
+        """Yield, for each group, the slopes of own parameters, and each part with its values and slopes (n, g)."""
         for some, parts in zip(self.groups, self.prepared, strict=False):
             values = self._values(some, points)
             slopes, own = self.kernel.slopes(values, weights.T[some])
@@ -65,7 +65,7 @@ class PreparedParts(PreparedKernel):
 
 @dataclass(frozen=True)
 class Sum(Kernel, name="sum", inside="parts", learned="weights", form=PreparedParts):
-    """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0, by default 1 each, which are also learned."""
+    """Weighted sum of kernels, k = Σ_i weights[i]·k_i, with weights ≥ 0 (by default 1 each) that are also learned."""
 
     parts: tuple[Kernel, ...]
     weights: tuple[float, ...] = ()
@@ -103,7 +103,7 @@ class Product(Kernel, name="product", inside="parts", form=PreparedParts):
         return reduce(np.multiply, values)
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
-        """Return weights ∘ ∂k/∂k_i, by the product of the other parts: the quotient k/k_i would fail for k_i = 0."""
+        """Return weights ∘ ∂k/∂k_i, as the product of the other parts: the quotient k/k_i would fail for k_i = 0."""
         others = ([*values[:i], *values[i + 1 :]] for i in range(len(values)))
         return [reduce(np.multiply, each, weights) for each in others], []
 
@@ -163,7 +163,7 @@ class Several(Kernel, name="several", inside="kernels"):
     """Several kernels for the same centres: each centre contributes one basis function per kernel.
 
     A target with structure at several scales needs wide and narrow basis functions. Several kernels have no common
-    values (``prepare``), and cannot be a part of a kernel.
+    values (``prepare``) and cannot be part of another kernel.
     """
 
     kernels: tuple[Kernel, ...]
@@ -175,9 +175,9 @@ class Several(Kernel, name="several", inside="kernels"):
 
 
 class PreparedSeveral(PreparedKernel):
-    """Several kernels, each prepared for those of the centres (m, d) whose number ``which`` (m,) is its own.
+    """Several kernels, each prepared for the centres (m, d) whose kernel number in ``which`` (m,) is its own.
 
-    ``groups`` have the number of a kernel, positions in the block, and the prepared kernel.
+    ``groups`` holds, for each group, the kernel number, positions in the block, and the prepared kernel.
     """
 
     def __init__(self, several: Several, centres: Float, which: Int, origin: Float | None) -> None:
@@ -207,7 +207,7 @@ class PreparedSeveral(PreparedKernel):
 
 
 def replaced(kernel: Kernel, columns: Int, kind: Any, make: Callable[[Any, Int], Kernel]) -> Kernel:
-    """Return the kernel with those of a class inside, which see ``columns``, replaced by ``make(kernel, columns)``."""
+    """Return the kernel with inner kernels of a class, which see ``columns``, replaced by ``make(kernel, columns)``."""
     if isinstance(kernel, OnColumns):
         return replace(kernel, kernel=replaced(kernel.kernel, columns[list(kernel.columns)], kind, make))
     if isinstance(kernel, Product | Sum):

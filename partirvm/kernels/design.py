@@ -1,7 +1,7 @@
 """The design matrix Φ (N, M), defined by its centres and computed in blocks.
 
 The *leading* columns come first: the constant 1 for the bias, and explicit basis functions (``Basis``). Kernel column m
-is k(·, centre m). With K kernels a row gives the labels ``row · K + kernel``; with one, labels are row numbers.
+is k(·, centre m). With K kernels, a row gets the labels ``row · K + kernel``; with one, labels are row numbers.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from partirvm.kernels.composed import PreparedSeveral, Several, inside
 from partirvm.kernels.functions import LINEAR, Basis, FunctionKernel, label_of
 from partirvm.types import BIAS, Float, Int, Scaling
 
-NONE = np.zeros(0, np.int64)  # Empty integer array, used for no centres or no leading columns
+NONE = np.zeros(0, np.int64)  # Empty integer array, used if there are no centres or no leading columns
 TEMPER = 0.5
 """Weight of a row in a fit of the mean: its noise factor to the power −`TEMPER`. With 1, the inverse variance, a sparse
 mean neglects rows with large errors: the RMSE rises by 1 %, with ½ by .3 %."""
@@ -25,7 +25,7 @@ mean neglects rows with large errors: the RMSE rises by 1 %, with ½ by .3 %."""
 
 @dataclass(frozen=True)
 class LocalNoise:
-    """Noise factor exp(Σ_m w_m k(x, z_m) − ``shift``), of points and ``centres`` (m, d) in the kernel's coordinates.
+    """Noise factor exp(Σ_m w_m k(x, z_m) − ``shift``), of points and ``centres`` (m, d) in kernel coordinates.
 
     The mean of the factor over the rows of the fit is one. Far from all centres it is exp(−``shift``), near one.
     """
@@ -45,8 +45,8 @@ class Design:
     """Design of M columns: the leading columns (``bias`` and ``functions``), then one kernel column per centre.
 
     ``centres`` (m, d) are rows in raw units, with ``labels`` (m,) int64. ``origin`` (d,), in the kernel's coordinates,
-    makes the bits of a column independent of the others; without it rounding errors are smallest. ``active`` holds the
-    numbers, increasing, of the basis ``functions`` that are columns. ``noise`` is the noise factor of each row.
+    makes the bits of a column independent of the others; without it, rounding errors are smallest. ``active`` holds the
+    increasing numbers of the basis ``functions`` that are columns. ``noise`` is the noise factor of each row.
     """
 
     kernel: Kernel
@@ -97,7 +97,7 @@ class Design:
 
     @cached_property
     def basis(self) -> str:
-        """Hash of all but centres (a callable's text has its address): columns of equal hash and label are equal."""
+        """Hash of all but centres (a callable's text has its address): columns with equal hash and label are equal."""
         facts = (self.kernel, self.scaling.key, None if self.origin is None else self.origin.tolist(), self.functions)
         return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
 
@@ -131,11 +131,11 @@ class Design:
             out[:, int(self.bias) : self.n_leading] = self.functions(points)[:, self.active]
 
     def noise_factor(self, X: Float, product: Callable[[Float, Float], Float] = np.matmul) -> Float | float:
-        """Return the noise variance at raw inputs X (n, d), (n,), as a multiple of the overall one; 1 if constant."""
+        """Return the noise variance (n,) at raw inputs X (n, d), as a multiple of the overall one; 1 if constant."""
         return 1.0 if self.noise is None else self.noise.factor(self.scaling.inputs(X), product)
 
     def row_weights(self, X: Float) -> Float | None:
-        """Return the weights of rows at raw inputs X (n, d) in a fit of the mean, (n,); None if they are all one."""
+        """Return the row weights (n,) at raw inputs X (n, d) for a fit of the mean; None if they are all one."""
         return None if self.noise is None else np.asarray(self.noise_factor(X) ** -TEMPER)
 
     def gradient(self, X: Float, block: Float, weights: Float) -> Float:
@@ -144,7 +144,7 @@ class Design:
         return self._prepared.gradient(self.scaling.inputs(X), block[:, kernels], weights[:, kernels])
 
     def input_gradient(self, X: Float, block: Float, weights: Float) -> Float:
-        """Return Σ_m w_m ∂Φ_nm/∂x_n in kernel coordinates, (n, d'), of raw X, weights (M,) or (n, M), Φ (n, M)."""
+        """Return Σ_m w_m ∂Φ_nm/∂x_n in kernel coordinates, (n, d'), for raw X, weights (M,) or (n, M), Φ (n, M)."""
         points, kernels = self.scaling.inputs(X), slice(self.n_leading, None)
         weights = np.broadcast_to(weights, block.shape)[:, kernels]
         inner = self._prepared.input_gradient if len(self.centres) else PreparedKernel().input_gradient
@@ -172,7 +172,7 @@ class Design:
         return self.scaling.raw_gradient(X, self.noise.kernel.prepare(centres).input_gradient(points, values, weights))
 
     def take(self, centres: Int | slice, *, leading: Int | None = None) -> "Design":
-        """Return the design with the centres at these positions and the leading columns of these labels, or all."""
+        """Return the design with the centres at these positions and the leading columns with these labels, or all."""
         some = replace(self, centres=self.centres[centres], labels=self.labels[centres])
         if leading is None:
             return some

@@ -27,11 +27,11 @@ _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class PreparedFunction(PreparedKernel):
-    """The ``function`` of a kernel prepared for centres (m, d)."""
+    """The ``function`` of a kernel, prepared for centres (m, d)."""
 
     def __init__(self, kernel: Any, centres: Float, origin: Float | None) -> None:
         self.function, self.centres, self.own = kernel.function, centres, not isinstance(kernel, FunctionKernel)
-        function_of(self.function, "kernel")  # the function can be imported
+        function_of(self.function, "kernel")  # checks that the function can be imported
 
     def __call__(self, points: Float, out: Float) -> None:
         pieces = padded(points, PIECE_ROWS)
@@ -67,7 +67,7 @@ class FunctionKernel(Kernel, name="function", form=PreparedFunction):
 class Basis:
     """The B basis functions of points (n, d), in order. Function b has the label −2 − b (``label_of``).
 
-    Each part is a path or a callable, or "linear", which is the features, and the number of its functions.
+    Each part is a path, a callable, or "linear" (the features themselves), with the number of its functions.
     """
 
     parts: tuple[tuple[str | Function, int], ...]
@@ -83,7 +83,7 @@ class Basis:
         return sum(size for _, size in self.parts)
 
     def __call__(self, points: Float) -> Float:
-        """Return φ_b(x) of points (n, d), (n, B), in bits that do not depend on the block, or raise ``UsageError``."""
+        """Return φ_b(x) (n, B) for points (n, d), in bits that do not depend on the block. Raises ``UsageError``."""
         found = []
         for function, size in self.parts:
             values = points if function == LINEAR else evaluated(function, "basis", padded(points, PIECE_ROWS))
@@ -101,7 +101,7 @@ class Basis:
             yield from features if function == LINEAR else (f"{own}[{b}]" for b in range(size))
 
     def spec(self) -> list[Any]:
-        """Return plain JSON. Raises ``UsageError`` for a callable of this process."""
+        """Return plain JSON. Raises ``UsageError`` for a callable that is local to this process."""
         return [[name_of(function, "basis"), size] for function, size in self.parts]
 
 
@@ -141,7 +141,7 @@ def evaluated(given: str | Function, what: str, points: Float, centres: Float | 
 
 
 def function_of(given: str | Function, what: str) -> Function:
-    """Return a callable, or import the function "module:function". Raises ``UsageError`` if it is missing."""
+    """Return a callable as it is, or import "module:function". Raises ``UsageError`` if it is missing."""
     if not isinstance(given, str):
         return given
     try:
@@ -169,7 +169,7 @@ def title_of(function: Any) -> str:
 
 
 def name_of(function: Any, what: str) -> str:
-    """Return the path of a function. Raises ``UsageError`` for a callable of this process."""
+    """Return the path of a function. Raises ``UsageError`` for a callable that is local to this process."""
     if isinstance(function, str):
         return function
     raise UsageError(f"the {what} {title_of(function)!r} is local to this process: name it as 'module:function'")

@@ -1,8 +1,8 @@
 """Kernels that are not radial: Laplacian, categorical, linear spline; linear and polynomial.
 
-The linear spline kernel of Vapnik and Tipping (2001, eq. 29) is a product over dimensions of, with a = min(x, z) and b
-= max(x, z), 1 + xz + xz·a − (x + z)/2·a² + a³/3 = 1 + ab + a²(3b − a)/6. For x, z ≥ 0 this is a Mercer kernel; for
-negative inputs, as in Tipping (2001), it is not. The last two are functions of s = Σ_j gamma_j x_j z_j.
+The linear spline kernel of Vapnik and Tipping (2001, eq. 29) is, with a = min(x, z) and b = max(x, z), a product over
+dimensions of 1 + xz + xz·a − (x + z)/2·a² + a³/3 = 1 + ab + a²(3b − a)/6. For x, z ≥ 0 this is a Mercer kernel; for
+negative inputs, as in Tipping (2001), it is not. The last two kernels are functions of s = Σ_j gamma_j x_j z_j.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from partirvm.types import Float
 
 
 class PreparedSteps(PreparedKernel):
-    """The kernel exp(−Σ_j c_j): steps c_j are |u − v| of u = gamma ∘ (x − origin), of categories gamma_j [x ≠ z]."""
+    """The kernel exp(−Σ_j c_j): steps c_j are |u − v|, u = gamma ∘ (x − origin), or for categories gamma_j [x ≠ z]."""
 
     def __init__(self, kernel: Family, centres: Float, origin: Float | None) -> None:
         self.kernel, self.widths, self.origin = kernel, kernel.widths(centres.shape[1]), origin_of(centres, origin)
@@ -45,7 +45,7 @@ class PreparedSteps(PreparedKernel):
         return self.kernel.shared(total)
 
     def input_gradient(self, points: Float, values: Float, weights: Float) -> Float:
-        """Return the weighted sum of ∂k/∂x_j = −k gamma_j sign(x_j − z_j), of categories 0."""
+        """Return the weighted sum of ∂k/∂x_j = −k gamma_j sign(x_j − z_j), or 0 for categories."""
         pairs, slopes = zip(self._scaled(points), self.centres, strict=True), weights * values
         sums = [(slopes * np.sign(u[:, None] - v)).sum(axis=1) for u, v in pairs]
         return np.asarray(-self.widths * np.stack(sums, axis=1) * (not self.compared))
@@ -73,7 +73,7 @@ class Laplacian(Family, name="laplacian", form=PreparedSteps):
 
 @dataclass(frozen=True, repr=False)
 class Categorical(Family, name="categorical", form=PreparedSteps):
-    """Categories that match or differ: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``; beside numeric columns on ``OnColumns``.
+    """Categories that match or differ: ``exp(−Σ_j gamma_j [x_j ≠ z_j])``; with numeric columns, use ``OnColumns``.
 
     Examples
     --------
@@ -131,7 +131,7 @@ class PreparedInner(PreparedKernel):
 class Polynomial(Family, name="polynomial", form=PreparedInner, decreasing=False):
     """Polynomial kernel ``(Σ_j gamma_j x_j z_j + coef0)^degree``.
 
-    Other values of ``degree`` (at least 1, default 3) and ``coef0`` (at least 0, default 1) need numbers as gamma.
+    Non-default values of ``degree`` (at least 1, default 3) and ``coef0`` (at least 0, default 1) need a numeric gamma.
 
     Examples
     --------

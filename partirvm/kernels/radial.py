@@ -4,7 +4,7 @@ With u = √gamma ∘ (x − origin) and v = √gamma ∘ (z − origin), −r²
 coordinates extended by 1 and ‖u‖². ``origin`` is near the centres, so that inputs far from zero lose no digits.
 
 Matérn kernels of smoothness ν (Rasmussen & Williams 2006, eq. 4.17) are functions of s = √(2ν) r; scikit-learn's length
-scale is 1/√gamma. Their derivatives in r² are finite at r = 0.
+scale is 1/√gamma. Their derivatives with respect to r² are finite at r = 0.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class PreparedRadial(PreparedKernel):
         self.centres = (centres - self.origin) * self.root
         squares = np.einsum("md,md->m", self.centres, self.centres)
         rows = np.column_stack([2 * self.centres, -squares, np.full(m, -1.0)])
-        # larger products are faster, on several threads above all, but with an origin bits must not depend on m
+        # larger products are faster, above all on several threads, but with an origin bits must not depend on m
         self.products = Products.of(rows, GROUP * (min(m // GROUP + 1, 4) if origin is None else 4))
 
     def __call__(self, points: Float, out: Float) -> None:
@@ -41,7 +41,7 @@ class PreparedRadial(PreparedKernel):
         return np.column_stack([U, np.ones(len(U)), np.einsum("nd,nd->n", U, U)])
 
     def slopes(self, points: Float, values: Float, weights: Float) -> Iterator[tuple[slice, Float]]:
-        """Yield for each group of centres S = weights ∘ ∂k/∂r², (g, n)."""
+        """Yield S = weights ∘ ∂k/∂r², (g, n), for each group of centres."""
         widened = points if isinstance(self.kernel, Gaussian) else self._widened(points)  # its slope is −k
         for some in runs(len(self.centres), self.products.size):
             block = np.empty(values.T[some].shape) if widened is points else self.products.block(widened, some)
@@ -72,9 +72,9 @@ class PreparedRadial(PreparedKernel):
 
 
 class RadialTriangle:
-    """Values of a radial kernel between n points (n, d): ``values`` has the columns of the lower triangle one by one.
+    """Values of a radial kernel between n points (n, d): ``values`` holds the columns of the lower triangle in turn.
 
-    Half of the exponentials of a matrix, and the slopes take none. Bits depend on n and on the other points.
+    This takes half the exponentials of a full matrix, and slopes take none. Bits depend on n and on the other points.
     """
 
     def __init__(self, kernel: "RadialKernel", points: Float) -> None:
@@ -87,7 +87,7 @@ class RadialTriangle:
         kernel.value(self.values)
 
     def gradient(self, weights: Float) -> Float:
-        """Return Σ weights ∂k/∂ log gamma_j of weights in the form of ``values``; it may be called once."""
+        """Return Σ weights ∂k/∂ log gamma_j for weights in the layout of ``values``; it may be called only once."""
         self.kernel.slope(self.negative, self.values)
         self.negative *= weights
         (n, d), U = self.U.shape, self.U
@@ -112,7 +112,7 @@ class Gaussian(Family, name="gaussian", form=PreparedRadial):
         np.exp(work, out=work)
 
     def slope(self, work: Float, values: Float) -> None:
-        """Replace anything by ∂k/∂r² = −k."""
+        """Replace any contents by ∂k/∂r² = −k."""
         np.negative(values, out=work)
 
 
@@ -170,7 +170,7 @@ RadialKernel: TypeAlias = Gaussian | Matern32 | Matern52
 
 
 class PreparedDirections(PreparedKernel):
-    """The kernel prepared for its centres, whose ``inner`` kernel sees the coordinates of the directions."""
+    """The kernel prepared for its centres, whose ``inner`` kernel sees the coordinates along the directions."""
 
     def __init__(self, kernel: "Directions", centres: Float, origin: Float | None) -> None:
         if centres.shape[1] != len(kernel.axes[0]):
@@ -216,8 +216,8 @@ class PreparedDirections(PreparedKernel):
 class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirections):
     """Radial kernel of linear combinations of the inputs: k(x, z) = κ(Σ_i gamma_i (a_i·(x − z))²).
 
-    ``axes`` has one direction a_i per row; gamma of the ``kernel`` is one number or one per direction. Kernel learning
-    moves gamma, and if they are ``free``, also the axes. Points are projected once for each block.
+    ``axes`` has one direction a_i per row; the ``kernel``'s gamma is one number or one per direction. Kernel learning
+    adjusts gamma and, if ``free``, also the axes. Points are projected once for each block.
     """
 
     kernel: RadialKernel

@@ -1,25 +1,25 @@
-"""Search for a classification kernel with an exact Gaussian process of their indicators (``learning.exact_process``).
+"""Search for a classification kernel with an exact Gaussian process on class indicators (``learning.exact_process``).
 
-The indicators are targets that share a covariance, so that their number hardly changes the time. Two forms of the
-kernel are compared:
+The indicators are targets that share a covariance, so their number hardly affects the time. Two forms of the kernel are
+compared:
 
-- *one width* of all features, scaled or in their own units, whichever has the larger evidence. Own units suit features
-  of one unit, such as pixels, of which some hardly vary: scaled to variance 1 these decide the distances.
-- *a width per feature*: a few steps from there. More steps raise the evidence, but also the error of left-out rows.
+- *one width* for all features, scaled or in their own units, whichever has the higher evidence. Own units suit features
+  with a common unit, such as pixels, some of which hardly vary: scaled to variance 1, these would dominate.
+- *a width per feature*: a few steps from there. More steps raise the evidence, but also the error on left-out rows.
 
-Scaled features that are skewed, such as counts, are warped all together if the evidence rises. One at a time they are
-not: a single warp gains little beside others with long tails, and a search of each takes longer (spambase, pooled: log
-loss .191 and .173 in 14 CPU seconds, all together .166 and .130 in 9). Pixels, unscaled, lose by it.
+Skewed scaled features, such as counts, are all warped together if the evidence rises. They are not warped one by one: a
+single warp gains little beside others with long tails, and searching each takes longer (spambase, pooled: log loss .191
+and .173 in 14 CPU seconds, all together .166 and .130 in 9). Unscaled pixels get worse.
 
-Indicators are steps, for which the evidence of a process is too sure of detail. So left-out rows decide: a width per
-feature must lower the squared error by more than one standard error. With more than ``FEW`` rows the tied evidence of
-thousands of rows goes on from there (``learning.forms``), and then more rows decide: a process of 400 rows does not
-see which widths more rows can use (protein in 4 classes: log loss 1.025 with one width, .971 with a width per feature).
-Unscaled features are asked at once, lest a search of many pixels is in vain. Two classes of so many rows always have a
-width per feature.
+Indicators are steps, for which the evidence of a process trusts detail too much. Left-out rows therefore decide: a
+width per feature must lower the squared error by more than one standard error. With more than ``FEW`` rows, the tied
+evidence of thousands of rows continues from there (``learning.forms``), and then more rows decide: a process of 400
+rows does not see which widths more rows can use (protein in 4 classes: log loss 1.025 with one width, .971 with a width
+per feature). Unscaled features are decided at once, so as not to search many pixels in vain. Two classes with that many
+rows always get a width per feature.
 
-Where two classes hardly overlap, left-out rows also decide between least squares and a logistic link (``clear``). Log
-loss of both: even and odd digits .021 and .056, spambase .167 and .196, but of a quadratic boundary .039 and .020.
+Where two classes hardly overlap, left-out rows also decide between least squares and a logistic link (``clear``). Their
+log losses: even and odd digits .021 and .056, spambase .167 and .196, but a quadratic boundary .039 and .020.
 """
 
 from dataclasses import replace
@@ -42,18 +42,18 @@ from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
 
 ONE, UNSCALED = "one width", "one width for unscaled features"
-"""Form names in the history and the plan."""
+"""Names of the forms in the history and the plan."""
 
 FIRST_NOISE = 0.5
-"""First noise variance ÷ variance of the indicators: from a smaller one, a search explains noise by narrow widths."""
+"""Initial noise variance ÷ variance of the indicators; from a smaller one, a search explains noise by narrow widths."""
 
 CLEAR, MARGIN, VARIANCES, NEWTON_STEPS, NUGGET = 0.25, 1.05, (25.0, 150.0, 1000.0), 6, 1e-6
-"""Noise ÷ variance of the indicators below which two classes hardly overlap, and largest ratio of the log losses of a
-ramp and a logistic link; variances of the latter's predictor, Newton steps for each, and a variance of its noise."""
+"""Noise ÷ variance of the indicators below which two classes hardly overlap, and the largest log-loss ratio of a ramp
+to a logistic link; the variances of the latter's predictor, Newton steps for each, and its noise variance."""
 
 ONE_STEPS, STEPS, LATE_STEPS, LATE_ROWS = 10, 15, 4, 800
-"""Maximum number of steps of L-BFGS in one width, and from there in all widths, in one factor of learned widths, and of
-rows for the latter."""
+"""Maximum number of L-BFGS steps in one width, from there in all widths, and in one factor of learned widths, and the
+maximum number of rows for the latter."""
 
 
 def learn_classes(
@@ -61,7 +61,7 @@ def learn_classes(
 ) -> Problem:
     """Learn the classification kernel, and with ``warp`` the warps of its features; return the problem with both.
 
-    Two classes may be pooled. The last record that is logged holds the kernel. A fit may have ``columns`` columns.
+    Two classes may be pooled. The last logged record holds the kernel. A fit may have ``columns`` columns.
     """
     order = in_order(sample, seed)
     many, most = len(order) > FEW, min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)), columns)
@@ -90,7 +90,7 @@ def learn_classes(
 def one_width(
     sample: SampledRows, problem: Problem, order: Int, most: int, *, warp: bool
 ) -> tuple[Problem, ProcessRows, ProcessFit, str]:
-    """Search one width; return the problem with warps if these are tried, its process, and the name of the form.
+    """Search one width; return the problem, with warps if they help, its process rows and fit, and the form's name.
 
     Warping all skewed features together must raise the evidence by at least log n nats.
     """
@@ -111,9 +111,9 @@ def one_width(
 
 
 def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int) -> bool:
-    """Return whether least squares on indicators predict two classes in left-out rows as well as a logistic link.
+    """Return whether least squares on indicators predicts two classes in left-out rows as well as a logistic link.
 
-    Both have the kernel of ``one``. The ramp, and the variance of the logistic predictor, are the best for these rows.
+    Both use the kernel of ``one``. The ramp, and the variance of the logistic predictor, are the best for these rows.
     """
     share, unit, found = float(np.mean(np.asarray(problem.codes))), replace(one, signal=0.0, noise=np.log(NUGGET)), []
     for kept, outside in splits(order, most):
@@ -134,7 +134,7 @@ def clear(sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, mo
 
 
 def unscaled(problem: Problem) -> Kernel:
-    """Return the kernel with one width for features in their own units: its gammas times the features' variances."""
+    """Return the kernel with one width for features in their own units: the gammas times the features' variances."""
     square = problem.empty.scaling.x_scale**2
     return with_gammas(problem.empty.kernel, len(square), lambda g, inputs: g * square[inputs] / square[inputs].mean())
 
@@ -142,10 +142,10 @@ def unscaled(problem: Problem) -> Kernel:
 def left_out(
     sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int, each: ProcessFit | None = None
 ) -> Float:
-    """Return the squared errors of n left-out rows, times the row weight, by one width and by a width each, (2, n).
+    """Return the squared errors of n left-out rows, times the row weights, with one width and a width each, (2, n).
 
-    Both are learned from the other rows, but of ``each``, if it is given, only a factor of its widths. The errors are
-    means over indicators, which have the mean square 1.
+    Both are learned from the other rows; for ``each``, if given, only a common factor of its widths is. The errors are
+    means over indicators, whose mean square is 1.
     """
     found = []
     for kept, outside in splits(order, most):
@@ -157,7 +157,7 @@ def left_out(
 
 
 def choose(errors: Float, one: str) -> dict[str, Any]:
-    """Choose the form ``one`` or a width per feature by squared errors (2, n); return what was compared."""
+    """Choose between the form ``one`` and a width per feature by squared errors (2, n); return what was compared."""
     gain, (by_one, by_each) = errors[0] - errors[1], np.sqrt(errors.mean(axis=1)).tolist()
     wins = gain.mean() > gain.std() / np.sqrt(len(gain))
     return {"form": EACH if wins else one, "rows": len(gain), "errors": {one: by_one, EACH: by_each}}

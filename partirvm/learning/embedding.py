@@ -1,11 +1,11 @@
 """Categorical levels as points: a feature with many levels becomes a few coordinates, which kernels compare.
 
-In a first model a level l has the effect φ(x)·w_l on the target, with functions φ of the numeric features
-(``types.level_functions``), beside one of all rows and those of other features. The weights w_l have a normal prior of
-mean 0; its covariance and the noise follow by EM (Laird & Ware 1982, "Random-effects models for longitudinal data"), so
-that a level of few rows stays near 0, the point for levels without rows. The coordinates of a level are principal
-components of the effects over the rows. Half of the rows decides how many of those that the other half finds are of
-use, and whether the whole effect, as one more number, says more than they do.
+In a first model, a level l has the effect φ(x)·w_l on the target, with functions φ of the numeric features
+(``types.level_functions``), beside one common to all rows and those of other features. The weights w_l have a normal
+prior with mean 0; its covariance and the noise follow by EM (Laird & Ware 1982, "Random-effects models for longitudinal
+data"), so a level with few rows stays near 0, the point for levels without rows. A level's coordinates are principal
+components of the effects over the rows. Half of the rows decide how many of the components found on the other half are
+useful, and whether the whole effect, as one more number, says more than they do.
 """
 
 from dataclasses import dataclass, replace
@@ -24,28 +24,28 @@ DIMENSIONS = 4
 """Maximum number of coordinates of a level."""
 
 ROWS = 200_000
-"""Maximum number of rows from which effects are learned; 100,000 taxi trips led to errors that were 1 % larger."""
+"""Maximum number of rows from which effects are learned; 100,000 taxi trips led to 1 % larger errors."""
 
 SUMS = 4_000_000
-"""Maximum number of elements of the sums φφᵀ of all levels of a feature; more levels leave fewer functions."""
+"""Maximum number of elements in the sums φφᵀ of all levels of a feature; more levels leave fewer functions."""
 
 FUNCTIONS = 4
 """Maximum number of functions of a numeric feature."""
 
 TURNS, STEPS = 2, 15
-"""Number of times that the effects of each feature are fitted, and of the steps of EM each time."""
+"""Number of times that each feature's effects are fitted, and of EM steps each time."""
 
 ENOUGH, MORE = 0.9, 1.05
-"""The fewest coordinates explain .9 of what the best explain, in squares; the whole effect must explain 1.05 of it."""
+"""The fewest coordinates with .9 of the best gain in squares are used; the whole effect must have 1.05 of theirs."""
 
 
 @dataclass(frozen=True)
 class LevelRows:
     """Functions φ (n, p) and targets (n,), times the root of the row weights, and the levels (n,) of each feature.
 
-    The functions are orthonormal over all rows, so that distances of weights are root mean square differences of
-    effects. Of the first feature, which stands for the effect of all rows, each row has the only level. ``counts[f]``
-    is the number L of levels of a feature, and the code of other and missing ones.
+    The functions are orthonormal over all rows, so distances between weights are root mean square differences of
+    effects. The first feature stands for the effect common to all rows and has a single level. ``counts[f]`` is the
+    number L of levels of a feature, and the code for other and missing levels.
     """
 
     functions: Float
@@ -58,16 +58,16 @@ class LevelRows:
         return LevelRows(self.functions[rows], self.t[rows], self.levels[:, rows], self.counts)
 
     def effect(self, weights: Float, f: int) -> Float:
-        """Return the effects (n,) of the levels of a feature, whose weights are (L + 1, p)."""
+        """Return the effects (n,) of a feature's levels, whose weights are (L + 1, p)."""
         return np.asarray(np.einsum("np,np->n", self.functions, weights[self.levels[f]]))
 
     def without(self, weights: list[Float], f: int) -> Float:
-        """Return the targets minus the effects of all features but one, (n,)."""
+        """Return the targets minus the effects of all other features, (n,)."""
         others = [self.effect(each, g) for g, each in enumerate(weights) if g != f]
         return np.asarray(self.t - np.sum(others, axis=0))
 
     def fitted(self) -> list[Float]:
-        """Return the weights of the levels of each feature, (L + 1, p)."""
+        """Return the level weights of each feature, (L + 1, p)."""
         weights: list[Float] = [np.zeros((count + 1, self.functions.shape[1])) for count in self.counts]
         for _ in range(TURNS):
             for f, count in enumerate(self.counts):
@@ -81,7 +81,7 @@ class LevelRows:
         return weights
 
     def axes(self, weights: Float, f: int) -> Float:
-        """Return the principal axes (p, k) of the weights of a feature's levels, each of which counts with its rows."""
+        """Return the principal axes (p, k) of the weights of a feature's levels, each weighted by its rows."""
         shares = np.bincount(self.levels[f], self.functions[:, 0] ** 2, minlength=len(weights))
         return np.linalg.svd(np.sqrt(shares)[:, None] * weights, full_matrices=False)[2][:DIMENSIONS].T
 
@@ -89,8 +89,8 @@ class LevelRows:
 def random_effects(squares: Float, products: Float, total: float, n: int) -> Float:
     """Return the posterior means (L, p) of weights w_l ~ N(0, S), where t = φ(x)·w_l + noise; EM finds S and the noise.
 
-    ``squares`` (L, p, p) and ``products`` (L, p) are sums of φφᵀ and φt over the rows of a level, ``total`` is the sum
-    of t² over all ``n`` rows.
+    ``squares`` (L, p, p) and ``products`` (L, p) are sums of φφᵀ and φt over a level's rows, ``total`` is the sum of t²
+    over all ``n`` rows.
     """
     there, least = squares[:, 0, 0] > 0, (1e-12 + 1e-9 * total / n) * np.eye(products.shape[1])
     noise = total / n + least[0, 0]
@@ -106,9 +106,9 @@ def random_effects(squares: Float, products: Float, total: float, n: int) -> Flo
 
 
 def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) -> tuple[int, bool]:
-    """Return how many of a feature's coordinates are useful, and whether the whole effect adds to them.
+    """Return how many of a feature's coordinates are useful, and whether the whole effect adds to these.
 
-    The rows ``left`` decide on the ``weights`` of the rows ``found``. No coordinate is useful if each raises the error.
+    The rows ``left`` judge the ``weights`` learned on ``found``. No coordinate is useful if each raises the error.
     """
     axes, t = found.axes(weights[f], f), left.without(weights, f)
     near = [weights[f] @ axes[:, :k] @ axes[:, :k].T for k in range(1, axes.shape[1] + 1)]
@@ -121,9 +121,9 @@ def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) 
 def embedded(
     sample: SampledRows, problem: Problem, columns: Columns, levels: dict[int, int], seed: int, sums: int = SUMS
 ) -> tuple[Scaling, tuple[str, ...]]:
-    """Return the scaling in which features with these numbers of ``levels`` are coordinates, and a note on each.
+    """Return the scaling in which features with these numbers of ``levels`` become coordinates, and a note on each.
 
-    The sums of a feature have at most ``sums`` elements. The problem has one target or two classes.
+    A feature's sums have at most ``sums`` elements. The problem has one target or two classes.
     """
     scaling, d, tile = problem.empty.scaling, len(columns.features), sample.rows.gather(sample.rows.rows)
     numbers = np.array([j for j in range(d) if columns.features[j] not in columns.categories], dtype=np.int64)

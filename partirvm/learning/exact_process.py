@@ -1,15 +1,15 @@
-"""An exact Gaussian process on a few hundred rows, and the ascent of its evidence in the kernel parameters.
+"""An exact Gaussian process on a few hundred rows, and the maximisation of its evidence over the kernel parameters.
 
     L = −½ Σ_t [ tᵀK⁻¹t + log|K| + n log 2π ],    ∂L/∂K = ½ (AAᵀ − T K⁻¹),    A = K⁻¹t
 
-for T targets t (n,) with mean 0 that share the covariance K (n, n) (Rasmussen & Williams 2006, *Gaussian Processes for
-Machine Learning*, eqs. 5.8 and 5.9). All rows are centres. One evaluation is one Cholesky factor and its inverse: .3
-ms of 100 rows and 8 features, 3.5 ms of 400, 26 ms of 900.
+for T targets t (n,) of mean 0 that share the covariance K (n, n) (Rasmussen & Williams 2006, *Gaussian Processes for
+Machine Learning*, eqs. 5.8 and 5.9). All rows are centres. One evaluation takes one Cholesky factor and its inverse: .3
+ms for 100 rows and 8 features, 3.5 ms for 400, 26 ms for 900.
 
 The covariance is s² k(X, X) + σ² W⁻¹ + Σ_l v φ_l φ_lᵀ, with signal variance s², noise variance σ², row weights W, and
-a large variance v of the weight of each leading column φ_l. Two weak priors are added, since with few rows the evidence
-of many widths overfits: half a normal on each log parameter above that of half of gamma="scale", and half a normal on
-log σ² below a tenth of the target variance.
+a large variance v of the weight of each leading column φ_l. Two weak priors are added, since the evidence of many
+widths overfits with few rows: a half-normal on each log parameter above that of half of gamma="scale", and a
+half-normal on log σ² below a tenth of the target variance.
 """
 
 from dataclasses import dataclass, field, replace
@@ -32,20 +32,20 @@ NARROW_SD = 2.0
 """Standard deviation of a log parameter above that of half of gamma="scale"; no prior below."""
 
 NOISE_SHARE, NOISE_SD = 0.1, 2.0
-"""Noise variance ÷ target variance below which the prior falls, and the standard deviation of its log below."""
+"""Noise variance ÷ target variance below which the prior falls, and the standard deviation of its log there."""
 
 LEADING = 100.0
-"""Prior variance of a leading column of mean square 1, relative to the target variance."""
+"""Prior variance of a leading column with mean square 1, relative to the target variance."""
 
 TIED_SHARES = 10.0 ** np.arange(-6, 3)
-"""Precisions of the weights of a tied RVM that are tried, relative to the mean eigenvalue of its Gram matrix."""
+"""Weight precisions tried for a tied RVM, relative to the mean eigenvalue of its Gram matrix."""
 
 
 def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float] | None:
     """Return the evidence of targets (n, T) and its derivative with respect to the covariance; None if not definite.
 
-    Of the covariance, in Fortran order, the lower triangle is read, and the array is overwritten. The derivative holds
-    the columns of its lower triangle one by one, folded: elements below the diagonal are doubled.
+    Only the lower triangle of the covariance, in Fortran order, is read, and the array is overwritten. The derivative
+    consists of the columns of its lower triangle, folded: elements below the diagonal are doubled.
     """
     (n, T), factor, info = targets.shape, covariance, np.zeros(1, dtype=np.intc)
     unlocked("dpotrf", "L", n, factor, n, info)
@@ -61,14 +61,14 @@ def process_evidence(covariance: Float, targets: Float) -> tuple[float, Float] |
 
 
 class AnyTriangle:
-    """Values of a kernel between n points (n, d), as of a ``RadialTriangle``."""
+    """Values of a kernel between n points (n, d), as in a ``RadialTriangle``."""
 
     def __init__(self, kernel: Kernel, points: Float) -> None:
         self.prepared, self.points, self.whole = kernel.prepare(points), points, kernel.values(points, points)
         self.values: Float = lapack.dtrttp(self.whole, uplo="L")[0]
 
     def gradient(self, weights: Float) -> Float:
-        """Return Σ weights ∂k/∂ log parameter of weights in the form of ``values``."""
+        """Return Σ weights ∂k/∂ log parameter for weights in the form of ``values``."""
         return self.prepared.gradient(self.points, self.whole, lapack.dtpttr(len(self.points), weights, uplo="L")[0])
 
 
@@ -80,7 +80,7 @@ def triangle(kernel: Kernel, points: Float) -> AnyTriangle | RadialTriangle:
 
 
 def indicators(problem: Problem, codes: Float) -> Float:
-    """Return targets (n, K) of class codes (n,), of two classes only that of the second; mean 0, mean square 1."""
+    """Return targets (n, K) for class codes (n,), for two classes only that of the second; mean 0, mean square 1."""
     counts = np.bincount(np.asarray(problem.codes), minlength=problem.n_classes)
     first, shares = int(problem.n_classes == 2), counts / counts.sum()
     found = (codes[:, None] == np.arange(problem.n_classes)) - shares
@@ -91,7 +91,7 @@ def indicators(problem: Problem, codes: Float) -> Float:
 class ProcessFit:
     """A kernel with log s² and log σ², its log posterior in nats (−∞ if unknown), and all evaluations so far.
 
-    ``pairs`` are the curvature that the search has measured, with which a search of the same parameters begins.
+    ``pairs`` hold the curvature that the search has measured, from which a search of the same parameters starts.
     """
 
     kernel: Kernel
@@ -104,9 +104,9 @@ class ProcessFit:
 
 @dataclass(frozen=True)
 class ProcessRows:
-    """The rows of a process: scaled inputs (n, d) and targets (n, T), and what their covariance needs.
+    """The rows of a process: scaled inputs (n, d) and targets (n, T), and what their covariance requires.
 
-    ``inverse`` (n,) is 1 ÷ row weight. ``columns`` (n, L) are the leading columns times their prior deviation.
+    ``inverse`` (n,) is 1 ÷ row weight. ``columns`` (n, L) are the leading columns times their prior sds.
     """
 
     sample: SampledRows
@@ -118,7 +118,7 @@ class ProcessRows:
 
     @classmethod
     def of(cls, sample: SampledRows, problem: Problem, numbers: Int) -> "ProcessRows":
-        """Take the rows with these numbers from a sample; their weights are positive."""
+        """Take the rows with these numbers, which have positive weights, from a sample."""
         rows, scaling = sample.rows.gather(np.sort(numbers)), problem.empty.scaling
         columns = problem.empty.take(NONE, leading=problem.leading).block(rows.X)
         square = np.maximum((columns**2).mean(axis=0), np.finfo(float).tiny)
@@ -139,12 +139,12 @@ class ProcessRows:
         return covariance
 
     def noise_of(self, fit: ProcessFit) -> float:
-        """Return the noise variance: the given one, or that of ``fit``."""
+        """Return the noise variance: the given value, or that of ``fit``."""
         given = self.problem.noise_variance
         return float(np.exp(fit.noise) if given is None else np.mean(given))
 
     def evaluate(self, fit: ProcessFit) -> tuple[float, Float] | None:
-        """Return evidence and slopes (p + 2,) in the log parameters, log s² and log σ²; None if not definite."""
+        """Return the evidence and slopes (p + 2,) in the log parameters, log s² and log σ²; None if not definite."""
         kernel = triangle(fit.kernel, self.X)
         found = process_evidence(self.covariance(kernel.values, fit), self.t)
         if found is None:
@@ -155,7 +155,7 @@ class ProcessRows:
         return value, np.concatenate([signal * kernel.gradient(slopes), [signal * (slopes @ kernel.values), of_noise]])
 
     def profile(self, fit: ProcessFit) -> tuple[float, float]:
-        """Return the evidence with all variances times the best factor c, without constants, and log c.
+        """Return the evidence, without constants, with all variances times the best factor c, and log c.
 
         With K = cK₁ it is −½ T [n log(Σ_t tᵀK₁⁻¹t) + log|K₁|], and c = Σ_t tᵀK₁⁻¹t/(nT); −∞ and 0 if not definite.
         """
@@ -168,12 +168,12 @@ class ProcessRows:
         return value, float(np.log(square / (n * T)))
 
     def levelled(self, fit: ProcessFit) -> ProcessFit:
-        """Return a fit with the best factor of both variances, if the noise variance is not given."""
+        """Return a fit with the best factor for both variances, unless the noise variance is given."""
         more = 0.0 if self.problem.noise_variance is not None else self.profile(fit)[1]
         return replace(fit, signal=fit.signal + more, noise=fit.noise + more)
 
     def log_prior(self, theta: Float) -> tuple[float, Float]:
-        """Return the log prior of log parameters, log s² and log σ², (p + 2,), without constants, and its slopes."""
+        """Return the log prior, without constants, of log parameters, log s² and log σ², (p + 2,), and its slopes."""
         logs = self.problem.empty.kernel.logs
         middle = np.full(len(theta), logs[np.isfinite(logs)].mean() - np.log(2.0))
         middle[-1] = np.log(NOISE_SHARE * self.problem.target_variance)
@@ -182,7 +182,7 @@ class ProcessRows:
         return -0.5 * float(move @ (theta - middle)), -move
 
     def outer_product(self, fit: ProcessFit) -> Float:
-        """Return Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d) of the process' mean f, summed over the targets."""
+        """Return Σ_n ∇f(x_n)∇f(x_n)ᵀ (d, d) of the process mean f, summed over the targets."""
         prepared, values = fit.kernel.prepare(self.X), fit.kernel.values(self.X, self.X)
         covariance, d = self.covariance(lapack.dtrttp(values, uplo="L")[0], fit), self.X.shape[1]
         _, found, failed = lapack.dposv(covariance, self.t, lower=1, overwrite_a=1)
@@ -203,7 +203,7 @@ class ProcessRows:
         return factor, solve_triangular(factor, cross.T, lower=True, check_finite=False).T
 
     def predicted(self, fit: ProcessFit, new: "ProcessRows") -> tuple[Float, Float]:
-        """Return errors (m, T) and log density (m,), with noise, of new rows (ibid. eqs. 2.23 and 2.24)."""
+        """Return errors (m, T) and log densities (m,), with noise, of new rows (ibid. eqs. 2.23 and 2.24)."""
         variance = np.exp(fit.signal) * fit.kernel.diagonal(new.X) + (new.columns**2).sum(axis=1)
         variance += self.noise_of(fit) * new.inverse
         factor, white = self.whitened(fit, new)
@@ -214,7 +214,7 @@ class ProcessRows:
 
 
 def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = False) -> ProcessFit:
-    """Raise the log posterior by at most ``steps`` steps of L-BFGS from ``start``; parameters of 0 (log −∞) stay 0.
+    """Raise the log posterior by at most ``steps`` L-BFGS steps from ``start``; parameters of 0 (log −∞) stay 0.
 
     If ``together``, one number is added to all log parameters of the kernel.
     """
@@ -252,11 +252,11 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = 
 
 
 def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:
-    """Return how much a kernel raises the evidence above that of the leading columns alone, per row, in nats.
+    """Return by how many nats per row a kernel raises the evidence above that of the leading columns alone.
 
-    The model is an RVM of few centres with one precision of all weights, at its best precision and noise variance, so
-    that thousands of rows can screen kernels. With the eigenvalues s of ΦᵀΦ, c the squared projections of t on the
-    eigenvectors, and λ = α σ², σ² is (tᵀt − Σ c/(s + λ))/N, and the evidence −½ [N log σ² + Σ log(1 + s/λ)].
+    The model is an RVM with few centres and one precision for all weights, at its best precision and noise variance, so
+    that thousands of rows can screen kernels. With s the eigenvalues of ΦᵀΦ, c the squared projections of t on the
+    eigenvectors, and λ = α σ², σ² is (tᵀt − Σ c/(s + λ))/N and the evidence −½ [N log σ² + Σ log(1 + s/λ)].
     """
     root = 1 / np.sqrt(rows.inverse[:, None])
     centres = rows.X[:: -(-len(rows.X) // 60)]  # enough for ten waves of one input

@@ -1,10 +1,10 @@
-"""Directions: candidates beside a width per feature, compared by the tied evidence on the same rows and centres.
+"""Directions: alternatives to a width per feature, compared by the tied evidence on the same rows and centres.
 
 The eigenvectors of the mean outer product of the gradient of the fitted mean f, N⁻¹ Σ_n ∇f(x_n)∇f(x_n)ᵀ, are the
 directions in which f changes most and least (Trivedi et al. 2014, "A consistent estimator of the expected gradient
-outer product"; Radhakrishnan et al. 2024). A new search starts at these directions, and raises the evidence in the
-widths. With more than ``FREE_ROWS`` rows it then moves the directions themselves, on all rows. A regression has those
-of an exact process (``learning.process_search``) as a further candidate: it sees waves that a tied RVM takes for noise.
+outer product"; Radhakrishnan et al. 2024). A new search starts at these directions and raises the evidence over their
+widths. With more than ``FREE_ROWS`` rows, it then moves the directions themselves, on all rows. A regression also tries
+those of an exact process (``learning.process_search``), which sees waves that a tied RVM takes for noise.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,13 +28,13 @@ EACH, DIRECTIONS = "a width per feature", "a width per direction"
 """Names of two kernel forms in the history and the plan."""
 
 FAMILIES = {"gaussian": 1.0, "matern52": 0.75, "matern32": 0.5}
-"""Families by decreasing smoothness, with typical values of learned gamma relative to those of the Gaussian kernel."""
+"""Families by decreasing smoothness, with typical learned gammas relative to those of the Gaussian kernel."""
 
 MOST_ENTRIES = 2048
-"""Maximum number d² of entries of all directions."""
+"""Maximum number d² of entries in all directions."""
 
 FREE_ROWS = 2000
-"""With more rows than this, the directions themselves also move; with fewer rows this raised errors by a few %."""
+"""With more rows than this, the directions themselves also move; with fewer, this raised errors by a few %."""
 
 
 def with_family(kernel: Kernel, family: str, n_features: int) -> Kernel:
@@ -61,9 +61,9 @@ def learn(
     """Maximise the tied evidence over all stages and return the kernel; each stage adds a history record.
 
     Unless the metric is "widths", directions are learned after the widths, with the same rows and centres. The better
-    ones are kept: those of the fitted mean, or those at which the search from the kernel ``turned`` ends, which goes on
-    only if it begins above the end of the other one. If the metric is "auto", directions are taken if they raise the
-    evidence by one nat each. Then all rows follow, where directions move, too, with more than ``FREE_ROWS`` rows.
+    ones are kept: those of the fitted mean, or those found from the kernel ``turned``, whose search continues only if
+    it starts above the end of the other. If the metric is "auto", directions are kept if they raise the evidence by one
+    nat each. Then all rows follow; with more than ``FREE_ROWS`` rows, the directions also move.
     """
     sample.on_step("widths of more rows")
     d, stage = problem.empty.scaling.n_inputs, first_stage(sample, problem, learning, seed)
@@ -81,17 +81,17 @@ def learn(
 
 
 def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
-    """Move the r directions of kernels, too, if the evidence rises by ½ log N for each further parameter of the metric;
-    else only gamma.
+    """Also move the r directions of kernels if the evidence rises by ½ log N for each further parameter of the metric;
+    otherwise only gamma.
 
-    A metric Σ_i gamma_i a_i a_iᵀ of d features has rd − r(r − 1)/2 parameters, of which the gammas are r (Schwarz 1978,
+    A metric Σ_i gamma_i a_i a_iᵀ of d features has rd − r(r − 1)/2 parameters, r of which are gammas (Schwarz 1978,
     "Estimating the dimension of a model").
     """
     start = replaced(stage.kernel, np.arange(n_features), Directions, lambda each, _: replace(each, free=True))
     free = stage.again(start=start)
     shapes = [kernel.matrix.shape for kernel, _ in inside(stage.kernel, n_features, Directions)]
     names = np.array(free.start.parameters)[np.isfinite(free.logs)]
-    places = np.eye(len(names))[np.isin(names, stage.start.parameters)]  # of parameters that keep their curvature
+    places = np.eye(len(names))[np.isin(names, stage.start.parameters)]  # parameters that keep their curvature
     free.pairs = [(move @ places, change @ places) for move, change in stage.pairs]
     further = sum(r * d - r * (r + 1) // 2 for r, d in shapes)
     if free.climb().best.value - free.first > 0.5 * further * np.log(stage.sample.rows.n_rows):
@@ -102,7 +102,7 @@ def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
 def _compared_with_directions(
     stage: KernelSearch, problem: Problem, learning: LearningOptions, turned: Kernel | None
 ) -> KernelSearch:
-    """Search directions, log the widths and return the better of the two."""
+    """Log the widths, search directions, and return the better of the two."""
     stage.sample.log(stage.record(problem))
     found = stage.again(start=directed(stage)).climb()
     if turned is not None:
@@ -127,7 +127,7 @@ def directed(stage: KernelSearch) -> Kernel:
     sample, scaling = stage.sample, stage.pool.scaling
     (outer,) = sample.run(InputGradientPass(stage.design(stage.kernel), stage.best.weights))
     X = scaling.inputs(sample.rows.gather(sample.rows.rows).X)
-    X = X - np.where(X.min(axis=0) == X.max(axis=0), X[0], 0.0)  # the mean of a constant is rounded, and may be huge
+    X = X - np.where(X.min(axis=0) == X.max(axis=0), X[0], 0.0)  # the mean of a constant is rounded and may be huge
     covariance = np.cov(X, rowvar=False).reshape(outer.shape)
 
     def gamma(old: RadialKernel, columns: Int, axes: Float) -> Float:
@@ -140,7 +140,7 @@ def directed(stage: KernelSearch) -> Kernel:
 def along_directions(kernel: Kernel, outer: Float, gamma: Callable[[RadialKernel, Int, Float], Float]) -> Kernel:
     """Return the kernel whose radial kernels have directions: eigenvectors of ``outer`` (d, d) of their features.
 
-    ``gamma(kernel, columns, axes)`` gives the gamma (r,) of the directions ``axes`` (r, r) of these features.
+    ``gamma(kernel, columns, axes)`` returns the gammas (r,) of the directions ``axes`` (r, r) of these features.
     """
 
     def make(old: RadialKernel, columns: Int) -> Kernel:
@@ -154,7 +154,7 @@ def along_directions(kernel: Kernel, outer: Float, gamma: Callable[[RadialKernel
 
 
 def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
-    """Return a description of a history entry's learned kernel, as a further field, if there is one."""
+    """Return a description of a history entry's learned kernel, if any, as a further field."""
     if entry["kind"] != "kernel":
         return {}
     kernel, logs = kernel_from_spec(entry["kernel"]), kernel_from_spec(entry["kernel"]).logs
@@ -173,12 +173,12 @@ def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
 
 
 def _first(texts: list[str], most: int = 6) -> str:
-    """List the first strings, and count the others."""
+    """List the first strings and count the others."""
     return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
 
 
 def _compared(choice: dict[str, Any]) -> str:
-    """Describe the chosen family and form, each with the figures compared; empty if nothing was compared."""
+    """Describe the chosen family and form, with the figures compared; empty if nothing was compared."""
     families, text, errors = choice.get("families", {}), "", choice.get("errors", {})
     if len(families) > 1:
         text = f"{choice['family']}, of {', '.join(f'{name} {nats:,.1f}' for name, nats in families.items())} nats; "
@@ -211,7 +211,7 @@ def described(kernel: Kernel) -> str:
 
 
 def _names(kernel: Kernel, features: Sequence[str]) -> list[str]:
-    """Name the parameters of a kernel, (p,), by the features if that tells them apart."""
+    """Name the parameters (p,) of a kernel after the features if that tells them apart."""
     names = list(kernel.parameters)
     if isinstance(kernel, Family):
         several = {f"gamma[{j}]": f"gamma of {name}" for j, name in enumerate(features)}

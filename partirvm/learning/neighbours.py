@@ -1,10 +1,10 @@
-"""The last stage of a fit: whether nearest-row errors correct its predictions, and the rows for this.
+"""The last stage of a fit: decide whether errors of the nearest rows correct its predictions, and collect these rows.
 
-The rows left out of the fit (``core.left_out``) decide: a local kernel is learned from some of them, each predicted
-from its neighbours among the others, and compared with the fit alone. More rows make neighbours nearer, so that the
-gain on a sample is a lower bound. If it is taken, the errors of all rows are those left out or, of more rows, residuals
-from one pass (``residual_rows``), and the kernel is learned again. Several targets share neighbours and have a kernel
-each; their gains are means.
+Left-out rows (``core.left_out``) decide: a local kernel is learned from some of them, each predicted from its
+neighbours among the others, and compared with the fit alone. With more rows, neighbours are nearer, so the gain on a
+sample is a lower bound. If the correction is kept, the errors of all rows are left-out errors or, for larger data,
+residuals from one pass (``residual_rows``), and the kernel is learned again. Several targets share their neighbours,
+each with its own kernel; the gain is the mean over targets.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,22 +38,22 @@ ByNumber: TypeAlias = dict[int, tuple[Float, Float]]
 
 FLOAT = 8  # Bytes of a number
 TRIAL_SHARE, TRIAL_ROWS, PARTS = 10, 500, 8
-"""Fraction⁻¹ and maximum number of trial rows, and number of parts of the order, each covering all regions."""
+"""Inverse fraction and maximum number of trial rows, and number of parts of the row order (``spread``)."""
 
 LEARNING_ROWS, CALIBRATION_ROWS = 1024, 1024
-"""Maximum numbers of rows that choose the family and teach the metric and the kernel, and of those that calibrate.
-``RESIDUAL_TEACHERS`` teach the noise, which rare large errors beside near copies decide."""
+"""Maximum number of rows from which family, metric and kernel are learned, and of rows for calibration. The noise is
+learned from ``RESIDUAL_TEACHERS`` rows, because rare large errors beside near copies determine it."""
 
 FEWER, FEWER_NATS = 0.005, 0.005
-"""Gains of the error and of the mean log density for which predictions use more neighbours."""
+"""Gains in the error and in the mean log density that justify more neighbours in predictions."""
 
 NATS, RMSE, LOSS = 0.05, 0.05, 0.1
-"""Gains of which one suffices: in the mean log density of left-out rows, and in their error. The other may fall by
-a tenth of these."""
+"""Gains in the mean log density of left-out rows and in their error, one of which suffices. The other may fall by up to
+a tenth of its value here."""
 
 FEW_NEIGHBOURS, LEAST_LEFT_OUT = 20, 20
-"""Greatest k of the trial and the search for the metric, and the minimum number of left-out rows. The last search has
-``RESIDUAL_NEIGHBOURS``, whose kernel serves 60 as well."""
+"""Maximum k in the trial and the metric search, and the minimum number of left-out rows. The last search uses
+``RESIDUAL_NEIGHBOURS``; its kernel works for 60 neighbours as well."""
 
 
 def fit_residuals(
@@ -64,10 +64,10 @@ def fit_residuals(
     spent: Spent,
     keep: Keep | None = None,
 ) -> ResidualsFitted:
-    """Decide from left-out rows whether a fit has local residuals, and make them; None without a metric or room.
+    """Decide from left-out rows whether a fit gets local residuals, and make them; None without a metric or memory.
 
-    ``keep`` writes the rows to disk if there is no room for them in memory. ``progress`` is also called before each
-    evaluation of a search; an exception from it ends the work.
+    ``keep`` writes the rows to disk if they do not fit in memory. ``progress`` is also called before each evaluation of
+    a search and may raise an exception to end the work.
     """
     metric, left_out, T = Metric.of(asked.design, source.columns), len(asked.left_out[0].rows), len(asked.left_out)
     if metric is None or left_out < LEAST_LEFT_OUT:
@@ -123,19 +123,19 @@ def left_out_records(
 
 
 def _near(cells: Cells, own: Float, k: int) -> Float:
-    """Return the records (m, k, width) of the neighbours of rows with these records, none its own neighbour."""
+    """Return the records (m, k, width) of the neighbours of rows with records ``own``, not counting itself."""
     return np.concatenate([near for _, near in cells.neighbours(own[:, : cells.rank], k, own[:, NUMBER])])
 
 
 def spread(rows: Int) -> Int:
-    """Return rows in an order in which each part has rows from all regions."""
+    """Return the rows in an order in which each part has rows from all regions."""
     return rows[np.argsort(np.arange(len(rows)) % PARTS, kind="stable")]
 
 
 def _panels(own: Float, near: Float, rank: int) -> list[Panels]:
-    """Return neighbourhoods and errors of rows, ``panel_rows`` together, for each target.
+    """Return the neighbourhoods and errors of rows for each target, in groups of ``panel_rows``.
 
-    They are given by their records and those of their neighbours, with points of ``rank`` coordinates.
+    ``own`` are the records of the rows and ``near`` those of their neighbours; points have ``rank`` coordinates.
     """
     rows = panel_rows(near.shape[1])
     parts = [slice(start, start + rows) for start in range(0, len(own), rows)]
@@ -148,7 +148,7 @@ def _trials(
     asked: FitResiduals, records: Float, progress: Callable[..., None]
 ) -> tuple[list[LocalKernel], ResidualsFitted, list[Panels]]:
     """Return kernels learned from a few left-out rows, their gains over the fit alone with the corrected RMSE, and the
-    other rows, used for validation."""
+    panels of the other rows, used for validation."""
     n, k = len(records), min(asked.options.neighbours, FEW_NEIGHBOURS)
     cells = Cells.of(records, n_targets=len(asked.left_out))
     few = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS, n // 2))
@@ -167,18 +167,18 @@ def _trials(
 
 
 def mixture_gain(of_local: Float, of_alone: Float) -> float:
-    """Return the rise of the mean log density of m rows by a mixture, from log densities (m,) of its components.
+    """Return how much a mixture raises the mean log density of m rows, from log densities (m,) of its components.
 
-    The fit alone has the weight 1/m in it. So one large error beside near copies, at which a kernel that few rows teach
-    predicts no variance, costs less than log(m)/m, and does not outweigh all others: later many rows teach the noise.
+    The fit alone has weight 1/m in it. One large error beside near copies, where a kernel learned from few rows
+    predicts no variance, thus costs less than log(m)/m and cannot outweigh the rest: many rows teach the noise later.
     """
     m, rise = len(of_local), of_local - of_alone
     return float(np.mean(np.logaddexp(np.log1p(-1.0 / m) + rise, -np.log(m))))
 
 
 def _alone(asked: FitResiduals, target: int, some: Int, records: Float) -> tuple[float, Float]:
-    """Return the ratio of predicted variance to squared errors of left-out rows, at least 1, and the log
-    densities (m,) by the fit alone of the errors of ``some`` (m,) of them, with these ``records`` (m, width)."""
+    """Return the ratio of predicted variance to squared left-out errors, at least 1, and the log densities (m,) under
+    the fit alone of the errors of ``some`` (m,) of these rows, whose ``records`` (m, width) are given."""
     left_out, T = asked.left_out[target], len(asked.left_out)
     beta, variance = (float(np.broadcast_to(each, T)[target]) for each in (asked.fit.beta, asked.fit.target_variance))
     calibration = left_out.calibration(beta, variance)
@@ -193,24 +193,24 @@ def _alone(asked: FitResiduals, target: int, some: Int, records: Float) -> tuple
 
 
 def _corrected(kernel: LocalKernel, panels: Panels) -> tuple[float, float]:
-    """Return the root mean square of errors before and after their correction."""
+    """Return the root mean squared error before and after the correction."""
     rests = [some - moments(kernel, hoods)[0] for hoods, some in zip(*panels, strict=True)]
     before, after = (float(np.sqrt(np.mean(np.concatenate(each) ** 2))) for each in (panels[1], rests))
     return max(before, kriging.LEAST_SQUARE), after
 
 
 def _gain(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the fraction by which the root mean square of errors of all targets (T,) falls."""
+    """Return the fraction by which the root mean squared error over all targets (T,) falls."""
     return 1.0 - root_mean(np.array(after)) / root_mean(np.array(before))
 
 
 def _searched(
     families: Sequence[str], many: list[Panels], kernels: list[LocalKernel], poll: Poll
 ) -> tuple[list[LocalKernel], Float]:
-    """Return the kernel of each target after a choice among ``families``, and scales (r,) of the coordinates.
+    """Return the kernel of each target, with the best of ``families``, and coordinate scales (r,).
 
-    A few rows taught ``kernels``; ``many`` teach both. Scales are geometric means over the targets. They stay 1 unless
-    the log density rises by more than ½ r log n for n rows (Schwarz 1978).
+    ``kernels`` were learned from a few rows; both results are learned from ``many``. Scales are geometric means over
+    the targets. They stay 1 unless the log density of n rows rises by more than ½ r log n (Schwarz 1978).
     """
     plain = [_family(families, *each, poll) for each in zip(many, kernels, strict=True)]
     found = [learned(each, [start], poll, scales=True) for each, (start, *_) in zip(many, plain, strict=True)]
@@ -225,15 +225,15 @@ def _searched(
 
 
 def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Poll) -> Learned:
-    """Return the result of many rows (``learned``) for the family that describes them best, by density and by error."""
+    """Return what is learned from many rows (``learned``) with the family that fits them best in density and error."""
     tried: list[Learned] = in_threads(lambda family: learned(many, [replace(kernel, family=family)], poll), families)
     return min(tried, key=lambda found: np.log(_corrected(found[0], many)[1]) - found[2])
 
 
 def _learned(own: Float, near: Float, rank: int, kernels: list[LocalKernel], poll: Poll) -> list[LocalKernel]:
-    """Return the kernel of each target, which left-out rows and their neighbours, with these records, teach.
+    """Return the kernel of each target, learned from the records of left-out rows and of their neighbours.
 
-    All rows teach the noise, with fewer neighbours, which takes a quarter of the time.
+    The noise is learned from all rows, with fewer neighbours, which takes a quarter of the time.
     """
     few, least = min(LEARNING_ROWS, len(own)), min(near.shape[1], FEW_NEIGHBOURS)
     for panels, form in ((_panels(own[:few], near[:few], rank), True), (_panels(own, near[:, :least], rank), False)):
@@ -243,9 +243,9 @@ def _learned(own: Float, near: Float, rank: int, kernels: list[LocalKernel], pol
 
 
 def _by_number(some: Float, near: Float, rank: int, kernels: list[LocalKernel]) -> list[ByNumber]:
-    """Return mean and variance of the errors of rows for each target, by a third of the neighbours and more.
+    """Return the mean and variance of row errors for each target, by number of neighbours: a third, two thirds, all.
 
-    The rows and their neighbours have these records.
+    ``some`` are the records of the rows, ``near`` those of their neighbours.
     """
     found = [ByNumber() for _ in kernels]
     for count in (-(-near.shape[1] * part // 3) for part in (1, 2, 3)):
@@ -256,9 +256,9 @@ def _by_number(some: Float, near: Float, rank: int, kernels: list[LocalKernel]) 
 
 
 def fewest(errors: Float, found: ByNumber) -> int:
-    """Return the smallest number of neighbours beside which more bring less than ``FEWER`` and ``FEWER_NATS``.
+    """Return the smallest number of neighbours beyond which more gain less than ``FEWER`` and ``FEWER_NATS``.
 
-    ``found`` has mean and variance (m,) of the ``errors`` (m,) by the number.
+    ``found`` holds the mean and variance (m,) of the ``errors`` (m,) for each number.
     """
     rmse = {k: float(np.sqrt(np.mean((errors - mean) ** 2))) for k, (mean, _) in found.items()}
     losses = {k: 0.5 * float(np.mean(np.log(v) + (errors - mean) ** 2 / v)) for k, (mean, v) in found.items()}
@@ -269,10 +269,10 @@ def fewest(errors: Float, found: ByNumber) -> int:
 def _calibrated(
     asked: FitResiduals, some: Int, errors: Float, found: LocalResiduals, predicted: Sequence[tuple[Float, Float]]
 ) -> ResidualsFitted:
-    """Calibrate local residuals by ``some`` (m,) of the left-out rows, and return them with the gain of the RMSE.
+    """Calibrate local residuals on ``some`` (m,) of the left-out rows, and return them with the gain in RMSE.
 
-    ``errors`` (T, m) are those of these rows; ``predicted`` have mean and variance (m,) that the other rows predict of
-    them for each target.
+    ``errors`` (T, m) are the errors of these rows; ``predicted`` holds the mean and variance (m,) that the other rows
+    predict for them, for each target.
     """
     calibrations, after, shown = list[Calibration](), list[float](), list[NumberDiagnostics]()
     for target, (mean, variance) in enumerate(predicted):

@@ -1,15 +1,15 @@
-"""Search for the kernel of a regression with the evidence of an exact Gaussian process on a subset of the rows.
+"""Search for a regression kernel with the evidence of an exact Gaussian process on a subset of the rows.
 
-A tied RVM of a few hundred centres cannot express a function with much detail: its evidence takes the detail for noise
-and widens the features. An exact process has every row as a centre. L-BFGS raises its evidence in the kernel's log
-parameters, the signal variance and the noise variance together, from several widths (``STARTS``) and little noise, so
-that detail is explained before noise is believed. The candidates:
+A tied RVM with a few hundred centres cannot express a function with much detail: its evidence takes the detail for
+noise and increases the widths. An exact process has every row as a centre. L-BFGS raises its evidence in the kernel's
+log parameters, the signal variance and the noise variance together, from several widths (``STARTS``) and little noise,
+so that detail is explained before anything is taken for noise. The candidates:
 
 - *widths*: from several widths of all features, and from the features that individually raise the evidence.
-- *families*: from the best Gaussian widths a few steps lead to those of the Matérn kernels, with as many parameters.
-- *directions* (``learning.forms``): eigenvectors of the mean outer product of the gradient of the process' mean. They
-  are computed ``TURNS`` times, since the gradient sees more once the kernel follows the directions. Their d² entries do
-  not count in the evidence, so left-out rows decide: the mean log density must rise by more than its standard error.
+- *families*: a few steps lead from the best Gaussian widths to those of the Matérn kernels, with as many parameters.
+- *directions* (``learning.forms``): eigenvectors of the mean outer product of the gradient of the process mean. They
+  are computed ``TURNS`` times, since the gradient sees more once the kernel follows the directions. The evidence does
+  not penalise their d² entries; left-out rows decide: the mean log density must rise by more than its standard error.
 """
 
 from dataclasses import replace
@@ -32,32 +32,32 @@ from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
 
 ROWS, LAST_ROWS = 400, 1000
-"""Number of rows of the searches (500 would double their time), and of the last steps from the best of them."""
+"""Number of rows in the searches (500 would double their time), and in the last steps from the best of them."""
 
 WORK = 1.25e7
-"""Maximum rows² × features of an evaluation: 400 rows of up to 78 features. A search takes some hundred evaluations."""
+"""Maximum rows² × features per evaluation: 400 rows with up to 78 features. A search takes some hundred evaluations."""
 
 FEW = 2000
-"""Up to this many rows the kernel of the process is the result; with more rows it starts the tied search."""
+"""Up to this many rows, the process kernel is the result; with more rows, the tied search starts from it."""
 
 STARTS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""First inverse widths, relative to that of gamma="scale"."""
+"""Initial inverse widths, relative to that of gamma="scale"."""
 
 FIRST_ROWS = 100
-"""Minimum number of rows of the steps from each start: half of the rows of the search find the same optima."""
+"""Minimum number of rows in the steps from each start; half of a search's rows find the same optima."""
 
 SCREENED_ROWS, SCREENED = 4000, 100
-"""Maximum number of rows on which single features are screened (400 miss a wave in half the draws), and of features."""
+"""Maximum number of rows for screening single features (400 miss a wave in half of the draws), and of features."""
 
 JITTER, FIRST_NOISE = 0.3, 0.01
-"""Deviation of the first log parameters around a start, since equal features can stay equal; first noise ÷ variance."""
+"""Spread of initial log parameters around a start, since equal features can stay equal; initial noise ÷ variance."""
 
 STARTS_CLIMBED, TURNS = 2, 3
-"""Number of starts climbed to the end (a third hardly gains), and of turns of the directions."""
+"""Number of starts that are followed to the end (a third hardly gains), and of turns of the directions."""
 
 FIRST_STEPS, LATER_STEPS, STEPS, FOLD_STEPS, LAST_STEPS = 6, 35, 20, 5, 10
-"""Maximum number of steps of L-BFGS from a start, then from the best of them, from another kernel, in a fold, and at
-the end."""
+"""Maximum number of L-BFGS steps from a start, then from the best starts, from another kernel, in a fold, and at the
+end."""
 
 FOLDS, LEFT_OUT = 5, 400
 """Number of folds in which directions are compared with widths, and of left-out rows after which no fold follows."""
@@ -74,7 +74,7 @@ def search(
 ) -> tuple[Problem, ProcessFit, ProcessFit | None, dict[str, float]]:
     """Search widths, warps, families, then directions on ``most`` rows.
 
-    Return the problem with warps of its features, the fits of widths and of directions, and the nats of families.
+    Return the problem with its features warped, the fits of widths and of directions, and the nats of each family.
     """
     sample.on_step("widths")
     rows, d = ProcessRows.of(sample, problem, order[:most]), problem.empty.scaling.n_inputs
@@ -98,7 +98,7 @@ def search(
 
 
 def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> ProcessFit:
-    """Return the best result of the searches from ``STARTS`` and from what ``more`` rows see, each on ``few`` first."""
+    """Return the best of the searches from ``STARTS`` and from what ``more`` rows show, each on ``few`` rows first."""
     kernel, rng = rows.problem.empty.kernel, stream(0, Purpose.PROCESS_STARTS)
     logs, level = kernel.logs, np.log(rows.problem.target_variance)
     jitter = JITTER if len(logs) > 1 else 0.0
@@ -115,9 +115,9 @@ def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> Proc
 def _screened(rows: ProcessRows, kernel: Kernel) -> Float:
     """Return log parameters (p,) from the evidence of each parameter alone: its best value, or a small one.
 
-    Among many features short widths of all make all rows nearly uncorrelated: no slope points to the few that matter.
+    With many features, short widths for all make all rows nearly uncorrelated: no slope points to the few that matter.
     """
-    tried = (0.5, 4.0, 32.0)  # gammas from a trend to a wave of eight radians per deviation
+    tried = (0.5, 4.0, 32.0)  # gammas from a trend to a wave of eight radians per standard deviation
     off = np.where(np.isfinite(kernel.logs), kernel.logs + np.log(0.01), -np.inf)
     start, least = off.copy(), tied_gain(rows, kernel.with_logs(off)) + 2.0 / min(len(rows.X), ROWS)
     for j in np.flatnonzero(np.isfinite(off)):
@@ -161,11 +161,11 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
 def left_out(
     sample: SampledRows, problem: Problem, widths: ProcessFit, turned: ProcessFit | None, order: Int, most: int
 ) -> Float:
-    """Predict n left-out rows, by widths and, unless None, by directions.
+    """Predict n left-out rows by widths and, unless None, by directions.
 
-    With one split of many rows both are given, learned from the rows that are kept. In folds of few they are learned
-    again from the other folds, at most ``most`` rows: with the parameters of all rows their errors would be a fifth too
-    small. Returns the log densities in nats and the squared errors times the row weight, in scaled targets, of both,
+    With one split of many rows, both fits were learned from the kept rows and are used as they are. In folds of few
+    rows, they are learned again from the other folds, at most ``most`` rows: with the parameters of all rows, errors
+    would be a fifth too small. Returns log densities in nats and squared errors times row weights, for scaled targets,
     (2, 2, n) or (1, 2, n).
     """
     found, parts = [], splits(order, most)
@@ -181,22 +181,22 @@ def left_out(
 
 
 def promising(widths: ProcessFit, turned: ProcessFit | None, d: int, share: float = 1.0) -> bool:
-    """Return True if directions raise the evidence by ``share`` nats for each angle between d of them.
+    """Return True if directions raise the evidence by ``share`` nats for each angle between d directions.
 
-    With less, left-out rows preferred them in one of 27 fits of nine sets, by a gain that new rows did not confirm; to
-    ask them would take most of the search.
+    With less, left-out rows preferred them in one of 27 fits to nine datasets, by a gain that new rows did not confirm;
+    consulting them would take most of the search.
     """
     return turned is not None and turned.value - widths.value > share * d * (d - 1) / 2
 
 
 def in_order(sample: SampledRows, seed: int) -> Int:
-    """Return the numbers of the rows of positive weight in random order."""
+    """Return the numbers of the rows with positive weight, in random order."""
     order = stream(seed, Purpose.PROCESS_ROWS).permutation(sample.rows.rows)
     return np.asarray(order[sample.rows.gather(order).present])
 
 
 def splits(order: Int, most: int) -> list[tuple[Int, Int]]:
-    """Return rows that are kept, at most ``most``, and rows that are left out: one split of many rows, folds of few."""
+    """Return kept rows, at most ``most``, and left-out rows: one split if there are many rows, folds if few."""
     if len(order) >= most + LEFT_OUT:
         return [(order[:most], order[most : 3 * most])]
     folds = [order[k::FOLDS] for k in range(FOLDS)][: int(np.ceil(LEFT_OUT * FOLDS / len(order)))]
@@ -215,7 +215,7 @@ def learn_regression(
 ) -> Problem:
     """Learn the kernel of a regression, and with ``warp`` the warps of its features; return the problem with both.
 
-    The last record that is logged holds the kernel. A fit may have ``columns`` columns.
+    The last logged record holds the kernel. A fit may have ``columns`` columns.
     """
     d, order = problem.empty.scaling.n_inputs, in_order(sample, seed)
     most = min(ROWS, int(np.sqrt(WORK / d)), columns)
@@ -229,7 +229,7 @@ def learn_regression(
         sample.on_step("left-out rows")
         found = left_out(sample, problem, widths, turned, order, most)
         best, square, choice = _choose(found, widths, turned, learning.metric)
-        if (FOLDS - 1) * len(order) <= FOLDS * most:  # nearly all rows were kept in the fit
+        if (FOLDS - 1) * len(order) <= FOLDS * most:  # nearly all rows were kept in each fit
             choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
         rows = ProcessRows.of(sample, problem, order[: max(min(columns, LAST_ROWS), most)])
         best = climb(rows, best, LAST_STEPS) if len(rows.X) > most else best
@@ -248,7 +248,7 @@ def learn_regression(
 def _choose(
     found: Float, best: ProcessFit, turned: ProcessFit | None, metric: str
 ) -> tuple[ProcessFit, Float, dict[str, Any]]:
-    """Choose between widths and directions by left-out rows; return the fit, squared errors and what was compared."""
+    """Choose between widths and directions on left-out rows; return the fit, squared errors and what was compared."""
     choice: dict[str, Any] = {"rows": 0, "gain": 0.0, "error": 0.0} | ({} if metric == "widths" else {"form": EACH})
     gains, square = found[-1, 0] - found[0, 0], found[0, 1]
     if turned is not None and metric == "auto":
@@ -260,7 +260,7 @@ def _choose(
 
 
 def process_record(rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) -> Record:
-    """Make the history record of a kernel that a process learned."""
+    """Make the history record of a kernel learned by a process."""
     first = rows.evaluate(replace(best, kernel=rows.problem.empty.kernel))
     n, variance = len(rows.X), None if rows.problem.n_classes else rows.noise_of(best)
     facts = {"number": 1, "candidates": n, "iterations": best.evaluations, "fit_rows": "sample", "choice": choice}

@@ -21,7 +21,7 @@ from partirvm.strategies.problem import FitResiduals
 from partirvm.types import PANEL_ROWS, Float
 
 Keep: TypeAlias = Callable[[Callable[[str], Cells]], Cells]
-"""Calls a function with the path or URL of a new folder, which stays if it returns."""
+"""Calls a function with the path or URL of a new folder, which is kept if the function returns."""
 
 LEAVES = 16
 """Approximate number of leaves per cell: cells are runs of leaves, which may end anywhere."""
@@ -37,9 +37,9 @@ def cells_of(
     keep: Keep | None,
     points: Float,
 ) -> Cells:
-    """Return the cells of all rows of positive weight, from one pass.
+    """Return the cells of all rows with positive weight, from one pass.
 
-    ``points`` (m, r) are those of some rows. ``keep`` makes a folder for the records; without it they stay in memory.
+    ``points`` (m, r) are some rows' points. ``keep`` makes a folder for the records; without it, they stay in memory.
     """
     task, began = partial(records_of_tile, asked.design, asked.fit.posterior.mean, metric), time.perf_counter()
     pieces = (records for _, records in executor.map(task, source, range(source.n_tiles), partial(progress, ())))
@@ -49,9 +49,9 @@ def cells_of(
 
 
 def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | None, n_targets: int = 1) -> Cells:
-    """Return the cells of at most ``n`` records, given in pieces (rows, width), in the order of leaves of ``points``.
+    """Return the cells of at most ``n`` records, passed in pieces (rows, width), in the leaf order of ``points``.
 
-    ``keep`` writes them to a folder; without it they stay in memory.
+    ``keep`` writes them to a folder; without it, they stay in memory.
     """
     rank = points.shape[1]
     width = rank + n_targets + COLUMNS
@@ -73,7 +73,7 @@ def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | No
 
 
 def records_of_tile(design: Design, mean: Float, metric: Metric, source: Source, number: int) -> Float:
-    """Return the records of the rows of positive weight in a tile."""
+    """Return the records of a tile's rows with positive weight."""
     tile, numbers, scaling = source.tile(number), source.original_rows(number), design.scaling
     weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
     there = np.flatnonzero(weights > 0)

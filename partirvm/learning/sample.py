@@ -1,4 +1,4 @@
-"""A sample of rows in memory for small fits before a fit or between its rounds, and the evidence of a kernel on it."""
+"""A sample of rows in memory for small fits before a fit or between its rounds, and a kernel's evidence on it."""
 
 import time
 import uuid
@@ -30,29 +30,29 @@ from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
 
 FIRST_UPDATES, UPDATES = 10, 3
-"""Number of updates of α and β in the first evaluation of a search, and in later ones, which begin at the last α and β:
-five found the same optima of kin40k, two ended too early where there is one width."""
+"""Number of updates of α and β in the first evaluation of a search, and in later ones, which start from the last α and
+β: five found the same optima on kin40k, two ended too early when there is one width."""
 
 SINGLE_COLUMNS, SINGLE_VARIANCE = 100, 1e3
-"""Slopes are in single precision from this number of columns, if the variances of all weights are below this multiple
-of the noise variance: an element of βΦΣ then has an error below 1e-3. The evidence is always in double precision."""
+"""Slopes use single precision from this number of columns on, if the variances of all weights are below this multiple
+of the noise variance: an element of βΦΣ then has an error below 1e-3. The evidence always uses double precision."""
 
 STAGES = "widths", "directions", "left-out rows", "widths of more rows", "directions of more rows", "all rows"
-"""Stages of kernel learning in their order; a search omits some of them."""
+"""Stages of kernel learning, in order; a search may omit some."""
 
 Entry = dict[str, Any]
 """A history entry: a record with seconds and bytes, as plain JSON."""
 
 OnStep = Callable[[int, int, str], None]
-"""Callback of kernel learning with the number of the present stage, the number of all, and a text on the stage."""
+"""Callback of kernel learning with the number of the current stage, the number of stages, and a text on the stage."""
 
 OnProgress = Callable[[Sequence[Pass], int, int], None]
-"""Progress callback with the passes, the number of tiles done and the total; an exception from it ends the work."""
+"""Progress callback with the passes, the number of tiles done and the total; it may raise to end the work."""
 
 
 @dataclass
 class Spent:
-    """Work since the last history entry: seconds and number of passes, and the number of rows that they read together.
+    """Work since the last history entry: seconds and number of passes, and the total number of rows they read.
 
     ``since`` is the time of that entry (``perf_counter``).
     """
@@ -63,13 +63,13 @@ class Spent:
     since: float = field(default_factory=time.perf_counter)
 
     def add(self, began: float, passes: int, rows: int) -> None:
-        """Add passes since ``began`` (``perf_counter``) over ``rows`` rows together."""
+        """Add passes since ``began`` (``perf_counter``) over ``rows`` rows in total."""
         self.passing += time.perf_counter() - began
         self.passes += passes
         self.rows += rows
 
     def share(self, of: int = 1) -> dict[str, float]:
-        """Return, and subtract, the share of the next of ``of`` history entries. Fits have the time outside passes."""
+        """Return and subtract the share of the next of ``of`` history entries. Time outside passes is that of fits."""
         passing, passes, rows = self.passing / of, self.passes // of, self.rows // of
         elapsed = (time.perf_counter() - self.since) / of
         self.passing, self.passes, self.rows = self.passing - passing, self.passes - passes, self.rows - rows
@@ -79,9 +79,9 @@ class Spent:
 
 
 def line(record: Record, spent: dict[str, float], began: float, *, saved: bool) -> Entry:
-    """Make a history entry of a record, its times from ``Spent``, and the seconds since ``began`` (``perf_counter``).
+    """Make a history entry from a record, its times from ``Spent``, and the seconds since ``began`` (``perf_counter``).
 
-    ``saved`` is True if a model was saved.
+    ``saved`` tells whether a model was saved.
     """
     entry = {**asdict(record), "termination": record.termination.value, "seconds": time.perf_counter() - began}
     return {**entry, **spent, "peak_memory": peak_memory(), "saved": saved}
@@ -89,11 +89,11 @@ def line(record: Record, spent: dict[str, float], began: float, *, saved: bool) 
 
 @dataclass(frozen=True)
 class SampledRows:
-    """Rows held in memory, and the executor of passes over these rows.
+    """Rows held in memory, and the executor for passes over them.
 
-    ``whole`` is True if these are all rows of the source. ``room`` is the number of bytes for kernel blocks that are
-    kept between passes. ``log`` is called with each history record, ``on_best`` with a design of the best kernel,
-    ``on_step`` with each of ``STAGES`` that begins, and with "" before each evaluation of the evidence.
+    ``whole`` is True if they are all rows of the source. ``room`` is the number of bytes for kernel blocks kept between
+    passes. ``log`` is called with each history record, ``on_best`` with a design of the best kernel, ``on_step`` with
+    each of ``STAGES`` that begins, and with "" before each evaluation of the evidence.
     """
 
     rows: GatheredRows
@@ -108,13 +108,13 @@ class SampledRows:
 
     @cached_property
     def _runs(self) -> tuple[str, Iterator[int]]:
-        """The token of the kept kernel blocks, and numbers of runs of passes."""
+        """The token of the kept kernel blocks, and a counter of the runs of passes."""
         token = uuid.uuid4().hex
         weakref.finalize(self, forget, token)
         return token, count()
 
     def run(self, *passes: Any) -> list[Any]:
-        """Run passes over all rows of the sample with one reading; return their statistics."""
+        """Run passes over all rows of the sample in one reading; return their statistics."""
         self.on_progress(passes, 0, 0)
         token, runs = self._runs
         began, progress = time.perf_counter(), partial(self.on_progress, passes)
@@ -123,7 +123,7 @@ class SampledRows:
         return found
 
     def drop_blocks(self) -> None:
-        """Delete the kept kernel blocks, which belong to another kernel."""
+        """Delete the kept kernel blocks, which belong to a different kernel."""
         forget(self._runs[0])
 
     def check_interrupted(self, info: StepInfo | None = None) -> None:
@@ -137,7 +137,7 @@ class SampledRows:
     def candidates(self, problem: Problem, rows: Int) -> Design:
         """Return the design of the leading columns and the distinct kernel columns of these rows.
 
-        Rows of zero weight have no columns. Of several equal columns, the first one is kept.
+        Rows with zero weight have no columns. Of several equal columns, the first one is kept.
         """
         held = self.rows.gather(rows)
         offered = problem.empty.with_centres(held.X[held.present], rows[held.present])
@@ -148,7 +148,7 @@ class SampledRows:
 def gathered(
     source: Source, rows: Int | None, executor: Executor, on_progress: OnProgress, spent: Spent, **options: Any
 ) -> Iterator[SampledRows]:
-    """Read rows of a source with its executor and hold them in this process; ``rows`` are increasing, None for all.
+    """Read rows of a source with its executor and hold them in this process; ``rows`` are increasing; None means all.
 
     ``options`` are ``room``, ``log``, ``on_best`` and ``on_step`` of ``SampledRows``.
     """
@@ -165,10 +165,10 @@ def gathered(
 
 @dataclass(frozen=True)
 class EvidencePoint:
-    """The result of one evaluation over ``rows`` rows of positive weight; at given α and β three fields are known.
+    """The result of one evaluation over ``rows`` rows with positive weight; at given α and β, three fields are known.
 
-    ``value`` is the evidence in nats, −∞ before the first one, and ``slope`` (p,) its slopes in the log parameters.
-    ``weights`` (M, C) are the posterior mean. ``determined`` is the mean γ of the kernel columns.
+    ``value`` is the evidence in nats, −∞ before the first evaluation, and ``slope`` (p,) its slopes in the log
+    parameters. ``weights`` (M, C) are the posterior mean. ``determined`` is the mean γ of the kernel columns.
     """
 
     value: float = -np.inf
@@ -184,7 +184,7 @@ def evaluate(
 ) -> EvidencePoint:
     """Compute evidence and slopes of a design; α and β start from ``last``, with more updates if ``fresh``.
 
-    Centres that are new since ``last`` stand at the end of the design.
+    Centres that are new since ``last`` are at the end of the design.
     """
     count = FIRST_UPDATES if fresh else UPDATES
     statistics, tied, found = fitted(sample, problem, design, None if last is None else last.tied, count)
@@ -194,7 +194,7 @@ def evaluate(
 
 
 def _slope_pass(design: Design, found: Any, beta: float | Float, n_classes: int) -> SlopePass:
-    """Return the pass for the slopes at a posterior; of many columns in single precision, if that is enough."""
+    """Return the pass for the slopes at a posterior; with many columns, in single precision if that suffices."""
     covariances = found.covariances
     if covariances.shape[-1] >= SINGLE_COLUMNS and np.max(beta * found.variance) < SINGLE_VARIANCE:
         covariances = covariances.astype(np.float32)
@@ -223,7 +223,7 @@ def evaluate_fit(sample: SampledRows, fit: HyperState, design: Design, *last: An
 
 
 def _first_tied(problem: Problem, variances: float | Float) -> Tied:
-    """Return the initial α and β: the target variance (indicators: .1) as prior variance, the usual first noise."""
+    """Return the initial α and β: the target variance (indicators: .1) as prior variance, the usual initial noise."""
     if problem.n_classes:
         return Tied(1.0, 1.0, 1.0 / (FIRST_NOISE * 0.1))
     variance = FIRST_NOISE * variances if problem.noise_variance is None else problem.noise_variance
@@ -231,7 +231,7 @@ def _first_tied(problem: Problem, variances: float | Float) -> Tied:
 
 
 def _statistics(sample: SampledRows, design: Design, n_targets: int, n_classes: int = 0) -> GramStatistics:
-    """Return the statistics of the columns of a design and their targets, which are indicators of classes if given."""
+    """Return the statistics of a design's columns and their targets, which are class indicators for classes."""
     nothing, offset = design.take(NONE, leading=NONE), np.zeros((0, n_targets))
     (block,) = sample.run(GramPass(nothing, design, offset, n_classes=n_classes))
     return GramStatistics.of(design.all_labels, block)

@@ -1,20 +1,20 @@
-"""Kernel learning: maximise the evidence of a sample, before the fit and between the rounds of the fit.
+"""Kernel learning: maximise the evidence of a sample, before the fit and between its rounds.
 
-**Before the fit** the evidence is that of a tied RVM (``core.tied``; for classes, of their indicators); it begins where
-``learning.process_search`` or ``learning.class_search`` ended. Some rows of the sample are centres: with every row as a
-centre, the evidence favours far too narrow widths. L-BFGS (``core.ascent``) moves all log parameters of the kernel at
-once, with one evaluation of evidence and slopes per step: two passes, which use the same kernel blocks. There are four
-stages, each of which begins with the curvature that the one before has measured:
+**Before the fit**, the evidence is that of a tied RVM (``core.tied``; for classes, of their indicators); the search
+starts where ``learning.process_search`` or ``learning.class_search`` ended. Some rows of the sample are centres: with
+every row as a centre, the evidence favours far too narrow widths. L-BFGS (``core.ascent``) moves all log parameters of
+the kernel at once, with one evaluation of evidence and slopes per step: two passes, which use the same kernel blocks.
+There are four stages, each of which starts from the curvature measured by the previous one:
 
 1. *Search* from the initial kernel, on few rows and centres; a single width starts from the best of several.
 2. *Revival*, once, if features were switched off: all widths are raised again and the search is repeated. Two inputs
    that matter only jointly both appear irrelevant at first, and are found together after the revival.
-3. *All rows*, more centres. Directions (``learning.forms``) move here: on few rows their entries would fit the noise.
-4. *Growth*: the number of centres is doubled while the data determine most of the weights; few steps are left.
+3. *All rows*, more centres. Directions (``learning.forms``) move here: on few rows, their entries would fit the noise.
+4. *Growth*: the number of centres is doubled while the data determine most of the weights; few steps remain.
 
-**Between rounds** the evidence is that of the fit, whose relevance vectors are the centres. Its α and β stay constant
-while the kernel changes: tied or updated α gave no higher evidence. If features are off, a second search starts with
-their gamma raised.
+**Between rounds**, the evidence is that of the fit, whose relevance vectors are the centres. Its α and β stay constant
+while the kernel changes: tied or updated α gave no higher evidence. If features are switched off, a second search
+starts with their gamma raised.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,24 +39,24 @@ LEAST = 20
 """Minimum number of rows for kernel learning."""
 
 CENTRES, MOST_CENTRES = 300, 500
-"""Maximum number of centres in the first stage of all rows, and after growth: more lower the error by 1 % at most.
+"""Maximum number of centres in the first stage on all rows, and after growth; more lower the error by 1 % at most.
 
-Classes have at most a quarter of the rows: with fewer, small data sets lack detail, with more the evidence overfits.
-More than two classes have at most 100, for time; the errors differ little."""
+For classes, at most a quarter of the rows are centres: with fewer, small datasets lack detail; with more, the evidence
+overfits. More than two classes use at most 100, to save time; the errors differ little."""
 
 COARSE_ROWS, COARSE_CENTRES = 3000, 200
-"""Maximum numbers of rows and centres of the searches of widths and of fixed directions, which have few parameters."""
+"""Maximum number of rows and centres in searches of widths and of fixed directions, which have few parameters."""
 
 ALL_EVALUATIONS, LAST_EVALUATIONS, AGAIN_EVALUATIONS = 30, 12, 8
-"""Maximum number of evaluations of the first stage of all rows, after growth, and of each search between rounds. From
-the curvature of the stage before, 12 after growth gain what 20 gained without it."""
+"""Maximum number of evaluations in the first stage on all rows, after growth, and in each search between rounds. With
+the curvature of the previous stage, 12 after growth gain as much as 20 without it."""
 
 AXES_SD, MOST_SCALE = 0.3, 10.0
-"""Standard deviation of the normal prior of an entry of a direction around its start; .1 and no prior differ little. In
-a search it is the scale of entries of the direction with the largest gamma; others have larger ones, up to a limit."""
+"""Standard deviation of the normal prior of a direction's entry around its start; .1 and no prior differ little. In a
+search, it scales the entries of the direction with the largest gamma; others have larger scales, up to a limit."""
 
 WORK = 2e8
-"""Maximum rows × centres × features of one evaluation, so that a search ends in about a minute on one core."""
+"""Maximum rows × centres × features per evaluation, so that a search ends in about a minute on one core."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class LearningOptions:
     """Options of kernel learning: number of rows, and the initial and maximum number of centres.
 
     ``evaluations`` is the maximum number of evaluations of each search. ``metric`` is "widths", "directions", or
-    "auto", which chooses between them (``learning.forms``). ``warm`` (p,) are log parameters at which the first search
-    begins, if they were learned before.
+    "auto", which chooses between them (``learning.forms``). ``warm`` (p,) are the log parameters from which the first
+    search starts, if they were learned before.
     """
 
     rows: int
@@ -81,7 +81,7 @@ def learning_options(
 ) -> LearningOptions:
     """Compute the options of kernel learning for data of ``n_rows`` rows.
 
-    At most ``most`` rows are taken. Rows, centres and evaluations are reduced alike beyond ``WORK``.
+    At most ``most`` rows are used. Beyond ``WORK``, rows, centres and evaluations are reduced in proportion.
 
     >>> learning_options(36_000), learning_options(400, n_classes=2).max_centres
     (LearningOptions(rows=8000, centres=300, max_centres=500, evaluations=150, metric='widths'), 100)
@@ -98,7 +98,7 @@ def learning_options(
 
 
 Score: TypeAlias = Callable[[Design, EvidencePoint | None, bool], EvidencePoint]
-"""Evaluates a design; α and β start from the evaluation given, with more updates if the last argument is true."""
+"""Evaluates a design; α and β start from the given evaluation, with more updates if the last argument is true."""
 
 
 @dataclass
@@ -107,7 +107,7 @@ class KernelSearch:
 
     ``start`` is the kernel whose log parameters are searched, within bounds around ``middle`` (p,). ``first`` is the
     evidence of the first evaluation, ``best`` the best evaluation, at the log parameters ``logs`` (p,), with the
-    posterior ``peak``. ``choice`` states what was compared. Each search takes at most ``most`` evaluations.
+    posterior ``peak``. ``choice`` says what was compared. Each search takes at most ``most`` evaluations.
     """
 
     sample: SampledRows
@@ -134,24 +134,24 @@ class KernelSearch:
         return self.start.with_logs(self.logs)
 
     def design(self, kernel: Kernel) -> Design:
-        """Return the design of this stage's centres with another kernel."""
+        """Return the design of this stage's centres with this kernel."""
         return replace(self.pool.take(np.arange(self.count)), kernel=kernel)
 
     def again(self, **fields: Any) -> Self:
-        """Return a stage that begins at the best kernel or at another ``start``, with some fields replaced."""
+        """Return a stage that starts from the best kernel or from another ``start``, with some fields replaced."""
         if "start" in fields:
             fields |= dict.fromkeys(("middle", "logs"), fields["start"].logs) | {"pairs": []}
         unknown: dict[str, Any] = {"evaluations": 0, "peak": -np.inf, "best": EvidencePoint(), "pairs": self.pairs[:]}
         return replace(self, last=self.best, reason=None, **unknown | fields)
 
     def evaluate(self, logs: Float) -> tuple[float, Float]:
-        """Return the log posterior and its slopes at ``logs``, per row; α and β start from the evaluation before."""
+        """Return the log posterior and its slopes at ``logs``, per row; α and β start from the previous evaluation."""
         if first := not self.evaluations:
             self.sample.on_best(self.design(self.kernel))
         self.sample.on_step("")
         last = self.last
         point = self.last = self.score(self.design(self.start.with_logs(logs)), last, first or last is None)
-        # an entry of a direction has a normal prior around its start, any other parameter a flat one
+        # entries of directions have a normal prior around their start, other parameters a flat one
         entries = axes_of(self.start.parameters)
         move = np.where(entries, logs - np.where(entries, self.start.logs, 0.0), 0.0)
         value, slope = point.value - 0.5 * float(move @ move) / AXES_SD**2, point.slope - move / AXES_SD**2
@@ -163,7 +163,7 @@ class KernelSearch:
         return value / point.rows, slope / point.rows
 
     def climb(self, logs: Float | None = None) -> Self:
-        """Raise the log posterior from ``logs``, or the best parameters, until it rises too little; the best stays."""
+        """Raise the log posterior from ``logs``, or the best parameters, until it rises too little; keep the best."""
         low, high = self.middle + ascent.LOWEST, self.middle + ascent.HIGHEST
         begin, scales = self.logs if logs is None else logs, scales_of(self.start)
         self.reason, _ = ascent.ascend(self.evaluate, begin, low, high, scales, most=self.most, pairs=self.pairs)
@@ -182,7 +182,7 @@ class KernelSearch:
 def kernel_record(
     problem: Problem, kernel: Kernel, variance: Any, rows: int, log_evidence: float, facts: dict[str, Any]
 ) -> Record:
-    """Make the history record of a learned kernel from facts of scaled targets; ``variance`` is that of the noise."""
+    """Make the history record of a learned kernel from facts on scaled targets; ``variance`` is the noise variance."""
     scale, shift = problem.empty.scaling.t_scale, 0.0
     if variance is not None:
         facts |= noise(variance, scale)
@@ -192,7 +192,7 @@ def kernel_record(
 
 
 def scales_of(kernel: Kernel) -> Float:
-    """Return typical changes of the parameters (p,): an entry of a direction matters in proportion to its gamma."""
+    """Return typical changes of the parameters (p,): a direction's entry matters in proportion to its gamma."""
     logs = kernel.learnable()
     largest = max((log for name, log in logs.items() if "gamma" in name), default=0.0)
     own = [logs.get(name.replace("axes", "gamma").partition(",")[0] + "]", largest) for name in logs]
@@ -212,7 +212,7 @@ def begin_stage(sample: SampledRows, problem: Problem, learning: LearningOptions
 
 
 def first_stage(sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int) -> KernelSearch:
-    """Run the first stage: several starts if there is a single width, or the revival of switched-off features."""
+    """Run the first stage: several starts if there is a single width, or a revival of switched-off features."""
     stage, features = begin_stage(sample, problem, learning, seed), ascent.groups(problem.empty.kernel.parameters)
     if len(stage.logs) == 1 and learning.warm is None:
         for move in np.log([1.0, 8.0, 1 / 8]):
@@ -234,7 +234,7 @@ def grow(stage: KernelSearch, problem: Problem, most: int) -> KernelSearch:
 
 
 def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
-    """Learn a kernel for the columns of a fit at constant α and β; the strategy then checks the kernel on all rows."""
+    """Learn a kernel for the columns of a fit at constant α and β; the strategy then checks it on all rows."""
     design, start = instruction.design, instruction.design.kernel
 
     count, logs, score = len(design.labels), start.logs, partial(evaluate_fit, sample, instruction.fit)

@@ -1,8 +1,8 @@
 """Warps of a skewed target: the logarithm, or the inverse hyperbolic sine of the distance from a centre.
 
-Errors that grow with the target, as with prices, have one variance on a logarithmic scale. Densities and intervals then
-gain much, but the mean squared error, which the largest targets decide, can rise: so a target is warped only if that is
-asked for. Census 8H: the negative log density falls from .41 to .02, and the RMSE rises from .61 to .73.
+Errors that grow with the target, as with prices, have constant variance on a logarithmic scale. Densities and intervals
+then gain much, but the mean squared error, which the largest targets dominate, can rise, so a target is warped only on
+request. On census 8H, the negative log density falls from .41 to .02, and the RMSE rises from .61 to .73.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int, TargetMap
 
 ROWS, STEPS = 500, 30
-"""Maximum numbers of rows and of steps of the processes whose evidence decides about the warp."""
+"""Maximum number of rows and steps of the processes whose evidence decides on the warp."""
 
 
 def require_positive(target: TargetMap, least: float) -> None:
@@ -30,10 +30,10 @@ def require_positive(target: TargetMap, least: float) -> None:
 
 
 def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) -> Problem:
-    """Return the problem with the target warped by ``"log"``, ``"asinh"``, or by the map with the largest evidence.
+    """Return the problem with the target warped by ``"log"``, ``"asinh"``, or the map with the highest evidence.
 
-    Centre and spread of "asinh" have the largest evidence among the warps of features; with few rows, the mildest.
-    ``least`` is the smallest target of all rows: raises ``DataError`` for the logarithm unless it is positive.
+    The centre and spread of "asinh" are those of the feature warp with the highest evidence; with few rows, of the
+    mildest. ``least`` is the smallest target of all rows; raises ``DataError`` for the logarithm unless it is positive.
     """
     require_positive(TargetMap(warp), least)
     rows = sample.rows.gather(sample.rows.rows)
@@ -51,7 +51,7 @@ def with_target(sample: SampledRows, problem: Problem, warp: str, least: float) 
 
 
 def warped(problem: Problem, target: TargetMap, t: Float, weights: Float | None) -> Problem:
-    """Return the problem of the map of the target, standardised by targets t (n, 1) of some rows with ``weights``."""
+    """Return the problem with this target map, standardised on targets t (n, 1) of some rows with ``weights``."""
     moments = ColumnMoments.of(target(t), weights)
     scale = np.where(moments.deviation > 0, moments.deviation, 1.0)
     own = replace(problem.empty.scaling, target=target, t_shift=moments.mean, t_scale=scale)
@@ -59,7 +59,7 @@ def warped(problem: Problem, target: TargetMap, t: Float, weights: Float | None)
 
 
 def evidence(sample: SampledRows, problem: Problem, numbers: Int) -> float:
-    """Return the log evidence of the target itself, in nats, by a process of one width on rows of a sample."""
+    """Return the log evidence of the unwarped target, in nats, from a process with one width on sample rows."""
     rows, scaling = ProcessRows.of(sample, problem, numbers), problem.empty.scaling
     begun = ProcessFit(problem.empty.kernel, 0.0, float(np.log(0.1)))
     slopes = (scaling.target.log_slope(sample.rows.gather(numbers).t) - np.log(scaling.t_scale)).sum()

@@ -11,8 +11,8 @@ LIKELIHOODS: dict[str, Likelihood] = {each.name: each for each in (GAUSSIAN, BER
 """Likelihoods by name. An entry in this dictionary makes a likelihood available under its ``words``."""
 
 MANY_ROWS = 50_000
-"""Above this number of rows two classes are pooled by default: on 220,551 rows of skin_nonskin .04 % are wrong after 5
-CPU seconds, with a logistic link .03 % after 135. On 6,000 rows of magic the log loss would rise by .003 to .01."""
+"""Above this number of rows, two classes are pooled by default: on 220,551 rows of skin_nonskin, .04 % are wrong after
+5 CPU seconds; with a logistic link, .03 % after 135. On 6,000 rows of magic, the log loss would rise by .003 to .01."""
 
 
 def likelihood_for(n_classes: int, word: float | str, n_rows: int = 0) -> Likelihood:

@@ -1,6 +1,6 @@
 """The interface of a likelihood: passes over the rows, the two kinds of fit, and the methods that strategies call.
 
-A *pass* computes a statistic of each tile with a pure function, and sums them in a fixed tree. Passes are frozen
+A *pass* computes a statistic of each tile with a pure function and sums these in a fixed tree. Passes are frozen
 dataclasses at module level, so that workers can unpickle them. A *likelihood* is a small immutable object, registered
 in ``likelihoods.LIKELIHOODS``. A ``DenseFit`` runs to its end without reading rows; a ``PassFit`` needs a pass for each
 step.
@@ -23,7 +23,7 @@ from partirvm.model import AnyModel
 from partirvm.types import Bool, Columns, Float, Int
 
 Rows: TypeAlias = Int | range
-"""Increasing row numbers, as an array or, without memory for each, as a range of neighbouring rows."""
+"""Increasing row numbers, as an array or, using no memory for each, as a range of neighbouring rows."""
 
 OnStep = Callable[[StepInfo], None]
 Draw: TypeAlias = tuple[int, int] | None
@@ -43,8 +43,8 @@ class Panel:
 class Pass:
     """A pass over rows of the data, a dataclass: each class defines ``of_panel``, or ``statistic``.
 
-    Its ``name`` is shown in progress reports; a pass over the ``held_out`` rows reads these and not the training rows.
-    ``rows`` are the numbers of the rows to read (increasing), None for all.
+    Its ``name`` is shown in progress reports; a pass over the ``held_out`` rows reads these instead of the training
+    rows. ``rows`` are the increasing numbers of the rows to read, or None for all.
     """
 
     name: ClassVar[str]
@@ -78,7 +78,7 @@ def eligible(panel: Panel, exclude: Int) -> Bool:
 
 
 def between(sorted_rows: Rows, first: int, last: int) -> Int:
-    """Return the elements of ``sorted_rows`` between ``first`` and ``last``, both included."""
+    """Return the elements of ``sorted_rows`` between ``first`` and ``last``, inclusive."""
     if isinstance(sorted_rows, range):
         return np.arange(max(first, sorted_rows.start), min(last + 1, sorted_rows.stop), dtype=np.int64)
     return sorted_rows[np.searchsorted(sorted_rows, first) : np.searchsorted(sorted_rows, last, side="right")]
@@ -98,7 +98,7 @@ def survivors(design: Design, fit: Any) -> Design:
 
 @dataclass(frozen=True)
 class Start:
-    """Start of a fit over other rows or of more columns: α (M,) or (M, C) of the columns with these labels.
+    """Start of a fit to other rows or with more columns: α (M,) or (M, C) of the columns with these labels.
 
     Other columns are new. A regression also starts from its ``beta``, and a classification from its ``weights`` (M, C).
     """
@@ -127,15 +127,15 @@ class Start:
 Fit: TypeAlias = Any
 """A fit of M columns with the labels ``labels`` (M,) to ``n`` rows, of the likelihood's own type.
 
-It has ``n_columns``, ``n_vectors``, ``iteration`` and ``log_evidence`` (nats). ``losses()`` returns for each column the
-decrease of the evidence if it is deleted (M,), and ``gains(statistic)`` the gain of adding each column of
-``Likelihood.gain_pass`` alone (Q,), nats, if it is dense.
+It has ``n_columns``, ``n_vectors``, ``iteration`` and ``log_evidence`` (nats). ``losses()`` returns the evidence lost
+by deleting each column (M,) and, for a dense fit, ``gains(statistic)`` the gain of adding each column of
+``Likelihood.gain_pass`` alone (Q,), in nats.
 """
 
 
 @dataclass(frozen=True)
 class Solved:
-    """Answer to a fit: its final state (a ``Fit``, or what another fit returns), and the reason why it ended."""
+    """Result of a fit: its final state (a ``Fit``, or what another kind of fit returns) and the reason why it ended."""
 
     fit: Any
     reason: Termination
@@ -150,7 +150,7 @@ class DenseFit(ABC):
 
 
 class PassFit(ABC):
-    """A fit that needs a pass for each step, before its first pass or later; it has ended if ``reason`` is not None."""
+    """A fit, started or not, that needs a pass for each step; it has ended if ``reason`` is not None."""
 
     reason: Termination | None
 
@@ -200,10 +200,10 @@ class Likelihood(Protocol):
         """Return the fit without columns."""
 
     def warm(self, fit: Any) -> Start:
-        """Return the current α and β, or weights, as a start for a fit over other rows or of more columns."""
+        """Return the current α and β, or weights, as a start for a fit to other rows or with more columns."""
 
     def measure(self, fit: Any, kept: Design, new: Design, rows: Rows | None) -> tuple[Pass, ...]:
-        """Return the passes that add columns ``new`` to statistics of ``kept``; empty if rows cannot be added."""
+        """Return the passes that add columns ``new`` to the statistics of ``kept``; empty if rows cannot be added."""
         return ()
 
     def join(
@@ -211,16 +211,16 @@ class Likelihood(Protocol):
     ) -> Any:
         """Return the fit of the columns ``kept`` and ``new``, from the statistics of ``measure``.
 
-        Without kept columns it may be a fit to other rows, and starts at ``warm`` or as ``fit``.
+        Without kept columns, it may be a fit to other rows, and starts at ``warm`` or like ``fit``.
         """
         return fit
 
     def fit(
         self, problem: Any, options: Any, design: Design, fit: Any, rule: StopRule, rows: Int | None, warm: Start | None
     ) -> DenseFit | PassFit:
-        """Return the instruction to fit the columns of ``design`` to ``rows``, all if None, by ``rule``.
+        """Return a fit, yet to be run, of the columns of ``design`` to ``rows`` (all if None), which ``rule`` ends.
 
-        The fit starts at ``fit``, or at ``warm``, which is of a fit over other rows.
+        The fit starts at ``fit``, or at ``warm``, which comes from a fit to other rows.
         """
 
     def settling(
@@ -228,9 +228,9 @@ class Likelihood(Protocol):
     ) -> tuple[Pass, ...]:
         """Return the passes over ``rows`` that compute the residual of a fit.
 
-        With ``last`` it gives the final noise variance; otherwise it replaces statistics that lost digits by
-        cancellation. With ``left_out`` the first ones are, if its noise variance is estimated, for the errors of rows
-        left out, one for each target; those of a dense fit of classes, which is no last one, choose its ramp.
+        With ``last``, the residual gives the final noise variance; otherwise it replaces statistics that lost digits to
+        cancellation. With ``left_out``, if the noise variance is estimated, the first passes are for left-out errors,
+        one for each target; those of a dense fit of classes, unless it is a last one, choose its ramp.
         """
         return ()
 
@@ -241,7 +241,7 @@ class Likelihood(Protocol):
     def errors(self, design: Design, fit: Any, count: int, used: Int, rows: Int | None, draw: Draw = None) -> Pass:
         """Return the pass that finds the ``count`` rows with the largest errors among ``rows`` but not in ``used``.
 
-        With a ``draw`` (a seed) rows of classes are drawn at random, those of large error more likely.
+        With a ``draw`` (a seed), rows of classes are drawn at random, those with large errors being more likely.
         """
 
     def gain_pass(self, design: Design, fit: Any, pool: Design, rows: Int | None) -> tuple[Pass, ...]:
@@ -249,4 +249,4 @@ class Likelihood(Protocol):
         return ()
 
     def record(self, problem: Any, fit: Any, scores: Any) -> dict[str, Any]:
-        """Return fields of a line of history (``strategies.problem.Record``) in the target's units."""
+        """Return the fields of a history line (``strategies.problem.Record``) in the target's units."""

@@ -1,4 +1,4 @@
-"""Likelihoods of classes, fitted by Laplace's approximation: a quadratic at the mode of the weights, pass by pass."""
+"""Likelihoods of classes, fitted by the Laplace approximation: a quadratic at the mode of the weights, pass by pass."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ class ClassLikelihood(Likelihood):
 
 
 def class_record(fit: Any, log_loss: float, error: float, scores: Any) -> dict[str, Any]:
-    """Return fields of a line of history for a classification fit."""
+    """Return the fields of a history line for a classification fit."""
     facts = {"rows": fit.n, "vectors": fit.n_vectors, "iterations": fit.iteration, "log_evidence": fit.log_evidence}
     facts |= {"train_log_loss": log_loss, "train_error": error}
     if scores is not None:
@@ -78,7 +78,7 @@ class Newton(PassFit):
     reason: Termination | None = None
 
     def _first(self) -> tuple[Int, Float, Float]:
-        """Return the labels of the columns, their first α (M,), NaN if new, and weights (M, C)."""
+        """Return the labels of the columns, their initial α (M,), which is NaN if new, and weights (M, C)."""
         labels, start = self.design.all_labels, self.start
         assert start.weights is not None
         alpha = np.full(len(labels), np.nan)

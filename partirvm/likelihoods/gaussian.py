@@ -26,12 +26,12 @@ from partirvm.model import AnyModel, Model
 from partirvm.types import LEFT_OUT_ROWS, Columns, Float, Int
 
 PRECISE = 1e-6
-"""Maximum bound of the relative rounding error of a residual from statistics that no pass has to compute again."""
+"""Maximum bound on the relative rounding error of a residual from statistics that no pass has to recompute."""
 
 FIRST_NOISE = 0.1  # Initial σ² as a fraction of the target variance (Tipping's choice)
 LEAST_NOISE = 0.1
-"""Least σ² as a fraction of the mean squared error of rows left out of kernel learning (`left_out_square`). Without it
-the evidence of few rows can be largest where every row is a vector and nothing is left for noise."""
+"""Minimum σ² as a fraction of the mean squared error of rows left out of kernel learning (`left_out_square`). Without
+it, the evidence of few rows can be largest where every row is a vector and nothing is left for the noise."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class GaussianLikelihood(Likelihood):
         return Model.from_fit(design, fit, columns)
 
     def start(self, problem: Any) -> HyperState:
-        """Return the fit without columns, whose prediction is the target's mean. σ² begins at most at the squared
-        error of left-out rows: from .1 of the variance some smooth functions with little noise end as noise alone."""
+        """Return the fit without columns, whose prediction is the target's mean. σ² starts at most at the squared error
+        of left-out rows: from .1 of the variance, some smooth functions with little noise end as noise alone."""
         several = problem.target_variances
         target_variance = (problem.target_variance or 1.0) if several is None else several
         share, given = FIRST_NOISE if problem.target_variance else NOISE_FLOOR, problem.noise_variance
@@ -92,7 +92,7 @@ class GaussianLikelihood(Likelihood):
     def settling(
         self, problem: Any, design: Design, fit: HyperState, rows: Int | None, *, last: bool, left_out: bool
     ) -> tuple[Pass, ...]:
-        """Return passes for leave-one-out errors and a residual pass; of many rows, a precise residual needs none."""
+        """Return passes for leave-one-out errors and a residual pass; with many rows, a precise residual needs none."""
         found = fit.posterior
         precise = np.all(np.asarray(found.rounding) <= PRECISE * np.asarray(found.residual))
         known = last and problem.n_rows > LEFT_OUT_ROWS and precise
@@ -108,8 +108,8 @@ class GaussianLikelihood(Likelihood):
     def settle(self, fit: HyperState, *statistics: Any, last: bool) -> HyperState:
         """Return the fit with statistics of the residual target; a last fit gets its final noise variance.
 
-        The residual replaces statistics that lost digits by cancellation; α and β stay. Left-out errors
-        calibrate a fit of one target.
+        The residual replaces statistics that lost digits to cancellation; α and β are kept. Left-out errors calibrate a
+        fit of one target.
         """
         left_out, calibration, diagnostics = left_out_of(statistics), None, None
         if last and len(left_out) == 1:
@@ -174,5 +174,5 @@ def _enter(fit: HyperState, statistics: GramStatistics, labels: Int) -> HyperSta
 
 
 def noise(variance: Any, scale: Float) -> dict[str, Any]:
-    """Return fields of the history for the noise variance of standardised targets with these scales (T,)."""
+    """Return the history fields for the noise variance of standardised targets with these scales (T,)."""
     return {"noise_variance": float(np.mean(scale**2 * variance)), "noise_sd": root_mean(scale * np.sqrt(variance))}

@@ -1,11 +1,11 @@
-"""Classes by least squares: the Gaussian likelihood of their indicators, which share α, β and so Σ.
+"""Classes by least squares: the Gaussian likelihood of their indicators, which share α, β and hence Σ.
 
 The K indicators of a row are 1 for its class and 0 otherwise. One Gram matrix and one factor serve all of them, so that
-a dense fit of K classes costs that of one number (``core.updates``). Left-out errors choose the ramp that turns
-predictors into probabilities (``core.ramp``), after each fit and in one pass over at most ``ROWS`` rows.
+a dense fit of K classes costs as much as one numeric target (``core.updates``). Left-out errors choose the ramp that
+turns predictors into probabilities (``core.ramp``), after each fit and in one pass over at most ``ROWS`` rows.
 
-Unlike Newton steps on a softmax, least squares also fit rows that are already far on the right side. On digits and
-pendigits they make a third fewer errors with the same kernel, and half the log loss (``benchmarks/classification``).
+Unlike Newton steps on a softmax, least squares also fits rows that are already far on the right side. On digits and
+pendigits it makes a third fewer errors with the same kernel, and has half the log loss (``benchmarks/classification``).
 """
 
 from dataclasses import dataclass, replace
@@ -30,13 +30,13 @@ ROWS, VALUES = 5000, 500_000
 """Maximum number of left-out rows used to choose a ramp, and of their predictors."""
 
 LOOSE = 100.0
-"""Tolerance of each output, as a multiple of the usual one: closer fits take ten times as long, and gain nothing on
+"""Tolerance of each output, as a multiple of the usual one: tighter fits take ten times as long and gain nothing on
 left-out rows."""
 
 
 @dataclass(frozen=True)
 class IndicatorLikelihood(GaussianLikelihood):
-    """Least squares on the indicators of classes."""
+    """Least squares on class indicators."""
 
     name: str = "pooled"
     words: tuple[str, ...] = ("auto", "pooled")
@@ -62,7 +62,7 @@ class IndicatorLikelihood(GaussianLikelihood):
     def settling(
         self, problem: Any, design: Design, fit: HyperState, rows: Int | None, *, last: bool, left_out: bool
     ) -> tuple[Pass, ...]:
-        """Return the residual pass of a fit that lost digits, or that of left-out rows; a last fit needs none more."""
+        """Return the residual pass of a fit that lost digits, or that of left-out rows; a last fit needs no more."""
         if last:
             return ()
         if not left_out:

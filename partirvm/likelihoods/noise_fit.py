@@ -1,14 +1,14 @@
-"""The fit of a noise variance that depends on the inputs, to left-out errors.
+"""The fit of an input-dependent noise variance to left-out errors.
 
 Errors e_n of left-out rows have variances v_n, from the uncertainty of the weights, plus a noise variance whose
 logarithm is a sparse linear function of a few centres:
 
     e_n ~ N(0, v_n + c·exp g_n),   g = Φa,   a_m ~ N(0, 1/α_m),
 
-with c the mean of e² − v. Each weight has its own precision, which maximises the evidence of Laplace's
-approximation by MacKay's rule (Tipping 2001, eq. 16). The curvature is Fisher's information, ½(E/V)² of a row with
-noise variance E and total variance V. Logarithms of squared errors (Kersting et al. 2007) would need 2.5 times as many
-rows. The columns of the mean are then fitted again to weighted rows, and left out again. Kernels compete by evidence.
+with c the mean of e² − v. Each weight has its own precision, which maximises the evidence of the Laplace approximation
+by MacKay's rule (Tipping 2001, eq. 16). The curvature is the Fisher information, ½(E/V)² for a row with noise variance
+E and total variance V. Logarithms of squared errors (Kersting et al. 2007) would need 2.5 times as many rows. The
+columns of the mean are then refitted to weighted rows, which are left out again. Kernels compete by evidence.
 """
 
 from dataclasses import dataclass
@@ -35,9 +35,9 @@ MULTIPLES, EQUAL = (4.0, 1.0, 0.25, 0.0625), (4.0, 1.0, 0.25)
 # centres in this test, and the minimum gain in log density of left-out rows, in standard errors.
 DEPENDENT, TESTED, CLEAR = 0.01, 16, 1.0
 LEAST_ALPHA, LARGEST_ALPHA = 0.3, 1e4
-"""Minimum of α: a weight changes the log variance by ±1.8 at most in the prior's standard deviation; and the α above
-which a column is deleted. Without the minimum, fits to a few hundred rows predict a tenth of the error in places
-(concrete: NLPD 3.5, with it 3.1)."""
+"""Minimum α, at which a weight of one prior standard deviation changes the log variance by ±1.8 at most; and the α
+above which a column is deleted. Without the minimum, fits to a few hundred rows predict a tenth of the error in places
+(concrete: NLPD 3.5; with it, 3.1)."""
 
 STEEPEST = 30.0  # Maximum of |g|, so that exponentials stay finite
 STEPS, UPDATES, TOLERANCE = 20, 100, 1e-3
@@ -49,7 +49,7 @@ FOLDS = 4
 
 @dataclass(frozen=True)
 class FittedNoise:
-    """A noise model; ``factors`` (n,) are the ratios of its variance at ``rows`` (n,) to that of the fit without it
+    """A noise model; ``factors`` (n,) are the ratios of its variance at ``rows`` (n,) to that of a fit without the row
     (``LeftOut.scaled``)."""
 
     noise: LocalNoise
@@ -61,7 +61,7 @@ class FittedNoise:
 class NoiseFit(DenseFit):
     """Fit of a log variance to left-out errors; ``design`` is that of the mean.
 
-    ``points`` (n, d) are raw inputs. The result is None if constant noise is as good, or without ``always`` unless
+    ``points`` (n, d) are raw inputs. The result is None if constant noise is as good or, without ``always``, unless
     local noise is clearly better.
     """
 
@@ -98,13 +98,13 @@ class NoiseFit(DenseFit):
 
 
 def noise_sample(left_out: LeftOut, n_features: int) -> LeftOut | None:
-    """Return the rows for the fit of a log variance, a part of the left-out rows; None if there are too few."""
+    """Return the rows for the fit of a log variance, a subset of the left-out rows; None if there are too few."""
     n = len(left_out.rows)
     return None if n < FEWEST else left_out.take(evenly(n, rows_of_fit(n, n_features)))
 
 
 def rows_of_fit(n: int, n_features: int) -> int:
-    """Return the number of ``n`` rows to which the log variance is fitted."""
+    """Return how many of ``n`` rows the log variance is fitted to."""
     return min(n, MOST_ROWS, max(MOST_VALUES // n_features, FEWEST))
 
 
@@ -119,14 +119,14 @@ def kernels_for(design: Design, points: Float) -> list[Kernel]:
 
 
 def _depends(kernels: list[Kernel], points: Float, squares: Float, variances: Float) -> bool:
-    """Return whether the errors are unlikely for constant noise."""
+    """Return whether the errors are unlikely under constant noise."""
     centres = points[evenly(len(points), min(TESTED, len(points) // 8))]
     columns = [kernels[number].values(points, centres) for number in sorted({1, len(kernels) - 2})]
     return any(dependence(block, squares, variances) < DEPENDENT / len(columns) for block in columns)
 
 
 def evenly(n: int, count: int) -> Int:
-    """Return at most ``count`` numbers below n, evenly spaced."""
+    """Return at most ``count`` evenly spaced numbers below n."""
     count = min(n, count)
     return np.arange(count, dtype=np.int64) * n // max(count, 1)
 
@@ -170,7 +170,7 @@ def fit(block: Float, squares: Float, variances: Float) -> LogVariance:
 
 
 def overall_level(squares: Float, variances: Float) -> float:
-    """Return c, the mean of e² − v, at least a millionth of the mean of e²."""
+    """Return c, the mean of e² − v, but at least a millionth of the mean of e²."""
     mean = float(np.mean(squares))
     return max(mean - float(np.mean(variances)), 1e-6 * mean)
 
@@ -188,7 +188,7 @@ def cross_fitted(block: Float, squares: Float, variances: Float) -> Float:
 def dependence(block: Float, squares: Float, variances: Float) -> float:
     """Return the p-value of an F test that the log squares do not depend linearly on the columns.
 
-    This is the test of Breusch & Pagan (1979) in the form of Koenker (1981), of logarithms because of heavy tails.
+    This is the test of Breusch & Pagan (1979) in the form of Koenker (1981), on logarithms because of heavy tails.
     """
     logs = np.log(np.maximum(squares / (variances + overall_level(squares, variances)), 1e-10))
     columns = block - block.mean(axis=0)
@@ -204,7 +204,7 @@ def dependence(block: Float, squares: Float, variances: Float) -> float:
 def _mode(
     columns: Float, squares: Float, variances: Float, weights: Float, alpha: Float, gram: Float
 ) -> tuple[Float, float, Float]:
-    """Most probable weights at this α, by Newton steps from ``weights``; log likelihood and ``_gram`` there."""
+    """Return the weights' mode at this α, by Newton steps from ``weights``; log likelihood and ``_gram`` there."""
 
     def at(w: Float) -> tuple[float, tuple[float, Float, Float]]:
         g = columns @ w
@@ -223,7 +223,7 @@ def _mode(
         if density <= best:
             break
         weights, gain, best, (value, slope, curvature) = weights + step, density - best, density, found
-        if gain > 1.0:  # nearer to the mode an older one does
+        if gain > 1.0:  # nearer to the mode, an older one will do
             gram = _gram(columns, curvature)
         if gain < TOLERANCE:
             break
@@ -231,13 +231,13 @@ def _mode(
 
 
 def _gram(columns: Float, curvature: Float) -> Float:
-    """Return the precision (M, M) of the weights by the likelihood; one factor twice takes half the operations."""
+    """Return the likelihood's precision (M, M) of the weights; a product of one factor with itself halves the work."""
     root = columns * np.sqrt(curvature)[:, None]
     return np.asarray(root.T @ root)
 
 
 def _likelihood(g: Float, squares: Float, variances: Float) -> tuple[float, Float, Float]:
-    """Return the log likelihood without its constant, its derivative (n,) in g, and the expected curvature (n,)."""
+    """Return the log likelihood without its constant, its derivative ∂/∂g (n,), and the expected curvature (n,)."""
     noise = np.exp(g)
     total = variances + noise
     share, ratio = noise / total, squares / total

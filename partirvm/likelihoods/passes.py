@@ -1,5 +1,5 @@
-"""Passes: of numbers Gram products, residuals, leave-one-out errors and scores; of classes the quadratic of the log
-likelihood, rows of improbable class, gains of a pool and scores; of kernel learning derivatives of the tied
+"""Passes: for numeric targets, Gram products, residuals, leave-one-out errors and scores; for classes, the quadratic of
+the log likelihood, rows of improbable class, pool gains and scores; for kernel learning, derivatives of the tied
 evidence.
 """
 
@@ -24,15 +24,15 @@ from partirvm.model import AnyModel, ClassModel, Model
 from partirvm.types import PANEL_ROWS, Float, Int
 
 COPY = 1e-12
-"""Fraction below its peak at which a kernel value is that of a row and a copy of it."""
+"""Fraction below its peak within which a kernel value is that of a row and its copy."""
 
 FLOOR = 0.3
-"""Candidates of classes are drawn at random, by Newton steps with chances proportional to 1 − p of a row's class + this
-constant. At 0 mislabelled rows are drawn, at large values any rows; values between gave the highest evidence."""
+"""Classification candidates are drawn at random, in Newton fits with chances proportional to 1 − p of a row's class +
+this constant. At 0, mislabelled rows are drawn, at large values any rows; values between gave the highest evidence."""
 
 
 def _targets(design: Design, panel: Panel, n_classes: int) -> Float:
-    """Return the standardised targets (n, T) of a panel's rows, or of classes their indicators (n, K)."""
+    """Return the standardised targets (n, T) of a panel's rows or, for classes, their indicators (n, K)."""
     return targets(panel.t[:, 0], n_classes) if n_classes else design.scaling.targets(panel.t)
 
 
@@ -41,7 +41,7 @@ class GramPass(Pass, name="gram"):
     """Pass for Gram products of the columns of ``new`` with ``kept`` and ``new``: a ``core.statistics.GramBlock``.
 
     ``offset`` (M_kept, T) is that of the statistics to be extended. With ``diagonal``, only the diagonal of the
-    products of ``new`` with itself is computed. Of ``n_classes`` classes, indicators are the targets.
+    products of ``new`` with itself is computed. With ``n_classes``, the targets are class indicators.
     """
 
     kept: Design
@@ -59,7 +59,7 @@ class GramPass(Pass, name="gram"):
 
 @dataclass(frozen=True)
 class ResidualPass(Pass, name="residual"):
-    """Pass for residuals of the mean μ (M, T), of classes of indicators: a ``core.statistics.ResidualStatistics``."""
+    """Pass for residuals of the mean μ (M, T), for classes of indicators: a ``core.statistics.ResidualStatistics``."""
 
     design: Design
     mean: Float
@@ -75,9 +75,9 @@ class ResidualPass(Pass, name="residual"):
 class ErrorPass(Pass, name="error"):
     """Pass for the ``select`` rows with the largest errors outside ``exclude`` (row numbers): a ``LargestErrors``.
 
-    The error of numbers, and of indicators of ``n_classes`` classes, is |t − Φμ|, μ = ``mean`` (M, T). With the
-    ``likelihood`` of a link it is 1 − p_t, p_t the probability of the row's class. With a ``draw`` (a seed) rows are
-    drawn at random, with probabilities proportional to 1 − p_t + ``FLOOR``, or of indicators to the squared error.
+    For numbers, and indicators of ``n_classes`` classes, the error is |t − Φμ|, μ = ``mean`` (M, T). With the
+    ``likelihood`` of a link it is 1 − p_t, with p_t the probability of the row's class. With a ``draw`` (a seed), rows
+    are drawn with probabilities proportional to 1 − p_t + ``FLOOR`` or, for indicators, to the squared error.
     """
 
     design: Design
@@ -108,7 +108,7 @@ def _own(design: Design, panel: Panel) -> list[tuple[int, Int]]:
 
 
 def _copies(design: Design, block: Float) -> list[tuple[int, Int]]:
-    """Return the rows of Φ that equal centres, by position, with the columns: two such rows are one of weight two."""
+    """Return the rows of Φ that equal centres, by position, with the columns: two such rows equal one of weight two."""
     rows, columns = np.nonzero(block[:, design.n_leading :] >= (1.0 - COPY) * design.peaks())
     found, first = np.unique(rows, return_index=True)
     return list(zip(found.tolist(), np.split(design.n_leading + columns, first[1:]), strict=False))
@@ -152,8 +152,8 @@ class LeftOutClassesPass(Pass, name="left-out"):
 class ScorePass(Pass, name="held-out", held_out=True):
     """Pass over the held-out rows for scores in the target's units: a ``core.scores.Scores``, or ``ClassScores``.
 
-    ``stated`` is the model with the predicted uncertainty, ``multiples`` (T, L) are half widths of its intervals at the
-    ``STATED_LEVELS`` in standard deviations.
+    ``stated`` is the model with the predicted uncertainty, ``multiples`` (T, L) are the half widths of its intervals at
+    the ``STATED_LEVELS``, in standard deviations.
     """
 
     stated: AnyModel
@@ -165,7 +165,7 @@ class ScorePass(Pass, name="held-out", held_out=True):
         return cls(model.predictive, model.multiples(STATED_LEVELS))
 
     def statistic(self, tile: Any) -> Any:
-        """Return the scores of one tile; the moments of its rows are computed at once, as ``local.cells`` asks for."""
+        """Return the scores of one tile; the moments of its rows are computed at once, as ``local.cells`` requires."""
         if not isinstance(self.stated, Model):
             return super().statistic(tile)
         mean, variance, _ = self.stated.moments(tile.X)
@@ -184,9 +184,9 @@ class ScorePass(Pass, name="held-out", held_out=True):
 
 @dataclass(frozen=True)
 class SlopePass(Pass, name="slope"):
-    """Pass for the derivatives (p,) of the evidence by the kernel's log parameters: Σ D ∘ ∂Φ/∂ log parameter.
+    """Pass for the evidence's derivatives (p,) with respect to log kernel parameters: Σ D ∘ ∂Φ/∂ log parameter.
 
-    D is that of ``core.tied`` at μ (M, T), Σ (T, M, M) and β (T,); indicators of classes share Σ (1, M, M) and β.
+    D is that of ``core.tied`` at μ (M, T), Σ (T, M, M) and β (T,); class indicators share Σ (1, M, M) and β.
     """
 
     design: Design
@@ -222,7 +222,7 @@ class InputGradientPass(Pass, name="input gradient"):
 
 @dataclass(frozen=True)
 class LogisticPass(Pass, name="newton"):
-    """Pass for log likelihood, gradient and curvature at weights ``mean`` (M, C): a ``core.link.LogisticBlock``."""
+    """Pass for the log likelihood, gradient and curvature at weights ``mean`` (M, C): a ``core.link.LogisticBlock``."""
 
     design: Design
     mean: Float

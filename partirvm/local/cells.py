@@ -1,10 +1,10 @@
-"""The rows of local residuals, sorted into cells of near rows, and the exact search for the nearest ones.
+"""The rows of local residuals, sorted into cells of nearby rows, and the exact nearest-row search.
 
-A record has the point of a row in a metric (r,), its error for each of T targets, the logarithm of its noise factor,
-the inverse of its weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of
-the points (``leaf_order``); each run of records is a cell, whose rows lie in a box. They are in memory, or a Zarr array
-whose chunks are the cells. A search looks for the nearest rows of a point in the cell whose box is nearest, and then in
-all cells whose boxes are not farther than the last of these. So its result does not depend on the cells.
+A record holds a row's point in a metric (r,), its error for each of T targets, the logarithm of its noise factor, the
+inverse of its weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of the
+points (``leaf_order``); each run of records is a cell, whose rows lie in a box. They are in memory, or in a Zarr array
+whose chunks are the cells. A search looks for a point's nearest rows in the cell with the nearest box, and then in all
+cells whose boxes are no farther than the last of these rows. Its result therefore does not depend on the cells.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,34 +21,34 @@ from partirvm.storage.records import checksum, create_blosc, read_blosc
 from partirvm.types import Float, Int
 
 LOG_FACTOR, NOISE, NUMBER = -3, -2, -1
-"""Columns of a record, after the point and the errors."""
+"""Columns of a record after the point and the errors."""
 
 COLUMNS = 3
-"""Number of columns of a record beside its point and its errors."""
+"""Number of columns of a record besides its point and its errors."""
 
 CELL_BYTES, CELL_ROWS = 1 << 23, 1 << 16
-"""Maximum bytes and rows of a cell on disk. A search takes as much again for its tree."""
+"""Maximum bytes and rows of a cell on disk. A search needs as much again for its tree."""
 
 KEPT_BYTES = 1 << 28
-"""Bytes of the cells from Zarr, with their trees, that a ``Cells`` object keeps in memory: at least 16 full cells."""
+"""Bytes of Zarr cells, with their trees, that a ``Cells`` object keeps in memory: at least 16 full cells."""
 
 FOUND_BYTES = 1 << 24
-"""Bytes of the records that are found at once. For points in ``near_order`` these come from a few cells."""
+"""Bytes of records that are found at once. For points in ``near_order``, they come from a few cells."""
 
 ROWS, PAIRS = 128, 1 << 22
-"""Maximum numbers of points whose neighbours are handed over at once, and of pairs of their neighbours."""
+"""Maximum number of points whose neighbours are returned at once, and of pairs of their neighbours."""
 
 GROUP = 32
-"""Number of points, of similar distances to their neighbours, that are searched in a further cell at once."""
+"""Number of points, at similar distances from their neighbours, that are searched in another cell at once."""
 
 TREE_LEAF = 32
-"""Number of rows of a leaf of a cell's tree."""
+"""Number of rows in a leaf of a cell's tree."""
 
 SLACK, LEAST_DISTANCE = 1.0 - 1e-12, 1e-150
-"""Boxes count as nearer by this ratio, since distances are rounded; limits below this distance have the square 0."""
+"""Boxes count as nearer by this ratio, since distances are rounded; limits below this distance would square to 0."""
 
 ADVICE = (
-    "restore this folder, or fit again. A model refers to the rows of its local residuals in the folder of its job, "
+    "restore this folder, or fit again. A model refers to the rows of its local residuals in its job folder, "
     "unless it was saved with copy=True; model.sparse() predicts without them"
 )
 
@@ -56,9 +56,9 @@ ADVICE = (
 def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
     """Return a function whose values in [0, 1) order points by the leaves of a k-d tree of ``points`` (n, r).
 
-    There are at least ``count`` leaves if the points are different enough.
+    There are at least ``count`` leaves if the points differ enough.
     """
-    from scipy.spatial import cKDTree  # importing it takes megabytes
+    from scipy.spatial import cKDTree  # its import takes megabytes
 
     tree = cKDTree(points, max(len(points) // count, 1))
 
@@ -75,11 +75,11 @@ def leaf_order(points: Float, count: int) -> Callable[[Float], Float]:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """N records of ``width`` columns, and the boxes (C, 2, r) of the cells: smallest and largest coordinates.
+    """N records of ``width`` columns, and the boxes (C, 2, r) of their cells: smallest and largest coordinates.
 
     All cells but the last one have ``rows_of_cell`` records. The ``records`` (N, width) are None if they are in a Zarr
-    array at ``place``, a path or URL, whose chunks are the cells; ``hashes`` are the checksums of the chunks, without
-    the rest after the last record.
+    array at ``place``, a path or URL, whose chunks are the cells; ``hashes`` are the checksums of the chunks, excluding
+    what follows the last record.
     """
 
     n_rows: int
@@ -91,14 +91,14 @@ class Cells:
 
     @classmethod
     def of(cls, records: Float, n_targets: int = 1) -> Self:
-        """The cells of records (N, width) in memory, in their order."""
+        """The cells of records (N, width) in memory, in the given order."""
         n, width = records.shape
         cells = np.split(records[:, : -n_targets - COLUMNS], range(rows_of_cell(width), n, rows_of_cell(width)))
         return cls(n, width, np.array([box(points) for points in cells]), records)
 
     @classmethod
     def written(cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1) -> Self:
-        """Write records, given cell by cell, at most ``count``, to a new Zarr array, and return their cells.
+        """Write records, passed cell by cell (at most ``count``), to a new Zarr array, and return their cells.
 
         All cells but the last one are full. Raises ``StorageError``.
         """
@@ -113,7 +113,7 @@ class Cells:
         return cls(n, width, np.array(boxes), None, place, tuple(hashes))
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields, with a place that is valid in every working folder: trees are built again."""
+        """The fields, with a place that is valid in every working folder; trees are rebuilt later."""
         place = absolute(self.place) if self.place else ""
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"place": place}
 
@@ -124,12 +124,12 @@ class Cells:
 
     @property
     def n_targets(self) -> int:
-        """T, the number of errors of a record."""
+        """T, the number of errors in a record."""
         return self.width - self.rank - COLUMNS
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the records, without compression."""
+        """Bytes of the uncompressed records."""
         return 8 * self.n_rows * self.width
 
     def copied(self, place: str) -> Self:
@@ -145,30 +145,30 @@ class Cells:
         place = f"{self.place}/records: cell {number} of the local residuals"
         with reading(place, ADVICE, MissingDataError):
             whole = read_blosc(open_folder(self.place), f"records/c/{number}/0", (rows, self.width), "<f8")
-        records = whole[: self.n_rows - number * rows].copy()  # without the rest of the chunk
+        records = whole[: self.n_rows - number * rows].copy()  # without the padding of the chunk
         if checksum(records) != self.hashes[number]:
             raise ChangedDataError(f"{place} has other values than those of the fit: {ADVICE}")
         return records
 
     @cached_property
     def _searched(self) -> Callable[[int], tuple[Float, Any]]:
-        """A function that returns the records of a cell and their tree; those of records in memory are all kept."""
+        """A function that returns the records of a cell and their tree; for records in memory, all trees are kept."""
 
         def searched(number: int) -> tuple[Float, Any]:
-            from scipy.spatial import cKDTree  # importing it takes megabytes
+            from scipy.spatial import cKDTree  # its import takes megabytes
 
             records = self.cell(number)
-            # boxes are divided at their middles, in half the time of medians
+            # boxes are split at their middles, which takes half the time of medians
             return records, cKDTree(records[:, : self.rank], TREE_LEAF, compact_nodes=False, balanced_tree=False)
 
         full = 2 * 8 * self.width * rows_of_cell(self.width)
         return lru_cache(max(KEPT_BYTES // full, 1) if self.records is None else None)(searched)
 
     def neighbours(self, points: Float, k: int, own: Float | None = None) -> Iterator[tuple[slice, Float]]:
-        """Yield some of the points (n, r) at a time, and the records (m, k, width) of their nearest rows, in order.
+        """Yield a slice of the points (n, r) at a time, and the records (m, k, width) of their nearest rows, in order.
 
-        Of rows at equal distance the one of smaller number is nearer. ``own`` (n,) are numbers of rows that do not
-        count; of fewer than k other rows all are returned.
+        Of rows at equal distance, the one with the smaller number counts as nearer. ``own`` (n,) are numbers of rows to
+        ignore; if there are fewer than k other rows, all are returned.
         """
         k = min(k, self.n_rows - (own is not None))
         if not k:  # the only row does not count
@@ -196,7 +196,7 @@ class Cells:
             some = np.flatnonzero(home == number)
             for start in range(0, len(some), ROWS):
                 self._visit(number, some[start : start + ROWS], points, own, best)
-        for number in reversed(cells):  # the last ones are still in memory
+        for number in reversed(cells):  # the last cells are still in memory
             some = np.flatnonzero((home != number) & (far[:, number] <= best[0][:, -1]))
             some = some[np.argsort(best[0][some, -1])]
             for start in range(0, len(some), GROUP):
@@ -204,7 +204,7 @@ class Cells:
         return best[1]
 
     def _visit(self, number: int, some: Int, points: Float, own: Float | None, best: tuple[Float, Float]) -> None:
-        """Put the rows of a cell among the ``best`` ones, distances (n, k) and records, of the points ``some`` (m,)."""
+        """Merge a cell's rows into the ``best`` rows, distances (n, k) and records, of the points ``some`` (m,)."""
         records, tree = self._searched(number)
         k, within = best[0].shape[1], float(best[0][some, -1].max())
         distances, near = nearest(tree, records[:, NUMBER], points[some], k, None if own is None else own[some], within)
@@ -216,17 +216,17 @@ class Cells:
 
 
 def panel_rows(k: int) -> int:
-    """Return the number of points with k neighbours each that are handed over at once."""
+    """Return the number of points with k neighbours each that are returned at once."""
     return max(min(ROWS, PAIRS // max(k, 1) ** 2), 1)
 
 
 def rows_of_cell(width: int) -> int:
-    """Return the maximum number of records of ``width`` columns of a cell on disk."""
+    """Return the maximum number of records with ``width`` columns in a cell on disk."""
     return min(max(CELL_BYTES // (8 * width), 1), CELL_ROWS)
 
 
 def near_order(points: Float) -> Int:
-    """Return an order of points (n, r) in which those that are near each other follow each other."""
+    """Return an order of points (n, r) in which nearby points follow one another."""
     from scipy.spatial import cKDTree
 
     return np.asarray(cKDTree(points, ROWS, compact_nodes=False, balanced_tree=False).indices)
@@ -238,7 +238,7 @@ def box(points: Float) -> Float:
 
 
 def distances_of(corners: Float, points: Float) -> Float:
-    """Return lower bounds (n,) of the distances of points (n, r) from all rows in a box with these corners (2, r)."""
+    """Return lower bounds (n,) on the distances of points (n, r) from all rows in a box with these corners (2, r)."""
     outside = np.maximum(np.maximum(corners[0] - points, points - corners[1]), 0.0)
     return np.asarray(SLACK * np.sqrt(np.einsum("ij,ij->i", outside, outside)))
 
@@ -248,8 +248,8 @@ def nearest(
 ) -> tuple[Float, Int]:
     """Return the distances (n, k) and the positions of the nearest rows of a tree to ``points`` (n, r), in order.
 
-    At equal distances the row of smaller number is nearer; ``numbers`` (N,) are those of the rows. ``own`` (n,) are
-    numbers that do not count. Distances are ∞ where there are fewer rows ``within`` this distance.
+    At equal distances, the row with the smaller number counts as nearer; ``numbers`` (N,) are the row numbers. ``own``
+    (n,) are numbers to ignore. Distances are ∞ where fewer than k rows are ``within`` this distance.
     """
     n, k, within = len(points), min(k, tree.n), max(within / SLACK, LEAST_DISTANCE)
     distances, found = np.empty((n, k)), np.empty((n, k), dtype=np.int64)
@@ -262,7 +262,7 @@ def nearest(
         if own is not None:
             apart[numbers[near] == own[open_rows, None]] = np.inf
         order = np.lexsort((numbers[near], apart))[:, :k]
-        # beyond the last row of the query others may be as near as the last one that counts
+        # rows beyond the last one of the query may be as near as the last one that counts
         last = apart.max(axis=1, where=np.isfinite(apart), initial=0.0)
         done = whole | (np.take_along_axis(apart, order, axis=1)[:, -1] < last)
         distances[open_rows[done]] = np.take_along_axis(apart, order, axis=1)[done]

@@ -1,20 +1,20 @@
 """The error of a model at a row, given its errors at the nearest training rows: a local Student-t process.
 
-An error is n^(b/2) times a process u of unit form, with n the noise factor and w the weight of its row:
+An error is n^(b/2) times a process u, where n is the noise factor and w the weight of its row:
 
-    u ~ TP(ν; s²κ(r/ℓ) + (ω/w)[same row]),        κ a correlation of the distance r in the metric of the model.
+    u ~ TP(ν; s²κ(r/ℓ) + (ω/w)[same row]),        κ a correlation of the distance r in the model's metric.
 
-With C = K + (ω/s²)W⁻¹ of the k nearest rows, c their correlations with the row, u their errors divided by n^(b/2), and
-Q = uᵀC⁻¹u/s², the error of the row has, times n^(b/2) and n^b of its own (Shah et al. 2014, "Student-t processes as
-alternatives to Gaussian processes", eq. 6, whose ν − 2 is ν here, so that ν → ∞ is kriging),
+Let C = K + (ω/s²)W⁻¹ for the k nearest rows, c be their correlations with the row, u their errors divided by n^(b/2),
+and Q = uᵀC⁻¹u/s². Apart from the row's own factors n^(b/2) and n^b, its error then has (Shah et al. 2014, "Student-t
+processes as alternatives to Gaussian processes", eq. 6; their ν − 2 is ν here, and ν → ∞ is kriging)
 
     mean = cᵀC⁻¹u,      variance = (s²(1 − cᵀC⁻¹c) + ω/w)·(ν + Q)/(ν + k).
 
-So rows whose neighbours have small errors have small variances: beside noise that depends on the inputs this is what
-lowers the log density most. s², ℓ, ω, b and ν maximise the mean log density of left-out rows, each predicted from its
-neighbours, as independent normal errors (Vecchia 1988; Allison et al. 2023, "Leveraging locality and robustness to
-achieve massively scalable Gaussian process regression"). Where a function is smooth s² and ℓ grow together without
-limit: the local model is then a polynomial through the neighbours. Both are bounded.
+Rows whose neighbours have small errors thus have small variances; apart from noise that depends on the inputs, nothing
+raises the log density more. s², ℓ, ω, b and ν maximise the mean log density of left-out rows, each predicted from its
+neighbours, treated as independent normal errors (Vecchia 1988; Allison et al. 2023, "Leveraging locality and robustness
+to achieve massively scalable Gaussian process regression"). Where a function is smooth, s² and ℓ would grow together
+without limit (the local model becomes a polynomial through the neighbours), so both are bounded.
 """
 
 from collections.abc import Sequence
@@ -29,36 +29,36 @@ from partirvm.process import in_threads
 from partirvm.types import Float, Int
 
 LEAST_NUGGET, LEAST_SQUARE = 1e-10, 1e-16
-"""Minimum of ω/(s²w), as correlations of equal rows are singular, and of the mean square of scaled errors."""
+"""Minimum of ω/(s²w), because equal rows have a singular correlation matrix, and of the mean squared scaled error."""
 
 STARTS = 0.7, 1.0, 0.1, 0.01, 1e-4
-"""Length in usual distances, and shares of noise in the mean square, at which a search may begin."""
+"""Starting points of a search: the length in units of the usual distance, and noise shares of the mean square."""
 
 STEPS, ENOUGH = 15, 0.1
-"""Maximum number of iterations of a search, and the rise of the log density of all rows (nats) below which it ends; a
-tenth of it where scales are learned, along which it rises slowly."""
+"""Maximum number of iterations of a search, and the rise in the log density of all rows (nats) below which it ends, or
+a tenth of that when scales are learned, since the density rises slowly along these."""
 
 CORRELATIONS = {"exponential": 1.0, "matern32": 3.0, "matern52": 5.0}
-"""The correlations of local residuals by name: Matérn's, with twice their smoothness."""
+"""The Matérn correlations of local residuals by name, with twice their smoothness."""
 
 RATIOS, LENGTHS, NUGGETS, FREEDOMS = (1e-6, 1e4), (0.05, 100.0), (1e-8, 4.0), (0.5, 1e4)
-"""Bounds of s²/ℓ^(2·smoothness), ℓ and ω in their units (``_units``), and of ν."""
+"""Bounds on s²/ℓ^(2·smoothness), ℓ and ω in their units (``_units``), and on ν."""
 
 RARE = 10.0
-"""Least ω, and half the least variance, times the number of rows that teach them, in units of the mean square. One row
-in n may have an error of usual size beside a near copy though none of n teachers has: then it costs the mean log
-density at most 1/(2·10) nats. On one split of protein (2,000 rows) the NLPD is 20.7 without a least ω, on another
-(10,000) 6.6 without a least variance and 1.0 with it; on etopo20 (36,000) the latter costs .02 nats.
+"""Minimum ω, and half the minimum variance, times the number of rows that teach them, in units of the mean square. One
+row in n may have a usual error beside a near copy even if none of the n teachers has; it costs the mean log density at
+most 1/(2·10) nats. On one split of protein (2,000 rows), the NLPD is 20.7 without a minimum ω; on another (10,000
+rows), 6.6 without a minimum variance and 1.0 with it. On etopo20 (36,000), the latter costs 0.02 nats.
 """
 
 STEEPEST, SCALES = 3.0, (0.05, 20.0)
-"""Upper bound of the exponent b, and bounds of the scales of coordinates."""
+"""Upper bound on the exponent b, and bounds on the coordinate scales."""
 
 
 def correlation(family: str, distances: Float, length: float) -> tuple[Float, Float]:
-    """Return κ = e⁻ˢ, (1 + s)e⁻ˢ or (1 + s + s²/3)e⁻ˢ of distances r, s = √(2·smoothness) r/ℓ, and −κ′(r)/r.
+    """Return κ = e⁻ˢ, (1 + s)e⁻ˢ or (1 + s + s²/3)e⁻ˢ at distances r, s = √(2·smoothness) r/ℓ, and −κ′(r)/r.
 
-    The latter times r² is the derivative in log ℓ. It is 0 where it would be infinite.
+    The latter times r² is the derivative with respect to log ℓ. It is set to 0 where it would be infinite.
     """
     steepness = CORRELATIONS[family] / length**2
     s = distances * np.sqrt(steepness)
@@ -75,9 +75,9 @@ def correlation(family: str, distances: Float, length: float) -> tuple[Float, Fl
 class LocalKernel:
     """The covariance of errors: ``variance`` s², ``length`` ℓ, ``noise`` ω, ``exponent`` b and ``freedom`` ν.
 
-    Variances are in the units of the errors, ℓ in those of the metric. ``family`` is a name of ``CORRELATIONS``.
-    ``inflation`` multiplies the predicted variance where left-out errors are known to be too small. No noisy error
-    has a variance below ``least``: ω alone is no bound, as small errors of the neighbours lower the level of both.
+    Variances are in the units of the errors, ℓ in those of the metric. ``family`` is a name in ``CORRELATIONS``.
+    ``inflation`` multiplies the predicted variance where left-out errors are known to be too small. No noisy error has
+    a variance below ``least``: ω alone sets no bound, because small errors of the neighbours scale both down.
     """
 
     family: str
@@ -92,7 +92,7 @@ class LocalKernel:
 
 @cache
 def _pairs(k: int) -> tuple[Int, Int, Int]:
-    """Return first and second points (p,) of pairs of a row (0) and k neighbours, and the positions (k + 1, k + 1)."""
+    """Return first and second points (p,) of pairs of a row (0) and k neighbours, and pair indices (k + 1, k + 1)."""
     first, second = np.triu_indices(k + 1, 1)
     places = np.zeros((k + 1, k + 1), dtype=np.int64)
     places[first, second] = places[second, first] = np.arange(len(first))
@@ -103,7 +103,7 @@ def _pairs(k: int) -> tuple[Int, Int, Int]:
 class Steps:
     """The ``coordinates`` (n, k, r) of the k neighbours of n rows, each relative to its row.
 
-    ``scales`` (r,) multiply them, of ``unscaled`` steps.
+    The coordinates are those of the ``unscaled`` steps, multiplied by ``scales`` (r,).
     """
 
     coordinates: Float
@@ -112,14 +112,14 @@ class Steps:
 
     @cached_property
     def squares(self) -> Float:
-        """Squared differences (np, r) of the coordinates of pairs (``_pairs``)."""
+        """Squared coordinate differences (np, r) of the pairs (``_pairs``)."""
         first, second, _ = _pairs(self.coordinates.shape[1])
         points = np.pad(self.coordinates, ((0, 0), (1, 0), (0, 0)))
         return np.square(points[:, second] - points[:, first]).reshape(-1, points.shape[2])
 
     @cached_property
     def pairs(self) -> Float:
-        """Distances (n, p) of pairs, by sums of squares: products would lose digits of near rows."""
+        """Distances (n, p) of the pairs, from sums of squares: inner products would lose digits for nearby rows."""
         if self.unscaled is not None:
             return np.sqrt(self.unscaled.squares @ np.square(self.scales)).reshape(len(self.coordinates), -1)
         first, second, _ = _pairs(self.coordinates.shape[1])
@@ -128,13 +128,13 @@ class Steps:
 
     @property
     def distances(self) -> Float:
-        """Distances (n, k) from the row."""
+        """Distances (n, k) of the neighbours from their row."""
         return self.pairs[:, : self.coordinates.shape[1]]
 
 
 @dataclass(frozen=True)
 class Neighbourhoods:
-    """The k neighbours of each of n rows, by their ``steps`` from it.
+    """The k neighbours of each of n rows, described by their ``steps`` from it.
 
     ``errors`` (n, k) are those of the neighbours, ``log_factors`` (n, k) the logarithms of their noise factors and
     ``noises`` (n, k) the inverses of their weights; ``own_log_factors`` and ``own_noises`` (n,) are those of the row.
@@ -156,11 +156,11 @@ Panels: TypeAlias = tuple[list[Neighbourhoods], list[Float]]
 """Row neighbourhoods, and the row errors, for one target."""
 
 Learned: TypeAlias = tuple[LocalKernel, Float, float]
-"""A kernel, scales (r,) of the coordinates, and the mean log density of the errors that taught them."""
+"""A kernel, coordinate scales (r,), and the mean log density of the errors from which they were learned."""
 
 
 def moments(kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True) -> tuple[Float, Float]:
-    """Return mean and variance (n,) of the errors of rows, noisy ones or their means, given those of neighbours."""
+    """Return the mean and variance (n,) of the rows' errors, noisy or as their means, given the neighbours' errors."""
     found = Conditional(kernel, rows)
     mean, variance = found.moments(kernel)
     variance = kernel.inflation * variance
@@ -170,15 +170,15 @@ def moments(kernel: LocalKernel, rows: Neighbourhoods, *, noisy: bool = True) ->
 
 
 def weights(kernel: LocalKernel, rows: Neighbourhoods) -> Float:
-    """Return the weights (n, k) of the errors of the neighbours in the mean error of each row."""
+    """Return the weights (n, k) of the neighbours' errors in the mean error of each row."""
     found = Conditional(kernel, rows)
     return np.asarray(found.factor[:, None] * found.weights * np.exp(-0.5 * kernel.exponent * rows.log_factors))
 
 
 class Conditional:
-    """The distributions of rows conditional on their neighbours, by ℓ, ω/s² and b of a kernel.
+    """The distributions of row errors conditional on their neighbours, for the ℓ, ω/s² and b of a kernel.
 
-    Its s² and ν are given later. C and its solutions serve the moments and their derivatives.
+    Its s² and ν are passed later. Both the moments and their derivatives use C and its solutions.
     """
 
     def __init__(self, kernel: LocalKernel, rows: Neighbourhoods) -> None:
@@ -206,14 +206,14 @@ class Conditional:
         return self.factor * self.mean, self.factor**2 * self.unknown * self.level(kernel)
 
     def log_density(self, errors: Float, kernel: LocalKernel, *, scales: bool = False) -> tuple[Float, Float]:
-        """Log densities (n,) of the ``errors`` (n,), and the derivatives (5,) of their sum in log s², log ℓ, log ω, b,
-        log ν, and with ``scales`` in the logarithms of scales of the coordinates, (5 + r,)."""
+        """Log densities (n,) of the ``errors`` (n,), and the derivatives (5,) of their sum with respect to log s², log
+        ℓ, log ω, b and log ν; with ``scales``, also to the logarithms of the coordinate scales, (5 + r,)."""
         rows, (mean, variance), k, level = self.rows, self.moments(kernel), self.errors.shape[1], self.level(kernel)
         rest, freedom = errors - mean, kernel.freedom
-        values, of_variance = -0.5 * np.log(2 * np.pi * variance), 0.5 * (rest**2 / variance - 1.0)  # in its logarithm
+        values, of_variance = -0.5 * np.log(2 * np.pi * variance), 0.5 * (rest**2 / variance - 1.0)  # w.r.t. its log
         of_mean, of_square = self.factor * rest / variance, of_variance / (level * (freedom + k))
-        # the matrix J of the correlations of row and neighbours changes the mean by −xᵀJ′y, what is unknown by xᵀJ′x
-        # and uᵀC⁻¹u by −yᵀJ′y
+        # a change J′ in the correlation matrix of a row and its neighbours changes the mean by −xᵀJ′y, the unknown part
+        # by xᵀJ′x and uᵀC⁻¹u by −yᵀJ′y
         x, y = np.insert(self.weights, 0, -1.0, axis=1), np.insert(self.weighted, 0, 0.0, axis=1)
         z, v = (of_variance / self.unknown)[:, None] * x - of_mean[:, None] * y, -of_square[:, None] * y
         of_errors = of_mean[:, None] * self.weights + 2.0 * of_square[:, None] * self.weighted
@@ -238,18 +238,18 @@ class Conditional:
 
 
 def starts_of(panels: Panels, family: str = "matern32") -> list[LocalKernel]:
-    """Return kernels of which the best one starts a search: noise from as much as signal to hardly any.
+    """Return kernels, the best of which starts a search: from as much noise as signal to hardly any noise.
 
-    The density has maxima at a length near the usual distance, where a search begins, and at long ones, polynomials.
+    The density has maxima at a length near the usual distance, where a search begins, and at large ones (polynomials).
     """
     square, usual, noise = _units(panels)
     return [LocalKernel(family, square, STARTS[0] * usual, share * noise, 1.0, 3.0) for share in STARTS[1:]]
 
 
 def _units(panels: Panels) -> tuple[float, float, float]:
-    """Return units of s², ℓ and ω, at least tiny numbers.
+    """Return the units of s², ℓ and ω, all above zero.
 
-    These are the mean square of errors, the usual distance of the last neighbour, and the former at the mean of 1/w.
+    These are the mean squared error, the median distance of the last neighbour, and the former over the mean of 1/w.
     """
     square = max(float(np.mean(np.concatenate(panels[1]) ** 2)), LEAST_SQUARE)
     usual = float(np.median(np.concatenate([hoods.steps.distances[:, -1] for hoods in panels[0]])))
@@ -257,10 +257,10 @@ def _units(panels: Panels) -> tuple[float, float, float]:
 
 
 def _levels(found: Sequence[Conditional], errors: Float, start: float, low: float, high: float) -> tuple[float, float]:
-    """Return s² between two bounds, and ν, for which the ``errors`` (n,) of rows have the largest density.
+    """Return s² within two bounds, and ν, that maximise the density of the row ``errors`` (n,).
 
-    With a = νs², c = ν + k and V = a + uᵀC⁻¹u it is a function of c·rest²/V and log(V/c): of each a the best c is 1 ÷
-    mean rest²/V. Of several maxima in a it is the one next to ``start``.
+    With a = νs², c = ν + k and V = a + uᵀC⁻¹u, it depends on c·rest²/V and log(V/c); for each a, the best c is 1 ÷ mean
+    rest²/V. If there are several maxima in a, the one next to ``start`` is chosen.
     """
     from scipy.optimize import minimize_scalar
 
@@ -291,11 +291,11 @@ def _levels(found: Sequence[Conditional], errors: Float, start: float, low: floa
 def learned(
     panels: Panels, starts: Sequence[LocalKernel], poll: Poll = lambda: None, *, scales: bool = False, form: bool = True
 ) -> Learned:
-    """Return the kernel with the largest mean log density of the errors of rows, scales (r,), and that density.
+    """Return the kernel with the largest mean log density of the row errors, the scales (r,), and that density.
 
-    L-BFGS-B begins at the best of ``starts``, whose family stays, and searches ω/s², ℓ and b; s² and ν are the best at
-    each point (``_levels``). Of smooth functions s² ∝ ℓ^(2·smoothness) is a ridge of the density, along which one
-    coordinate goes. Scales are 1 unless ``scales`` is true. Without ``form`` s² and ℓ stay; only noise is learned.
+    L-BFGS-B starts at the best of ``starts``, keeps its family, and optimises ω/s², ℓ and b; s² and ν are optimal at
+    each point (``_levels``). For smooth functions, s² ∝ ℓ^(2·smoothness) is a ridge of the density; one coordinate runs
+    along it. Scales are 1 unless ``scales`` is true. Without ``form``, s² and ℓ stay fixed and only noise is learned.
     ``poll``, called before each evaluation, may raise to stop the search.
     """
     from scipy.optimize import minimize
@@ -325,7 +325,7 @@ def learned(
         density = partial(Conditional.log_density, kernel=kernel, scales=scales)
         values, slopes = zip(*in_threads(density, found, errors), strict=True)
         slope, value = np.sum(slopes, axis=0) / n, float(np.sum(np.concatenate(values))) / n
-        # s² stays as ω changes, at its own bounds, or else ω stays as s² changes, at its bounds and where it is best
+        # where s² is at its bounds, ω varies with the share; where ω is at its bounds or s² is optimal, s² varies
         of_share = -slope[0] if low * 1.001 < variance / unit < high / 1.001 else slope[2]
         first = of_share, slope[1] + steepness * slope[0], slope[3]
         return -value, -np.concatenate([first, slope[5:]]), kernel

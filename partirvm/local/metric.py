@@ -1,8 +1,8 @@
-"""The coordinates in which rows are near: those in which the kernel of a model measures distances.
+"""The coordinates in which nearness is measured: those in which a model's kernel measures distances.
 
 A distance kernel is a function of Σ_i gamma_i (a_i·(x − z))², alone or within sums, products and kernels on some
 columns; its coordinates are √gamma_i a_i·x. Categories that differ add gamma to the squared distance, by a coordinate
-√(gamma/2) per level. With several kernels the first one counts. Directions and levels without effect are left out.
+√(gamma/2) per level. With several kernels, the first one counts. Directions and levels without effect are omitted.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from partirvm.kernels.design import Design
 from partirvm.types import Columns, Float
 
 MOST_LEVELS = 64
-"""Maximum number of levels of all categories together: with more, a search compares each row with each."""
+"""Maximum total number of category levels: with more, a search compares each row with every other."""
 
 LEAST_SHARE = 1e-6
 """Minimum of a direction's gamma as a fraction of the largest."""
@@ -23,9 +23,9 @@ LEAST_SHARE = 1e-6
 
 @dataclass(frozen=True)
 class Metric:
-    """Coordinates of points (n, d) of a kernel: ``axes`` (r, d) times the points, and those of categories.
+    """Coordinates of a kernel's points (n, d): ``axes`` (r, d) times the points, and those of categories.
 
-    ``levels`` has of each level the feature, its code in the kernel's coordinates, and its own coordinate.
+    ``levels`` has, for each level, its feature, its code in the kernel's coordinates, and its own coordinate.
     """
 
     axes: Float
@@ -33,7 +33,7 @@ class Metric:
 
     @classmethod
     def of(cls, design: Design, columns: Columns) -> "Metric | None":
-        """The metric of a design's kernel; None without one, or with too many levels of categories."""
+        """The metric of a design's kernel; None if there is none, or too many category levels."""
         scaling, axes, levels = design.scaling, list[Float](), list[tuple[int, float, float]]()
         d = scaling.n_inputs
         for kernel, features in inside(design.kernels[0], d, object) if design.kernels else ():
@@ -72,7 +72,7 @@ class Metric:
         return Metric(self.axes * scales[: len(self.axes), None], levels)
 
     def __call__(self, points: Float) -> Float:
-        """Return the coordinates (n, r) of points (n, d), by sums over features in their order."""
+        """Return the coordinates (n, r) of points (n, d), summed over the features in order."""
         found = np.zeros((len(points), self.width))
         for axis, x in zip(self.axes.T, points.T, strict=True):
             if axis.any():

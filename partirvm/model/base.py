@@ -1,6 +1,6 @@
-"""What fitted models of regression and classification share: their columns, values at rows, basis functions, a digest.
+"""What fitted regression and classification models share: columns, values at rows, basis functions, a digest.
 
-Products are computed for pieces of panels (``core.predictive``): no prediction depends on the other rows.
+Products are computed for pieces of panels (``core.predictive``), so no prediction depends on the other rows.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
 """Number of rows of a panel, a multiple of the piece size, so that only the last piece is copied."""
 
 OfRows: TypeAlias = Callable[[Float], tuple[Float, Float]]
-"""A function from raw inputs X (n, d) to values (n, V) and nearness (n,), e.g. the intervals of a model."""
+"""A function from raw inputs X (n, d) to values (n, V) and nearness (n,), such as a model's intervals."""
 
 FAR = 1e-4
 """Nearness (largest kernel value as a fraction of its peak) below which a row is far from all relevance vectors."""
@@ -38,10 +38,10 @@ FAR = 1e-4
 
 @dataclass(frozen=True)
 class Pruned:
-    """What ``prune`` deleted, and what this cost: ``vectors``, their number, and ``log_evidence``, the lost nats.
+    """What ``prune`` deleted and at what cost: ``vectors`` is their number, ``log_evidence`` the loss in nats.
 
-    ``squared_error`` is the growth of the mean of the training rows' weights times squared errors, in the target's
-    unit squared (of a warped target in that of its map), for T targets (T,); 0 for classes.
+    ``squared_error`` is the growth of the training rows' mean weighted squared error, in the target's units squared
+    (for a warped target, those of its map); (T,) for T targets, 0 for classes.
     """
 
     vectors: int = 0
@@ -50,7 +50,7 @@ class Pruned:
 
     @property
     def rmse(self) -> float | Float:
-        """The error that pruning adds: the new RMSE of the training rows is √(the old one² + this²)."""
+        """The error that pruning adds: the new training RMSE is √(old² + this²)."""
         return np.sqrt(np.maximum(self.squared_error, 0.0))
 
 
@@ -63,7 +63,7 @@ class FittedModel:
     """
 
     far_values: ClassVar[str]
-    """What is predicted far from all relevance vectors."""
+    """What is predicted far from every relevance vector."""
 
     design: Design
     mean: Float
@@ -81,13 +81,13 @@ class FittedModel:
         return f"<{found}, rows of local residuals in {self.cells_place}>" if self.cells_place else f"<{found}>"
 
     def _repr_html_(self) -> str:
-        """The main facts, for a notebook."""
+        """The main facts, for notebooks."""
         facts = {"relevance vectors": f"{self.n_vectors:,} of {self.n_rows:,} rows", "kernel": self.design.kernel.name}
         facts["log evidence"] = f"{self.log_evidence:,.2f} nats"
         return html_table(type(self).__name__, facts.items())
 
     def digest(self) -> str:
-        """Return a hash of all but the evidence and what pruning cost: models of equal digest predict the same bits."""
+        """Return a hash of all but the evidence and pruning costs: models with equal digests predict the same bits."""
         codec = Codec((*KERNELS.values(), type(self)))
         tree, arrays = codec.encode(replace(self.with_cells_at(""), log_evidence=0.0, pruned=Pruned()))
         del tree["value"]["fields"]["pruned"]
@@ -97,25 +97,25 @@ class FittedModel:
 
     @property
     def cells_place(self) -> str:
-        """The folder of the rows of its local residuals; empty if the model holds them, or has none."""
+        """The folder of its local residual rows; empty if the model holds them or has none."""
         return ""
 
     def with_cells_at(self, place: str) -> Self:
-        """The same model, whose rows of local residuals were moved to this folder."""
+        """The same model, with its local residual rows moved to this folder."""
         return self
 
     @property
     def n_vectors(self) -> int:
-        """Number of relevance vectors, without the bias and basis functions."""
+        """Number of relevance vectors, not counting the bias and basis functions."""
         return len(self.design.centres)
 
     @one_blas_thread()
     def prune(self, max_vectors: int = 50) -> Self:
-        """Return the model without the relevance vectors that cost the least evidence, one after the other.
+        """Return the model without the relevance vectors whose deletion, one after another, costs the least evidence.
 
         At most ``max_vectors`` are left, which may be 0; the bias and basis functions stay. The weights are those of a
-        fit without the deleted ones at the same α and noise, from the posterior alone (``core.pruning``), and
-        ``pruned`` says what it cost. Raises ``UsageError`` for a number below 0, and for local residuals.
+        fit without the deleted vectors at the same α and noise, from the posterior alone (``core.pruning``), and
+        ``pruned`` reports the cost. Raises ``UsageError`` for a number below 0 and for a model with local residuals.
         """
         first, count = self.design.n_leading, self.n_vectors - Check("whole", least=0)("max_vectors", max_vectors)
         if count <= 0:
@@ -131,7 +131,7 @@ class FittedModel:
         return replace(found, log_evidence=self.log_evidence - loss)._with_error(growth)
 
     def _with_error(self, growth: Float) -> Self:
-        """Return the model that states the ``growth`` (T,) of β‖t − Φμ‖² by pruning; classes have no β."""
+        """Return the model with the ``growth`` (T,) of β‖t − Φμ‖² by pruning recorded; classes have no β."""
         return self
 
     def _require_finite(self, X: Float, mean: Float, variance: Float | None) -> None:
@@ -150,9 +150,9 @@ class FittedModel:
 
 
 def linear_values(design: Design, weights: Float, X: Float, root: Float | None = None) -> tuple[Float, Any, Float]:
-    """Return Φw, with a root of Σ also φᵀΣφ, and nearness (n,), at raw inputs X (n, d).
+    """Return Φw, φᵀΣφ if a root of Σ is passed, and nearness (n,), at raw inputs X (n, d).
 
-    ``weights`` (M,) or (M, C) give values (n,) or (n, C), and variances have the same shape. Nearness is the largest
+    ``weights`` (M,) or (M, C) yield values (n,) or (n, C), and variances have the same shape. Nearness is the largest
     kernel value of a row as a fraction of the kernel's peak: below ``FAR`` a row is far from all relevance vectors. It
     is 1 without local kernels. Raises ``DataError`` if X and the design differ in the number of features.
     """
@@ -184,9 +184,9 @@ def linear_values(design: Design, weights: Float, X: Float, root: Float | None =
 class Bases:
     """The bias and the B basis functions, including pruned functions: ``names`` (B + 1,), the bias first.
 
-    ``weights`` and ``alpha``, (B + 1,), of C outputs or T targets (B + 1, C or T), refer to the standardised problem;
-    pruned functions have 0 and ∞. ``relevance`` (B + 1,) is the loss of log evidence, in nats, if only this function
-    is deleted (Tipping & Faul 2003, eq. 27), summed over outputs: low for functions that can replace each other.
+    ``weights`` and ``alpha``, (B + 1,) or (B + 1, C or T) for C outputs or T targets, refer to the standardised
+    problem; pruned functions have 0 and ∞. ``relevance`` (B + 1,) is the loss of log evidence, in nats, if only that
+    function is deleted (Tipping & Faul 2003, eq. 27), summed over outputs: low if functions can replace each other.
     """
 
     names: tuple[str, ...]
@@ -196,7 +196,7 @@ class Bases:
 
 
 def bases_of(model: FittedModel) -> Bases:
-    """Return the bias and the basis functions of a model; without a basis only the bias."""
+    """Return the bias and the basis functions of a model; without a basis, only the bias."""
     design, names = model.design, labels_by_name(model.design.functions, model.columns.features)
     mine, count, shape = BIAS - design.leading, design.n_leading, (len(names), *model.mean.shape[1:])
     weights, relevance = np.zeros(shape), np.zeros(shape)

@@ -1,7 +1,7 @@
-"""A fitted classification model, which predicts class probabilities at any rows.
+"""A fitted classification model, which predicts class probabilities for any rows.
 
 Weights have the posterior N(μ_k, Σ_k) of the Laplace approximation (Tipping 2001, §3); linear predictors f_k have mean
-φᵀμ_k and variance φᵀΣ_kφ. ``moderate`` corrects f_k for it before the link (``core.link.moderated``).
+φᵀμ_k and variance φᵀΣ_kφ. ``moderate`` corrects f_k for the variance before the link (``core.link.moderated``).
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class ClassModel(FittedModel):
     Two classes with a ``ramp`` have C = 2.
 
     ``mean`` is (M, C), ``alpha`` (M,), and ``root`` (C, M, M) holds R_k with Σ_k = R_k R_kᵀ; (1, M, M) if predictors
-    share Σ. ``likelihood`` is one of ``core.link.LINKS``; a ``ramp`` first turns predictors of indicators into logits.
+    share Σ. ``likelihood`` is one of ``core.link.LINKS``; a ``ramp`` first turns indicator predictors into logits.
     ``columns.classes`` are the labels of the codes 0 … K−1.
     """
 
@@ -41,22 +41,22 @@ class ClassModel(FittedModel):
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """The labels (K,) in the order of their codes and of the columns of probabilities."""
+        """The labels (K,) in the order of their codes and of the probability columns."""
         assert self.columns.classes is not None
         return self.columns.classes
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The labels of the classes as text."""
+        """The class labels as text."""
         return tuple(map(str, self.classes))
 
     @property
     def predictive(self) -> "ClassModel":
-        """The model that states probabilities for new rows: this one."""
+        """The model that predicts probabilities for new rows: this one."""
         return self
 
     def predict_proba(self, X: Any) -> Float:
-        """Return probabilities (n, K) at raw inputs X (n, d). Raises ``DataError`` for other or infinite features."""
+        """Return probabilities (n, K) at raw inputs X (n, d). Raises ``DataError`` for wrong or infinite features."""
         return self.values(checked_rows(X, self.columns))[0]
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -64,11 +64,11 @@ class ClassModel(FittedModel):
         return np.asarray(label_array(self.classes)[self.predict_proba(X).argmax(axis=1)])
 
     def interval(self, level: float, kind: str = "decision") -> OfRows:
-        """Return central credible intervals at this level, of the linear predictors or of probabilities.
+        """Return central credible intervals at this level for the linear predictors or the probabilities.
 
-        They are a function of X (n, d) with all lower and then all upper ends, (n, 2C), or (n, 2K) of
+        The result is a function of X (n, d) that returns all lower and then all upper ends, (n, 2C), or (n, 2K) for
         ``kind="probability"``, and nearness (n,). Linear predictors are not moderated, since the width of the interval
-        shows their uncertainty. Raises ``UsageError`` for another level or kind.
+        shows their uncertainty. Raises ``UsageError`` for an invalid level or kind.
         """
         if kind not in ("decision", "probability"):
             raise UsageError(f"kind is {kind!r}: an interval is 'decision' or 'probability'")
@@ -86,12 +86,12 @@ class ClassModel(FittedModel):
         return np.array([[quantile(level) for level in levels]])
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
-        """Return names of ``values``: all ``p_<class>``, for an ``interval`` all ``lower_…`` and ``upper_<class>``."""
+        """Return names of ``values``: all ``p_<class>``; with ``interval``, then ``lower_…`` and ``upper_<class>``."""
         columns = ("p", "lower", "upper") if interval else ("p",)
         return tuple(f"{column}_{label}" for column in columns for label in self.classes)
 
     def values(self, X: Float, multiples: Float | None = None) -> tuple[Float, Float]:
-        """Return probabilities (n, K) at X (n, d), with ``multiples`` (1,) ends of intervals, too; nearness (n,)."""
+        """Return probabilities (n, K) at X (n, d), also interval ends with ``multiples`` (1,), and nearness (n,)."""
         f, near = self.predictors(X)
         found = LINKS[self.likelihood].probabilities(f)
         return found if multiples is None else np.hstack([found, self._ends(multiples[0], "probability", X)[0]]), near
@@ -103,7 +103,7 @@ class ClassModel(FittedModel):
         return self._logits(f, f), near
 
     def _logits(self, first: Float, second: Float) -> Float:
-        """Return the logits of predictors ``second``; with a ramp and two classes, less that of the ``first`` class."""
+        """Return the logits of predictors ``second``; with a ramp and two classes, minus that of class ``first``."""
         if self.ramp is None:
             return second
         found = self.ramp.logits(second)

@@ -1,7 +1,7 @@
 """A model on disk: a file of ``storage.codec`` with the model and the parameters of its estimator. Never pickle.
 
-A kernel or a basis may be a named function, "module:function". Reading imports nothing; but predictions of the loaded
-model import and run the function, so such a model is loaded only if the caller allows code.
+A kernel or a basis may be a named function, "module:function". Reading a model imports nothing, but its predictions
+import and run the function, so such a model is loaded only if the caller allows code.
 """
 
 import os
@@ -28,7 +28,7 @@ from partirvm.storage.codec import ADVICE, Codec
 KIND = "partirvm-model"
 FORMAT = 18
 CELLS = "cells"
-"""Name of the folder of copied rows of local residuals."""
+"""Name of the folder with copied local residual rows."""
 
 CODEC = Codec((*KERNELS.values(), *VALUES, Model, ClassModel, Termination))
 
@@ -39,11 +39,11 @@ AnyModel: TypeAlias = Model | ClassModel
 def save_model(
     model: AnyModel, location: Where, about: Any = None, *, estimator: Any = None, copy: bool = False
 ) -> None:
-    """Write a model to a new folder or fsspec URL, with plain values and arrays of its ``estimator``.
+    """Write a model to a new folder or fsspec URL, with the plain values and arrays of its ``estimator``.
 
-    Rows of local residuals that lie in the folder of a job stay there, and the model refers to them; with ``copy`` they
-    are copied into its folder. Raises ``ExistsError``, ``StorageError``, and ``UsageError`` for a function that exists
-    only in this process, or for a reference to another store.
+    Local residual rows in a job folder stay there, and the model refers to them; with ``copy``, they are copied into
+    the model's folder. Raises ``ExistsError``, ``StorageError``, and ``UsageError`` for a function that exists only in
+    this process, or for a reference to another store.
     """
     if model.cells_place and not copy and store_of(model.cells_place) != store_of(os.fspath(location)):
         raise UsageError(f"{location}: rows of local residuals are in {model.cells_place}: copy them with copy=True")
@@ -65,17 +65,17 @@ def save_model(
 
 
 def load_model(location: Where, *, allow_code: bool = False, cells: str = "") -> AnyModel:
-    """Read a model from its folder or fsspec URL. No code of the file is run.
+    """Read a model from its folder or fsspec URL. No code from the file is run.
 
-    ``cells`` is the folder of its rows of local residuals, if these were moved with it. Raises ``MissingDataError`` if
-    any of it is missing or damaged, ``FormatError`` for another kind of file, ``UsageError`` if its kernel or basis is
-    a named function and ``allow_code`` is false.
+    ``cells`` is the folder of its local residual rows if these were moved with it. Raises ``MissingDataError`` if any
+    part is missing or damaged, ``FormatError`` for another kind of file, ``UsageError`` if its kernel or basis is a
+    named function and ``allow_code`` is false.
     """
     return load_saved(location, allow_code=allow_code, cells=cells)[0]
 
 
 def load_saved(location: Where, *, allow_code: bool = False, cells: str = "") -> tuple[AnyModel, Any]:
-    """The model, and the values of the ``estimator``; None if it was saved without one."""
+    """Return the model and the values of the ``estimator``, None if it was saved without one."""
     location = os.fspath(location)
     found = CODEC.read(location, KIND, FORMAT)
     with reading(f"{location}: the model", ADVICE):
@@ -86,7 +86,7 @@ def load_saved(location: Where, *, allow_code: bool = False, cells: str = "") ->
 
 
 def _with_cells(model: AnyModel, location: str, cells: str) -> AnyModel:
-    """Return the model with the place of its cells: in ``cells``, its own folder, or where they were in this store."""
+    """Return the model with the location of its cells: ``cells``, its own folder, or where they were in this store."""
     if model.cells_place and cells:
         return model.with_cells_at(f"{cells}/{posixpath.basename(model.cells_place)}")
     own = open_folder(location).at(CELLS)
@@ -98,7 +98,7 @@ def _with_cells(model: AnyModel, location: str, cells: str) -> AnyModel:
 
 
 def _require_shapes(model: AnyModel) -> None:
-    """Raise ``TypeError`` for a value that is not a model, ``ValueError`` if its arrays do not belong together."""
+    """Raise ``TypeError`` for a value that is not a model, ``ValueError`` if its arrays are inconsistent."""
     if not isinstance(model, FittedModel):
         raise TypeError(f"it is a {type(model).__name__}")
     if isinstance(model, ClassModel) and model.likelihood not in LINKS:

@@ -1,8 +1,8 @@
-"""A fitted regression model as a value: what prediction needs; and facts about fitted models for reports.
+"""A fitted regression model as a value, with what prediction needs, and facts about fitted models for reports.
 
 Predictions are of a new noisy target, N(μᵀφ(x), σ² + φᵀΣφ) (Tipping 2001, eqs. 20–22), in the target's own units.
-Stated variances differ (``Model.predictive``): Σ includes the uncertainty of α and β, σ² is estimated from rows left
-out, a factor makes the Gaussian as wide as their 90 % interval; those of local residuals are of these alone.
+Reported variances differ (``Model.predictive``): Σ includes the uncertainty of α and β, σ² is estimated from left-out
+rows, a factor makes the Gaussian as wide as their 90 % interval; local residuals have variances of their own.
 """
 
 import math
@@ -29,26 +29,25 @@ from partirvm.process import one_blas_thread
 from partirvm.types import AS_IT_IS, STEP, Columns, Float
 
 BOTH = np.array([[-1.0], [1.0]])
-"""Factors of the multiples of the two ends of an interval."""
+"""Factors for the multiples at the two ends of an interval."""
 
 FILLINGS = 16
-"""Maximum number of relevance vectors whose values stand for a missing one."""
+"""Maximum number of relevance vectors whose values replace a missing one."""
 
 
 @dataclass(frozen=True, repr=False)
 class Model(FittedModel):
     """A regression RVM of M columns.
 
-    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` and ``log_evidence`` refer to the
-    target's own units, or to those of its map (``Scaling.target``), as ``moments`` and ``samples`` do. For T targets
-    that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T);
-    the evidence is that of all targets together. ``calibration`` is the uncertainty estimated from left-out rows, of
-    which ``noise_variance`` is part (``core.left_out``); it is None for a given noise and for several targets. Of an
-    overconfident fit it differs much from ``evidence_noise``, the noise variance of maximum evidence, to which ``mean``
-    and ``root`` belong. With local noise (``design.noise``) both are means over the training rows, and the
-    noise variance at x is a multiple of them. ``known_noise`` is true if the noise was given, ``known_alpha`` are the
-    positions of given α. ``residuals`` are the errors of training rows, which correct the mean and state variances and
-    quantiles (``local.residuals``).
+    ``mean`` (M,) and ``alpha`` (M,) refer to the scaled problem; ``noise_variance`` and ``log_evidence`` are in the
+    target's own units, or in those of its map (``Scaling.target``), as are ``moments`` and ``samples``. For T targets
+    that share columns and α, ``noise_variance`` is (T,), and predictions are (n, T); the evidence is that of all
+    targets together. ``calibration`` is the uncertainty estimated from left-out rows, including ``noise_variance``
+    (``core.left_out``); it is None for given noise and for several targets. For an overconfident fit, it differs much
+    from ``evidence_noise``, the noise variance of maximum evidence, to which ``mean`` and ``root`` belong. With local
+    noise (``design.noise``), both are means over the training rows, and the noise variance at x is a multiple of them.
+    ``known_noise`` is true if the noise was given, ``known_alpha`` are the positions of given α. ``residuals`` are
+    errors of the training rows, which correct the mean and determine variances and quantiles (``local.residuals``).
     """
 
     far_values = "prediction is close to the target's mean, and its standard deviation grows there only with `augment`"
@@ -76,17 +75,17 @@ class Model(FittedModel):
         return cls(*shared, variance, of_evidence, fit.calibration, fit.fixed_noise, known)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields: what is cached is computed again."""
+        """The fields; cached values are computed again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def sparse(self) -> "Model":
-        """The relevance vector machine alone, without local residuals; its uncertainty is calibrated for itself."""
+        """The relevance vector machine alone, without local residuals; its uncertainty is calibrated separately."""
         return replace(self, residuals=None)
 
     def prune(self, max_vectors: int = 50) -> Self:
-        """As of all models; the noise variance of predictions grows by the mean squared error that this costs.
+        """As for all models; the noise variance of predictions grows by the mean squared error that this costs.
 
-        ``evidence_noise``, local noise and quantiles of intervals stay. The loss is without the prior of α.
+        ``evidence_noise``, local noise and interval quantiles stay. The loss does not include the prior of α.
         """
         if self.residuals is not None:
             raise UsageError("local residuals are errors of all vectors: prune model_.sparse(), or set max_vectors")
@@ -102,7 +101,7 @@ class Model(FittedModel):
 
     @property
     def own_residuals(self) -> LocalResiduals:
-        """Its local residuals. Raises ``UsageError`` if it has none."""
+        """The model's local residuals. Raises ``UsageError`` if it has none."""
         if self.residuals is None:
             raise UsageError("the model has no local residuals: fit with residual='local'")
         return self.residuals
@@ -124,7 +123,7 @@ class Model(FittedModel):
 
     @property
     def n_targets(self) -> int:
-        """T."""
+        """T, the number of targets."""
         return len(self.design.scaling.t_scale)
 
     @property
@@ -137,28 +136,28 @@ class Model(FittedModel):
 
     @property
     def determinedness(self) -> Float:
-        """γ_i = 1 − α_iΣ_ii (Tipping 2001, eq. 17), (M,), (M, T): 1 if data determine a weight, 0 if the prior."""
+        """γ_i = 1 − α_iΣ_ii (Tipping 2001, eq. 17), (M,) or (M, T): 1 if data determine a weight, 0 if the prior."""
         variance = np.einsum("...mk,...mk->m...", self.root, self.root)
         return np.asarray(np.clip(1.0 - (self.alpha * variance.T).T, 0.0, 1.0))
 
     def predict(self, X: Any, return_std: bool = False, return_gradient: bool = False) -> Any:
-        """Mean (n,) of the target at X (n, d), an array, lists or a data frame; also the sd of a new noisy target.
+        """Mean (n,) of the target at X (n, d), an array, lists or a data frame; optionally, the sd of a noisy target.
 
-        Mean ± 1.645 sd contains 90 % of new targets (``predictive``); with local residuals the sd has the largest log
-        density on left-out rows, and ``interval`` has other multiples. With ``return_gradient`` their gradients follow,
-        (n, d) each (``gradients``). Raises ``DataError`` for other features.
+        Mean ± 1.645 sd contains 90 % of new targets (``predictive``); with local residuals, the sd maximises the log
+        density of left-out rows, and ``interval`` uses other multiples. With ``return_gradient``, their gradients
+        follow, (n, d) each (``gradients``). Raises ``DataError`` if features differ.
         """
         function, X = self.predictions(std=return_std, gradient=return_gradient), checked_rows(X, self.columns)
         return self.parted(function(X)[0], std=return_std, gradient=return_gradient)
 
     def predictions(self, *, std: bool, gradient: bool) -> OfRows:
-        """The function of raw inputs whose values are those of ``predict``, side by side."""
+        """The function of raw inputs that returns the values of ``predict`` side by side."""
         if gradient:
             return partial(self.gradients, std=std)
         return self.predictive.values if std else self.means
 
     def parted(self, found: Float, *, std: bool, gradient: bool) -> Any:
-        """The array, or the tuple of arrays, of values of ``predictions``: (n,) and (n, d), of T targets (n, T, …)."""
+        """The array or tuple of arrays with values of ``predictions``: (n,) and (n, d); for T targets, (n, T, …)."""
         T = self.n_targets
         shapes = [(T,)] * (1 + std) + [(T, len(self.columns.features))] * ((1 + std) * gradient)
         pieces = np.split(found, np.cumsum([math.prod(shape) for shape in shapes])[:-1], axis=1)
@@ -168,9 +167,9 @@ class Model(FittedModel):
     def gradients(self, X: Float, *, std: bool) -> tuple[Float, Float]:
         """Predictions with their gradients at raw inputs X (n, d), and nearness (n,).
 
-        Values (n, V) are the means of T targets, with ``std`` their standard deviations, then the gradient (d) of each.
-        They are those of ``predictive``. Codes of categories have the derivative 0, as kernels have at a kink.
-        Raises ``UsageError`` for local residuals and functions of the user, ``DataError`` for missing values.
+        Values (n, V) are the means of T targets, with ``std`` also their standard deviations, then the gradient (d) of
+        each, all from ``predictive``. Category codes have the derivative 0, as kernels do at a kink. Raises
+        ``UsageError`` for local residuals and user-defined functions, ``DataError`` for missing values.
         """
         if self.residuals is not None:
             raise UsageError("local residuals have no gradient: fit with residual='none', or take model_.sparse()")
@@ -182,7 +181,7 @@ class Model(FittedModel):
 
     @one_blas_thread()
     def _gradients(self, X: Float) -> tuple[Float, ...]:
-        """Means, deviations, their gradients, and nearness of a panel of rows, by the chain rule from Φμ and φᵀΣφ."""
+        """Means, standard deviations, their gradients, and nearness for a panel, by the chain rule from Φμ and φᵀΣφ."""
         (mean, variance, near), design, n, T = self.moments(X), self.design, len(X), self.n_targets
         M, scale, target = len(self.mean), design.scaling.t_scale[:, None], design.scaling.target
         rows = padded(X, ROWS)  # so that the bits do not depend on the number of rows
@@ -200,9 +199,9 @@ class Model(FittedModel):
         return mean, np.sqrt(variance), moved[0].imag / STEP, np.sqrt(moved[1]).imag / STEP, near
 
     def value_names(self, *, interval: bool = False) -> tuple[str, ...]:
-        """Names of ``values``, ``mean`` and ``std``, with an ``interval`` after these ``lower`` and ``upper``.
+        """Names of ``values``: ``mean`` and ``std``; with ``interval``, then ``lower`` and ``upper``.
 
-        Of several targets ``mean_<target>`` for each, then ``std_<target>`` and so on; without names, numbers.
+        For several targets, ``mean_<target>`` for each, then ``std_<target>`` and so on; unnamed targets have numbers.
         """
         names = self.columns.targets or range(self.n_targets)
         targets = [f"_{name}" for name in names] if self.n_targets > 1 else [""]
@@ -210,9 +209,9 @@ class Model(FittedModel):
         return tuple(f"{kind}{target}" for kind in kinds for target in targets)
 
     def values(self, X: Float, multiples: float | Float | None = None) -> tuple[Float, Float]:
-        """What is predicted of raw inputs X (n, d), (n, V) by ``value_names``, and nearness (n,).
+        """What is predicted at raw inputs X (n, d), (n, V) as in ``value_names``, and nearness (n,).
 
-        ``multiples`` (T,) are half widths of intervals in standard deviations, whose ends come after these.
+        ``multiples`` (T,) are half widths of intervals in standard deviations; the interval ends come last.
         """
         mean, variance, near = self.moments(X)
         target, ends = self.design.scaling.target, list[Float]()
@@ -224,7 +223,7 @@ class Model(FittedModel):
 
     def means(self, X: Float) -> tuple[Float, Float]:
         """Means (n, T) at raw inputs X (n, d), and nearness (n,)."""
-        if self.design.scaling.target != AS_IT_IS:  # whose mean depends on the variance
+        if self.design.scaling.target != AS_IT_IS:  # its mean depends on the variance
             values, near = self.predictive.values(X)
             return values[:, :1], near
         mean, _, near = self.moments(X, variance=False)
@@ -232,11 +231,11 @@ class Model(FittedModel):
 
     @cached_property
     def predictive(self) -> "Model":
-        """The model whose ``moments`` are those that are stated for new rows.
+        """The model whose ``moments`` are reported for new rows.
 
         Its ``root`` is that of Σ with the uncertainty of α and β (``core.predictive``), and its Gaussians are as wide
-        as the 90 % interval of the errors of left-out rows (``core.left_out``), otherwise of Student's t. With local
-        residuals it is the model itself, whose variances have the largest log density on left-out rows.
+        as the 90 % interval of left-out errors (``core.left_out``), otherwise of Student's t. With local residuals, it
+        is the model itself, whose variances maximise the log density of left-out rows.
         """
         if self.n_targets > 1 or self.residuals is not None:
             return self
@@ -257,11 +256,11 @@ class Model(FittedModel):
         return quantile(level, self._widened[1]) if self.calibration is None else self.calibration.multiple(level)
 
     def interval(self, level: float, kind: str = "prediction", *, hyperparameters: bool = True) -> OfRows:
-        """The central interval at this level: a function of X (n, d) with ends (n, 2) and nearness (n,).
+        """The central interval at this level: a function of X (n, d) that returns ends (n, 2) and nearness (n,).
 
-        Of T targets the ends are (n, 2T), all lower ones first: prediction intervals of models with local residuals.
+        For T targets, the ends are (n, 2T), all lower ones first: prediction intervals of models with local residuals.
 
-        ``kind`` and ``hyperparameters`` are those of ``RVMRegressor.predict_interval``.
+        ``kind`` and ``hyperparameters`` are as in ``RVMRegressor.predict_interval``.
         """
         if kind not in ("prediction", "credible"):
             raise UsageError(f"kind is {kind!r}: it must be 'prediction' or 'credible'")
@@ -276,7 +275,7 @@ class Model(FittedModel):
         return partial(self.predictive._at, BOTH * self.multiples([level])[:, 0])
 
     def quantiles(self, q: Sequence[float]) -> OfRows:
-        """Quantiles q of a new target, ends of prediction intervals: a function of X (n, d) with values (n, Q)."""
+        """Quantiles q of a new target, ends of prediction intervals: a function of X (n, d) that returns (n, Q)."""
         self.require_one_target("quantiles")
         tails = 2 * np.asarray(q, dtype=np.float64) - 1
         multiples = np.sign(tails) * self.multiples(np.maximum(np.abs(tails), 1e-9).tolist())[0]
@@ -299,7 +298,7 @@ class Model(FittedModel):
 
     @one_blas_thread()
     def noise_deviations(self, X: Float) -> tuple[Float, Float]:
-        """Standard deviations (n, 1) of the noise at raw inputs X (n, d), in the target's unit, and ones (n,)."""
+        """Standard deviations (n, 1) of the noise at raw inputs X (n, d), in the target's units, and ones (n,)."""
         found = np.broadcast_to(np.sqrt(self._noise_at(X)), len(X))
         if self.residuals is not None:
             noisy, mean = (self._corrections(X, noisy=noisy)[1] for noisy in (True, False))
@@ -307,21 +306,21 @@ class Model(FittedModel):
         return found[:, None], np.ones(len(X))
 
     def nearest_rows(self, X: Float, own: Float | None = None) -> dict[str, Any]:
-        """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the target's unit."""
+        """The neighbours of raw inputs X (n, d): ``LocalResiduals.explained``, with errors in the target's units."""
         residuals, factor = self.own_residuals, self.design.noise_factor(X, products)
         found = residuals.explained(self.design.scaling.inputs(X), factor, own)
         return {**found, "errors": self.design.scaling.t_scale * found["errors"]}
 
     def _corrections(self, X: Float, *, noisy: bool) -> tuple[Float, Float]:
-        """Mean and variance (n,), of T targets (n, T), of the error at raw inputs X (n, d), in the target's unit."""
+        """Mean and variance, (n,) or (n, T) for T targets, of the error at raw X (n, d), in the target's units."""
         scale, factor = self.design.scaling.t_scale, self.design.noise_factor(X, products)
         mean, variance = self.own_residuals.moments(self.design.scaling.inputs(X), factor, noisy=noisy)
         return scale * mean, scale**2 * variance
 
     def samples(self, n: int, rng: Any) -> OfRows:
-        """Draw n functions by ``rng.standard_normal``: their weights are from N(μ, Σ) with the Σ of ``predictive``.
+        """Draw n functions with ``rng.standard_normal``: their weights are from N(μ, Σ) with the Σ of ``predictive``.
 
-        With local residuals each function lies the same number of standard deviations from the mean everywhere.
+        With local residuals, each function is the same number of standard deviations from the mean everywhere.
         """
         self.require_one_target("samples")
         if self.residuals is not None:
@@ -337,12 +336,12 @@ class Model(FittedModel):
         return scaling.t_shift[0] + scaling.t_scale[0] * found, near
 
     def _shifted(self, shifts: Float, X: Float) -> tuple[Float, Float]:
-        """Values (n, S) of functions that lie ``shifts`` (S,) standard deviations from the mean, and nearness (n,)."""
+        """Values (n, S) of functions that are ``shifts`` (S,) standard deviations from the mean, and nearness (n,)."""
         mean, variance, near = replace(self, noise_variance=0.0).moments(X)
         return mean[:, None] + np.sqrt(variance)[:, None] * shifts, near
 
     def _noise_at(self, X: Float) -> Float | float:
-        """Noise variance at raw X (n, d), or one number; of tempered weights if no rows were left out."""
+        """Noise variance at raw X (n, d), or one number; with a tempered factor if no rows were left out."""
         factor = self.design.noise_factor(X, products)
         return self.noise_variance * (factor if self.calibration is not None else factor**TEMPER)
 
@@ -351,7 +350,8 @@ class Model(FittedModel):
     def moments(self, X: Float, *, variance: bool = True) -> tuple[Float, Any, Float]:
         """Mean, optionally variance (or None), and nearness at raw inputs X (n, d), (n,) each; for T targets (n, T).
 
-        Of a new target, or with a ``noise_variance`` of 0 its mean. Nearness and errors: as ``linear_values``.
+        They are those of a new target or, if ``noise_variance`` is 0, of its mean. Nearness and errors are as in
+        ``linear_values``.
         """
         scaling = self.design.scaling
         shift, scale, square = scaling.t_shift, scaling.t_scale, scaling.t_scale**2
@@ -371,7 +371,7 @@ class Model(FittedModel):
         return mean, spread, near
 
     def _of_gaps(self, X: Float) -> Float:
-        """Variance of the mean (n,) or (n, T) over missing values, those of some vectors, of features without gaps."""
+        """Variance of the mean, (n,) or (n, T), over vectors' values for missing ones, in features without gaps."""
         features, found = self.design.scaling.features, np.zeros((len(X), *self.mean.shape[1:]))
         missing = np.isnan(X)
         if features is not None:
@@ -389,7 +389,7 @@ class Model(FittedModel):
 
 
 def relevances(design: Design, variance: Float) -> Float | None:
-    """Return gamma·variance (d,) as a fraction of the largest, ``variance`` (d') of its inputs; None without gamma."""
+    """Return gamma·variance (d,) as a fraction of the largest, for inputs of ``variance`` (d'); None without gamma."""
     inputs = design.kernel.relevances(len(variance))
     if inputs is None:
         return None
@@ -399,7 +399,7 @@ def relevances(design: Design, variance: Float) -> Float | None:
 
 
 def directions_json(kernel: Kernel, variance: Float, features: Sequence[str]) -> list[dict[str, Any]]:
-    """Return ``share`` and ``loadings`` by feature of each direction of the kernel, as plain JSON; empty without them.
+    """Return each kernel direction's ``share`` and ``loadings`` by feature, as plain JSON; empty without directions.
 
     The share of a direction is gamma times its variance, as a fraction of the sum over all directions, for uncorrelated
     inputs of ``variance`` (d,). The squares of the loadings add up to 1.
@@ -426,9 +426,9 @@ def basis_functions_json(model: FittedModel) -> list[dict[str, Any]]:
 
 
 def sizes_json(model: FittedModel) -> list[list[float]]:
-    """Return numbers of vectors, falling to 1, and the growth of the mean squared error if they are pruned to these.
+    """Return numbers of vectors, falling to 1, and how much the mean squared error grows if they are pruned to these.
 
-    It is that of ``Pruned``, of the vectors alone, and of several targets the mean; classes have none.
+    The growth is as in ``Pruned``, from the vectors alone, and the mean over several targets; classes have none.
     """
     found, small = list[list[float]](), model.sparse() if isinstance(model, Model) else None
     while small is not None and small.n_vectors:
@@ -438,7 +438,7 @@ def sizes_json(model: FittedModel) -> list[list[float]]:
 
 
 def targets_json(model: FittedModel) -> dict[str, Any]:
-    """Return ``noise_sd`` of each target by name, in its unit, under the key ``targets``; empty for one target."""
+    """Return each target's ``noise_sd`` by name, in its units, under the key ``targets``; empty for one target."""
     if not isinstance(model, Model) or model.n_targets == 1:
         return {}
     names, noise = model.output_names, np.sqrt(model.noise_variance)

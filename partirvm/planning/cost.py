@@ -1,11 +1,11 @@
-"""Strategy schedules, and their run times as closed formulas of measured rates.
+"""Strategy schedules, and their run times in closed form from measured rates.
 
-Per row, a Gram pass of M kept columns and P candidates evaluates M + P kernel elements and multiplies 2MP + P² times;
-a residual pass evaluates M elements, and a pass for Q columns on trial evaluates M + Q elements with 2MQ products. The
-leave-one-out errors of the last fit take M elements and 2M² products in addition to its residuals. One dense iteration
-takes M³ + ``SQUARES`` M² operations (Cholesky and inverse together).
+Per row, a Gram pass over M kept columns and P candidates evaluates M + P kernel elements and takes 2MP + P² products; a
+residual pass evaluates M elements, and a pass for Q columns on trial evaluates M + Q elements with 2MQ products. The
+leave-one-out errors of the last fit take M elements and 2M² products on top of its residuals. One dense iteration takes
+M³ + ``SQUARES`` M² operations (Cholesky and inverse together).
 
-The formulas assume that a fit keeps a constant fraction of its candidates. With the fraction 0.5, as in the paper's
+The formulas assume that a fit keeps a constant fraction of its candidates. At a fraction of 0.5, as in the paper's
 analysis, the number of columns grows as P, 1.5P, 1.75P … 2P in rounds.
 """
 
@@ -21,32 +21,32 @@ NEWTON_PASSES = 12
 """Expected number of passes of a classification fit."""
 
 ITERATIONS, IN_ROUNDS, STARTS = 20, 3, 4e9
-"""Dense iterations of all columns that a fit costs, alone and in a round, and operations of the last fit's starts."""
+"""Dense iterations over all columns per fit, alone and in a round, and operations for the last fit's starts."""
 
 SQUARES = 1500
-"""Factor of M² in the cost of a dense iteration: for a few hundred columns, memory access and calls dominate."""
+"""Factor of M² in the cost of a dense iteration: with a few hundred columns, memory access and calls dominate."""
 
 OVERHEAD = 5e-3
-"""Seconds per fit for calls, gathering rows and a history entry."""
+"""Seconds per fit for calls, gathering rows and the history entry."""
 
 TRIALS, TAKEN, OFTEN = 1e10, 8e10, 16_384
-"""Operations that trying (and learning) a target's local residuals costs, and the row count from which it is usual."""
+"""Operations for trying (and learning) a target's local residuals, and the row count from which this is usual."""
 
 COMPARISON, TREES = 4e10, 2e6
-"""Operations equivalent to a comparison with boosted trees, including their import, and the extra per row."""
+"""Operations equivalent to a comparison with boosted trees, including their import, and those added per row."""
 
 CORRECTED = 360_000
-"""Neighbours per second and thread by which rows are corrected: 6,000 rows with 60, or 12,000 with 30."""
+"""Neighbours per second and thread at which rows are corrected: 6,000 rows with 60, or 12,000 with 30."""
 
 
 def tries_residuals(residual: str, n_rows: int, n_targets: int) -> bool:
-    """Return whether a fit tries local residuals: for few rows or many targets only on request."""
+    """Return whether a fit tries local residuals: with few rows or many targets, only on request."""
     return residual == "local" or (residual == "auto" and n_rows >= RESIDUAL_ROWS and n_targets <= RESIDUAL_TARGETS)
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Measured rates of one thread: seconds per row read and per kernel element, floating-point operations a second."""
+    """Measured rates of one thread: seconds per row read and per kernel element, and flops per second."""
 
     read: float
     element: float
@@ -55,7 +55,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class RoundCost:
-    """The cost of one round, or of a level of fits: columns of a fit, passes over all rows, seconds."""
+    """The cost of one round, or of a level of fits: columns per fit, passes over all rows, and seconds."""
 
     columns: int
     passes: int
@@ -69,10 +69,10 @@ class RoundCost:
 
 @dataclass(frozen=True)
 class RowsRead:
-    """What intermediate fits read: ``rows`` rows each, and rows and columns to select candidates.
+    """What intermediate fits read: ``rows`` rows each, and rows and columns for selecting candidates.
 
     ``sampled`` is True if the rows are a random sample, which grows to at least ``per_column`` rows per column.
-    Candidates are selected by residuals of ``searched`` rows, by a pass for ``pool`` columns on trial, or at random.
+    Candidates are selected by the residuals of ``searched`` rows, by a pass for ``pool`` trial columns, or at random.
     """
 
     rows: int
@@ -89,7 +89,7 @@ def n_partitions(rows: int, partition_size: int, n_kernels: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """What all costs depend on: ``threads`` of all workers, if local residuals are tried, and if trees are compared."""
+    """What all costs depend on: total ``threads``, whether local residuals are tried, whether trees are compared."""
 
     shape: DataShape
     read: RowsRead
@@ -112,7 +112,7 @@ def gram_cost(
     columns, readings, count = float(total), 1, fits
     products, solve = 2.0 * kept * new + new**2, float(iterations * (total**3 + SQUARES * total**2))
     if shape.newton:
-        # columns are pruned: an average pass is assumed to have 3/4 of them
+        # columns are pruned: an average pass is assumed to see 3/4 of them
         columns, readings, count, threads = 0.75 * total, NEWTON_PASSES, NEWTON_PASSES * fits, 1
         products, solve = shape.n_outputs * columns**2, 2 * NEWTON_PASSES * shape.n_outputs * columns**3
     seconds = work.pass_seconds(readings * rows, count * rows * columns, count * rows * products)
@@ -148,11 +148,11 @@ def rounds_cost(work: Work, partition_size: int, rounds: int, stays: float) -> l
 
 
 def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost]:
-    """Estimate the levels of split-and-merge and the last fit; of n parts ⌊n/2⌋ pairs are merged on each level."""
+    """Estimate the levels of split-and-merge and the last fit; on each level, n parts are merged into ⌊n/2⌋ pairs."""
     costs, shape, threads = list[RoundCost](), work.shape, work.threads
     parts = fits = n_partitions(shape.n_rows, partition_size, shape.n_kernels)
     candidates = min(partition_size, shape.n_candidates)
-    most = 3 * candidates  # a merged fit is expected to have no more
+    most = 3 * candidates  # no more are expected in a merged fit
     while parts > 1:
         costs.append(fit_cost(work, shape.n_leading, candidates, fits=fits, threads=threads))
         fits, parts = parts // 2, -(-parts // 2)
@@ -162,9 +162,9 @@ def levels_cost(work: Work, partition_size: int, stays: float) -> list[RoundCost
 
 
 def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
-    """Add to ``last`` the cost of residuals and leave-one-out errors, which share one reading, and of what follows.
+    """Add to ``last`` the cost of residuals and leave-one-out errors, which share one reading, and of later steps.
 
-    With local noise, the log variance is fitted, and the kept columns again.
+    With local noise, the log variance is fitted, and then the kept columns once more.
     """
     if work.shape.n_classes:
         return last
@@ -182,7 +182,7 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The schedule of a strategy; by default rounds, whose candidates join the vectors kept so far.
+    """The schedule of a strategy; by default, rounds whose candidates join the vectors kept so far.
 
     ``one_fit``: all rows are candidates of a single fit. ``merges``: partitions are fitted in parallel and merged in
     pairs. ``selects``: ``selection`` chooses candidates among all rows; otherwise every row joins once.
@@ -199,16 +199,16 @@ class Schedule:
         return not (self.one_fit or self.merges)
 
     def candidates(self, partition_size: int, max_vectors: int | None, n_candidates: int) -> int:
-        """Return the number of candidates of a fit; whole partitions take at most half of ``max_vectors``."""
+        """Return the number of candidates per fit; whole partitions take at most half of ``max_vectors``."""
         most = max(max_vectors // (1 if self.selects else 2), 1) if max_vectors else partition_size
         return n_candidates if self.one_fit else min(n_candidates, partition_size, most)
 
     def costs(self, work: Work, candidates: int, stop: float, max_rounds: int | None, joining: int) -> list[RoundCost]:
         """Estimate each round or level for ``joining`` rows that have yet to join; the last element is the last fit.
 
-        Fits may converge before their vectors have fallen to the fraction ``stop`` of the candidates: on kin40k and
-        etopo20 they kept about the mean of this fraction and 1. Without ``max_rounds``, 8 working-set rounds are
-        assumed, or 2 if local residuals are tried, since more vectors then gain little.
+        Fits may converge before their vectors fall to the fraction ``stop`` of the candidates: on kin40k and etopo20,
+        they kept about the mean of this fraction and 1. Without ``max_rounds``, 8 working-set rounds are assumed, or 2
+        if local residuals are tried, since more vectors then gain little.
         """
         stays = 0.5 * (1.0 + stop)
         if self.merges:
@@ -219,7 +219,7 @@ class Schedule:
         return rounds_cost(work, candidates, max(rounds, 1), stays)
 
     def text(self, plan: Mapping[str, Any]) -> str:
-        """Describe how candidates join, from the JSON of a plan, for plans and reports."""
+        """Describe how candidates join, from a plan's JSON, for plans and reports."""
         most, rounds = plan["max_rounds"], "until the evidence stops rising"
         if self.one_fit:
             return "all rows at once" if plan["partition_size"] else "basis functions alone"

@@ -1,4 +1,4 @@
-"""Bytes of each step of a fit, as closed formulas.
+"""Memory of each step of a fit in bytes, as closed formulas.
 
 Symbols: f = 8 bytes; M kept columns, P candidates and Q ≥ P columns on trial; tiles of R rows with d features and T
 targets; panels of B = min(PANEL_ROWS, R) rows. ``threads`` is at most the number of tiles. In addition to the base
@@ -6,7 +6,7 @@ memory of the process, a fit takes:
 
     tile      = 3 f R (d + T + 1)                      read, decoded, scaled
     panel     = 2 f B (M + Q + d + K + 2)              design blocks, their weighted copies; indicators of K classes
-    node      = f (max((M + P) P, M Q) + K P)          statistic of a Gram pass, or of the pool's pass; K classes
+    node      = f (max((M + P) P, M Q) + K P)          statistic of a Gram pass, or of the pool pass; K classes
     block     = 2 node                                 sum so far, and the panel's product, added in place
     waiting   = (log₂ tiles + threads + 1) node        nodes of the sum that wait for their sibling
     pass      = threads (tile + panel + block) + waiting + (T + 3) f (M + P)²
@@ -14,17 +14,17 @@ memory of the process, a fit takes:
     noise     = f S (d + 256) + (T + 3) f (M + P)²     fit of a local noise variance to S rows, 64 centres; a solve may
                                                        need more
     best      = 2 T f (M + P)²                         only with held-out rows: the best round is kept
-    batch     = f E (4 threads + log₂ tiles + 9)       parallel fits whose squared columns sum to E
+    batch     = f E (4 threads + log₂ tiles + 9)       parallel fits whose squared column counts sum to E
     kept      = limit − all above − f B C threads      maximum for kept kernel blocks of C columns, with P = C and
                                                        M = 0, or with Q columns on trial if these take more
 
-Indicators of classes share a posterior, T = 1, and take 8 f K (M + P) more. A fit by Newton steps (``newton``)
-has C linear predictors: node is multiplied by C, and best has C in place of T. A pass then takes 3 C f (M + P)², and
-the solve 12 C f (M + P)².
+Class indicators share one posterior (T = 1) and take 8 f K (M + P) more. A fit by Newton steps (``newton``) has C
+linear predictors: node is multiplied by C, and best has C in place of T. A pass then takes 3 C f (M + P)², and the
+solve 12 C f (M + P)².
 
 If a pass computes all columns at once (``whole``), as in classification, in split-and-merge and in a last fit over
-other rows than before, M is 0 in these formulas, and P is the number of all columns. Panels of the pool's pass then
-hold Q columns and the kept columns.
+different rows, M is 0 in these formulas and P is the number of all columns. Panels of the pool pass then hold Q columns
+plus the kept columns.
 """
 
 from bisect import bisect_right
@@ -49,11 +49,11 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class DataShape:
-    """The sizes of data and model that the formulas use.
+    """Sizes of the data and the model, as used in the formulas.
 
     ``n_outputs`` is the number of posteriors: one per linear predictor with ``newton``, otherwise one per target.
-    ``n_leading`` counts the columns besides the candidates: the bias (reserved even without one) and basis functions.
-    ``local_noise_rows`` is the number of rows to which a local noise variance is fitted, and 0 if it is constant.
+    ``n_leading`` counts the columns besides the candidates: the bias (reserved even if there is none) and basis
+    functions. ``local_noise_rows`` is the number of rows to which a local noise variance is fitted; 0 if constant.
     """
 
     n_rows: int
@@ -69,7 +69,7 @@ class DataShape:
 
     @property
     def n_candidates(self) -> int:
-        """Number of candidates of all rows with all kernels."""
+        """Number of candidates: all rows with all kernels."""
         return self.n_rows * self.n_kernels
 
     @property
@@ -108,7 +108,7 @@ def step_bytes(
     elements: int = 0,
     whole: bool = False,
 ) -> StepBytes:
-    """Evaluate the formulas above: M = ``kept`` with leading columns, P = ``candidates``, Q = max(P, ``pool``), E."""
+    """Evaluate the formulas above: M = ``kept``, leading included, P = ``candidates``, Q = max(P, ``pool``), E."""
     if whole:
         kept, candidates, pool = 0, kept + candidates, pool and pool + kept
     columns, C, busy = kept + candidates, shape.n_outputs, min(threads, shape.n_tiles)
@@ -154,7 +154,7 @@ def sample_bytes(shape: DataShape, rows: int) -> int:
 
 
 def max_columns_within(shape: DataShape, candidates: int, threads: int, budget: int, **how: Any) -> int:
-    """Return the maximum number of columns, including ``candidates`` new ones, with a peak within ``budget`` bytes.
+    """Return the maximum number of columns, including ``candidates`` new ones, whose peak fits in ``budget`` bytes.
 
     Returns 0 if memory is too small for the candidates alone. ``how`` holds further ``step_bytes`` arguments.
 

@@ -1,4 +1,4 @@
-"""Make the plan of a fit: threads, columns and rounds from the memory limit, and the expected work, time and memory."""
+"""Plan a fit: threads, columns and rounds from the memory limit, and the expected work, time and memory."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +12,7 @@ from partirvm.quoting import counted, format_bytes, format_duration, html_table
 from partirvm.types import COMPARED_ROWS, LEARNING_ROWS, LEFT_OUT_ROWS
 
 LEAST_PARTITION = 50
-"""Minimum to which an automatic partition size is lowered because of the memory limit."""
+"""Minimum to which the memory limit may lower an automatic partition size."""
 
 STORE_FRACTION = 0.25
 """Maximum fraction of the memory limit for kernel blocks if both ``memory_limit`` and ``kernel_store`` are "auto"."""
@@ -20,7 +20,7 @@ STORE_FRACTION = 0.25
 
 @dataclass(frozen=True)
 class Machine:
-    """The processes that run tasks: threads, bytes before the fit, and memory limit in bytes, each per process.
+    """The processes that run tasks: threads, bytes used before the fit, and memory limit in bytes, each per process.
 
     A fit may use fewer threads if memory is short, but not fewer than ``least_threads``.
     """
@@ -33,13 +33,13 @@ class Machine:
 
     @property
     def budget(self) -> int:
-        """Bytes of a process for the fit."""
+        """Bytes available to the fit in a process."""
         return self.limit - self.base - ALLOWANCE
 
 
 @dataclass(frozen=True)
 class KernelStore:
-    """Where kernel blocks are kept ("memory", "zarr" or "none"), and the bytes of all blocks of a process."""
+    """Where kernel blocks are kept ("memory", "zarr" or "none"), and the bytes of all blocks in a process."""
 
     where: str
     bytes: int
@@ -53,12 +53,11 @@ class KernelStore:
 class Plan:
     """The plan of a fit.
 
-    ``request`` has no option "auto" that affects the model; its partition size is the job's initial one.
-    ``notes`` list what was capped, and why. ``learned`` describes the learned kernel, and ``learning_seconds`` is the
-    time that kernel learning and the heuristic have taken, whose fit to random rows kept the fraction ``rho`` as
-    vectors. ``joining`` is the number of rows that have yet to become candidates (None for all rows).
-    ``learning_columns`` is the maximum number of columns for kernel learning between rounds. ``residuals`` says what
-    local residuals take, if the fit may use them.
+    In ``request``, no option that affects the model is "auto"; its partition size is the job's initial one. ``notes``
+    list what was capped, and why. ``learned`` describes the learned kernel, ``learning_seconds`` is the time taken by
+    kernel learning and the heuristic, whose fit to random rows kept the fraction ``rho`` as vectors. ``joining`` is the
+    number of rows that have yet to become candidates (None for all rows). ``learning_columns`` is the maximum number of
+    columns for kernel learning between rounds. ``residuals`` says what local residuals cost, if the fit may use them.
     """
 
     request: Request
@@ -99,7 +98,7 @@ class Plan:
 
     @property
     def peak(self) -> int:
-        """Expected peak of the resident bytes of a process, including its memory before the fit."""
+        """Expected peak resident bytes of a process, including its memory before the fit."""
         return self.machine.base + ALLOWANCE + self.bytes.peak + self.kernel_store.bytes
 
     def room(self, columns: int) -> int:
@@ -176,8 +175,8 @@ def make_plan(
     """Compute threads, columns and kept kernel blocks from memory; estimate passes, seconds and peak memory.
 
     ``request`` is resolved. ``joining`` is the number of rows that are split into partitions, by default all rows.
-    ``shrink_partition`` permits fewer candidates if memory is short. ``notes`` precede those of the plan, and ``facts``
-    are further fields of it. Raises ``MemoryLimitError`` if one round needs more than the limit.
+    ``shrink_partition`` permits fewer candidates if memory is short. ``notes`` precede the plan's own, and ``facts``
+    are further fields of the plan. Raises ``MemoryLimitError`` if one round needs more than the limit.
     """
     how: dict[str, Any] = {"pool": read.pool, "held_out": held_out}
     how["whole"] = not schedule.has_rounds or read.sampled or shape.newton
@@ -194,7 +193,7 @@ def make_plan(
     if not most:
         fewest = machine.least_threads
         need = step_bytes(shape, shape.n_leading, candidates, fewest, pool=read.pool, held_out=held_out).peak
-        less = "choose another strategy than 'basic'" if schedule.one_fit else "lower partition_size"
+        less = "choose a strategy other than 'basic'" if schedule.one_fit else "lower partition_size"
         raise MemoryLimitError(
             f"one round of {candidates + shape.n_leading:,} columns over tiles of {shape.tile_rows:,} rows needs "
             f"{format_bytes(machine.base + ALLOWANCE + need)} per process (including {format_bytes(machine.base)} "
@@ -228,7 +227,7 @@ def make_plan(
 
 
 def residuals_text(request: Request, work: Work, machine: Machine, columns: int) -> str | None:
-    """Describe bytes and seconds of local residuals; None for a fit without them. A fit has at most ``columns``."""
+    """Describe the bytes and seconds local residuals take; None for a fit without them. It has at most ``columns``."""
     shape, n, k = work.shape, work.shape.n_rows, request.neighbours
     if not work.residuals:
         return None
@@ -244,13 +243,14 @@ def residuals_text(request: Request, work: Work, machine: Machine, columns: int)
 
 
 def affordable(shape: DataShape, machine: Machine, candidates: int) -> tuple[int, int]:
-    """Return threads and candidates, at least 2, for which one fit of all candidates stays within the memory limit."""
+    """Return the threads and candidates (at least 2) with which one fit of all candidates stays within the memory
+    limit."""
     threads, columns = _fitting(shape, machine, 1, candidates + shape.n_leading, {"whole": True})
     return threads, min(candidates, max(columns - shape.n_leading, 2))
 
 
 def _fitting(shape: DataShape, machine: Machine, candidates: int, least: int, how: dict[str, Any]) -> tuple[int, int]:
-    """Return the largest number of threads for which ``least`` columns fit, and how many fit with these threads."""
+    """Return the largest number of threads with which ``least`` columns fit, and how many fit with these threads."""
     for threads in range(machine.threads, machine.least_threads - 1, -1):
         columns = memory.max_columns_within(shape, candidates, threads, machine.budget, **how)
         if columns >= least:
@@ -259,9 +259,9 @@ def _fitting(shape: DataShape, machine: Machine, candidates: int, least: int, ho
 
 
 def kernel_store(request: Request, shape: DataShape, machine: Machine, columns: int, spare: int) -> KernelStore:
-    """Choose whether blocks of all rows × ``columns`` elements are kept in the ``spare`` bytes of each process."""
+    """Choose whether blocks of all rows × ``columns`` elements are kept in each process's ``spare`` bytes."""
     where, wanted = request.kernel_store, FLOAT * shape.n_rows * columns // machine.workers
-    if where == "auto":  # Newton steps alone read the same columns again and again
+    if where == "auto":  # only Newton steps read the same columns repeatedly
         where = "memory" if shape.newton else "none"
         if request.memory_limit == "auto":
             spare = min(spare, int(STORE_FRACTION * machine.limit))

@@ -1,4 +1,4 @@
-"""Predict DATA and score predictions with a job's model. Both can use Dask and RVM*."""
+"""Predict DATA, or score predictions, with a job's model. Both can use Dask and RVM*."""
 
 from partirvm.predict.prediction import evaluate, predict
 

@@ -14,14 +14,14 @@ from partirvm.errors import ExistsError, UsageError
 from partirvm.storage import Folder, open_folder, storing
 
 KIND = "partirvm-prediction"
-"""The attribute ``kind`` of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
+"""The ``kind`` attribute of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
 
 Table = dict[str, NDArray[Any]]
 """Columns (rows,) by name: numbers, booleans, or text."""
 
 
 def written_labels(labels: Sequence[Any]) -> NDArray[Any]:
-    """Return labels of classes as an array (K,) of the type that is written.
+    """Return class labels as an array (K,) of the type that is written.
 
     Labels of several types, and integers beyond 64 bits, are written as text. Labels are never changed: ``=1+1`` is not
     escaped in CSV, and a spreadsheet may evaluate it unless the column is imported as text.
@@ -31,10 +31,10 @@ def written_labels(labels: Sequence[Any]) -> NDArray[Any]:
 
 
 def write_output(output: Folder, part: Path, tables: Iterable[Table], n_rows: int, check: Callable[[], None]) -> None:
-    """Write tables with the same columns one after the other to OUTPUT, ``n_rows`` rows in all.
+    """Write tables with the same columns one after another to OUTPUT, ``n_rows`` rows in all.
 
-    The extension selects the format. The table is written to ``part`` on this machine, then moved to ``output``, and
-    replaces it. ``check`` is called before and may raise. The caller removes what an error leaves at ``part``.
+    The extension selects the format. The table is written to ``part`` on this machine, then moved to ``output``, which
+    it replaces. ``check`` is called before that and may raise. The caller removes whatever an error leaves at ``part``.
     """
     with storing(output.location):
         if output.suffix == ".zarr":
@@ -45,9 +45,9 @@ def write_output(output: Folder, part: Path, tables: Iterable[Table], n_rows: in
 
 
 def check_output(output: str, *, overwrite: bool = False) -> Folder:
-    """Return OUTPUT if it may be written; ``overwrite`` permits replacing a file or a prediction in Zarr.
+    """Return OUTPUT if it may be written; ``overwrite`` permits replacing a file or a Zarr prediction.
 
-    Raises ``UsageError`` for a wrong place or extension, ``ExistsError`` if it may not be overwritten.
+    Raises ``UsageError`` for a wrong location or extension, ``ExistsError`` if it may not be overwritten.
     """
     place = open_folder(output)
     if place.suffix not in (".zarr", ".parquet", ".csv"):
@@ -59,12 +59,12 @@ def check_output(output: str, *, overwrite: bool = False) -> Folder:
         if place.suffix == ".zarr":
             replaceable = place.exists("zarr.json") and KIND.encode() in place.read("zarr.json", 1 << 20)
         if not replaceable:
-            raise ExistsError(f"{output} exists and holds no predictions: it is not overwritten; choose another path")
+            raise ExistsError(f"{output} exists but is not a prediction, so it is not overwritten: choose another path")
     return place
 
 
 def array_name(column: str) -> str:
-    """Return the name of a column's array in a Zarr group. Slashes are replaced by ``%2F``, as they separate groups.
+    """Return the name of a column's array in a Zarr group. Slashes are replaced by ``%2F``, since they separate groups.
 
     >>> array_name("p_n/a"), array_name("p_blue")
     ('p_n%2Fa', 'p_blue')

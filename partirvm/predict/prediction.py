@@ -1,4 +1,4 @@
-"""Predict DATA with a job's model, in the order of rows before shuffling, or score its predictions, tile by tile."""
+"""Predict DATA with a job's model, in the row order before shuffling, or score its predictions, tile by tile."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -31,11 +31,11 @@ SORT_MEMORY = 32 << 20
 """Bytes of predictions that are sorted in memory at once."""
 
 TILES = 16
-"""Number of tiles that are predicted together if the rows of local residuals lie on disk: they are read each time."""
+"""Number of tiles that are predicted together if the local residual rows are on disk: they are read each time."""
 
 
 def tile_values(function: OfRows, source: Source, number: int) -> Float:
-    """Return (rows, 2 + V) of a tile: row number before shuffling, the function's values, 1 if far from vectors."""
+    """Return (rows, 2 + V) of a tile: row number before shuffling, the function's values, 1 if far from all vectors."""
     values, near = function(source.tile(number).X)
     return np.column_stack([source.original_rows(number), values, near < FAR])
 
@@ -52,22 +52,22 @@ def predict(
     allow_code: bool = False,
     progress: Progress | None = None,
 ) -> int:
-    """Write the predictions of the model at each row of DATA to OUTPUT; return the number of rows.
+    """Write the model's predictions at each row of DATA to OUTPUT; return the number of rows.
 
-    DATA may be a table, a CSV or Parquet file or a glob: its columns are found by their names (``opened``).
-    OUTPUT is a .zarr, .parquet or .csv file, at a path or an fsspec URL, with the rows of DATA in their order before
-    shuffling, and the columns ``value_names`` of the model; of classes the most probable ``label`` comes first. An
-    ``interval``, a level such as 0.95, adds the ends of ``predict_interval`` of the estimators, of classes the bands of
-    their probabilities. OUTPUT appears under its name only when it is complete. Until then the rows are in a hidden
-    folder beside it (of a URL: on this machine), which the next call removes if a call was killed.
+    DATA may be a table, a CSV or Parquet file or a glob: its columns are found by name (``opened``). OUTPUT is a .zarr,
+    .parquet or .csv file, at a path or an fsspec URL, with the rows of DATA in their order before shuffling and the
+    model's ``value_names`` as columns; for classes, the most probable ``label`` comes first. An ``interval``, a level
+    such as 0.95, adds the ends of the estimators' ``predict_interval``, for classes the bands of their probabilities.
+    OUTPUT appears under its name only when it is complete. Until then, the rows are in a hidden folder beside it (for a
+    URL, on this machine), which the next call removes if a call was killed.
 
-    ``augment`` is the DATA of the fit of JOB: each row is predicted by RVM* (``predict.rvm_star``), without local
-    residuals, by passes over the training rows, whose tiles are reported to ``progress``; not with ``interval``.
+    ``augment`` is the DATA to which JOB was fitted: each row is predicted by RVM* (``predict.rvm_star``), without local
+    residuals, in passes over the training rows, whose tiles are reported to ``progress``; not with ``interval``.
     ``allow_code`` permits importing and running a kernel or basis that is a named function.
 
-    Raises ``DataError`` for other features, ``ChangedDataError`` for other DATA than those of the fit, ``LeaseError``
-    if another process writes OUTPUT, ``ExistsError`` if it exists, unless ``overwrite`` is true and it is a file or a
-    prediction in Zarr, and ``UsageError`` for a wrong extension or level, or an OUTPUT inside DATA or JOB.
+    Raises ``DataError`` if features differ, ``ChangedDataError`` if ``augment`` is not the DATA of the fit,
+    ``LeaseError`` if another process writes OUTPUT, ``ExistsError`` if it exists, unless ``overwrite`` is true and it
+    is a file or Zarr prediction, and ``UsageError`` for a wrong extension or level, or an OUTPUT inside DATA or JOB.
     """
     store = JobStore(job)
     model = store.model(allow_code=allow_code)
@@ -75,7 +75,7 @@ def predict(
         raise UsageError("augment and interval cannot be combined: leave one of them out")
     multiples = None
     if interval is not None:
-        model.interval(interval)  # raises UsageError where there are none
+        model.interval(interval)  # raises UsageError if there are none
         multiples = model.multiples([interval])[:, 0]
     tiles = partial(tile_values, partial(model.predictive.values, multiples=multiples))
     names, far = model.value_names(interval=interval is not None), 0
@@ -101,7 +101,7 @@ def predict(
 
             def check() -> None:
                 check_lease()
-                check_output(output, overwrite=overwrite)  # another process may have written OUTPUT meanwhile
+                check_output(output, overwrite=overwrite)  # another process may have written OUTPUT since
 
             tables = (_table(block[:, 1:-1], names, model.columns.classes) for block in sorter.blocks(SORT_MEMORY))
             write_output(place, folder / f"output{place.suffix}", tables, source.n_rows, check)
@@ -111,12 +111,12 @@ def predict(
 
 
 def _together(source: Source, model: AnyModel) -> Source:
-    """Return the source; for a model whose local residuals lie on disk, several of its tiles together."""
+    """Return the source; for a model whose local residuals are on disk, with several tiles combined into one."""
     return Together(source, TILES) if model.cells_place else source
 
 
 def _table(values: Float, names: Sequence[str], classes: tuple[Any, ...] | None) -> Table:
-    """Return the columns of OUTPUT: for classes the most probable label, then the values (rows, V) by name."""
+    """Return the columns of OUTPUT: for classes, the most probable label first, then the values (rows, V) by name."""
     columns = dict(zip(names, values.T, strict=True))
     if classes is None:
         return columns
@@ -125,7 +125,7 @@ def _table(values: Float, names: Sequence[str], classes: tuple[Any, ...] | None)
 
 @contextmanager
 def opened(data: str, columns: Columns, client: Any, *, labelled: bool = False) -> Iterator[ZarrSource]:
-    """Yield DATA, or the rows of a table, ingested with the ``columns`` of a model into a temporary folder.
+    """Yield DATA, or the rows of a table ingested into a temporary folder with a model's ``columns``.
 
     A table that is not ``labelled`` is read without its target.
     """
@@ -145,19 +145,19 @@ def opened(data: str, columns: Columns, client: Any, *, labelled: bool = False) 
 
 @contextmanager
 def _unfinished(output: Folder) -> Iterator[tuple[Path, Callable[[], None]]]:
-    """Yield an empty folder of this machine for unfinished files, and a function that checks the lease of OUTPUT."""
+    """Yield an empty folder on this machine for unfinished files, and a function that checks the lease on OUTPUT."""
     folder = output.sibling(f".{output.name}.partial")
     with claimed(output.place()) as lease, storing(folder.location), folder.scratch() as scratch:
         folder.remove()
         try:
             yield Path(scratch), lease.check
         finally:
-            lease.check()  # the folder may be that of a process that took over
+            lease.check()  # the folder may belong to a process that took over
             folder.remove()
 
 
 def warn_of_far_rows(far: int, rows: int, model: AnyModel) -> None:
-    """Warn of rows that are far from all relevance vectors."""
+    """Warn about rows that are far from all relevance vectors."""
     if far:
         what = model.far_values
         if model.design.functions is not None:
@@ -174,16 +174,16 @@ def evaluate(
     allow_code: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Scores of a job's model on DATA, or on a table with the target, in the target's units.
+    """Return the scores of a job's model on DATA, or on a table with the target, in the target's units.
 
     ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean negative log density of the noisy prediction, nats), ``crps``
     (mean continuous ranked probability score), ``interval_score_95`` (mean score of the 95 % interval), and the
-    fractions of targets inside their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. Of several
-    targets these are means over them, ``rmse`` the root of the mean of squares, and ``targets`` has those of each by
-    its name. Of classes ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row, nats), ``brier``, ``ece``,
-    and for two classes ``roc_auc`` (None where DATA hold rows of one only): ``core.scores.ClassScores``. ``augment``
-    and ``allow_code`` are those of ``predict``. Raises ``DataError`` if DATA have no target, other targets, features or
-    classes, and as ``predict``.
+    fractions of targets inside their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. For several
+    targets, these are means over the targets, ``rmse`` a root mean square, and ``targets`` has the scores of each by
+    name. For classes, there are ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row, nats), ``brier``,
+    ``ece``, and for two classes ``roc_auc`` (None if DATA contain only one): ``core.scores.ClassScores``. ``augment``
+    and ``allow_code`` are as in ``predict``. Raises ``DataError`` if DATA have no target, or if targets, features or
+    classes differ, and the errors of ``predict``.
     """
     store = JobStore(job)
     model = store.model(allow_code=allow_code)
@@ -199,7 +199,7 @@ def evaluate(
 
 
 def score(model: AnyModel, source: Source, executor: Any, progress: Progress | None = None) -> AnyScores:
-    """Scores of a model on all rows of a source, by one pass. Raises ``DataError`` as ``require_like`` does."""
+    """Return a model's scores on all rows of a source, from one pass. Raises ``DataError`` as ``require_like`` does."""
     require_like(source, model.columns, 1 if isinstance(model, ClassModel) else model.n_targets)
     scores: AnyScores = executor.run([ScorePass.of(model)], source, progress)[0]
     return scores

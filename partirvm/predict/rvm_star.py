@@ -1,8 +1,8 @@
-"""RVM* for large data: predictions with an extra basis function at each test row (``core.predictive``), tile by tile.
+"""RVM* for large data: predictions with an extra basis function at each test row (``core.predictive``), by tiles.
 
-The additional function uses the model's first kernel; local residuals have no part. Pieces of ``EXTRA_COLUMNS`` test
-rows, the last of a tile filled up with copies so that bits do not depend on other rows, take a pass over the training
-rows each: N·n·M products for N training rows, n test rows and M columns.
+The extra function uses the model's first kernel; local residuals are not used. Each piece of ``EXTRA_COLUMNS`` test
+rows (the last of a tile is padded with copies, so that bits do not depend on other rows) takes a pass over the training
+rows: N·n·M products for N training rows, n test rows and M columns.
 """
 
 from collections.abc import Iterator
@@ -52,17 +52,17 @@ class Augmenting:
         require_like(training, model.columns, model.n_targets)
         moments = checked_moments(training, executor, lambda: None)
         rows = moments.targets.n
-        if rows != model.n_rows and moments.targets.deviation[0]:  # a model of a constant target was fitted to no rows
+        if rows != model.n_rows and moments.targets.deviation[0]:  # a model of a constant target is fitted to no rows
             raise DataError(f"the fit had {model.n_rows:,} rows, but augment has {rows:,} rows: pass all of them")
         scaling = model.design.scaling
         variance = float((moments.targets.variance / scaling.t_scale**2)[0])
         return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean[None])[0])
 
     def pieces(self, source: Source, progress: Progress | None = None) -> Iterator[tuple[Float, Float, Float]]:
-        """Yield the predictions of all rows of a source, in pieces of n rows, in the order of its tiles.
+        """Yield the predictions of all rows of a source, in pieces of n rows, in tile order.
 
-        Of each piece: records (n, 4), which are row number before shuffling, mean of a new target, its standard
-        deviation, and 1 for far rows; targets (n, T); and variances (n,). ``progress`` hears of tiles of all passes.
+        Each piece has records (n, 4), which are row number before shuffling, mean of a new target, its standard
+        deviation, and 1 for far rows; targets (n, T); and variances (n,). ``progress`` counts the tiles of all passes.
         """
         size, training = source.tile_rows, self.training.n_tiles
         sizes = [min(size, source.n_rows - number * size) for number in range(source.n_tiles)]
@@ -88,7 +88,7 @@ class Augmenting:
         model, design, scaling = self.model, self.model.design, self.model.design.scaling
         scale, square = float(scaling.t_scale[0]), float((scaling.t_scale**2)[0])
         kernel, beta, whole = design.kernels[0], square / float(model.evidence_noise), padded(X, EXTRA_COLUMNS)
-        # among the training rows, the origin prevents a distant test row from reducing the precision of the others
+        # with an origin among the training rows, a distant test row cannot reduce the precision of the others
         new = Design(kernel, scaling, whole, np.arange(len(whole)), bias=False, origin=self.origin)
         (extra,) = self.executor.run([GramPass(design, new, model.mean[:, None], diagonal=True)], self.training, report)
         mean, spread, near = model.predictive.moments(X)
@@ -99,12 +99,12 @@ class Augmenting:
 
 
 def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executor) -> "Augmenting":
-    """Return an ``Augmenting`` of a job's model and its DATA. Raises ``ChangedDataError`` for other DATA."""
+    """Return an ``Augmenting`` of a job's model and its DATA. Raises ``ChangedDataError`` if the DATA differ."""
     if not isinstance(model, Model):
         raise UsageError(f"{store.location} holds a classifier, but augment supports regression only: omit augment")
     training, state = ZarrSource(data), store.folded()
     if what := difference(training, state.request["fingerprint"]):
         raise ChangedDataError(
-            f"{data}: it is not the dataset that {store.location} was fitted to ({what}): give {state.request['data']}"
+            f"{data}: it is not the dataset that {store.location} was fitted to ({what}): pass {state.request['data']}"
         )
     return Augmenting.of(model, training, executor)

@@ -1,4 +1,4 @@
-"""Strategies: they decide what a fit does next."""
+"""Strategies, which decide what a fit does next."""
 
 from typing import TypeAlias
 
@@ -7,8 +7,8 @@ from partirvm.strategies.split_merge import SplitMergeLevels
 from partirvm.strategies.working_set import WorkingSetRounds
 
 AnyStrategy: TypeAlias = Rounds | SplitMergeLevels
-"""``start`` returns the state before the first step; ``step`` goes on to the next line of history, or until no line
-follows from the next candidates. The field ``end`` of a state is the reason for the end, or None before."""
+"""``start`` returns the state before the first step; ``step`` continues to the next history line, or until the next
+candidates yield none. A state's field ``end`` is the reason why the run ended, or None until then."""
 
 STRATEGIES: dict[str, type[AnyStrategy]] = {
     strategy.schedule.name: strategy for strategy in (BasicRound, SplitMergeLevels, IncrementalRounds, WorkingSetRounds)

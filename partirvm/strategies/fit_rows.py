@@ -1,9 +1,9 @@
-"""Row numbers: the rows that a fit uses (``fit_rows``, the flag ``--likelihood``), and candidates. Pure functions.
+"""Row numbers: the rows that a fit uses (``fit_rows``, the ``--likelihood`` flag), and candidates. Pure functions.
 
-A fit uses all rows (``full``), one random ``sample`` for all fits of a run, or a ``growing`` sample, which grows with
-the number of columns. In classification, samples, partitions and candidates have rows of all classes. In shuffled
-data, neighbouring rows (of a class) are a random sample, reading them takes few tiles, and larger samples contain
-smaller ones.
+A fit uses all rows (``full``), one random ``sample`` for all fits of a run, or a ``growing`` sample, whose size follows
+the number of columns. In classification, samples, partitions and candidates include all classes. In shuffled data,
+neighbouring rows (of a class) are a random sample: reading them takes few tiles, and larger samples contain smaller
+ones.
 """
 
 from dataclasses import replace
@@ -21,13 +21,13 @@ from partirvm.types import Bool, Int
 GROWING = "growing"
 
 ROWS_PER_COLUMN = 100
-"""Minimum rows per column of a growing sample; its default first size is this number × the partition size P."""
+"""Minimum rows per column of a growing sample; its default initial size is this number × the partition size P."""
 
 LEAST = 10
 """Minimum number of rows of each class in a sample."""
 
 SPREAD, POOL = 20, 4
-"""``error`` searches SPREAD · P random rows (of all, outliers have the largest errors), ``gain`` ranks POOL · P."""
+"""``error`` searches SPREAD · P random rows (of all rows, outliers would win), ``gain`` ranks POOL · P."""
 
 SPAN = 1 << 16
 """Number of rows that ``ranked`` processes at a time."""
@@ -50,13 +50,13 @@ def intermediate_rows(problem: Problem, options: Options) -> str:
 
 
 def enlarged(rows: int, columns: int, n_rows: int) -> int:
-    """Return the size of a growing sample of ``rows`` rows for this number of columns: of most rows, it has all."""
+    """Return the size of a growing sample of ``rows`` rows for this number of columns: instead of most rows, all."""
     rows = max(rows, ROWS_PER_COLUMN * columns)
     return n_rows if rows > 0.7 * n_rows else rows
 
 
 def posterior_rows(problem: Problem, options: Options, fit_rows: str) -> Int | None:
-    """Return the rows that a fit uses, in increasing order; None means all, or no fit yet."""
+    """Return the rows that a fit uses, in increasing order; None means all rows, or no fit yet."""
     if fit_rows not in ("sample", GROWING) or options.sample_rows >= problem.n_rows:
         return None
     return drawn_rows(problem, NONE, options.sample_rows, options.seed, purpose=Purpose.SAMPLE)
@@ -79,7 +79,7 @@ def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:
 
 
 def partition(problem: Problem, options: Options, number: int) -> Int:
-    """Return the rows of partition ``number``, in increasing order; none beyond the last; sizes differ by one."""
+    """Return the rows of partition ``number``, in increasing order, none beyond the last; sizes differ by one."""
     start, codes, seed = 0, problem.codes, options.seed
     for batch in batches_of(problem, options):
         n_rows, count, shuffled = batch.stop - start, batch.partitions, batch.shuffled
@@ -96,7 +96,7 @@ def partition(problem: Problem, options: Options, number: int) -> Int:
 
 
 def stratified_partition(codes: Codes, n_classes: int, count: int, number: int, *, seed: int, shuffled: bool) -> Int:
-    """Return the rows of partition ``number``, increasing; sizes differ by one at most, also within a class."""
+    """Return the rows of partition ``number``, increasing; sizes differ by at most one, also within a class."""
     parts, dealt = [], 0
     for k in range(n_classes):
         members = codes == k
@@ -116,14 +116,14 @@ def drawn_rows(
 ) -> Int:
     """Return ``count`` random rows outside ``used`` (sorted), or all remaining rows, in increasing order.
 
-    In shuffled data these are neighbouring rows (of each class), others for each ``draw``. Half of the candidates are
-    divided equally among classes, the rest by size; a sample is divided by size, with at least ``LEAST`` rows of each.
-    With fewer rows than classes, the classes take turns.
+    In shuffled data, these are neighbouring rows (of each class), different for each ``draw``. Half of the candidates
+    are divided equally among classes, the rest by size; a sample is divided by size, with at least ``LEAST`` rows of
+    each. With fewer rows than classes, the classes take turns.
     """
     codes, n_rows = problem.codes, problem.n_rows
 
     def some(n: int, first: int, size: int, *which: int) -> Int:
-        """Return ``size`` of the first n numbers: of shuffled data from ``first`` on, else at random."""
+        """Return ``size`` of the first n numbers: from ``first`` on in shuffled data, otherwise at random."""
         if problem.shuffled:
             return (first + np.arange(size, dtype=np.int64)) % max(n, 1)
         return stream(seed, purpose, draw, *which).choice(n, size=size, replace=False).astype(np.int64)
@@ -170,7 +170,7 @@ def ranked(members: Bool, ranks: Int) -> Int:
 
 
 def fresh(new: Design, present: Design) -> Int:
-    """Return positions of the columns of ``new`` that differ from all present and all earlier new columns, in order."""
+    """Return the positions of ``new`` columns that differ from all present and all earlier new ones, in order."""
     columns, count = [np.column_stack([design.centres, design.which]) for design in (present, new)], len(present.labels)
     _, first = np.unique(np.concatenate(columns), axis=0, return_index=True)
     return np.sort(first[first >= count]) - count

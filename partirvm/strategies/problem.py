@@ -1,10 +1,10 @@
 """The inputs of a strategy (``Problem``, ``Options``), and the instructions that it yields.
 
 A strategy runs in steps. ``step(state)`` is a generator: it yields instructions, is sent their answers, and returns the
-next state, which is all that a further step depends on: the state after a stored line of history is the checkpoint. A
-strategy has no access to data, clock, disk or cluster: the driver performs the instructions that are yielded together,
-side by side if possible, and sends their answers in the same order (for a pass its statistic, for a fit ``Solved``, for
-``Save`` None). ``Stopped`` is raised where the step waits for its answers.
+next state, which is all that a further step depends on: the state after a stored history line is the checkpoint. A
+strategy has no access to data, clock, disk or cluster: the driver carries out instructions that are yielded together,
+in parallel if possible, and sends the answers in the same order (a statistic for a pass, ``Solved`` for a fit, None for
+``Save``). ``Stopped`` is raised where the step waits for its answers.
 """
 
 from collections.abc import Generator
@@ -32,7 +32,7 @@ Codes = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class AppendedBatch:
-    """The rows from the end of the previous batch up to, but without, row ``stop``, in this number of ``partitions``.
+    """The rows from the end of the previous batch up to (not including) row ``stop``, split into ``partitions`` parts.
 
     ``shuffled`` is true if neighbouring rows are a random sample of the batch.
     """
@@ -44,10 +44,10 @@ class AppendedBatch:
 
 @dataclass(frozen=True)
 class Problem:
-    """Constants of a fit that a strategy uses; variances are those of the scaled target.
+    """The constants of a fit that a strategy uses; variances refer to the scaled target.
 
     ``empty`` is the design without columns. ``target_variance`` is 0 for a constant target. ``noise_variance`` is σ²,
-    or None if it is estimated. ``target_scale`` is the factor from the scaled target to the user's unit. ``shuffled``:
+    or None if it is estimated. ``target_scale`` is the factor from the scaled target to the user's units. ``shuffled``:
     neighbouring rows are a random sample. Several targets share vectors and α: ``target_variances`` and
     ``noise_variance`` are then (T,), and ``target_variance`` and the square of ``target_scale`` are means. ``codes``
     (N,) are class codes; in regression ``n_classes`` is 0. ``batches`` are the original rows and each append, if any.
@@ -87,7 +87,7 @@ class Problem:
 
     @property
     def n_outputs(self) -> int:
-        """C, the number of linear predictors with a posterior each; indicators of classes, as one target, have one."""
+        """C, the number of linear predictors with their own posterior; class indicators, as one target, have one."""
         return 1 if self.likelihood.dense or self.likelihood.binary else self.n_classes
 
     @property
@@ -114,11 +114,11 @@ class Problem:
 class Options:
     """Resolved options of a fit.
 
-    ``fit_rows`` says which rows an intermediate fit uses (``strategies.fit_rows``), ``last_rows`` those of the last.
-    There is memory for ``max_columns`` columns with candidates, and for ``learning_columns`` to learn the kernel again.
-    ``batch`` limits the sum of squared numbers of columns of fits side by side. ``tol`` is in nats per row. ``centres``
-    is the number of centres from which the kernel was learned, or 0 if it must stay. The rows of local residuals take
-    at most ``residual_bytes``.
+    ``fit_rows`` says which rows an intermediate fit uses (``strategies.fit_rows``), ``last_rows`` which the last one
+    uses. There is memory for ``max_columns`` columns including candidates, and for ``learning_columns`` to learn the
+    kernel again. ``batch`` limits the sum of squared column counts of parallel fits. ``tol`` is in nats per row.
+    ``centres`` is the number of centres from which the kernel was learned, or 0 if it must stay. The rows of local
+    residuals take at most ``residual_bytes``.
     """
 
     partition_size: int
@@ -151,7 +151,7 @@ class Options:
 class Gather:
     """Request for the inputs of the rows with these numbers.
 
-    The answer is a pair: the numbers (k,) of those with a weight above zero, in their order, and their inputs (k, d).
+    The answer is a pair: the numbers (k,) of those with positive weight, in the same order, and their inputs (k, d).
     """
 
     rows: Int
@@ -159,7 +159,7 @@ class Gather:
 
 @dataclass(frozen=True)
 class LearnKernel:
-    """Request to search for a better kernel for the columns of ``design``, at the α and β of their ``fit``.
+    """Request a search for a better kernel for the columns of ``design``, at the α and β of their ``fit``.
 
     The search uses the rows ``rows`` (row numbers, increasing) or, if None, all rows.
     """
@@ -171,7 +171,7 @@ class LearnKernel:
 
 @dataclass(frozen=True)
 class KernelLearned:
-    """The kernel with the largest evidence, ``better`` if it is new, and the number of rows with positive weight."""
+    """The kernel with the highest evidence, ``better`` if it is new, and the number of rows with positive weight."""
 
     kernel: Kernel
     better: bool
@@ -181,9 +181,9 @@ class KernelLearned:
 
 @dataclass(frozen=True)
 class FitResiduals:
-    """Request for the local residuals of a fit, of which ``left_out`` are the errors of left-out rows by target.
+    """Request for the local residuals of a fit; ``left_out`` are its errors on left-out rows, by target.
 
-    A ``trial`` measures the gain alone.
+    A ``trial`` only measures the gain.
     """
 
     design: Design
@@ -195,12 +195,12 @@ class FitResiduals:
 
 @dataclass(frozen=True)
 class ResidualsFitted:
-    """Local residuals if they are taken, and the gains on left-out rows.
+    """Local residuals if they are used, and the gains on left-out rows.
 
-    These are the fraction by which the RMSE falls, and the rise of the mean log density in nats, both over all targets;
-    0 if not measured. ``rmse`` (T,) are the corrected ones in the model's units; empty if the residuals are not taken,
-    or after a trial would not be. ``lacking`` are the bytes that fitted neither in memory nor in a folder.
-    ``diagnostics`` of the first targets are those of left-out rows after their correction, in the targets' units.
+    The gains are the fraction by which the RMSE falls and the rise in the mean log density in nats, both over all
+    targets; 0 if not measured. ``rmse`` (T,) is the corrected RMSE in the model's units; empty if the residuals are not
+    used, or after a trial would not be. ``lacking`` is the number of bytes that fitted neither in memory nor in a
+    folder. ``diagnostics`` are those of the first targets on corrected left-out rows, in the targets' units.
     """
 
     residuals: LocalResiduals | None = None
@@ -211,13 +211,13 @@ class ResidualsFitted:
     diagnostics: tuple[NumberDiagnostics, ...] = ()
 
     def error(self, scales: Float | float = 1.0) -> float:
-        """Return the root mean square over targets of ``rmse`` times ``scales`` (T,); 0 without them."""
+        """Return the root mean square over targets of ``rmse`` times ``scales`` (T,); 0 if there is none."""
         return root_mean(scales * np.array(self.rmse)) if self.rmse else 0.0
 
     def facts(self, scales: Float) -> dict[str, Any]:
-        """Return the gains, and the ``bytes`` of the rows if they are taken, or ``lacking``, as plain JSON.
+        """Return the gains, and the ``bytes`` of the rows if they are used, or ``lacking``, as plain JSON.
 
-        ``rmse`` is in the targets' units, of which ``scales`` (T,) are one of the model's.
+        ``rmse`` is in the targets' units; ``scales`` (T,) convert the model's units to these.
         """
         kept = 0 if self.residuals is None else self.residuals.cells.nbytes
         gains = {"rmse_gain": self.rmse_gain, "density_gain": self.density_gain}
@@ -226,24 +226,24 @@ class ResidualsFitted:
 
 @dataclass(frozen=True)
 class Record:
-    """One line of history, which describes one fit. Errors and evidence are in the units of the target.
+    """One history line, which describes one fit. Errors and evidence are in the target's units.
 
     ``kind`` is "round" (an intermediate fit whose model is saved), "part" (a fit of split-and-merge, of ``level`` 0 for
     a partition; saved only if its evidence per row is the highest so far), "heuristic" (the fit that measures the
-    partition size), "kernel" (a result of kernel learning), "final", or "early" (in its place if the time limit ends a
-    run before there is a model, or during the fit with local noise).
+    partition size), "kernel" (a result of kernel learning), "final", or "early" (instead of "final" if the time limit
+    ends a run before there is a model, or during the fit with local noise).
 
     ``rows`` is the number of rows of the posterior and of the log evidence; the training error is over the rows from
-    which σ² was estimated. ``dropped`` counts, so far, vectors deleted because of a limit. For classification, errors
-    are the mean log loss (nats) and the fraction of misclassified rows, and ``iterations`` are passes. Of several
-    targets the evidence is the joint one, the noise variance and the negative log density are means, and errors are
-    roots of mean squares.
+    which σ² was estimated. ``dropped`` counts the vectors deleted so far because of a limit. For classification, errors
+    are the mean log loss (nats) and the fraction of misclassified rows, and ``iterations`` are passes. For several
+    targets, the evidence is joint, the noise variance and the negative log density are means, and errors are root mean
+    squares.
 
     After kernel learning, ``iterations`` are evaluations of the evidence, and ``gain`` is the increase of the tied
-    evidence (``core.tied``) over the first kernel, in nats; between rounds, that of the fit, ``taken`` is true if
-    the new kernel replaced the old one, and other fields than ``rows`` and ``candidates`` describe the fit that the run
-    continues with. ``diagnostics`` (``core.diagnostics``) are those of held-out rows, or of rows left out of a last fit
-    of one numeric target, or with local residuals. ``overconfidence`` is the mean squared leave-one-out error divided
+    evidence (``core.tied``) over the first kernel, in nats; between rounds, that of the fit, ``taken`` is true if the
+    new kernel replaced the old one, and all fields except ``rows`` and ``candidates`` describe the fit with which the
+    run continues. ``diagnostics`` (``core.diagnostics``) are those of held-out rows, or of left-out rows of a last fit
+    with one numeric target or with local residuals. ``overconfidence`` is the mean squared leave-one-out error divided
     by the variance that the evidence predicts. ``residuals`` are the ``ResidualsFitted.facts`` of a last fit.
     """
 
@@ -282,7 +282,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Save:
-    """Request to save a line of history, to which the driver adds the seconds, and if ``model`` is true the model."""
+    """Request to save a history line, to which the driver adds the seconds, and the model if ``model`` is true."""
 
     design: Design
     fit: Fit

@@ -1,9 +1,9 @@
-"""``basic`` and ``incremental``: rounds, in which rows become candidates beside the kept vectors.
+"""``basic`` and ``incremental``: rounds in which rows become candidates beside the kept vectors.
 
-In ``incremental`` partitions join in order; ``basic`` has one partition. ``working_set`` selects the candidates.
+In ``incremental``, partitions join in order; ``basic`` has one partition; ``working_set`` selects candidates.
 
-After an append, scaling and kernel stay. The present columns are fitted first, in a round without candidates whose
-model is saved, unless a regression used a part of the rows. The usual rounds follow; ``incremental``, which also
+After an append, scaling and kernel stay. The current columns are fitted first, in a round without candidates whose
+model is saved, unless a regression used only some of the rows. The usual rounds follow; ``incremental``, which also
 continues ``basic`` and ``split-merge``, goes on with its remaining partitions, then with those of the new rows.
 """
 
@@ -23,15 +23,15 @@ from partirvm.strategies.problem import Options, Problem, Steps
 from partirvm.strategies.stages import INTERMEDIATE, RoundsState
 
 MAX_COLUMNS, MIN_CANDIDATES, EARLY_ROWS = 200, 5, 2000
-"""Maximum number of kernel columns of an early fit, those of all outputs together, but at least so many candidates, and
-of its rows."""
+"""Maximum number of kernel columns of an early fit over all outputs, minimum number of its candidates, and maximum
+number of its rows."""
 
 STEPS = 50
 """Maximum number of iterations of an early fit; in classification, iterations are passes."""
 
 
 class Rounds:
-    """Rounds until there is a reason to end; here the candidates are the partitions in order."""
+    """Rounds until there is a reason to end; here, the candidates are the partitions in order."""
 
     schedule: ClassVar[Schedule]
     used_up: ClassVar[Termination] = Termination.CONVERGED
@@ -41,7 +41,7 @@ class Rounds:
         return stages.first_state(problem, options)
 
     def step(self, state: RoundsState) -> Steps[RoundsState]:
-        """Go on to the next line of history; for a constant target, save a model without a round."""
+        """Continue to the next history line; for a constant target, save a model without a round."""
         problem, options = state.problem, state.options
         if not problem.target_variance:
             return (yield from stages.saved(state, "final", Termination.CONSTANT))
@@ -74,7 +74,7 @@ class Rounds:
         return rows, rows
 
     def room(self, state: RoundsState) -> tuple[int, Termination | None]:
-        """Return how many rows may join next within all limits, and the reason for the end if none may."""
+        """Return how many rows may join next within all limits, and the reason to end if none may."""
         options, problem, each = state.options, state.problem, state.problem.n_kernels
         if options.max_rounds is not None and state.round >= options.max_rounds:
             return 0, Termination.ROUNDS
@@ -92,7 +92,7 @@ class Rounds:
         return int(min(proposed, vectors)) // each, None
 
     def join(self, state: RoundsState, chosen: Design) -> Steps[RoundsState]:
-        """Fit these candidates beside the vectors; if no further round is possible, their fit is the last."""
+        """Fit these candidates beside the vectors; if no further round is possible, this fit is the last."""
         new = chosen.take(fresh(chosen, state.design), leading=state.problem.missing_leading(state.design))
         state = replace(state, candidates=state.fit.n_vectors + len(new.labels))
         if not len(new.labels):
@@ -105,7 +105,7 @@ class Rounds:
         return (yield from _round(state, new))
 
     def conclude(self, state: RoundsState, reason: Termination) -> Steps[RoundsState]:
-        """Run the last fit; if it uses other rows than the current fit, measure them first."""
+        """Run the last fit; if its rows differ from those of the current fit, measure them first."""
         grew = state.seen == GROWING
         state = replace(state, candidates=state.fit.n_vectors)
         if grew:
@@ -116,7 +116,7 @@ class Rounds:
         return (yield from self.last_fit(state, reason))
 
     def last_fit(self, state: RoundsState, reason: Termination, warm: Any = None) -> Steps[RoundsState]:
-        """Fit until convergence, from ``warm`` if it is given; settle, score and save."""
+        """Fit until convergence, from ``warm`` if given; settle, score and save."""
         state = yield from stages.solved(state, stages.final_rule(state.options), warm=warm)
         state = yield from stages.settled((yield from stages.pruned(state)))
         return (yield from self.ended(state, reason))
@@ -126,7 +126,7 @@ class Rounds:
         return (yield from stages.saved(state, "final", reason))
 
     def after_append(self, state: RoundsState) -> Steps[RoundsState]:
-        """Fit the present columns to all rows after an append."""
+        """Fit the current columns to all rows after an append."""
         state, problem = replace(state, candidates=state.fit.n_vectors), state.problem
         passes = passes_over(state, range(problem.batches[-2].stop, problem.n_rows))
         if passes and state.seen != "full":
@@ -149,15 +149,15 @@ class BasicRound(Rounds):
 
 
 class IncrementalRounds(Rounds):
-    """The incremental strategy of Ben-Shimon & Shmilovici (2006, §2.2): the partitions join in order, one a round."""
+    """The incremental strategy of Ben-Shimon & Shmilovici (2006, §2.2): the partitions join in order, one per round."""
 
     schedule: ClassVar[Schedule] = Schedule("incremental")
 
 
 def early_state(problem: Problem, options: Options) -> RoundsState:
-    """Return the state, for ``IncrementalRounds``, before the small fit of a run whose time limit ends it too early.
+    """Return the ``IncrementalRounds`` state before the small fit of a run that its time limit ends too early.
 
-    It uses ``seed``, ``tol`` and ``moderate`` alone, takes about a second, and writes no checkpoint.
+    It uses only ``seed``, ``tol`` and ``moderate``, takes about a second, and writes no checkpoint.
     """
     rows, outputs = min(EARLY_ROWS, problem.n_rows), max(problem.n_outputs, problem.n_targets)
     candidates = max(MAX_COLUMNS // (outputs * max(problem.n_kernels, 1)), MIN_CANDIDATES)
@@ -168,7 +168,7 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
 
 
 def _round(state: RoundsState, new: Design | None = None) -> Steps[RoundsState]:
-    """Fit, score and save; after a flat round the fit converges."""
+    """Fit, score and save; after a flat round, the fit converges."""
     patient, options = replace(stages.final_rule(state.options), thin=False), state.options
     rule = patient if state.patient else stages.intermediate_rule(options, state.candidates)
     state = yield from stages.solved(state, rule)
@@ -178,7 +178,7 @@ def _round(state: RoundsState, new: Design | None = None) -> Steps[RoundsState]:
 
 
 def enlarge(state: RoundsState, count: int) -> Steps[RoundsState]:
-    """Enlarge the sample to ``count`` rows; the next evidence is compared with that of the same fit over these rows."""
+    """Enlarge the sample to ``count`` rows; the next evidence is compared with that of this fit over the same rows."""
     problem, options, fit = state.problem, replace(state.options, sample_rows=count), state.fit
     neighbours = problem.codes is None and problem.shuffled  # fresh rows follow those of the sample
     passes = passes_over(state, range(state.options.sample_rows, min(count, problem.n_rows))) if neighbours else ()

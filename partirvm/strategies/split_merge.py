@@ -1,8 +1,8 @@
 """``split-merge``: one RVM on each of ⌈N/P⌉ partitions, then one on the joined vectors of each pair of fits.
 
-The fits of a level run side by side, as many as ``Options.batch`` allows. If their number is odd, the last one is
-merged a level later. The merge of the last two fits is the last fit; until then, the saved model is the fit with the
-highest evidence per row. Beyond ``max_vectors`` and the memory, the vectors with the smallest evidence are left out.
+The fits of a level run in parallel, as many as ``Options.batch`` allows. If their number is odd, the last one is merged
+a level later. The merge of the last two fits is the last fit; until then, the saved model is the fit with the highest
+evidence per row. Beyond ``max_vectors`` and the memory, vectors that add the least evidence are dropped.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from partirvm.types import Float
 
 @dataclass(frozen=True)
 class Part:
-    """Result of one fit: vectors, the evidence that each one contributes (``gain``, nats), and α and β (``warm``)."""
+    """Result of one fit: its vectors, the evidence that each contributes (``gain``, nats), and α and β (``warm``)."""
 
     design: Design
     gain: Float
@@ -36,7 +36,7 @@ class Part:
 @dataclass(frozen=True)
 class SplitMergeState:
     """The checkpoint before the last fit: ``parts`` are the finished fits of this level, ``below`` those of the level
-    below that are not merged yet, ``best_evidence`` the evidence per row (nats) of the last saved model."""
+    below that are not yet merged, ``best_evidence`` the evidence per row (nats) of the last saved model."""
 
     problem: Problem
     options: Options
@@ -49,7 +49,7 @@ class SplitMergeState:
     end: ClassVar[None] = None
 
     def squared(self, columns: int) -> int:
-        """Return the squared number of columns of a fit, with its leading columns (at least 1)."""
+        """Return the squared number of columns of a fit, including its leading columns (at least 1)."""
         return (columns + max(len(self.problem.leading), 1)) ** 2
 
 
@@ -81,7 +81,7 @@ class SplitMergeLevels:
 
 
 def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
-    """Fit the next partitions, as many as may be fitted side by side."""
+    """Fit the next partitions, as many as may be fitted in parallel."""
     problem, options = state.problem, state.options
     count = max(options.batch // state.squared(options.partition_size), 1)
     numbers = range(state.partitions, min(state.partitions + count, batches_of(problem, options)[0].partitions))
@@ -96,7 +96,7 @@ def _split(state: SplitMergeState) -> Steps[SplitMergeState]:
 
 
 def _merge(state: SplitMergeState) -> Steps[SplitMergeState]:
-    """Merge the next pairs of fits of the level below, as many as may be fitted side by side."""
+    """Merge the next pairs of fits of the level below, as many as may be fitted in parallel."""
     designs, starts, elements = list[Design](), [], 0
     while len(state.below) > 1:
         design, start, joined = _joined(state)
@@ -110,7 +110,7 @@ def _merge(state: SplitMergeState) -> Steps[SplitMergeState]:
 
 
 def _last(state: SplitMergeState) -> Steps[RoundsState]:
-    """Run the last fit, on the merge of the last two parts, or on one if all other rows have weight 0."""
+    """Run the last fit on the merge of the last two parts, or on one part if all other rows have weight 0."""
     design, start, joined = state.below[0].design, state.below[0].warm, state
     if len(state.below) > 1:
         design, start, joined = _joined(state)
@@ -121,7 +121,7 @@ def _last(state: SplitMergeState) -> Steps[RoundsState]:
 
 
 def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
-    """Return the joined columns of the first two parts below, up to a limit, their fit's start, and the state after."""
+    """Return the joined columns of the first two parts below, up to a limit, their fit's start, and the next state."""
     options, (left, right), leading = state.options, state.below[:2], state.problem.leading
     new = fresh(right.design, left.design)
     design = left.design.join(right.design.take(new)).take(slice(None), leading=leading)
@@ -137,7 +137,7 @@ def _joined(state: SplitMergeState) -> tuple[Design, Any, SplitMergeState]:
 
 
 def _fits(state: SplitMergeState, designs: Sequence[Design], starts: Sequence[Any]) -> Steps[SplitMergeState]:
-    """Fit these columns side by side; save the model of the highest evidence per row so far."""
+    """Fit these columns in parallel; save the model with the highest evidence per row so far."""
     problem, options, parts = state.problem, state.options, list(state.parts)
     fits = [_fit(state, k, *of) for k, of in enumerate(zip(designs, starts, strict=True), len(parts) + 1)]
     lines = list[Instruction]()
@@ -162,7 +162,7 @@ def _fit(state: SplitMergeState, number: int, design: Design, start: Any) -> Ste
 
 
 def side_by_side(parts: Sequence[Steps[RoundsState]]) -> Steps[list[RoundsState]]:
-    """Run parts of steps together, which yield as many instructions of the same kinds, and end at the same time."""
+    """Run parts of steps together that yield the same number and kinds of instructions and end at the same time."""
     answers: list[Any] = [None] * len(parts)
     while True:
         asked, results = list[tuple[Instruction, ...]](), list[RoundsState]()
@@ -173,6 +173,6 @@ def side_by_side(parts: Sequence[Steps[RoundsState]]) -> Steps[list[RoundsState]
                 results.append(end.value)
         if results:
             return results
-        # no name refers to answers that were sent: statistics are freed before the fits
+        # no name refers to the answers sent: statistics are freed before the fits
         found = list((yield tuple(chain(*asked))))
         answers = [tuple(found.pop(0) for _ in own) for own in asked]

@@ -1,13 +1,13 @@
-"""The stages of a fit, from candidates to a line of history: generators that yield instructions.
+"""The stages of a fit, from candidates to a history line: generators that yield instructions.
 
-A *round* is ``extended``, ``solved``, ``scored`` and ``saved``. The last fit converges, uses all rows and has its noise
-variance from a residual pass. Its noise may then depend on the inputs (``settled``). A run to which rows are appended
-keeps its noise factors, as it keeps its kernel.
+A *round* runs ``extended``, ``solved``, ``scored`` and ``saved``. The last fit converges, uses all rows and takes its
+noise variance from a residual pass; its noise may then depend on the inputs (``settled``). When rows are appended, a
+run keeps both its noise factors and its kernel.
 
-Between rounds the kernel is *learned again* whenever there are 3.2 times (with many rows, 2.4 times) as many vectors as
-before. ``LearnKernel`` searches for a better kernel at these vectors, on a sample of rows. One pass gives the
-statistics of the same columns under the new kernel, over the rows of the fit. It is taken if the evidence at the
-current α and β is higher; the next round updates α and β. The evidence over these rows therefore never falls.
+Between rounds, the kernel is *learned again* whenever there are 3.2 times (with many rows, 2.4 times) as many vectors
+as before. ``LearnKernel`` searches for a better kernel at these vectors, on a sample of rows. One pass over the rows of
+the fit computes the statistics of the same columns under the new kernel, which is kept if the evidence at the current α
+and β is higher; the next round updates α and β. The evidence over these rows therefore never falls.
 """
 
 from dataclasses import dataclass, field, replace
@@ -45,37 +45,37 @@ INTERMEDIATE = 100.0
 """Tolerance of intermediate fits, as a multiple of ``tol``; only the last fit converges to ``tol``."""
 
 BETTER = 1e-3
-"""Minimum relative decrease of the held-out error of a better round."""
+"""Minimum relative decrease in the held-out error for a round to count as better."""
 
 REBASES = 2
-"""Maximum number of passes per fit against cancellation."""
+"""Maximum number of passes per fit to correct for cancellation."""
 
 PRUNED, FEWEST_PRUNED, RISE = 0.3, 30, 0.2
-"""Share of the vectors that are deleted at once from a last fit of classes, the least number to begin with, and the
-largest rise of the log loss ÷ ``CLASS_GAIN``."""
+"""Share of the vectors deleted at once from the last fit of a classification, the minimum number of vectors for this,
+and the largest rise in the log loss ÷ ``CLASS_GAIN``."""
 
 NO_RESIDUALS = ResidualsFitted()
 
 SHARE = 0.4
-"""Maximum number of centres, as a fraction of the rows of kernel learning; with more centres the evidence overfits."""
+"""Maximum number of centres, as a fraction of the rows in kernel learning; with more, the evidence overfits."""
 
 LEAST_WORK = 1e11
-"""Multiplications that take a second or two: they count as done before the first round, lest small fits end early."""
+"""Multiplications that take a second or two; they count as done before the first round, lest small fits end early."""
 
 
 @dataclass(frozen=True)
 class RoundsState:
     """The checkpoint of a run in rounds: its columns, their fit, and counts.
 
-    ``seen`` is the value of ``fit_rows`` for the statistics of the fit, empty before the first fit; ``learned`` the
-    number of vectors when the kernel was last learned again. ``appended`` is true until the present columns are fitted
-    to appended rows. ``best_round`` is the state after the round with the lowest held-out error or log loss.
+    ``seen`` is the value of ``fit_rows`` for the statistics of the fit, empty before the first fit; ``learned`` is the
+    number of vectors when the kernel was last learned again. ``appended`` is true until the current columns are fitted
+    to the appended rows. ``best_round`` is the state after the round with the lowest held-out error or log loss.
 
     Only the working set uses the rest. ``used`` are the rows that have been candidates (increasing), ``evidence`` is
     the highest so far, ``flat`` and ``slow`` count consecutive rounds. ``patient`` makes the next fit converge, since
     flatness is judged by converged evidence. ``kept`` is the number of vectors before the last candidates joined,
-    of which ``stayed`` did not leave, ``work`` the number of multiplications of kernel learning and all rounds.
-    ``corrected`` is the error of left-out rows after local residuals when there were ``tested`` vectors.
+    ``stayed`` the number of those candidates that remain, and ``work`` the number of multiplications in kernel learning
+    and all rounds. ``corrected`` is the left-out error after local residuals with ``tested`` vectors.
     """
 
     problem: Problem
@@ -113,20 +113,20 @@ def first_state(problem: Problem, options: Options, **facts: Any) -> RoundsState
 
 LEAST_GAIN = {"quick": 0.2, "balanced": 0.05, "thorough": 0.0}
 CLASS_GAIN = {"quick": 0.2, "balanced": 0.03, "thorough": 0.0}
-"""Values of ``effort``: the least gain for twice the work, in nats per row; of classes fractions of the log loss."""
+"""By ``effort``, the minimum gain for twice the work: in nats per row; for classes, as a fraction of the log loss."""
 
 LEAST_FALL = 10.0
-"""Of dense classes twice the vectors must lower the log loss of left-out rows by ``CLASS_GAIN`` nats, or by this
-multiple of it as a fraction."""
+"""In dense classification, twice the vectors must lower the log loss of left-out rows by ``CLASS_GAIN`` nats, or by
+this multiple of it as a fraction."""
 
 
 def least_fall(loss: float, options: Options) -> float:
-    """Return by how much doubling the vectors of dense classes must lower the log loss of left-out rows, nats."""
+    """Return by how many nats doubling the vectors of dense classes must lower the log loss of left-out rows."""
     return min(LEAST_FALL * loss, 1.0) * CLASS_GAIN[options.effort]
 
 
 def intermediate_rule(options: Options, candidates: int) -> StopRule:
-    """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates, thin near ``max_vectors``."""
+    """Return the rule that ends a fit at ``stop_fraction`` of its initial candidates; it thins near ``max_vectors``."""
     vectors = int(options.stop_fraction * candidates)
     scarce = options.max_vectors is not None and candidates + options.partition_size > options.max_vectors
     return StopRule(INTERMEDIATE * options.tol, options.max_iterations, vectors=vectors, thin=scarce)
@@ -144,22 +144,22 @@ def columns_of(design: Design, rows: Int) -> Steps[Design]:
 
 
 def extended(state: RoundsState, new: Design, fit_rows: str, warm: Any = None) -> Steps[RoundsState]:
-    """Request the statistics of the new columns, or of all if the rows change; ``warm`` is then the start, if given."""
+    """Request the statistics of the new columns, or of all if the rows change, starting from ``warm`` if given."""
     problem, fit, design = state.problem, state.fit, state.design.join(new)
     likelihood, rows = problem.likelihood, posterior_rows(problem, state.options, fit_rows)
     base, kept, added = fit, state.design, new
     if fit_rows != state.seen:
         base, kept, added = likelihood.start(problem), problem.empty, design
     passes = likelihood.measure(base, kept, added, rows)
-    # no name refers to statistics: they may be as large as the fit, and are freed before the next instruction
+    # no name refers to the statistics: they may be as large as the fit, and are freed before the next instruction
     fit = likelihood.join(problem, fit, kept, added, *((yield passes) if passes else ()), warm=warm)
     return replace(state, design=design, fit=fit, seen=fit_rows)
 
 
 def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[RoundsState]:
-    """Request a fit; if its statistics lost digits, it continues with those of the residual target.
+    """Request a fit; if its statistics have lost digits, continue with those of the residual target.
 
-    Rows left out of a dense fit of classes then choose its ramp.
+    The ramp of a dense classification is then chosen on left-out rows.
     """
     problem, options = state.problem, state.options
     rows, likelihood = posterior_rows(problem, options, state.seen), problem.likelihood
@@ -167,7 +167,7 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
         rule = replace(rule, guard=False) if rebases >= REBASES else rule
         (end,) = yield (likelihood.fit(problem, options, state.design, state.fit, rule, rows, warm),)
         state = replace(state, design=survivors(state.design, end.fit), fit=end.fit, reason=end.reason)
-        del end  # its posterior is as large as the fit that goes on
+        del end  # its posterior is as large as the fit that continues
         if state.reason is not Termination.CANCELLED:
             break
         fit = likelihood.settle(state.fit, *(yield from residuals(state, last=False)), last=False)
@@ -179,11 +179,11 @@ def solved(state: RoundsState, rule: StopRule, *, warm: Any = None) -> Steps[Rou
 
 
 def pruned(state: RoundsState) -> Steps[RoundsState]:
-    """Delete vectors of a last fit of several dense classes in steps, while the loss of left-out rows rises little.
+    """Delete vectors from the last dense fit of several classes in steps, while the left-out loss rises little.
 
-    Their loss without own columns overstates the rise, because the vectors that stay have fewer substitutes: on digits
-    from 824 to 282 vectors it rises by a half, and that of new rows by a hundredth. Where classes overlap it is
-    accurate, and a rise by ``least_fall`` would be a tenth of the loss (magic), so that ``RISE`` of it is the most.
+    The loss without own columns overstates the rise, because the remaining vectors have fewer substitutes: on digits,
+    from 824 to 282 vectors, it rises by a half, that of new rows by a hundredth. Where classes overlap, it is accurate,
+    and a rise of ``least_fall`` would be a tenth of the loss (magic); hence the limit ``RISE``.
     """
     if state.problem.n_classes > 2 and state.problem.likelihood.dense:
         loss, options = state.fit.ramp.loss, state.options
@@ -201,7 +201,7 @@ def pruned(state: RoundsState) -> Steps[RoundsState]:
 def residuals(state: RoundsState, *, last: bool) -> Steps[list[Any]]:
     """Request the passes that compute the residual of a fit, and return their statistics.
 
-    For a last fit to all rows, left-out errors come first; for several targets only local residuals need them.
+    For a last fit to all rows, left-out errors come first; with several targets, only local residuals need them.
     """
     problem, rows = state.problem, posterior_rows(state.problem, state.options, state.seen)
     needed = problem.n_targets == 1 or tries_residuals(state.options.residual, problem.n_rows, problem.n_targets)
@@ -224,7 +224,7 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
 
 
 def corrected(state: RoundsState) -> Steps[float]:
-    """Return the RMSE of left-out rows after local residuals, in the model's units; 0 if these do not gain or fit."""
+    """Return the RMSE of left-out rows after local residuals, in the model's units; 0 if these cannot gain or fit."""
     problem, options = state.problem, state.options
     room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < RESIDUAL_ROWS
     tried = tries_residuals(options.residual, problem.n_rows, problem.n_targets)
@@ -239,7 +239,7 @@ def corrected(state: RoundsState) -> Steps[float]:
 
 
 def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tuple[RoundsState, tuple[LeftOut, ...]]]:
-    """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise`` was just fitted.
+    """Compute the noise variance of a last fit; fit again if it depends on the inputs; ``noise`` was fitted before.
 
     Also returns the left-out errors for each target.
     """
@@ -265,7 +265,7 @@ def with_noise(state: RoundsState, noise: FittedNoise | None = None) -> Steps[tu
 
 
 def fitted_noise(state: RoundsState, left_out: LeftOut) -> Steps[FittedNoise | None]:
-    """Fit a noise that depends on the inputs; None for mere rounding errors, and for too narrow a kernel."""
+    """Fit noise that depends on the inputs; None if the errors are mere rounding or the kernel is too narrow."""
     sample = noise_sample(left_out, state.design.scaling.n_inputs)
     doubtful = state.fit.calibration is not None and state.fit.calibration.overconfident
     if sample is None or state.fit.floored or doubtful:
@@ -291,14 +291,14 @@ def scored(state: RoundsState) -> Steps[RoundsState]:
 
 
 def saved(state: RoundsState, kind: str, end: Termination | None = None) -> Steps[RoundsState]:
-    """Save the model with a line of history; ``end`` is the reason if the run ends here."""
+    """Save the model with a history line; ``end`` is the reason if the run ends here."""
     kind = "early" if kind == "final" and state.options.last_rows != "full" else kind
     yield (Save(state.design, state.fit, line_of(state, kind=kind), state.options.moderate, state.local.residuals),)
     return replace(state, end=state.reason if end is Termination.CONVERGED else end)
 
 
 def line_of(state: RoundsState, **facts: Any) -> Record:
-    """Return the line of history of a state; ``facts`` are further fields of ``Record``, or other values of them."""
+    """Return the history line of a state; ``facts`` add fields of ``Record`` or override them."""
     problem, fit, scores, noise = state.problem, state.fit, state.scores, state.design.noise
     left_out = state.local.diagnostics or left_out_diagnostics(problem, fit)
     found = left_out if scores is None else scores.diagnostics
@@ -313,10 +313,10 @@ def line_of(state: RoundsState, **facts: Any) -> Record:
 def due(problem: Problem, options: Options, fit: Any, centres: int) -> bool:
     """Return whether a kernel that was learned from ``centres`` centres should be learned again at this fit's vectors.
 
-    Only for fits from sums over rows: otherwise a comparison would take a whole fit. Fits of rounds have up to two
-    fifths more vectors than they would keep, hence 3.2: at 2.4, kin40k of 10,000 rows learned for 35 s more and lowered
-    its error by 7 %. With four times as many rows as learn a kernel, the fit takes longer anyway: on 36,000 rows, 2.4
-    lowers the error by 4 % in a third more time.
+    This applies only to fits from sums over rows: otherwise, a comparison would take a whole fit. Fits in rounds have
+    up to two fifths more vectors than they would keep, hence 3.2: at 2.4, kin40k with 10,000 rows learned for 35 s more
+    and lowered its error by 7 %. With four times as many rows as kernel learning uses, a fit takes longer anyway: on
+    36,000 rows, 2.4 lowers the error by 4 % in a third more time.
     """
     if not options.centres or problem.n_classes:
         return False
@@ -331,7 +331,7 @@ def learning_rows(n_features: int) -> int:
 
 
 def learned_again(state: RoundsState) -> Steps[RoundsState]:
-    """Learn the kernel at the vectors of the fit, and keep it if the evidence over the rows of the fit is larger."""
+    """Learn the kernel at the vectors of the fit, and keep it if the evidence over the rows of the fit is higher."""
     problem, options, old = state.problem, state.options, state.fit
     sample = replace(options, sample_rows=learning_rows(state.design.scaling.n_inputs))
     rows = posterior_rows(problem, sample, "sample")

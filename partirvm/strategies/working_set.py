@@ -3,12 +3,12 @@
 A growing sample (``fit_rows="growing"``) also doubles when a round gains little: with more rows, the evidence supports
 more vectors.
 
-The run ends when the evidence was flat in two consecutive rounds, the second of them with random candidates, when every
+The run ends when the evidence has been flat in two consecutive rounds, the second with random candidates, when every
 row has been a candidate, or at a limit. If the held-out error stops falling, it ends with the model of the best round.
 
 A round is *slow* if, at its rate, twice the work would raise the evidence by less than ``LEAST_GAIN`` nats per row: g
-nats lower the error by about a fraction g. Gains of a classification are fractions of −log evidence per row so far. The
-work is the number of multiplications, and not the time, so that results can be repeated. If nearest rows correct the
+nats lower the error by about a fraction g. In a classification, gains are fractions of −log evidence per row so far.
+Work is counted in multiplications rather than time, so that results are reproducible. If the nearest rows correct the
 predictions (``residual``), the run also ends when twice the work lowers the corrected error by less than that share.
 """
 
@@ -34,24 +34,24 @@ FLAT = 1000.0
 """A round is flat if its evidence exceeds the highest so far by less than this × ``tol`` nats per row."""
 
 FLAT_ROUNDS, SLOW_ROUNDS, PATIENCE = 2, 2, 2
-"""Numbers of consecutive rounds (flat, slow, or without a better held-out error) that end the run."""
+"""Numbers of consecutive rounds (flat, slow, or without a lower held-out error) that end the run."""
 
 HOPEFUL, LEAST_SHARE, CHEAP = 3, 3, 200
-"""The candidates of a round of a regression are at most this multiple of the last ones that stayed, but at least this
-part of the partition size: late rounds exchange a few columns. kin40k, 10,000 rows, gains as much in half the time.
-Beside fewer vectors than the third number rounds cost little, and have all candidates."""
+"""A regression round has at most ``HOPEFUL`` times as many candidates as stayed in the last one, but at least the
+partition size ÷ ``LEAST_SHARE``: late rounds exchange few columns, and kin40k with 10,000 rows gains as much in half
+the time. With fewer than ``CHEAP`` vectors, rounds cost little and have all candidates."""
 
 LEAST_TESTED, GROWTH, POWER = 50, 1.4, 2.5
-"""Minimum number of vectors at which the errors after local residuals are measured, and their growth until the next
-time. The work of a round is about proportional to this power of the number of vectors."""
+"""Minimum number of vectors at which the errors after local residuals are measured, and its growth until the next
+measurement. The work of a round is roughly proportional to this power of the number of vectors."""
 
 EVALUATIONS, ITERATIONS = 30, 16
-"""Typical number of evaluations of the evidence in kernel learning, and iterations of all columns as which the dense
-fit of a round counts. It takes about 4; by these, kin40k has seven rounds more for 1 % less error."""
+"""Typical number of evidence evaluations in kernel learning, and the iterations over all columns that a round's dense
+fit counts as. It takes about 4; counting those, kin40k runs seven more rounds for 1 % less error."""
 
 
 class WorkingSetRounds(Rounds):
-    """The working-set strategy of Ben-Shimon & Shmilovici (2006, §2.3); by default fits use all rows."""
+    """The working-set strategy of Ben-Shimon & Shmilovici (2006, §2.3); by default, fits use all rows."""
 
     schedule: ClassVar[Schedule] = Schedule("working-set", selects=True)
     used_up: ClassVar[Termination] = Termination.EXHAUSTED
@@ -64,7 +64,7 @@ class WorkingSetRounds(Rounds):
     def next_round(self, state: RoundsState) -> Steps[RoundsState]:
         """Judge the last round, and run the next one, on a larger sample if the last one gained little."""
         problem, options = state.problem, state.options
-        # evidences are compared unless all rows so far have weight 0, or the last fit used other rows than the next
+        # evidences are compared unless all rows so far have weight 0, or the last fit used different rows from the next
         if state.seen == intermediate_rows(problem, options):
             state, reason = judged(state)
             if reason is Termination.VALIDATION:
@@ -82,7 +82,7 @@ class WorkingSetRounds(Rounds):
         return 1, state.problem.n_rows - len(state.used)
 
     def choose(self, state: RoundsState, room: int) -> Steps[tuple[RoundsState, Design]]:
-        """Choose ``room`` candidates by errors, by gains in a pool, or at random; mark them and rows without weight."""
+        """Choose ``room`` candidates by errors, by gains in a pool, or at random; mark them and zero-weight rows."""
         problem, likelihood = state.problem, state.problem.likelihood
         first_or_check = (state.round == 1 and not state.seen) or state.flat == FLAT_ROUNDS - 1
         selection = "random" if first_or_check else state.options.selection
@@ -131,7 +131,7 @@ class WorkingSetRounds(Rounds):
         if best.seen == state.options.last_rows:
             state = yield from stages.settled(state)
             return (yield from self.ended(state, reason))
-        # a sample may have grown since the best round: its statistics are those of another sample
+        # a sample may have grown since the best round: its statistics are those of a different sample
         return (yield from self.conclude(replace(state, seen="" if best.seen == GROWING else best.seen), reason))
 
 
@@ -158,13 +158,13 @@ def corrected_enough(state: RoundsState) -> Steps[tuple[RoundsState, bool]]:
 def judged(state: RoundsState) -> tuple[RoundsState, Termination | None]:
     """Count flat and slow rounds; return the reason to end the run, if any (``VALIDATION``: restore the best round)."""
     fit, before = state.fit, state.evidence
-    # rounds of indicators should raise the log density of left-out rows, others the evidence
+    # rounds on class indicators should raise the log density of left-out rows, others the evidence
     now = -fit.ramp.loss * fit.n if isinstance(fit, HyperState) and fit.n_classes else float(fit.log_evidence)
     gain, level = (now - before) / fit.n, now - before < FLAT * state.options.tol * fit.n
     flat = state.flat + 1 if level and state.reason is Termination.CONVERGED else 0
     columns, new, slow = state.candidates, state.candidates - state.kept, state.slow
     work = state.work + float(fit.n * new * (2 * columns - new) + ITERATIONS * columns**3)
-    if np.isfinite(before):  # there is an evidence to compare
+    if np.isfinite(before):  # there is an evidence to compare with
         gains = CLASS_GAIN if state.problem.n_classes else LEAST_GAIN
         least, loss, doublings = gains[state.options.effort], max(-before / fit.n, 0.0), log2(work / state.work)
         if not state.problem.likelihood.dense:
