@@ -1,7 +1,7 @@
-"""The request, and with it the table of options: name, type, default, check, group and text of each, once.
+"""The request, which defines the table of options: the name, type, default, check, group and help text of each.
 
-The constructors of the estimators, the values that they take (``options.values``), the flags of ``partirvm fit`` and
-the checks follow from this table.
+The estimator constructors, the values that they accept (``options.values``), the flags of ``partirvm fit`` and the
+checks are derived from this table.
 """
 
 import inspect
@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from partirvm.options.constraints import MOST_NEIGHBOURS, POSITIVE, SWITCH, Check, Option, one_of, option
 
-# The words that options take, as types
+# The words that options accept, as types
 StrategyName: TypeAlias = Literal["auto", "basic", "split-merge", "incremental", "working-set"]
 Selection: TypeAlias = Literal["auto", "error", "largest-error", "random", "gain"]
 FitRows: TypeAlias = Literal["auto", "full", "growing", "sample"]
@@ -37,76 +37,75 @@ of_noise, of_resources = (partial(option, group) for group in ("noise and priors
 
 @dataclass(frozen=True)
 class Request:
-    """The options of a fit as a flat record. Once checked, it is plain JSON and part of the spec of a job.
+    """The options of a fit as a flat record. Once checked, it is plain JSON and part of a job's spec.
 
-    ``kernel`` is a name, the ``module:function`` of a function, a kernel or its spec, or a callable, which a job cannot
-    store, or a list of these, with which each centre has one basis function per kernel; None and "none" mean no kernel.
-    ``basis`` is "linear", the ``module:function`` of a function, a callable, which a job cannot store, or a list of
-    these. ``gamma`` is the name of a rule, a number or one number per feature. Words are plain strings here. The texts
-    below are the help of the flags.
+    ``kernel`` is a name, a function as ``module:function``, a kernel or its spec, a callable (which a job cannot
+    store), or a list of these, in which case each centre has one basis function per kernel; None and "none" mean no
+    kernel. ``basis`` is "linear", a function as ``module:function``, a callable (which a job cannot store), or a list
+    of these. ``gamma`` is the name of a rule, a number or one number per feature. Words are plain strings here. The
+    descriptions below are the help text of the flags.
 
     Parameters
     ----------
     kernel
         Kernel: "auto" (learned), "gaussian", "matern52", "matern32", "laplacian", "polynomial", "categorical",
-        "linear", "linear-spline", "none", or "module:function" (see the guide, Kernels).
+        "linear", "linear-spline", "none", or "module:function" (see Kernels in the guide).
     gamma
         Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale", a number, or one
-        number per feature (see the guide, Kernels).
+        number per feature (see Kernels in the guide).
     max_vectors
         Maximum number of relevance vectors.  [default: no limit]
     max_rounds
-        Maximum number of rounds of "working-set" or "incremental".  [default: no limit]
+        Maximum number of rounds for "working-set" or "incremental".  [default: no limit]
     effort
-        When the rounds of "working-set" end: if twice the work would lower the error by less than about 20 % ("quick")
-        or 5 % ("balanced"; for classes, the log loss by less than 3 %), or if the evidence no longer rises
+        When the "working-set" rounds end: once doubling the work would lower the error by less than about 20 %
+        ("quick") or 5 % ("balanced"; for classes, the log loss by less than 3 %), or once the evidence stops rising
         ("thorough"). "quick" also learns the kernel from fewer rows.
     noise
-        Noise variance: a number (given, in squared units of the target), "constant" (estimated), "local" (it depends on
-        the inputs), or "auto" ("local" if left-out rows are predicted clearly better).
+        Noise variance: a number (fixed, in squared units of the target), "constant" (estimated), "local" (depends on
+        the inputs), or "auto" ("local" if it predicts left-out rows clearly better).
     memory_limit
-        Maximum resident memory of each process, such as 512MiB or 2GiB; "auto" is 70 % of the memory of the machine,
-        container or worker.
+        Maximum resident memory of each process, for example 512MiB or 2GiB; "auto" means 70 % of the memory of the
+        machine, container or worker.
     seed
-        Seed of all random choices.
+        Seed for all random choices.
     time_limit
-        Time after which the fit ends and keeps its model, such as 90s, 15m or 8h. It includes kernel learning and
+        Time after which the fit ends and keeps its model, for example 90s, 15m or 8h. It includes kernel learning and
         planning.  [default: no limit]
     strategy
         How rows become candidates: "basic" (all rows in one fit, for a few thousand rows), "split-merge" (partitions of
         P rows are fitted in parallel and their vectors are merged in pairs), "incremental" (one partition after another
         joins the vectors kept so far), "working-set" (in each round, the P most promising rows join the vectors kept so
-        far), or "auto" ("basic" up to 200 rows, "working-set" above).
+        far), or "auto" ("basic" for up to 200 rows, "working-set" for more).
     partition_size
-        P, the number of candidates that join in one fit; "auto" derives it from the sparsity of a basic RVM on
+        P, the number of candidates added in each fit; "auto" derives it from the sparsity of a basic RVM fitted to
         √(rows·features) random rows.
     classify
         Refuse a dataset with a numeric target; `ingest --classes` marks a target as a class.
     standardize
-        Standardise features and numeric targets by their mean and standard deviation.
+        Standardise features and numeric targets using their means and standard deviations.
     basis
         Basis functions in addition to those of the kernel, each with its own α: "linear" (the features),
-        "module:function", a Python function of rows (n, d) that returns φ (n, B), or several of these.  [default: only
-        those of the kernel]
+        "module:function" (a Python function from rows (n, d) to φ (n, B)), or several of these.  [default: only those
+        of the kernel]
     fit_intercept
-        Add a bias, one basis function with its own α.
+        Add a bias, a constant basis function with its own α.
     gamma_multiples
-        Several kernel widths at once, for targets with structure at several scales. Multiples of gamma, such as 1,8,64:
-        each candidate row offers one basis function for each multiple. If gamma is learned, learning starts from these
-        multiples.
+        Multiples of gamma, for example 1,8,64, that give several kernel widths at once, for targets with structure at
+        several scales: each candidate row offers one basis function per multiple. If gamma is learned, learning starts
+        from these multiples.
     metric
-        Distances in a learned "gaussian", "matern52" or "matern32" kernel: "widths" (a width per feature), "directions"
-        (learned combinations of up to 45 features, each with a width), or "auto" (if gamma is "learn", directions if
-        they predict better, judged by left-out rows for up to 2,000 rows and by the evidence for more rows; otherwise
-        widths).
+        How a learned "gaussian", "matern52" or "matern32" kernel measures distances: "widths" (one width per feature),
+        "directions" (learned combinations of up to 45 features, each with a width), or "auto" (if gamma is "learn",
+        "directions" if they predict better, judged on left-out rows for up to 2,000 rows and by the evidence for more;
+        otherwise "widths").
     warp
-        Transformation of skewed features: "auto" (if gamma is "learn" and this raises the evidence, a feature with a
-        long tail is replaced by the inverse hyperbolic sine of its distance from a centre, a smooth logarithm) or
-        "none".
+        Transformation of skewed features: "auto" (if gamma is "learn" and this raises the evidence, a long-tailed
+        feature is replaced by the inverse hyperbolic sine of its distance from a centre, a smooth logarithm) or "none".
     warp_target
         Fit the target as it is ("none"), its logarithm ("log"), the inverse hyperbolic sine of its distance from a
-        centre ("asinh"), or whichever of these has the largest evidence on a sample of rows ("auto"). Means, standard
-        deviations and intervals are those of the target itself; training errors and noise are those of the transformed
+        centre ("asinh"), or whichever of these has the largest evidence on a sample of rows ("auto"). Predicted means,
+        standard deviations and intervals refer to the target itself; training errors and noise refer to the transformed
         target.
     kernel_store
         Where kernel values are kept between passes: "memory" (in the part of memory_limit that the fit does not need),
@@ -114,61 +113,60 @@ class Request:
         classes, whose passes use the same columns again; otherwise "none"). The result does not depend on this option.
     selection
         How the working set selects its next candidates: "error" (largest errors among many random rows),
-        "largest-error" (largest errors among all rows), "random", "gain" (largest gain in evidence in a random pool),
-        or "auto" ("error"). In classification, "error" draws rows at random, and rows with large errors are more
-        likely.
+        "largest-error" (largest errors among all rows), "random", "gain" (largest evidence gains in a random pool), or
+        "auto" (the same as "error"). In classification, "error" draws rows at random, favouring those with large
+        errors.
     fit_rows
-        Rows that all fits before the last one use: "full" (all rows), "growing" (a random sample that grows with the
-        number of columns, for "working-set"), "sample" (one random sample), or "auto" ("full"; with many rows
-        "growing", or "sample" for "split-merge" and "incremental").
+        Rows used by all fits except the last: "full" (all rows), "growing" (a random sample that grows with the number
+        of columns, for "working-set"), "sample" (one random sample), or "auto" ("full"; with many rows, "growing", or
+        "sample" for "split-merge" and "incremental").
     sample_rows
-        Number of rows in the random sample of fit_rows="sample", or in the first sample of "growing"; "auto" is 20·P or
-        100·P.
+        Number of rows in the random sample for fit_rows="sample", or in the first sample for "growing"; "auto" means
+        20·P or 100·P.
     stop_fraction
-        Fits before the last one end when the number of vectors falls to this fraction of the number of candidates.
+        All fits except the last end once the number of vectors falls to this fraction of the number of candidates.
     solver
-        How the evidence is maximised: "fixed-point" (all precisions together), "fast" (one column at a time, the one
-        with the largest gain), or "auto" (the fixed point; the last fit of a regression then adds columns again as long
-        as that raises the evidence).
+        How the evidence is maximised: "fixed-point" (updates all precisions together), "fast" (updates one column at a
+        time, the one with the largest gain), or "auto" ("fixed-point"; the last fit of a regression then adds columns
+        back as long as this raises the evidence).
     max_iterations
-        Maximum number of iterations of one fit or, for multinomial classes, of its passes.  [default: 500 iterations,
+        Maximum number of iterations per fit or, for multinomial classes, of passes per fit.  [default: 500 iterations,
         200 passes]
     tol
-        The last fit has converged when the log evidence changes by less than this number per row.
+        The last fit has converged once the log evidence changes by less than this amount per row.
     noise_variance
-        The same number as for noise, or "estimate".
+        Noise variance: the same number as for noise, or "estimate".
     residual
-        Whether the errors of the nearest training rows correct each prediction of a regression: "none", "local" (the
+        Whether a regression corrects each prediction with the errors of the nearest training rows: "none", "local" (the
         model then keeps the training rows), or "auto" ("local" if there are at least 1,000 rows and at most 4 targets,
-        the predictions of left-out rows have an error lower by 5 % or a log density higher by 0.05 nats per row, and
-        the rows fit in memory or in files of a job).
+        the correction lowers the error on left-out rows by 5 % or raises their log density by 0.05 nats per row, and
+        the rows fit in memory or in the job's files).
     neighbours
         Maximum number of nearest training rows whose errors correct a prediction. Only a third or two thirds of this
         number are used if more rows would lower the error by less than half a per cent.
     residual_family
         Correlation function of the errors of nearby rows: "exponential", "matern32", "matern52", or "auto" (the one
-        that corrects left-out rows best).
+        that corrects the predictions of left-out rows best).
     reference
         "auto": after a fit of at least 1,000 rows with a learned kernel, compare the model with boosted trees on
         left-out rows, and warn if the trees are clearly better. "none": skip this comparison.
     noise_prior
-        Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ². The prior has the weight of 2c further rows
-        with a sum of squared residuals of 2d, in squared units of the target. 0,0 is flat.
+        Shape and rate (c, d) of a Gamma prior on the noise precision 1/σ². The prior counts as 2c additional rows with
+        a residual sum of squares of 2d, in squared units of the target. 0,0 is flat.
     alpha_prior
         Shape and rate (a, b) of a Gamma prior on the precision α of each weight of the standardised problem. 0,0 is
         flat.
     fixed_alpha
-        Fixed precisions α of the bias and of basis functions, given by name.  [default: none]
+        Fixed precisions α for the bias and for basis functions, by name.  [default: none]
     multi_class
-        Model of the classes: "pooled" (least squares on indicators of the classes, calibrated on left-out rows),
-        "multinomial" (logistic link or softmax), or "auto" ("multinomial" for two classes that overlap in at most
-        50,000 rows).
+        Classification model: "pooled" (least squares on class indicators, calibrated on left-out rows), "multinomial"
+        (logistic link or softmax), or "auto" ("multinomial" for two overlapping classes in at most 50,000 rows).
     moderate
-        Include the uncertainty of the weights in class probabilities. Not used by pooled, whose probabilities are
-        calibrated on left-out rows.  [default: with two classes and at most 10,000 rows]
+        Take the uncertainty of the weights into account in class probabilities. Has no effect for "pooled", whose
+        probabilities are calibrated on left-out rows.  [default: with two classes and at most 10,000 rows]
     class_weight
-        Weights of the rows of each class: "balanced" (the same total weight for all classes), or LABEL=WEIGHT,… (1 for
-        classes that are not named).  [default: 1]
+        Row weights by class: "balanced" (the same total weight for every class), or LABEL=WEIGHT,… (1 for classes not
+        listed).  [default: 1]
     """
 
     kernel: Any = everyday("auto")
@@ -222,5 +220,5 @@ TABLE: dict[str, Option] = {
 
 
 def check(request: Request) -> Request:
-    """Return the request with numbers parsed, or raise ``UsageError``; ``resolve`` checks kernel, basis and words."""
+    """Return the request with numbers parsed, or raise ``UsageError``; ``resolve`` checks kernels, bases and words."""
     return replace(request, **{name: row.check(name, getattr(request, name)) for name, row in TABLE.items()})
