@@ -1,6 +1,6 @@
 """The command line: parse, call, print. Results go to stdout, everything else to stderr.
 
-Exit status: 0 done, 2 wrong usage or input, 3 aborted with a usable model, 4 the job failed.
+Exit status: 0 done, 2 invalid usage or input, 3 aborted with a usable model, 4 the job failed.
 """
 
 import sys
@@ -12,10 +12,10 @@ from partirvm.cli.running import Signals, echo, explain, shown_warnings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line on these arguments, ``sys.argv`` unless given, and return the exit status.
+    """Run the command line with these arguments (default: ``sys.argv``) and return the exit status.
 
-    Without arguments the process exits with this status; until then, repeats of a signal that ended the command are
-    ignored.
+    If no arguments are passed, the process exits with this status; until then, repeats of a signal that ended the
+    command are ignored.
     """
     from partirvm.cli.commands import partirvm
 

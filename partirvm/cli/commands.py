@@ -26,7 +26,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "sho
 def partirvm() -> None:
     """Relevance Vector Machines on data larger than memory.
 
-    It takes three steps from a table to predictions:
+    Three steps lead from a table to predictions:
 
     \b
       partirvm ingest trips.parquet trips.zarr --target fare
@@ -42,15 +42,15 @@ def partirvm() -> None:
 
 
 @partirvm.command()
-@click.option("--output", default="partirvm-demo", metavar="FOLDER", help="Folder; an earlier demo there is replaced.")
+@click.option("--output", default="partirvm-demo", metavar="FOLDER", help="Output folder; replaces an earlier demo.")
 @click.option("--memory-limit", default="640MiB", type=options.SIZE, help="Maximum resident memory of the whole demo.")
 @takes("--quiet")
 def demo(output: str, memory_limit: int, quiet: bool) -> int:
-    """Run all steps on a landscape and draw a picture.
+    """Run all steps on terrain data and draw a picture.
 
     The data are an elevation model that comes with matplotlib: 138,632 cells with longitude, latitude and height in
     metres. The picture shows the terrain, the relevance vectors, the prediction and its standard deviation. The demo
-    takes about half a minute on two cores, and prints the command of each step.
+    takes about half a minute on two cores, and prints the command for each step.
 
     \b
     Example:
@@ -68,23 +68,23 @@ def demo(output: str, memory_limit: int, quiet: bool) -> int:
     metavar="COLUMN[,..]",
     multiple=True,
     callback=lambda context, option, given: ",".join(given) or None,
-    help="Target column, or a comma-separated list; required for tables without --like.",
+    help="Target column, or a comma-separated list of columns; required for tables without --like.",
 )
 @click.option("--auto", is_flag=True, help="Accept all proposals, and list what was done to each column.")
 @click.option("--features", type=options.NAMES, help="Feature columns, in this order.  [default: all others]")
 @click.option("--exclude", "--drop", "exclude", type=options.NAMES, default=(), help="Columns to leave out.")
-@click.option("--categorical", type=options.NAMES, default="auto", help="Categories; auto: all text columns; or none.")
-@click.option("--missing", type=options.NAMES, default=(), help="Texts that mean a gap, such as ? or inf.")
+@click.option("--categorical", type=options.NAMES, default="auto", help="Categories: auto (all text columns) or none.")
+@click.option("--missing", type=options.NAMES, default=(), help="Strings that mean a missing value, such as ? or inf.")
 @click.option("--dates", type=options.FORMATS, default=None, help="Date formats, for example day=%d/%m/%Y.")
 @click.option("--weights", metavar="COLUMN", help="Column of precision weights, zero or positive.")
-@click.option("--noise", metavar="COLUMN", help="Column of relative noise instead of weights (1/noise²).")
+@click.option("--noise", metavar="COLUMN", help="Column of relative noise, which replaces the weights (by 1/noise²).")
 @click.option("--classes", is_flag=True, help="The target is a class, not a number.")
 @click.option("--drop-missing-targets", is_flag=True, help="Leave out rows whose target is missing.")
-@click.option("--like", metavar="DATA", help="Take columns, categories and classes of this dataset, as test rows must.")
-@click.option("--shuffle", type=click.IntRange(0), metavar="SEED", help="Seed of the shuffle.  [default: 0]")
-@click.option("--no-shuffle", is_flag=True, help="Keep the order of the source.")
+@click.option("--like", metavar="DATA", help="Use the columns, categories and classes of this dataset (for test rows).")
+@click.option("--shuffle", type=click.IntRange(0), metavar="SEED", help="Seed for shuffling.  [default: 0]")
+@click.option("--no-shuffle", is_flag=True, help="Keep the source order.")
 @click.option("--append", is_flag=True, help="Append the rows to an existing dataset.")
-@click.option("--again", is_flag=True, help="Append the rows even if the dataset has the same rows already.")
+@click.option("--again", is_flag=True, help="Append the rows even if the dataset already contains them.")
 @takes(
     options.flag(TABLE["memory_limit"], help="Maximum resident memory of the process; auto is 512MiB."),
     *("--overwrite", "--quiet", "--json"),
@@ -97,15 +97,15 @@ def ingest(
     The dataset DATA is a Zarr folder with the same rows, checked and in random order. SOURCE is a CSV or Parquet file,
     a folder or glob of such files, a URL, or an .npz file with the arrays X and y. It is streamed, so it may be larger
     than memory. Text columns become categories, dates and times become days since 2000-01-01 and the position in the
-    day, the week and the year, and features may have missing values; the output names each column that was changed.
-    CSV files need a header; commas, semicolons (then with decimal commas), tabs and bars are recognised.
+    day, the week and the year, and features may have missing values; the output names each column that was changed. CSV
+    files need a header; comma, semicolon (with decimal commas), tab and vertical-bar separators are recognised.
 
-    Values that cannot be used are refused: the error lists all of them, and ends with a command that settles them.
-    --auto settles them at once, and also accepts what is only proposed: columns without information are left out, few
-    whole numbers become categories, and so on. Several targets share one set of relevance vectors.
+    Values that cannot be used are refused: the error lists all of them and ends with a command that resolves them.
+    --auto resolves them at once, and also accepts what is only proposed: uninformative columns are left out, columns
+    with few distinct whole numbers become categories, and so on. Several targets share one set of relevance vectors.
 
     With --append, the new rows are written after the existing rows of the dataset; `update` then continues a job that
-    was fitted to it. Rows for prediction need no target: pass --like and the training dataset.
+    was fitted to it. Rows for prediction need no target: pass --like with the training dataset.
 
     \b
     Examples:
@@ -146,7 +146,7 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
     """Show what a fit would do, without running it.
 
     Prints the number of candidates per fit and how it was chosen, the passes over the rows, and the estimated time and
-    memory. Takes the options of `fit` and refuses whatever `fit` would refuse.
+    memory. Takes the same options as `fit` and refuses whatever `fit` would refuse.
 
     \b
     Example:
@@ -160,20 +160,20 @@ def plan(data: str, validation: str | None, scheduler: str | None, as_json: bool
 @partirvm.command(cls=GroupedCommand)
 @takes(
     *("data", "job", options.fit_options),
-    click.option("--verify", is_flag=True, help="First read the whole dataset and compare it with its checksums."),
+    click.option("--verify", is_flag=True, help="First read the whole dataset and verify its checksums."),
     *("--detach", "--overwrite", "--quiet", "--json", "--help-all"),
 )
 def fit(data: str, job: str, validation: str | None, scheduler: str | None, detach: bool, **choices: Any) -> int:
     """Train a model on a dataset and save it in a job folder.
 
-    A usable model is saved after every round (split-merge: after each partition that is better than all before). Ctrl-C
+    A usable model is saved after every round (split-merge: after each partition whose model is the best so far). Ctrl-C
     stops the fit and keeps the last model (exit status 3); `partirvm resume` continues the fit. --time-limit includes
     kernel learning and planning; if it is reached before the first model exists, a small fit to a sample of the rows
     provides one. A fit that needs more memory than the limit is refused, and no job folder is created. With
     --overwrite, the old job folder is removed once the new fit is planned, so it remains if the new fit is refused
     (with --detach, it is removed earlier).
 
-    With --scheduler and --detach, the fit runs on the cluster: the command ends when the scheduler has accepted the
+    With --scheduler and --detach, the fit runs on the cluster: the command ends once the scheduler has accepted the
     fit, and `partirvm status JOB --follow` shows its progress.
 
     \b
@@ -206,17 +206,16 @@ def fit(data: str, job: str, validation: str | None, scheduler: str | None, deta
 def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **how: Any) -> None:
     """Predict every row of a dataset or a table.
 
-    The model is that of a job. DATA is a dataset, or a CSV or Parquet file (or a glob of them) with the columns of the
-    training rows, in any order.
-    The extension of OUTPUT selects its format: .zarr, .parquet or .csv. For a regression, the columns are mean, the
-    expected target, and std, the standard deviation of a new measurement including its noise (mean_TARGET and
-    std_TARGET for several targets). For a classification, they are label, the most probable class, and p_CLASS, the
-    probability of each class. --interval adds lower and upper: a new measurement lies between them with the given
-    probability (lower_TARGET and upper_TARGET for several targets, which need local residuals; lower_CLASS and
-    upper_CLASS for classes, a credible interval for the probability of each class). Row i of the output belongs to row
-    i of the table. No target is needed.
+    Uses the last model of a job. DATA is a dataset, or a CSV or Parquet file (or a glob of them) with the columns of
+    the training data, in any order. The extension of OUTPUT selects its format: .zarr, .parquet or .csv. For
+    regression, the columns are mean, the expected target, and std, the standard deviation of a new measurement,
+    including its noise (mean_TARGET and std_TARGET for several targets). For classification, they are label, the most
+    probable class, and p_CLASS, the probability of each class. --interval adds lower and upper: a new measurement lies
+    between them with the given probability (lower_TARGET and upper_TARGET for several targets, which need local
+    residuals; lower_CLASS and upper_CLASS for classes, a credible interval for the probability of each class). Row i of
+    the output corresponds to row i of the table. No target is needed.
 
-    The output appears under its name when all rows have been predicted. Until then, the predictions are in a hidden
+    The output appears under its name once all rows have been predicted. Until then, the predictions are in a hidden
     folder next to it, such as .predictions.csv.partial. If the command is killed, this folder remains, and the next
     command with the same output removes it.
 
@@ -246,16 +245,16 @@ def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool
 def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices: Any) -> dict[str, Any]:
     """Score the model of a job on a dataset or a table.
 
-    The rows should not be those of the fit.
+    The rows should not have been used in the fit.
 
-    Prints one line of JSON, with or without --json. For a regression, it contains n_rows, n_vectors, rmse (root mean
+    Prints one line of JSON, with or without --json. For regression, it contains n_rows, n_vectors, rmse (root mean
     square error), nlpd (mean negative log predictive density, in nats per row), crps (continuous ranked probability
-    score), interval_score_95, and coverage_50, coverage_80, coverage_90, coverage_95 and coverage_99 (fraction of the
-    rows inside the interval of this level), in the units of the target. For several targets, these are means over the
-    targets (for rmse, the root of the mean square), and `targets` contains the scores of each target. For a
+    score), interval_score_95, and coverage_50, coverage_80, coverage_90, coverage_95 and coverage_99 (fraction of rows
+    inside the interval of that level), in the units of the target. For several targets, these are means over the
+    targets (for rmse, the root of the mean square), and `targets` contains the scores of each target. For
     classification, it contains n_rows, n_vectors, accuracy, log_loss (mean, in nats), brier (mean squared error of the
-    probabilities), ece (expected calibration error, 15 bins) and, for two classes, roc_auc. --augment means the same as
-    in `partirvm predict`.
+    probabilities), ece (expected calibration error, 15 bins) and, for two classes, roc_auc. --augment works as in
+    `partirvm predict`.
 
     \b
     Example:
@@ -271,6 +270,6 @@ def evaluate(job: str, data: str, scheduler: str | None, quiet: bool, **choices:
 
 
 partirvm.commands.update(job_commands.COMMANDS)
-partirvm.list_commands = lambda ctx: list(partirvm.commands)  # type: ignore[method-assign] # in the order of their use
+partirvm.list_commands = lambda ctx: list(partirvm.commands)  # type: ignore[method-assign] # in order of use
 for name in partirvm.commands.keys() - {"demo"}:
     takes("--allow-protocol")(partirvm.commands[name])

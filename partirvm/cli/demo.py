@@ -1,7 +1,7 @@
-"""The demo: ordinary commands on the heights of a landscape, one after another, and a picture of the result.
+"""The demo: runs ordinary commands on terrain heights, one after another, and draws a picture of the result.
 
-The data are the elevation model of the Jacksboro fault that matplotlib bundles: 344 × 403 cells of longitude and
-latitude with their height in metres. The cells are split at random: 80 % train, 10 % are validation rows, 10 % test.
+The data are the elevation model of the Jacksboro fault that comes with matplotlib: 344 × 403 cells with longitude,
+latitude and height in metres. The cells are split at random into 80 % training, 10 % validation and 10 % test rows.
 """
 
 import shlex
@@ -20,13 +20,13 @@ FIT = ("--max-vectors", "200", "--neighbours", "20")
 
 
 def load_terrain() -> tuple[Float, Float, Float]:
-    """Return heights (ny, nx) in metres, longitudes (nx,), latitudes (ny,). ``UsageError`` without matplotlib."""
+    """Return heights (ny, nx) in metres, longitudes (nx,) and latitudes (ny,). ``UsageError`` without matplotlib."""
     try:
         from matplotlib.cbook import get_sample_data
 
         sample: Any = get_sample_data("jacksboro_fault_dem.npz")
     except (ImportError, FileNotFoundError) as error:
-        raise UsageError(f'the demo needs sample data of matplotlib ({error}): pip install "partirvm[plot]"') from error
+        raise UsageError(f'the demo needs matplotlib sample data ({error}): pip install "partirvm[plot]"') from error
     with sample:
         heights = sample["elevation"].astype(np.float64)
         west, north, dx, dy = (float(sample[name]) for name in ("xmin", "ymin", "dx", "dy"))
@@ -75,7 +75,7 @@ def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:
 
 
 def draw(terrain: tuple[Float, Float, Float], job: str, prediction: str, path: Path) -> None:
-    """Write the picture: terrain and relevance vectors, predicted mean, its standard deviation, and errors."""
+    """Write the picture: terrain with relevance vectors, predicted mean, its standard deviation, and errors."""
     import zarr
     from matplotlib.figure import Figure
 

@@ -1,6 +1,6 @@
 """The commands for jobs: show, list, wait, abort, cancel, resume, update, compare, report."""
 
-from __future__ import annotations  # ``jobs.Job`` is not loaded for the help
+from __future__ import annotations  # the help does not load ``jobs.Job``
 
 import sys
 from functools import partial
@@ -19,7 +19,7 @@ from partirvm.quoting import format_bytes
 
 
 def detached(opened: jobs.Job, as_json: bool) -> int:
-    """Print that a job waits for the cluster, and the commands that watch and stop it."""
+    """Print that a job is waiting for the cluster, and the commands that watch and stop it."""
     job = opened.location
     show_status(opened, as_json, f"partirvm status {job} --follow", f"partirvm abort {job}")
     return ExitStatus.DONE
@@ -75,7 +75,7 @@ def list_jobs(folder: str, as_json: bool) -> None:
 
 
 @click.command()
-@takes("job", click.option("--timeout", type=options.DURATION, help="Longest wait, such as 90s or 8h."), "--json")
+@takes("job", click.option("--timeout", type=options.DURATION, help="Maximum wait, such as 90s or 8h."), "--json")
 def wait(job: str, timeout: float | None, as_json: bool) -> int:
     """Wait until a job ends.
 
@@ -102,8 +102,8 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
 def abort(job: str, reason: str, as_json: bool) -> None:
     """End a job and keep its last model.
 
-    The job ends after the current tile or iteration, wherever it runs. This command returns immediately; `wait` waits
-    for the end of the job. A job that has already ended is not changed. `resume` continues an aborted job.
+    The job ends after the current tile or iteration, wherever it runs. This command returns immediately; use `wait` to
+    wait until the job ends. A job that has already ended is not changed. `resume` continues an aborted job.
 
     \b
     Example:
@@ -144,20 +144,20 @@ again = takes(
     click.option("--validation", metavar="DATA", help="New location of the held-out dataset, if it was moved."),
     *("--scheduler", "--detach", "--quiet", "--json"),
 )
-"""The options of commands that run a job again."""
+"""Options of the commands that run a job again."""
 
 
 @click.command()
 @takes("job", options.limits, again)
 def resume(job: str, **choices: Any) -> int:
-    """Resume a job that was aborted, interrupted or limited.
+    """Resume a job that was aborted or interrupted, or that ended at a limit.
 
     The job continues from its last checkpoint. Its final model is bit-identical to that of an uninterrupted fit. Only
     the limits below can be changed; for other changes, start a new job. The limits on rounds and vectors include those
     of earlier runs, and --time-limit counts from now. A job that ended at a limit needs a larger limit; a job that is
-    done for another reason is not changed. --data and --validation give the new locations of datasets that were moved;
-    the rows must be the same. With --scheduler, the job continues on a cluster, no matter where it ran before. Ctrl-C
-    works as in `fit`: the exit status is 3 with a usable model and 4 without one.
+    done for another reason is not changed. Use --data and --validation to specify the new locations of datasets that
+    were moved; the rows must be the same. With --scheduler, the job continues on a cluster, wherever it ran before.
+    Ctrl-C works as in `fit`: the exit status is 3 with a usable model and 4 without one.
 
     \b
     Examples:
@@ -173,10 +173,10 @@ def resume(job: str, **choices: Any) -> int:
 def update(job: str, **choices: Any) -> int:
     """Update a job with rows that were appended to its dataset.
 
-    Works for every strategy, for regression and classification. The relevance vectors are kept. Regression reuses the
+    Works with every strategy, for regression and classification. The relevance vectors are kept. Regression reuses the
     statistics of the old rows; classification first makes passes over all rows. Rounds with new candidates follow: the
     working set selects them from all rows, and the other strategies take the new rows partition by partition.
-    --max-rounds counts only these rounds. The kernel, the scaling and the classes do not change.
+    --max-rounds limits only these rounds. The kernel, the scaling and the classes do not change.
 
     \b
     Examples:
@@ -205,12 +205,12 @@ def _run_again(job: str, verb: str, scheduler: str | None, detach: bool, quiet: 
 @click.command()
 @takes("job", "output", "--overwrite")
 def report(job: str, output: str, overwrite: bool) -> None:
-    """Write a report of a job as an HTML page or JSON.
+    """Write a report on a job as an HTML page or JSON.
 
-    The extension of OUTPUT selects the format. The page (.html) shows the curves of error, vectors and evidence, the
-    predictions against the targets, the rounds, the plan and the parameters, for a job in any state. It is a single
-    file and needs no network access. A .json file holds all values of the page. OUTPUT may be a URL. If parts of the
-    job are damaged, the page and an error name them, and the exit status is 2.
+    The extension of OUTPUT selects the format. The page (.html) shows error, vector and evidence curves, predictions
+    against targets, the rounds, the plan and the parameters, for a job in any state. It is a single file and needs no
+    network access. A .json file contains all values on the page. OUTPUT may be a URL. If parts of the job are damaged,
+    the page and an error message name them, and the exit status is 2.
 
     \b
     Examples:
@@ -231,17 +231,16 @@ def report(job: str, output: str, overwrite: bool) -> None:
 @takes(
     *("job", "output"),
     click.option("--dtype", type=click.Choice(["float32", "float64", "int16"]), help="Default: float64; ONNX float32."),
-    click.option("--outputs", metavar="A,B", help="mean,std,lower,upper or label,probabilities.  [default: two]"),
-    click.option("--level", type=options.LEVEL, default=0.95, help="Of lower and upper."),
+    click.option("--outputs", metavar="A,B", help="mean,std,lower,upper or label,probabilities.  [default: first two]"),
+    click.option("--level", type=options.LEVEL, default=0.95, help="Level of lower and upper."),
     *("--allow-code", "--overwrite"),
 )
 def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: str | None, **choices: Any) -> None:
-    """Export the model of a job for programs without partirvm.
+    """Export the model of a job for use without partirvm.
 
     The extension of OUTPUT selects the format: .onnx for ONNX Runtime and others (needs the package onnx), .h for C
-    (C99, no allocation), .npz for NumPy, together with its reader partirvm_predict.py. The input is a row of numbers in
-    the order of the features; categories are given as codes. A model with local residuals is refused: fit with
-    --residual none.
+    (C99, no allocation), .npz for NumPy, together with its reader partirvm_predict.py. The input is a numeric row in
+    feature order, with categories as codes. A model with local residuals is refused: fit with --residual none.
 
     \b
     Examples:

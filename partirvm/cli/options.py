@@ -1,7 +1,7 @@
-"""Options of the commands: flags made from the table of options, options that several commands share, and the help.
+"""Command options: flags generated from the table of options, options shared by several commands, and the help.
 
 Messages and help text name options as in Python (``max_rounds``, ``solver="fast"``), because the command line and the
-Python API share them. ``as_flags`` writes the names as flags. Names in quotes, in paths and in calls belong to the
+Python API share them. ``as_flags`` rewrites the names as flags. Names in quotes, in paths and in calls belong to the
 user's data or to Python and are not changed.
 """
 
@@ -31,7 +31,7 @@ _NAME = re.compile(rf"{_BEFORE}({'|'.join(name for name in FLAGS if '_' in name)
 
 
 def as_flags(message: str) -> str:
-    """Replace the Python names of options in a message by their flags, ``solver='fast'`` by ``--solver fast``."""
+    """Replace Python option names in a message with flags, for example ``solver='fast'`` with ``--solver fast``."""
 
     def given(found: re.Match[str]) -> str:
         flag, value = FLAGS[found[1]], found[2].strip("'\"")
@@ -42,12 +42,12 @@ def as_flags(message: str) -> str:
 
 
 def help_of(text: str) -> str:
-    """Turn the text of an option in the table into the help of its flag, without quotes around values."""
+    """Turn an option's text in the table into the help text of its flag, without quotes around values."""
     return as_flags(text).replace('"', "")
 
 
 class Text(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A flag whose text is converted by ``read``, which raises ``UsageError`` for an invalid text."""
+    """A flag whose text is converted by ``read``, which raises ``UsageError`` if it is invalid."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name, self.read = name, read
@@ -96,13 +96,13 @@ READ: dict[str, Callable[[str], Any]] = {
     "word": str,
     "numbers": lambda text: tuple(map(number, text.split(","))),
 }
-"""How the text of an option is read, by its name or the kind of its check, where it is no number."""
+"""How the text of an option is read, by its name or the kind of its check, if it is not a number."""
 
 METAVARS = {"seconds": "TIME", "bytes": "SIZE", "whole": "N"}
 
 
 def flag(option: Option, **other: Any) -> Callable[[Command], Command]:
-    """Return the flag of an option; ``other`` arguments of ``click.option`` replace those that follow from the row."""
+    """Return the flag of an option; ``other`` arguments of ``click.option`` override those derived from the row."""
     default, spelling = option.default, option.flag
     if option.check.kind == "switch":
         if not option.check.optional:
@@ -127,10 +127,10 @@ def _allow_protocols(context: click.Context, option: click.Parameter, names: tup
 
 
 ORDER = ("everyday", "kernel", "strategy", "noise and priors", "resources", "cluster")
-"""Groups of options of a fit as the help shows them."""
+"""Groups of fit options, in the order of the help."""
 
 SHOWN = "partirvm.shown"
-"""Entry of the context of a command: the groups of options that its help shows."""
+"""Key in a command's context for the groups of options that its help shows."""
 
 
 def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -142,18 +142,18 @@ def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 
 VALUES = {
     "--scheduler": ("ADDRESS", "Run on this Dask scheduler, such as tcp://10.0.0.5:8786.  [default: in this process]"),
-    "--validation": ("DATA", "Held-out dataset: shows its error each round; working-set ends when it stops falling."),
-    "--augment": ("TRAIN_DATA", "Training dataset: std grows away from its rows (RVM*), without local residuals."),
+    "--validation": ("DATA", "Held-out dataset; its error is shown per round; working-set ends when it stops falling."),
+    "--augment": ("TRAIN_DATA", "Training dataset: makes std grow away from its rows (RVM*); no local residuals."),
 }
-"""Metavar and help of options of several commands."""
+"""Metavar and help text of options shared by several commands."""
 
 SWITCHES = {
     "--quiet": "Print no progress, only errors and warnings.",
     "--overwrite": "Replace an existing output.",
     "--detach": "With --scheduler: submit the fit to the cluster and return.",
-    "--allow-code": "Import and run the Python function that is the kernel or basis of the job; such jobs require it.",
+    "--allow-code": "Allow the job's Python kernel or basis function to be imported and run; such jobs require it.",
 }
-"""Help of flags of several commands."""
+"""Help text of flags shared by several commands."""
 
 SHARED: dict[str, Callable[[Any], Any]] = {
     **{name: click.option(name, metavar=metavar, help=text) for name, (metavar, text) in VALUES.items()},
@@ -169,14 +169,14 @@ SHARED: dict[str, Callable[[Any], Any]] = {
         multiple=True,
         expose_value=False,
         callback=_allow_protocols,
-        help="Also open URLs of this protocol of fsspec, such as https; may be given more than once.",
+        help="Also open URLs with this fsspec protocol, such as https; repeatable.",
     ),
 }
-"""Options of several commands."""
+"""Options shared by several commands."""
 
 
 def takes(*parameters: str | Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command these parameters, in this order: names are arguments or ``SHARED``."""
+    """Return a decorator that adds these parameters to a command, in this order; names are arguments or ``SHARED``."""
 
     def decorate(command: Command) -> Command:
         for each in reversed(parameters):  # decorators apply from the last to the first
@@ -197,14 +197,14 @@ GROUPS = {option.name: option.group for option in TABLE.values()} | {"validation
 fit_options = takes(
     *(flag(each) for group in ORDER for each in TABLE.values() if each.group == group), "--validation", "--scheduler"
 )
-"""The options of a fit, which ``fit`` and ``plan`` have in common."""
+"""The fit options that ``fit`` and ``plan`` share."""
 
 
 class GroupedCommand(click.Command):
-    """A command whose help shows its options in groups: "everyday", "cluster", its own ones; ``--help-all`` others."""
+    """A command whose help groups its options: "everyday", "cluster" and its own; ``--help-all`` shows the rest."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """A section for each group of options; the command's own options come last."""
+        """Write a section for each group of options; the command's own options come last."""
         groups: dict[str, list[tuple[str, str]]] = {group: [] for group in (*ORDER, "other options")}
         for param in self.get_params(ctx):
             if record := param.get_help_record(ctx):
@@ -227,5 +227,5 @@ def require_detachable(detach: bool, scheduler: str | None) -> None:
 
 
 def parameters(options: dict[str, Any]) -> Request:
-    """What the options of a fit ask for; a flag that is not given stands for the default."""
+    """Return the request that the options of a fit make; omitted flags have their defaults."""
     return Request(**{name: value for name, value in options.items() if value is not None})

@@ -23,10 +23,10 @@ from partirvm.errors import ClusterError, JobFailedError, NumericalError, Partir
 from partirvm.quoting import printable, wrapped
 
 TRACEBACK = "PARTIRVM_TRACEBACK"
-"""Environment variable that switches tracebacks on."""
+"""Environment variable that turns on tracebacks."""
 
 DEMO = "demo"
-"""Object of the click context of commands that the demo runs."""
+"""The ``obj`` of the click context in commands that the demo runs."""
 
 
 class ExitStatus(IntEnum):
@@ -39,7 +39,7 @@ class ExitStatus(IntEnum):
 
 
 def width_of(stream: TextIO) -> int:
-    """Return the width of the terminal to which a stream prints; 0 without a terminal."""
+    """Return the width of the terminal that a stream writes to, or 0 without a terminal."""
     return shutil.get_terminal_size().columns if stream.isatty() else 0
 
 
@@ -49,18 +49,18 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
-    """Print a result, and commands that may follow (the demo prints them elsewhere); with --quiet only JSON."""
+    """Print a result and the commands that may follow (the demo prints them elsewhere); with --quiet, only JSON."""
     context = click.get_current_context()
     if as_json:
         click.echo(json.dumps(facts))
     elif not context.params.get("quiet"):
         echo(text)
-        if following and context.obj is not DEMO:  # whole lines, to be copied
+        if following and context.obj is not DEMO:  # unwrapped, for copying
             click.echo(printable("\n  ".join(["\nnext:", *following]), keep="\n"))
 
 
 def show_status(opened: Any, as_json: bool, *following: str, **more: Any) -> int:
-    """Print the facts of a job, and ``more``; return the exit status that belongs to it."""
+    """Print the facts about a job and ``more``; return the corresponding exit status."""
     from partirvm.report.text import job_facts, status_text
 
     found = {**job_facts(opened), **more}
@@ -69,14 +69,14 @@ def show_status(opened: Any, as_json: bool, *following: str, **more: Any) -> int
 
 
 def cluster(address: str | None) -> AbstractContextManager[Any]:
-    """Return a client of the scheduler at this address for a block, or None without an address."""
+    """Return a context with a client of the scheduler at this address, or with None if there is no address."""
     from partirvm.execution.cluster import connect
 
     return nullcontext() if address is None else connect(address)
 
 
 def shown_progress(**how: Any) -> Any:
-    """Return a ``Progress``, for a block; its module is slow to import."""
+    """Return a ``Progress``, a context manager; its module is slow to import."""
     from partirvm.report.progress import Progress
 
     return Progress(**how)
@@ -105,7 +105,7 @@ def message_of(error: BaseException) -> str:
     elif isinstance(error, PartirvmError):
         message = as_flags(str(error))
     else:
-        fault = "This is a fault of the program or of its environment, not of your input"
+        fault = "This is a fault in the program or its environment, not in your input"
         message = f"{type(error).__name__}: {error}. {fault}: run it with {TRACEBACK}=1 to see where, and report it"
     return "; ".join([message, *notes])
 
@@ -128,11 +128,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Signals:
-    """Handling of Ctrl-C and SIGTERM inside the block; signals ignored before it remain ignored.
+    """Handler of Ctrl-C and SIGTERM inside a block; signals that were ignored before remain ignored.
 
     The first signal raises ``KeyboardInterrupt``; with ``announce`` it only requests a stop, and the second one raises.
-    Later signals are ignored; with ``keep``, also after the block. The handler only counts, and ``poll`` announces the
-    stop: a signal may arrive inside a write to stderr, where another write is an error (``reentrant call``).
+    Later signals are ignored; with ``keep``, even after the block. The handler only counts, and ``poll`` announces the
+    stop: a signal may arrive during a write to stderr, when another write is an error (``reentrant call``).
     """
 
     def __init__(self, announce: Callable[[str], None] | None = None, *, keep: bool = True) -> None:
@@ -167,7 +167,7 @@ class Signals:
         if self._count > self._gentle:
             # Only an exception can end a wait for threads, for a store or for a cluster before the next poll.
             _ignore()
-            sys.unraisablehook = lambda unraisable: None  # no tracebacks of incomplete objects when they are collected
+            sys.unraisablehook = lambda unraisable: None  # no tracebacks when incomplete objects are collected
             raise KeyboardInterrupt
 
 
@@ -179,9 +179,9 @@ def _ignore() -> None:
 def in_foreground(work: Callable[..., Any], job: str, *, quiet: bool, as_json: bool) -> int:
     """Run ``work`` with progress, end it on Ctrl-C, print its result, and return the exit status.
 
-    ``work`` takes a watcher, and returns what ``jobs.fit`` returns, or None if another process has finished the job.
-    The first Ctrl-C aborts the fit, the second one stops the process. Without a usable model the exit status is 4, and
-    a message states the reason.
+    ``work`` takes a watcher and returns what ``jobs.fit`` returns, or None if another process has finished the job. The
+    first Ctrl-C aborts the fit; the second stops the process. Without a usable model, the exit status is 4, and a
+    message gives the reason.
     """
     from partirvm.model.fitted import targets_json
 

@@ -1,6 +1,6 @@
-"""Rows of the table of options, and their checks, which return what a request keeps.
+"""Rows of the table of options, and their checks, which return the value that a request stores.
 
-They raise ``UsageError`` that names the option, what was found and what it may be. They also parse the flags.
+The checks raise a ``UsageError`` that names the option, what was found and what it may be. They also parse the flags.
 """
 
 import math
@@ -16,13 +16,13 @@ from partirvm.errors import UsageError
 
 @dataclass(frozen=True)
 class Check:
-    """The values that an option takes: those of a ``kind`` within bounds, the ``words``, and None if ``optional``.
+    """The values that an option accepts: those of a ``kind`` within bounds, the ``words``, and None if ``optional``.
 
-    A word of the ``aliases`` stands for the word beside it.
+    Each of the ``aliases`` is a pair: a word, and the word that it stands for.
 
     Kinds: "any" (checked where resolved), "word", "switch" (True or False), "whole" and "real" (numbers), "name" (a
     real number, or a name checked where resolved), "numbers" (several real numbers, ``size`` of them if given), "by
-    name" (a dict of positive numbers), "seconds" and "bytes" (a number, or a text such as ``1h``, ``512MiB``).
+    name" (a dict of positive numbers), "seconds" and "bytes" (a number, or a string such as ``1h`` or ``512MiB``).
     """
 
     kind: str
@@ -35,7 +35,7 @@ class Check:
     aliases: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, name: str, value: Any) -> Any:
-        """Return what the request keeps of a value of the option ``name``."""
+        """Return the value that the request stores for the option ``name``."""
         value = dict(self.aliases).get(value, value) if isinstance(value, str) else value
         if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
             return value
@@ -48,18 +48,18 @@ class Check:
 
 
 MOST_NEIGHBOURS = 1000
-"""Maximum number of rows whose errors correct a prediction, which solves a system of this size."""
+"""Maximum number of rows whose errors correct a prediction; each prediction solves a system of this size."""
 
 ANY, SWITCH, POSITIVE = Check("any"), Check("switch"), Check("real", above=0.0)
 
 
 def one_of(literal: Any) -> Check:
-    """Return the check that belongs to a ``Literal`` type."""
+    """Return the check for a ``Literal`` type."""
     return Check("word", get_args(literal))
 
 
 def near(value: Any, words: Iterable[str]) -> str:
-    """Return a question that names the most similar word, empty if none is similar."""
+    """Return a question that suggests the most similar word, or an empty string if none is similar."""
     found = get_close_matches(str(value), list(words), n=1)
     return f"; did you mean {found[0]!r}?" if found else ""
 
@@ -145,14 +145,14 @@ _KEPT: dict[str, Callable[[Check, str, Any], Any]] = {
     "seconds": lambda check, name, value: parse_duration(value, name),
     "bytes": lambda check, name, value: parse_bytes(value, name),
 }
-"""What the request keeps of a value, by the kind of the check."""
+"""Functions that return the value that the request stores, by the kind of the check."""
 
 Group: TypeAlias = Literal["everyday", "kernel", "strategy", "noise and priors", "resources", "cluster"]
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a fit; in the ``help`` of its flag ``metavar`` is the value; ``flag_name`` replaces the name."""
+    """One option of a fit. ``metavar`` stands for the value in its flag's ``help``; ``flag_name`` replaces the name."""
 
     default: Any
     check: Check
@@ -169,10 +169,10 @@ class Option:
 
     @property
     def meaning(self) -> str:
-        """The help without its default."""
+        """The help text without its default."""
         return re.sub(r"\s*\[default: [^]]*\]$", "", self.help)
 
 
 def option(group: Group, default: Any, check: Check = ANY, **more: Any) -> Any:
-    """Return the field of a dataclass for this option; see ``Option``."""
+    """Return the dataclass field for this option; see ``Option``."""
     return field(default=default, metadata={"option": Option(default, check, group, **more)})

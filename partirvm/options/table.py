@@ -108,9 +108,10 @@ class Request:
         standard deviations and intervals refer to the target itself; training errors and noise refer to the transformed
         target.
     kernel_store
-        Where kernel values are kept between passes: "memory" (in the part of memory_limit that the fit does not need),
-        "zarr" (on disk, beside the job), "none" (they are evaluated in every pass), or "auto" ("memory" for multinomial
-        classes, whose passes use the same columns again; otherwise "none"). The result does not depend on this option.
+        Where kernel values are stored between passes: "memory" (in the part of memory_limit that the fit does not
+        need), "zarr" (on disk, in the job folder), "none" (they are recomputed in every pass), or "auto" ("memory" for
+        multinomial classes, whose passes reuse the same columns; otherwise "none"). The result does not depend on this
+        option.
     selection
         How the working set selects its next candidates: "error" (largest errors among many random rows),
         "largest-error" (largest errors among all rows), "random", "gain" (largest evidence gains in a random pool), or

@@ -1,8 +1,8 @@
 """Option values: strategies, kernels, noise and priors, each with its own options.
 
 ``RVMRegressor(strategy=WorkingSet(selection="gain"))`` is ``--strategy working-set --selection gain`` on the command
-line. Each field is one option of the table (``options.table``) and has its default, check and text. Values have
-scikit-learn's ``get_params`` and ``set_params``: ``clone`` copies them and ``GridSearchCV`` finds
+line. Each field is one option of the table (``options.table``) and has its default, check and help text. Like
+scikit-learn estimators, values have ``get_params`` and ``set_params``: ``clone`` copies them and ``GridSearchCV`` finds
 ``strategy__selection``. A fit does not change them. The families of ``partirvm.kernels`` are also values.
 """
 
@@ -28,13 +28,13 @@ def listed_words(option: Option) -> str:
 
 
 def entry(name: str, kind: str, default: Any, text: str) -> str:
-    """Return the entry of a parameter in a docstring."""
+    """Return a parameter's entry for a docstring."""
     head = f"{name} : {kind}default={default!r}".replace("'", '"')
     return head + "\n" + textwrap.indent(textwrap.fill(" ".join(text.split()), 108, break_on_hyphens=False), "    ")
 
 
 def document(kind: Any) -> None:
-    """Add the fields that are options to the docstring of a value, before its examples."""
+    """Add the fields that are options to a value's docstring, before its examples."""
     if kind.__doc__ is None:  # python -OO has no docstrings
         return
     text = list[str]()
@@ -47,12 +47,12 @@ def document(kind: Any) -> None:
 
 
 def options_of(kind: Any) -> dict[str, str]:
-    """Return the names of the fields of a value, or of its class, that are options, with the options."""
+    """Return the fields of a value, or of its class, that are options: the option by the name of the field."""
     return {each.name: each.metadata["option"] for each in fields(kind) if "option" in each.metadata}
 
 
 class Value:
-    """Base of the values, whose fields are options: ``name`` is its word, ``of`` the option that may have it."""
+    """Base of the values, whose fields are options: ``name`` is its word, ``of`` the option that accepts it."""
 
     name: ClassVar[str]
     of: ClassVar[str]
@@ -70,7 +70,7 @@ class Value:
         return {given_for: self.name, **checked}
 
     def __repr__(self) -> str:
-        """Return a text with the fields that differ from their defaults."""
+        """Return a string with the fields that differ from their defaults."""
         shown = [(each.name, repr(getattr(self, each.name)), repr(each.default)) for each in fields(cast(Any, self))]
         return f"{type(self).__name__}({', '.join(f'{name}={text}' for name, text, usual in shown if text != usual)})"
 
@@ -89,9 +89,9 @@ class Value:
 
 
 def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that parameters of an estimator stand for, values among them, by the names of the table.
+    """Return the options that estimator parameters, including values, stand for, by their names in the table.
 
-    Raises ``UsageError`` for an invalid value, and for an option that is given twice.
+    Raises ``UsageError`` for an invalid value, and for an option that is set twice.
 
     >>> found = flat({"strategy": WorkingSet(selection="gain"), "selection": "auto", "gamma": "auto"})
     >>> [found[name] for name in ("strategy", "selection", "gamma")]
@@ -110,7 +110,7 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(repr=False)
 class SplitMerge(Value, name="split-merge", of="strategy"):
-    """Partitions of P rows are fitted side by side, and their vectors are merged in pairs.
+    """Partitions of P rows are fitted in parallel, and their vectors are merged in pairs.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class SplitMerge(Value, name="split-merge", of="strategy"):
 
 @dataclass(repr=False)
 class Incremental(Value, name="incremental", of="strategy"):
-    """Partitions join the kept vectors one after the other, each as candidates.
+    """Partitions of P rows join the vectors kept so far, one after another, as candidates.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class WorkingSet(Value, name="working-set", of="strategy"):
 
 @dataclass(repr=False)
 class Noise(Value, name="auto", of="noise"):
-    """Noise that is estimated under a prior, or whose variance is given.
+    """Noise that is estimated under a prior, or whose variance is fixed.
 
     Examples
     --------
@@ -205,11 +205,11 @@ class Warp(Value, name="auto", of="warp"):
 
 @dataclass(repr=False)
 class AlphaPrior(Value, name="gamma", of="alpha_prior"):
-    """Gamma prior on the precision α of each weight, and precisions that are given.
+    """Gamma prior on the precision α of each weight, and fixed precisions.
 
-    ``shape`` and ``rate`` are those for the standardised problem (Tipping 2001, appendix A); (0, 0) is flat in log α.
-    With a positive rate no α becomes infinite; a vector is deleted if it raises the evidence without the prior at no α.
-    Kernel learning ignores the prior. Basis functions of ``fixed`` ("bias" or others of ``basis_names_``) stay.
+    ``shape`` and ``rate`` apply to the standardised problem (Tipping 2001, appendix A); (0, 0) is flat in log α. With a
+    positive rate, no α becomes infinite; a vector is deleted if no α raises the evidence without the prior. Kernel
+    learning ignores the prior. Basis functions in ``fixed`` ("bias" or others in ``basis_names_``) are kept.
 
     Examples
     --------
@@ -230,7 +230,7 @@ class AlphaPrior(Value, name="gamma", of="alpha_prior"):
 
 @dataclass(repr=False)
 class Radial(Value, name="auto", of="kernel"):
-    """A kernel of a distance: the Gaussian or Matérn family with the largest evidence, if gamma is learned.
+    """A kernel of distance: the Gaussian or Matérn family with the largest evidence, if gamma is learned.
 
     Examples
     --------
@@ -246,7 +246,7 @@ class Radial(Value, name="auto", of="kernel"):
 
 Strategy: TypeAlias = SplitMerge | Incremental | WorkingSet
 VALUES: tuple[type[Value], ...] = (SplitMerge, Incremental, WorkingSet, Local, Noise, Warp, AlphaPrior, Radial)
-"""Every value that an estimator may be given, but for the families of kernels."""
+"""Every value that an estimator accepts, except the kernel families."""
 
 for _value in VALUES:
     document(_value)

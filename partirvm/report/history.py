@@ -1,6 +1,6 @@
-"""The history of a fit: its measures and how they are formatted, as a table or as one line per round.
+"""The history of a fit: its measures and their formatting, as a table or as one line per round.
 
-A regression entry has RMSE and NLPD, a classification entry log loss and error; those of the other kind are None. No
+A regression entry has RMSE and NLPD, a classification entry log loss and error; measures of the other kind are None. No
 view depends on the kind of target. Keys are fields of ``strategies.problem.Record``.
 """
 
@@ -23,17 +23,17 @@ format_error = "{:.4g}".format
 
 
 def format_share(value: float) -> str:
-    """Format a fraction in per cent."""
+    """Format a fraction as a percentage."""
     return f"{100 * value:.3g} %"
 
 
 def format_evidence(value: float) -> str:
-    """Format a log evidence in nats; from 1,000 nats on without decimals."""
+    """Format a log evidence in nats, without decimals from 1,000 nats up."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of strings as aligned lines; columns of numbers are right-aligned."""
+    """Return a table of strings as aligned lines; numeric columns are right-aligned."""
     columns = []
     for cells in zip(header, *rows, strict=True):
         numeric = all(cell[:1].isdigit() or cell[:1] in "-–" for cell in cells[1:])
@@ -46,7 +46,7 @@ SIDES: tuple[Rows, Rows] = ("training", "held-out")
 
 
 class Measure(NamedTuple):
-    """A measure of prediction quality: the end of its key, and what a sentence, a curve and an axis call it."""
+    """A measure of prediction quality: the end of its key, and its names in a sentence, for a curve and for an axis."""
 
     key: str
     name: str
@@ -74,7 +74,7 @@ class Kind(NamedTuple):
     steps: str
 
     def shown(self, entries: Sequence[Entry]) -> list[str]:
-        """Return the keys of the measures that one of these entries has, the main one first."""
+        """Return the keys of the measures that any of these entries has, the main one first."""
         head, beside = ([measure.over(rows) for rows in SIDES] for measure in (self.head, self.beside))
         return [key for key in (*head, *beside[::-1]) if any(entry.get(key) is not None for entry in entries)]
 
@@ -114,31 +114,31 @@ FORMS: dict[str, Callable[[Any], str]] = {
     "log_evidence": format_evidence,
     "residuals": lambda found: format_bytes(found["bytes"]) if found["bytes"] else "none",
 }
-"""Formats of facts by key; counts have commas, others are shown as they are."""
+"""Formats of facts by key; counts have thousands separators, other facts are shown as they are."""
 
 
 def formatted(facts: Mapping[str, Any], key: str) -> str:
-    """Return a fact as text; a dash if it is unknown."""
+    """Return a fact as text, or a dash if it is unknown."""
     if (value := facts.get(key)) is None:
         return MISSING
     return FORMS.get(key, lambda value: f"{value:,}" if isinstance(value, int) else str(value))(value)
 
 
 def leaves_model(entry: Entry) -> bool:
-    """Return True if a history entry belongs to a saved model; a fit of a level is saved if it is the best so far."""
+    """Return True if a history entry belongs to a saved model; a fit in a level is saved if it is the best so far."""
     return entry["kind"] in ("round", "early", "final") or bool(entry.get("saved"))
 
 
 def last_model(history: Sequence[Entry]) -> Entry:
-    """Return the entry of the last saved model; empty without a model."""
+    """Return the entry of the last saved model, or an empty one without a model."""
     return next(filter(leaves_model, reversed(history)), {})
 
 
 def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of the last saved model and of all fits, from a history and a plan; None where unknown.
 
-    ``train_…`` and ``held_out_…`` are in the units of the target. ``passes`` are the rows that all fits have read,
-    divided by the rows of the data: without kernel learning, as in a plan, whose figures are ``planned_…``.
+    ``train_…`` and ``held_out_…`` are in the units of the target. ``passes`` is the number of rows that all fits have
+    read, divided by the rows of the data. It excludes kernel learning, as in a plan, whose figures are ``planned_…``.
     """
     last, planned = last_model(history), {"passes": "passes", "seconds": "seconds", "memory": "memory_peak"}
     read = sum(entry.get("pass_rows", 0) for entry in history if entry["kind"] not in MEASURED)
@@ -155,7 +155,7 @@ def figures_of(history: Sequence[Entry], plan: Mapping[str, Any]) -> dict[str, A
 
 
 def kind_of(entry: Entry, plan: Entry | None = None) -> Kind:
-    """Return the kind of a history entry or of a job's progress; without errors in it, the kind of the plan."""
+    """Return the kind of a history entry or of a job's progress or, if it contains no errors, that of the plan."""
     for kind in (CLASSIFICATION, REGRESSION):
         if kind.shown([entry]):
             return kind
@@ -163,7 +163,7 @@ def kind_of(entry: Entry, plan: Entry | None = None) -> Kind:
 
 
 class Column(NamedTuple):
-    """A column of the table of fits: title, function of a cell, and width on a terminal, 0: not shown there."""
+    """A column of the table of fits: title, cell function, and width on a terminal (0: not shown there)."""
 
     title: str
     cell: Callable[[Entry], str]
@@ -171,7 +171,7 @@ class Column(NamedTuple):
 
 
 def columns(kind: Kind, measures: Sequence[str]) -> list[Column]:
-    """Return the columns of the table of fits of this kind, with the measures of these keys."""
+    """Return the columns of the table of fits of this kind, with the measures that have these keys."""
 
     def fact(title: str, key: str, width: int = 0) -> Column:
         return Column(title, lambda entry: formatted(entry, key), width)
@@ -205,23 +205,23 @@ def _noise(entry: Entry) -> str:
 
 
 def rate(entry: Entry) -> str:
-    """Return the rows per second that the passes of a round read."""
+    """Return how many rows per second the passes of a round read."""
     seconds = entry.get("pass_seconds")
     return f"{entry['pass_rows'] / seconds:,.0f}" if seconds else MISSING
 
 
 EXPENDABLE = ("rows/s", "memory", "log evidence", "candidates")
-"""Titles of columns that a narrow terminal does not show, the first ones first."""
+"""Titles of the columns that a narrow terminal omits, in this order."""
 
 
 class Lines:
-    """Converter of history entries to lines: one for each fit that left a model, those of rounds below titles."""
+    """Converter of history entries to lines: one for each fit that left a model; lines of rounds are below titles."""
 
     def __init__(self) -> None:
         self._columns: list[Column] = []
 
     def of(self, entry: Entry, width: int = 0) -> list[str]:
-        """Return the lines to print for a history entry, with the columns that fit in ``width``; 0: all of them."""
+        """Return the lines to print for a history entry, with the columns that fit in ``width`` (0: all columns)."""
         if entry["kind"] == "kernel":
             return [f"learned again: {entry['text']}"] if entry.get("taken") is not None else []
         if not leaves_model(entry):

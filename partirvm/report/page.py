@@ -1,4 +1,4 @@
-"""The report of a job: one self-contained HTML page, and its values as JSON."""
+"""The job report: one self-contained HTML page, and its values as JSON."""
 
 import json
 from base64 import b64encode
@@ -23,21 +23,21 @@ from partirvm.storage import open_folder, storing
 from partirvm.types import OFF
 
 LISTS = ("directions", "bases", "outputs", "sizes", "damaged")
-"""Values that are lists, empty without a model."""
+"""Values that are lists, which are empty without a model."""
 
 FEATURES = 6
-"""Number of features of a direction that are named."""
+"""Number of features that are named for each direction."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The report of a job: an HTML page without scripts, and its values. A notebook shows the page below the cell.
+    """The job report: an HTML page without scripts, and its values. A notebook shows the page below the cell.
 
     ``values`` is plain JSON: ``Job.progress()`` and more. ``status_advice`` belongs to the status, ``advice`` to the
-    reason for the end. Times are seconds since 1970 or None. ``plan`` is ``Plan.to_json()``, ``history`` the driver's
-    entries. ``relevance``, ``directions`` and ``bases`` are those of ``Job``; ``missing`` is the share of training rows
-    without a value, by feature. ``outputs`` name targets, or classes, ``sizes`` are of ``model.fitted.sizes_json``,
-    ``damaged`` errors of parts that could not be read.
+    reason why the job ended. Times are seconds since 1970 or None. ``plan`` is ``Plan.to_json()``, ``history`` the
+    driver's entries. ``relevance``, ``directions`` and ``bases`` are those of ``Job``; ``missing`` is the share of
+    training rows without a value, by feature. ``outputs`` names the targets, or the classes; ``sizes`` comes from
+    ``model.fitted.sizes_json``; ``damaged`` lists the errors of unreadable parts.
     """
 
     values: dict[str, Any]
@@ -62,7 +62,7 @@ class Report:
 
 
 def report_of(job: Any) -> Report:
-    """Return the report of a job in any state. It imports and runs no code that the job names."""
+    """Return the report of a job in any state, without importing or running code that the job names."""
     state = job.state()
     values = {name: getattr(state, name) for name in ("queued", "began", "ended", "plan", "history")}
     values |= {**job.progress(), "location": job.location, "status_advice": state.status.advice}
@@ -76,7 +76,7 @@ def report_of(job: Any) -> Report:
 
 
 def history_charts(history: Sequence[Mapping[str, Any]], kind: Kind) -> list[Chart]:
-    """Return the charts of errors, vectors and evidence over the fits; of evidence those of equally many rows."""
+    """Return the charts of errors, vectors and evidence over the fits; evidence only of fits of equally many rows."""
     fits = [entry for entry in history if entry["kind"] not in MEASURED]
     alike = [entry for entry in fits if entry["rows"] == fits[0]["rows"]]
     charts = []
@@ -88,7 +88,7 @@ def history_charts(history: Sequence[Mapping[str, Any]], kind: Kind) -> list[Cha
 
 
 def _curves(title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> list[Chart]:
-    """Return a chart of these values by name over the fits; none if no value has two finite points."""
+    """Return a chart of these values, by name, over the fits; no chart if no value has two finite points."""
     lines: dict[str, tuple[Any, Any]] = {}
     for name, key in keys.items():
         values = np.array([entry.get(key) for entry in fits], dtype=np.float64)
@@ -108,18 +108,18 @@ def _curves(title: str, remark: str, fits: Sequence[Mapping[str, Any]], keys: Ma
 
 
 def size_charts(sizes: Sequence[Sequence[float]], last: Mapping[str, Any]) -> list[Chart]:
-    """Return the chart of the error if the model of the entry ``last`` is pruned to these sizes; none for classes."""
+    """Return the chart of the error when the model of the entry ``last`` is pruned to these sizes; none for classes."""
     if (error := last.get("train_rmse")) is None or len(sizes) < 2:
         return []
     vectors, growth = np.array(sizes).T
 
     def paint(axis: Any) -> None:
         axis.plot(vectors, np.sqrt(np.maximum(error**2 + growth, 0.0)), "o-", color=OBSERVED, markersize=4)
-        axis.set(xscale="log", xlabel="relevance vectors that are left", ylim=(0, None))
+        axis.set(xscale="log", xlabel="remaining relevance vectors", ylim=(0, None))
         axis.set_xticks(vectors[::4], [f"{int(count):,}" for count in vectors[::4]])
         axis.minorticks_off()
 
-    return [Chart("Error of fewer vectors", "RMSE of training rows after prune, in the target's units", paint)]
+    return [Chart("Error of fewer vectors", "RMSE on training rows after pruning, in the target's units", paint)]
 
 
 @cache

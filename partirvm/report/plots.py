@@ -1,4 +1,4 @@
-"""Charts of diagnostics, of numbers and of classes, drawn by matplotlib into axes, or as SVG for the page of a job.
+"""Diagnostic charts for numbers and classes, drawn by matplotlib into axes, or as SVG for the job page.
 
 Observations are blue or orange, the model's values dashed; a grey band is what chance alone explains.
 """
@@ -26,12 +26,12 @@ INK, OBSERVED, CONTRAST = "#222222", "#2c66a8", "#bf4f2c"
 Z = 1.959964  # half width of a 95 % interval, in standard errors
 
 FEWEST = 40
-"""Minimum number of rows for means of tenths."""
+"""Minimum number of rows for the means of tenths of the rows."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: its title, a remark on how to read it, a function that paints it into axes, and its size in inches."""
+    """A chart: its title, a remark on how to read it, a function that draws it into axes, and its size in inches."""
 
     title: str
     remark: str
@@ -62,14 +62,14 @@ class Chart:
 
 
 def styled() -> AbstractContextManager[None]:
-    """Return a context in which matplotlib draws in the style of this package."""
+    """Return a context in which matplotlib uses the style of this package."""
     from matplotlib import style
 
     return style.context("partirvm.report.charts")
 
 
 def span(*values: Float) -> tuple[float, float]:
-    """Return the range of all values, with a margin on both sides of 4 % of the range."""
+    """Return the range of all values, with a margin of 4 % of the range on both sides."""
     low, high = (float(end(np.concatenate(values))) for end in (np.min, np.max))
     margin = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
     return low - margin, high + margin
@@ -84,12 +84,12 @@ def _dots(axis: Any, x: Float, y: Float) -> None:
 
 
 def _stated(axis: Any, x: Any, y: Any) -> None:
-    """Draw the line of what the model states, or of chance, between two points."""
+    """Draw the line between two points that the model predicts, or that chance explains."""
     axis.plot(x, y, marker=None, color=INK, linewidth=1.0, linestyle=(0, (5, 4)), zorder=3)
 
 
 def _estimates(axis: Any, x: Float, y: Float, low: Float, high: Float) -> None:
-    """Draw values (n,) with the ends of their 95 % intervals."""
+    """Draw values (n,) with their 95 % intervals."""
     bars = np.maximum([y - low, high - y], 0.0)
     axis.errorbar(x, y, bars, fmt="o", color=CONTRAST, markersize=4, linewidth=1.2, zorder=4, clip_on=False)
 
@@ -105,7 +105,7 @@ def _shares(x: Float, hits: Any, rows: Any, labels: tuple[str, str], axis: Any) 
 
 
 def number_charts(found: NumberDiagnostics, target: str = "target") -> list[Chart]:
-    """Return the charts of one numeric target with this name; none if squares of the values would overflow."""
+    """Return the charts of one numeric target with this name, or none if squares of the values would overflow."""
     if not found.n or not (np.abs(found.sample.values) < 1e100).all():
         return []
     rows, total = len(found.sample.values), counted(found.n, "row")
@@ -153,7 +153,7 @@ def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
 
 
 def _transform(found: NumberDiagnostics, target: str, axis: Any) -> None:
-    """Draw the histogram of the probability integral transform, with the band of chance."""
+    """Draw the histogram of the probability integral transform, with a band that chance alone explains."""
     bins = PIT_BINS if found.n >= 400 else PIT_BINS // 2
     heights = bins * found.pit.reshape(bins, -1).sum(axis=1) / found.n
     half = Z * np.sqrt((bins - 1) / found.n)
@@ -176,12 +176,12 @@ def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
 
 
 def class_charts(found: ClassDiagnostics, classes: Sequence[str]) -> list[Chart]:
-    """Return the charts of a classification; frequencies of all classes, but of two only those of the second."""
+    """Return the charts of a classification; with two classes, only the frequencies of the second."""
     if not found.n:
         return []
     names = [name if len(name) <= 18 else name[:17] + "…" for name in map(printable, classes)]
     others = len(names) - len(found.rows)
-    if others:  # the last counted class is the union of several
+    if others:  # the last counted class combines several
         names = [*names[: len(found.rows) - 1], f"{others + 1:,} others"]
     K, two = len(names), len(names) == 2
     sums, rows, hits = (each[1] if two else each.sum(axis=0) for each in (found.stated, found.rows, found.hits))
@@ -196,7 +196,7 @@ def class_charts(found: ClassDiagnostics, classes: Sequence[str]) -> list[Chart]
 
 
 def _confusion(found: ClassDiagnostics, names: Sequence[str], axis: Any) -> None:
-    """Draw the matrix of fractions, first row at the top; up to ten classes have percentages in the cells."""
+    """Draw the matrix of fractions, with the first row at the top; for up to ten classes, cells show percentages."""
     shares = found.confusion / np.maximum(found.confusion.sum(axis=1, keepdims=True), 1)
     K = len(names)
     axis.grid(visible=False)
@@ -210,7 +210,7 @@ def _confusion(found: ClassDiagnostics, names: Sequence[str], axis: Any) -> None
 
 
 class TargetCharts(NamedTuple):
-    """Charts of a target, ``name`` empty if it is alone; a classification has names of its ``classes``."""
+    """Charts of a target; ``name`` is empty if there is only one. A classification has the names of its ``classes``."""
 
     name: str
     charts: Sequence[Chart]
@@ -220,7 +220,7 @@ class TargetCharts(NamedTuple):
 
 
 def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> list[TargetCharts]:
-    """Return the charts of each target. ``names`` are those of the targets, or of the classes of a classification."""
+    """Return the charts of each target. ``names`` are those of the targets or, for a classification, of the classes."""
     drawn = []
     for number, each in enumerate(found):
         if isinstance(each, ClassDiagnostics):
@@ -233,30 +233,30 @@ def target_charts(found: Sequence[Diagnostics], names: Sequence[str] = ()) -> li
 
 
 def from_json(stored: Sequence[Mapping[str, Any]]) -> list[Diagnostics]:
-    """Return the diagnostics of a line of history. Raises ``FormatError`` for others than this package writes."""
+    """Return the diagnostics in a line of history. Raises ``FormatError`` for any that this package does not write."""
     with reading("the diagnostics in an event", "restore the event"):
         return [diagnostics.from_json(each) for each in stored]
 
 
 class DiagnosticsDisplay:
-    """Plot of predictions against observations, which ``plot_diagnostics`` of an estimator returns.
+    """Plot of predictions against observations, returned by an estimator's ``plot_diagnostics``.
 
     For numbers: actual against predicted values, the fraction of rows inside intervals, standardised residuals against
     predictions, the probability integral transform (uniform if the predicted normal distributions are right), and, if
-    predicted deviations vary, errors against them. For classes: observed frequencies against predicted probabilities,
-    and the confusion matrix. Error bars are 95 % intervals.
+    the predicted standard deviations vary, errors against them. For classes: observed frequencies against predicted
+    probabilities, and the confusion matrix. Error bars are 95 % intervals.
 
     Parameters
     ----------
-    found : sequence of ``core.diagnostics.NumberDiagnostics`` (one for each target), or one ``ClassDiagnostics``
-    names : sequence of str, optional
+    found : sequence of ``core.diagnostics.NumberDiagnostics`` (one per target), or one ``ClassDiagnostics`` names :
+    sequence of str, optional
         Names of the targets, or of the classes.
 
     Attributes
     ----------
     figure_ : matplotlib Figure
     axes_ : list of matplotlib Axes
-        One for each panel; set by ``plot``.
+        One per panel; set by ``plot``.
 
     Examples
     --------
@@ -276,11 +276,11 @@ class DiagnosticsDisplay:
         self.found, self.names = tuple(found), tuple(names)
 
     def plot(self, figure: Any = None) -> "DiagnosticsDisplay":
-        """Draw the panels into a figure, one row of panels for each of several targets; return the display."""
+        """Draw the panels into a figure, with one row of panels per target if there are several; return the display."""
         try:
             from matplotlib import pyplot
         except ImportError as error:
-            raise UsageError('diagnostics are drawn by matplotlib: pip install "partirvm[plot]"') from error
+            raise UsageError('diagnostics need matplotlib: pip install "partirvm[plot]"') from error
         groups = [group.charts for group in target_charts(self.found, self.names)]
         across = 3 if len(groups) == 1 else max(map(len, groups), default=1)
         rows = [charts[first : first + across] for charts in groups for first in range(0, len(charts), across)]

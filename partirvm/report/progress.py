@@ -1,7 +1,7 @@
 """Progress of a fit, an ingest or a prediction: a live view on a terminal, plain lines elsewhere, and callbacks.
 
-A ``Progress`` is a driver's ``Watcher`` that keeps the latest state. It is a context manager, which restores the
-terminal after any exception.
+A ``Progress`` is a driver's ``Watcher`` that keeps the latest state. As a context manager, it restores the terminal
+after any exception.
 """
 
 import math
@@ -30,14 +30,14 @@ TITLES = {
     "read": "reading",
     "write": "writing",
 }
-"""Names of the phases in the output."""
+"""Names of the phases as they appear in the output."""
 
 
 class FitCallback:
     """Base class of callbacks. Every method does nothing and may be overridden.
 
-    A callback runs in the process of ``fit``, between two steps of it; a slow one slows the fit down. An exception that
-    it raises ends the fit and reaches the caller, as the pruning of an Optuna trial needs.
+    A callback runs in the process of ``fit``, between two of its steps; a slow callback slows down the fit. An
+    exception that it raises ends the fit and reaches the caller, as needed to prune an Optuna trial.
 
     Examples
     --------
@@ -52,12 +52,12 @@ class FitCallback:
     """
 
     def on_plan(self, plan: Any) -> None:
-        """Called once, when the kernel is learned and before the first round; ``plan`` is a ``Plan``."""
+        """Called once, after the kernel is learned and before the first round; ``plan`` is a ``Plan``."""
 
     def on_pass(self, name: str, done: int, total: int) -> None:
         """Called when a pass, such as "gram", or dense fits, "solve", have finished ``done`` of ``total`` tiles.
 
-        The stage "neighbours", which has no tiles, has a ``total`` of 0.
+        For the stage "neighbours", which has no tiles, ``total`` is 0.
         """
 
     def on_round(self, entry: dict[str, Any]) -> bool | None:
@@ -77,7 +77,7 @@ class Progress(Watcher):
 
     On a terminal the state is drawn below the lines, eight times a second; elsewhere a long phase prints one line a
     minute. ``spell`` converts the names of Python parameters in messages, for example to command-line flags.
-    ``callbacks`` are called during a fit; ``ended`` is true if one of them ends it.
+    ``callbacks`` are called during a fit; ``ended`` is true if one of them has ended the fit.
     """
 
     callbacks: tuple[FitCallback, ...] = ()
@@ -94,7 +94,7 @@ class Progress(Watcher):
 
     @property
     def count(self) -> str:
-        """How much of the current phase is done; empty if that is unknown."""
+        """How much of the current phase is done, or an empty string if that is unknown."""
         if self.total:
             return f"{self.done:,} of {counted(self.total, self.unit)}"
         return counted(self.done, "row") if self.unit == "row" else ""
@@ -107,7 +107,7 @@ class Progress(Watcher):
         from rich.text import Text
 
         row = Grid.grid(padding=(0, 2))
-        done = self.done - (self.unit == "stage")  # the stage that runs is not done
+        done = self.done - (self.unit == "stage")  # the current stage is not done
         bar = ProgressBar(total=self.total, completed=done, width=20) if self.total else Text("")
         row.add_row(Text(TITLES.get(self.phase, self.phase), style="bold"), bar, Text(self.count))
         facts = [format_duration(time.monotonic() - self.began), *[self.detail] * bool(self.detail)]
@@ -115,18 +115,18 @@ class Progress(Watcher):
             facts.append(counted(self.vectors, "vector"))
         limit = "" if self.memory_limit is None else f" of {format_bytes(self.memory_limit)}"
         facts.append(f"peak memory {format_bytes(peak_memory())}{limit}")
-        return Group(row, Text(" · ".join(facts), style="dim"), "")  # on an empty line the terminal echoes ^C
+        return Group(row, Text(" · ".join(facts), style="dim"), "")  # the terminal echoes ^C on this empty line
 
     def note(self, message: str) -> None:
         """Show a message."""
         self._show(self._spell(message))
 
     def on_learning(self, number: int, total: int, stage: str) -> None:
-        """Receive the stage of kernel learning, with its rate."""
+        """Receive the current stage of kernel learning, with its rate."""
         self._set_phase("learning", number, total, "stage", stage)
 
     def on_plan(self, plan: Any) -> None:
-        """Receive the plan of the fit before its start."""
+        """Receive the plan before the fit starts."""
         self.memory_limit = plan.machine.limit
         self._set_phase("starting", 0, 0, "")
         self.note(str(plan))
@@ -134,7 +134,7 @@ class Progress(Watcher):
             callback.on_plan(plan)
 
     def on_tiles(self, name: str, done: int, total: int) -> None:
-        """Receive the number of tiles that a pass, a prediction or an evaluation has finished, or of dense fits."""
+        """Receive the number of finished tiles in a pass, a prediction or an evaluation, or of finished dense fits."""
         self._set_phase(name, done, total, "fit" if name == "solve" else "tile")
         for callback in self.callbacks:
             callback.on_pass(name, done, total)
@@ -154,7 +154,7 @@ class Progress(Watcher):
             self.ended |= leaves_model(entry) and callback.on_round(entry) is True
 
     def on_rows(self, phase: str, done: int, total: int | None) -> None:
-        """Receive the number of rows that ingest has read or written. ``total`` is None if unknown."""
+        """Receive the number of rows that an ingest has read or written. ``total`` is None if unknown."""
         self._set_phase(phase, done, total or 0, "row")
 
     def _set_phase(self, phase: str, done: int, total: int, unit: str, detail: str = "") -> None:

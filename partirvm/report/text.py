@@ -11,7 +11,7 @@ from partirvm.report.history import MISSING, QUANTITIES, SIDES, Lines, aligned, 
 
 
 def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return names and values, as strings, of a model's ``figures_of``, ``seconds``, and perhaps a target."""
+    """Return the figures of a model (``figures_of``), ``seconds`` and, if given, a target, as names and strings."""
     kind, vectors, units = kind_of(facts), facts["n_vectors"], ""
     alone = " of the vectors alone" if is_corrected(facts) else ""
     if vectors is None:
@@ -34,7 +34,7 @@ def figure_rows(facts: Mapping[str, Any]) -> list[tuple[str, str | None]]:
 
 
 def status_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the state and result of a job as names and strings, from ``job_facts``, perhaps of one target."""
+    """Return the state and result of a job, or of one of its targets, from ``job_facts``, as names and strings."""
     attempt = f", attempt {facts['attempt']}" if facts["attempt"] > 1 else ""
     pairs: list[tuple[str, str | None]] = [
         ("job", facts["job"]),
@@ -65,7 +65,7 @@ def _noise(facts: Mapping[str, Any]) -> str:
 
 
 def _residuals(facts: Mapping[str, Any]) -> str | None:
-    """Return what the errors of the nearest rows change, or would change."""
+    """Return text on what the errors of the nearest rows change, or would change."""
     if not (found := facts.get("residuals")):
         return None
     gains = f"{-found['rmse_gain']:+.0%}, log density {found['density_gain']:+z.2f} nats per row"
@@ -84,13 +84,13 @@ def is_corrected(facts: Mapping[str, Any]) -> bool:
 
 
 EXPENDABLE = ("fits", "time", "since")
-"""Titles of columns of the table of jobs that a terminal of fewer than 110 columns does not show."""
+"""Titles of the columns that the table of jobs omits on a terminal of fewer than 110 columns."""
 
 
 def jobs_table(jobs: Sequence[dict[str, Any]], width: int = 0) -> str:
     """Return a table with one line per job, from ``Job.progress()``; a job with ``error`` could not be read.
 
-    A line is at most ``width`` characters long, 0 for any: columns are left out, and long reasons are cut.
+    Lines have at most ``width`` characters (0: any number): columns are left out, and long reasons are truncated.
     """
     header = ["job", "status", "fits", "vectors", "measure", "training", "held-out", "time", "since", "reason"]
     rows = []
@@ -124,7 +124,7 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
         changed, begun = (state.status, state.attempt) != begun, (state.status, state.attempt)
         if changed and not state.status.final:
             yield change
-        if state.doing and state.doing.partition(":")[0] != doing:  # what follows has a rate, which always changes
+        if state.doing and state.doing.partition(":")[0] != doing:  # the rest has a rate, which always changes
             doing = state.doing.partition(":")[0]
             yield state.doing
         if state.status is not Status.QUEUED and state.plan is not None and state.plan != plan:
@@ -160,7 +160,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
 
 
 def parameter_text(name: str, value: Any) -> str:
-    """Return the value of the parameter of this name as text."""
+    """Return the value of the parameter with this name as text."""
     if value is None:
         return "none"
     if name in ("memory_limit", "time_limit") and not isinstance(value, str):

@@ -123,7 +123,7 @@ def watched(words, pipe, case):
             outcome = "raw"
             text.write(traceback.format_exc()[-1500:])
     said = text.getvalue()
-    if outcome == "error" and "fault of the program" in said:
+    if outcome == "error" and "fault in the program" in said:
         outcome = "raw"
     pipe.send((outcome, said[-1500:], seen, memory("VmHWM") - before))
 
