@@ -1,14 +1,14 @@
-"""Test of DATA that are larger than the memory of the machine: a fit on two workers, a kill, an abort and a resume.
+"""Test with DATA larger than the machine's memory: a fit on two workers, a kill, an abort and a resume.
 
     python -m benchmarks.beyond_memory [--rows 200000000] [--folder FOLDER] [--output FOLDER]
 
-DATA are N × 16 float64 inputs, uniform on [−1, 1], and a target sin(3x₀) + x₁x₂ + ½cos(4x₃) + 0.3·noise, 136 bytes a
+DATA are N × 16 float64 inputs, uniform on [−1, 1], and a target sin(3x₀) + x₁x₂ + ½cos(4x₃) + 0.3·noise, 136 bytes per
 row, generated and ingested in blocks, which takes twice their size on disk. Two workers with one thread and 1 GiB each,
-and a driver, fit them with ``--memory-limit 1GiB``. The first fit is not disturbed. During the second fit one worker is
-killed with SIGKILL and replaced; later the job is aborted and resumed. Both models must be bit-identical.
+and a driver, fit them with ``--memory-limit 1GiB``. The first fit is undisturbed. During the second fit, one worker is
+killed with SIGKILL and replaced; later, the job is aborted and resumed. Both models must be bit-identical.
 
-``gigabytes`` of the fit are those that its workers read; a plain read of the files of DATA stands beside them.
-``peak_mib`` is the largest peak resident memory of one process.
+``gigabytes`` of the fit are those read by its workers; a plain read of the DATA files is listed for comparison.
+``peak_mib`` is the largest peak resident memory of any process.
 """
 
 from __future__ import annotations

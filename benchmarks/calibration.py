@@ -4,7 +4,7 @@
 
 ``RVMRegressor()`` with defaults is fitted to all folds but one, and predicts the remaining fold. Small sets are split
 into ``folds`` disjoint folds, so that each row is held out once. The largest set has one random split. Generated sets
-have ``draws``, each with new training and test rows. Over all held-out rows of a set, the table has
+have ``draws``, each with new training and test rows. The table reports, over all held-out rows of a set,
 
 coverage       the fraction of targets inside ``predict_interval(X, 0.95)``, and its standard error: binomial, or of the
                mean over draws, since fits of different draws differ
@@ -12,8 +12,8 @@ within         whether the coverage is within max(1 point, 2 standard errors) of
 plain          the fraction of targets inside mean ± 1.96 std (``hyperparameters=False``)
 NLPD           mean negative log density of ``predict(X, return_std=True)`` in nats, for targets in units of their sd
 
-``benchmarks/datasets.py`` describes the files NAME.npz of DIR. Diabetes is part of scikit-learn. The Friedman sets and
-sinc are generated with the noise of Friedman (1991); in #2 and #3 its sd is a third of the sd of the signal.
+``benchmarks/datasets.py`` describes the NAME.npz files in DIR. Diabetes is part of scikit-learn. The Friedman sets and
+sinc are generated with the noise of Friedman (1991); in #2 and #3, its sd is a third of the signal's sd.
 """
 
 from __future__ import annotations

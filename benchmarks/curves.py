@@ -1,16 +1,16 @@
-"""Test error over the seconds of a fit, beside kernel methods and boosting by other libraries.
+"""Test error against fit time, compared with other libraries' kernel methods and boosting.
 
     python -m benchmarks.curves --data DIR [--set NAME ...] [--method NAME ...] [--output FOLDER]
 
-Each fit runs in its own process on all cores, and is a whole fit: the choice of widths or penalties is part of its
-seconds. ``max_vectors`` varies for this library, everything else has its default. The others have
+Each fit runs in its own process on all cores and is a whole fit: the choice of widths or penalties counts towards its
+seconds. For this library, ``max_vectors`` varies and everything else has its default. The others are
 
 nystroem    ``Nystroem`` and ``BayesianRidge`` on all rows; the width of the kernel is chosen on 8,000 rows
 svr         ``SVR`` on a random subset of the rows; width and C are chosen on 2,000 rows
 svgp        a sparse Gaussian process with 500 inducing points and a width per feature (``benchmarks.regressors``)
 boosting    ``HistGradientBoostingRegressor`` with early stopping
 
-RMSE is that of held-out rows, in units of the sd of the training target. Standardised inputs are given to all.
+RMSE is for held-out rows, in units of the sd of the training target. All methods receive standardised inputs.
 """
 
 from __future__ import annotations

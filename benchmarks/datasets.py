@@ -1,7 +1,7 @@
 """The public data sets of the benchmarks, stored as .npz files in a folder: sources and splits.
 
-A file NAME.npz contains float64 ``X`` (N, d) and ``y`` (N,) in raw units. If the literature uses fixed splits, the file
-also contains ``test_mask`` (N, k). The sources are:
+A NAME.npz file contains float64 ``X`` (N, d) and ``y`` (N,) in raw units. If the literature uses fixed splits, it also
+contains ``test_mask`` (N, k). The sources are:
 
 kin40k, protein     the UCI repackaging ``uci_datasets`` (PyPI, MIT), with its ten test masks
 etopo20             NOAA ETOPO at 20 minutes: latitude, longitude → elevation in km, 583,740 cells in row order

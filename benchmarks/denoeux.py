@@ -3,14 +3,14 @@
     python -m benchmarks.denoeux [--output FOLDER]
 
 The data are sin(2πx) + noise at n = 1, 2, 4 and 25 points x, uniform on [0, 1]; the model has nine Gaussian basis
-functions and a bias, with given α and σ². The slides state neither α and σ² nor the widths: here α = 2, σ = 0.2 and the
-functions are 0.1 wide. The mean and the standard deviation of a new target are, by the formulas,
+functions and a bias, with given α and σ². The slides specify neither α and σ² nor the widths: here α = 2, σ = 0.2 and
+the functions are 0.1 wide. The formulas for the mean and variance of a new target are
 
     Σ = (A + ΦᵀΦ/σ²)⁻¹,    μ = ΣΦᵀt/σ²,    σ²(x) = σ² + φ(x)ᵀΣφ(x).
 
-The table compares them with ``RVMRegressor(kernel="none", basis=…)`` with fixed
-precisions. A fit needs two rows, so one row is by the formulas alone. ``least`` is the smallest standard
-deviation over x: it falls to σ with n.
+The table compares these formulas with ``RVMRegressor(kernel="none", basis=…)`` with fixed precisions. A fit needs two
+rows, so the results for one row come from the formulas alone. ``least`` is the smallest standard deviation over x: it
+falls to σ as n grows.
 """
 
 from __future__ import annotations

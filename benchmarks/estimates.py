@@ -3,9 +3,9 @@ rest).
 
     python -m benchmarks.estimates --data DIR [--only TEXT] [--output FOLDER]
 
-Ten fits run in separate processes. ``announced`` is the number of seconds that the plan states for the whole fit.
-``taken`` is the measured number of seconds of the call of ``fit``. ``ratio`` is announced ÷ taken, and should lie
-between 2/3 and 3/2. ``DIR`` contains the public sets of ``benchmarks.datasets``.
+Ten fits run in separate processes. ``announced`` is the plan's estimate of the seconds for the whole fit. ``taken`` is
+the measured time of the call to ``fit`` in seconds. ``ratio`` is announced ÷ taken, and should be between 2/3 and 3/2.
+``DIR`` contains the public sets of ``benchmarks.datasets``.
 """
 
 from __future__ import annotations

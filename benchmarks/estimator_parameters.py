@@ -1,4 +1,4 @@
-"""Conversion of options with flat names to parameters of an estimator, for benchmarks and tests."""
+"""Conversion of flat option names to estimator parameters, for benchmarks and tests."""
 
 from __future__ import annotations
 

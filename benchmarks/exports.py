@@ -1,11 +1,11 @@
-"""Sizes of exported models, and microseconds per row beside Python and an exact Gaussian process.
+"""Sizes of exported models, and microseconds per row compared with Python and an exact Gaussian process.
 
     python -m benchmarks.exports [--vectors 100] [--output FOLDER]
 
-A model of 8 features predicts mean and standard deviation of 20,000 rows on one thread: by ONNX Runtime, in C (gcc
--O2), by the NumPy reader, by ``predict``, and by scikit-learn's GaussianProcessRegressor of 5,000 rows. ``kb`` is the
-size of the file (the library, the pickle), ``single`` the microseconds of a call for one row. If ``arm-none-eabi-gcc``
-is on the path, its ``size`` of the header (flash) and the stack (RAM) on a Cortex-M4 are printed.
+A model with 8 features predicts the mean and standard deviation of 20,000 rows on one thread: with ONNX Runtime, in C
+(gcc -O2), with the NumPy reader, with ``predict``, and with scikit-learn's GaussianProcessRegressor of 5,000 rows.
+``kb`` is the size of the file (the library, the pickle), ``single`` the microseconds per call for one row. If
+``arm-none-eabi-gcc`` is on the path, the header's ``size`` (flash) and the stack (RAM) on a Cortex-M4 are printed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Seconds per row of fits with the same number of vectors to 10⁵ … 10⁷ generated rows, with a plot.
+"""Seconds per row of fits to 10⁵ … 10⁷ generated rows with the same number of vectors, with a plot.
 
     python -m benchmarks.growth [--rows N ...] [--vectors M] [--output FOLDER]
 
 Each fit runs with default options except the width (gamma .5), at most M vectors and constant noise, in a separate
-process with a memory limit of 512 MiB. ``ingest`` is the seconds to write DATA, ``fit`` those of the fit, and
-``microseconds_per_row`` those of the fit divided by the rows. ``bare`` is the seconds of one bare pass
+process with a memory limit of 512 MiB. ``ingest`` is the seconds taken to write DATA, ``fit`` the seconds of the fit,
+and ``microseconds_per_row`` the fit time divided by the rows. ``bare`` is the seconds of one bare pass
 (``benchmarks.working_set``), R = fit ÷ bare. RMSE refers to 20,000 other rows; the noise is .2.
 """
 

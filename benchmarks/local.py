@@ -1,13 +1,13 @@
-"""Local residuals beside the relevance vectors alone and regressors of other libraries, on all rows.
+"""Local residuals compared with relevance vectors alone and other libraries' regressors, on all rows.
 
     pip install gpytorch gpboost xrfm catboost    # what is not installed is left out
     python -m benchmarks.local --data DIR [--sets NAME …] [--methods NAME …] [--splits 3] [--limit 300] [--output DIR]
 
-Of each set 90 % of the rows are fitted and 10 % predicted (at most 20,000), each time in a new process. A fit with its
-predictions that takes longer than ``--limit`` seconds is ``stopped``. DIR contains files NAME.npz
-(``benchmarks/datasets.py``). Every fit is stored below the output folder, in ``local``: stored fits are not repeated,
-and stopped ones only with a larger limit. A set NAME~10 has gaps in 10 % of its cells, NAME~rule gaps that depend on
-the target (``benchmarks.datasets.with_gaps``).
+For each set, 90 % of the rows are fitted and 10 % predicted (at most 20,000), each time in a new process. A fit that
+takes longer than ``--limit`` seconds, including its predictions, is ``stopped``. DIR contains NAME.npz files
+(``benchmarks/datasets.py``). Every fit is stored in ``local`` in the output folder: stored fits are not repeated, and
+stopped fits only with a larger limit. A set NAME~10 has gaps in 10 % of its cells, NAME~rule gaps that depend on the
+target (``benchmarks.datasets.with_gaps``).
 
 alone, local        ``RVMRegressor`` with at most 400 vectors, without and with local residuals
 local 100           with at most 100 vectors
@@ -21,13 +21,12 @@ xRFM                a recursive feature machine
 neighbours          k nearest neighbours of standardised inputs; k and weights by cross-validation
 boosting, CatBoost  scikit-learn's and CatBoost's gradient boosting with their defaults
 
-``benchmarks/regressors.py`` has all of them. xRFM, neighbours and boosting have no density: theirs is a normal
-distribution of one variance, that of errors of left-out rows. A line of the first table is the median of the splits;
-RMSE and NLPD are those of targets in units of their standard deviation. ``least tenth %`` and ``largest tenth %`` are
-the coverages of 95 % intervals among ten groups of new rows by predicted deviation, ``wall s`` and ``CPU s`` the
-seconds of the fit, ``rows/s`` predictions with deviation, and ``peak_mib`` the peak of the process. The second table
-counts on how many sets ``default`` is first among the methods of other libraries, and names the sets where another
-one is.
+All methods are in ``benchmarks/regressors.py``. xRFM, neighbours and boosting predict no density, so theirs is a normal
+distribution with the variance of the errors on left-out rows. A line of the first table is the median over the splits;
+RMSE and NLPD are for targets in units of their standard deviation. ``least tenth %`` and ``largest tenth %`` are the
+extreme coverages of 95 % intervals among ten groups of new rows by predicted deviation, ``wall s`` and ``CPU s`` the
+seconds of the fit, ``rows/s`` predictions with deviation, and ``peak_mib`` the process's peak. The second table counts
+on how many sets ``default`` beats the methods of other libraries, and names the sets where another method wins.
 """
 
 from __future__ import annotations

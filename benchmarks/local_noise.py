@@ -1,4 +1,4 @@
-"""Noise that depends on the inputs, beside constant noise: densities, coverage and errors on new rows.
+"""Input-dependent noise compared with constant noise: densities, coverage and errors on new rows.
 
     python -m benchmarks.local_noise --data DIR [--sets NAME …] [--rows 4000] [--splits 3] [--output FOLDER]
 
@@ -7,12 +7,12 @@ to 20,000 others. A line of the table is a mean over the splits:
 
 tenths         least and largest coverage of the 95 % interval among ten groups of new rows by predicted deviation
 deviations     smallest and largest predicted standard deviation, in units of the target's sd
-centres        of the log variance; the number of splits in which local noise was taken is ``taken``
-NLPD           mean negative log predictive density, in nats, of targets in units of their sd
+centres        of the log variance; ``taken`` is the number of splits in which local noise was used
+NLPD           mean negative log predictive density, in nats, for targets in units of their sd
 
-``housing`` are data drawn here: prices of six features whose spread grows with two of them. ``demo`` is the terrain of
-the demo, with the demo's kernel. ``mcycle`` has 133 rows, of which 100 are fitted, on ten splits. All other sets are
-the files NAME.npz of DIR (``benchmarks/datasets.py``); of small sets 70 % of the rows are fitted.
+``housing`` is generated here: prices from six features, with a spread that grows with two of them. ``demo`` is the
+demo's terrain, with the demo's kernel. ``mcycle`` has 133 rows, of which 100 are fitted, on ten splits. All other sets
+are the NAME.npz files in DIR (``benchmarks/datasets.py``); for small sets, 70 % of the rows are fitted.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Local residuals of more rows than memory holds: seconds of the fit and of its cells, and rows predicted per second.
+"""Local residuals for larger-than-memory data: seconds of the fit and of its cells, and rows predicted per second.
 
     python -m benchmarks.local_scale [--rows 100000 1000000 10000000] [--new 100000] [--folder DIR] [--output DIR]
 
-DATA are N × 8 inputs, uniform on [−1, 1], and a target sin(3x₀) + x₁x₂ + ½sin(8x₀)cos(6x₁) + 0.1·noise, of which 100
-vectors leave errors that near rows share. Each fit runs in a new process with ``memory_limit="1GiB"`` and 40
-neighbours; ``cells`` are the seconds of its pass over all rows with the sort and the search for the local kernel. New
-rows are predicted with deviation by a process of its own, with one thread; ``peak_mib`` is the larger peak of both.
+DATA are N × 8 inputs, uniform on [−1, 1], and a target sin(3x₀) + x₁x₂ + ½sin(8x₀)cos(6x₁) + 0.1·noise, for which 100
+vectors leave errors shared by near rows. Each fit runs in a new process with ``memory_limit="1GiB"`` and 40 neighbours;
+``cells`` is the seconds of its pass over all rows with the sort and the search for the local kernel. New rows are
+predicted with deviation in a separate process, with one thread; ``peak_mib`` is the larger of the two peaks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Peak memory compared with the plan's prediction: all statistics, strategies and solvers, with small limits.
+"""Peak memory compared with the plan's prediction, for all statistics, strategies and solvers, with small limits.
 
     python -m benchmarks.memory_limits [--only TEXT] [--seconds 120] [--folder FOLDER] [--output FOLDER]
 

@@ -1,13 +1,13 @@
-"""Families and directions of learned kernels beside a width per feature, an exact Gaussian process and boosting.
+"""Learned kernel families and directions compared with a width per feature, an exact Gaussian process and boosting.
 
     python -m benchmarks.metric --data DIR [--sets NAME …] [--methods NAME …] [--rows 8000] [--splits 3] [--output DIR]
 
-Each method is fitted to the same random rows of each set and predicts up to 10,000 others. RMSE and NLPD are those of
+Each method is fitted to the same random rows of each set and predicts up to 10,000 others. RMSE and NLPD are for
 targets in units of their standard deviation; a line of the table is a mean over the splits.
 
 widths       a Gaussian kernel with a width per feature (the former default)
 family       the family with the largest evidence, with a width per feature
-directions   a Gaussian kernel with the metric by default
+directions   a Gaussian kernel with the default metric
 default      ``RVMRegressor()``
 gp           scikit-learn's exact Gaussian process with a width per feature, amplitude and noise by evidence; up to
              1,100 rows
@@ -15,9 +15,9 @@ boosting     scikit-learn's HistGradientBoostingRegressor
 svgp         a sparse variational Gaussian process with 500 inducing points (``benchmarks.regressors``)
 xrfm         a recursive feature machine (``benchmarks.regressors``)
 
-The last two need further libraries and run only if they are named.
+The last two need further libraries and run only if named.
 
-``DIR`` contains files NAME.npz (``benchmarks/datasets.py``); of small sets 70 % of the rows are fitted. Sets named
+``DIR`` contains NAME.npz files (``benchmarks/datasets.py``); for small sets, 70 % of the rows are fitted. Sets named
 NAME:ROWS are fitted with that many rows.
 """
 

@@ -1,12 +1,12 @@
-"""Requests of each step of a fit whose DATA, JOB and predictions are objects in an S3 bucket.
+"""Requests made by each step of a fit whose DATA, JOB and predictions are objects in an S3 bucket.
 
     python -m benchmarks.object_store [--rows N] [--rounds R] [--output FOLDER]
 
-Needs moto and s3fs (``pip install ".[test]"``). A server of the S3 protocol (moto's) runs on this machine and counts
-requests and bytes. Each step is a command of its own: ingest, plan, fit, a second fit that is killed (``kill -9``)
-after its second round, its resume, predict, evaluate, report. The table has the requests of each step: ``read`` GET
-of an object, ``list`` GET of a listing, ``head`` HEAD, ``write`` PUT and POST, ``delete`` DELETE and POST ?delete.
-The last line states whether the models, and the predictions, are bit-identical to those on a local disk.
+Needs moto and s3fs (``pip install ".[test]"``). An S3 server (moto's) runs on this machine and counts requests and
+bytes. Each step is a separate command: ingest, plan, fit, a second fit that is killed (``kill -9``) after its second
+round, its resume, predict, evaluate, report. The table lists the requests of each step: ``read`` GET of an object,
+``list`` GET of a listing, ``head`` HEAD, ``write`` PUT and POST, ``delete`` DELETE and POST ?delete. The last line says
+whether the models and the predictions are bit-identical to those on a local disk.
 """
 
 from __future__ import annotations

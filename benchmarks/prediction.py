@@ -1,11 +1,11 @@
-"""Seconds of predictions compared with those of the operations that they cannot avoid.
+"""Prediction times compared with the times of the operations that they cannot avoid.
 
     python -m benchmarks.prediction [--rows N] [--vectors M ...] [--repeats K] [--output FOLDER]
 
-A model of at most M vectors predicts N generated rows of 8 features, on one thread. The limit of the mean is the
-evaluation of the kernel and one product with the weights; that of the standard deviation is also one product with a
-triangular root of Σ (``dtrmm``). ``share`` is the seconds of the limit ÷ those of the prediction. Runs alternate;
-seconds are medians.
+A model with at most M vectors predicts N generated rows of 8 features on one thread. The lower bound for the mean is
+the kernel evaluation and one product with the weights; for the standard deviation, one product with a triangular root
+of Σ (``dtrmm``) is added. ``share`` is the seconds of the bound ÷ those of the prediction. Runs alternate; seconds are
+medians.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Regressors of this and of other libraries with one interface: fit, prediction with a deviation, and figures.
+"""Regressors of this library and others with a common interface: fit, prediction with a deviation, and figures.
 
     pip install gpytorch gpboost xrfm catboost
 
-These packages are not dependencies of this project: each function imports its library when it is called, and
-``Method.missing`` tells what to leave out. Inputs and targets of the other methods are standardised by the training
-rows. All methods use all cores that the process may use.
+These packages are not dependencies of this project: each function imports its library when called, and
+``Method.missing`` says what to leave out. Inputs and targets of the other methods are standardised by the training
+rows. All methods use all the cores that the process may use.
 
-A method without a density has the same normal distribution around each mean: its variance is that of errors of
-training rows that were left out.
+A method without a density gets the same normal distribution around each mean, with the variance of the errors on
+left-out training rows.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""CPU seconds of a fit on Dask clusters beside the same fit in one process, and a model of larger clusters.
+"""CPU seconds of a fit on Dask clusters compared with the same fit in one process, and a model of larger clusters.
 
     python -m benchmarks.scaling [--rows N] [--workers W ...] [--repeats K] [--output FOLDER]
 
-DATA has N × 9 generated rows in tiles of 16,384. The fit has three rounds of 250 candidates, all rows in each. Workers
-are processes with one thread each, over TCP on this machine; the fit beside them has one thread in this process.
+DATA has N × 9 generated rows in tiles of 16,384. The fit has three rounds of 250 candidates, with all rows in each.
+Workers are processes with one thread each, over TCP on this machine; the reference fit has one thread in this process.
 A first fit, which is not measured, loads the packages in the workers. ``cpu`` is the CPU seconds of all processes of
-the fit, ``overhead`` its excess over the fit in one process, ``tasks`` the number of tasks that the scheduler ran.
+the fit, ``overhead`` its excess over the fit in one process, and ``tasks`` the number of tasks that the scheduler ran.
 Repeats alternate; values are medians.
 
-``per_task`` are the seconds that the scheduler and the client need for one task that does nothing (of 2,000). The model
-extrapolates one pass over larger data to 64 workers: a task reads at most ``MOST_TILES`` tiles, ``pass_minutes`` are
-those of the workers, and ``scheduler_share`` is the fraction of them in which the scheduler works. Above 100 %, workers
-wait for the scheduler.
+``per_task`` is the seconds that the scheduler and the client need for one task that does nothing (of 2,000). The model
+extrapolates one pass over larger data to 64 workers: a task reads at most ``MOST_TILES`` tiles, ``pass_minutes`` is the
+workers' time, and ``scheduler_share`` is the fraction of it during which the scheduler works. Above 100 %, workers wait
+for the scheduler.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Figures with several panels for the benchmarks. The Agg canvas is used, so that no screen is needed."""
+"""Multi-panel figures for the benchmarks. They use the Agg canvas, so no display is needed."""
 
 from __future__ import annotations
 

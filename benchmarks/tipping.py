@@ -1,4 +1,4 @@
-"""Experiments of Tipping (2001), §4.1 and §4.2, and the softmax.
+"""Experiments from Tipping (2001), §4.1 and §4.2, and the softmax.
 
     python -m benchmarks.tipping --data DIR [--draws 100] [--output FOLDER]
 
@@ -10,7 +10,7 @@ first draw     the first noisy sinc by MacKay's updates alone
 softmax        an α for each vector, beside the default; log loss and error on held-out rows
                of iris, digits and 1,500 rows of pendigits
 
-DIR contains ripley_synth.npz and pendigits.npz; without them their rows are left out.
+DIR contains ripley_synth.npz and pendigits.npz; if one is missing, its rows are left out.
 """
 
 from __future__ import annotations

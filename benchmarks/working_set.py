@@ -2,14 +2,14 @@
 
     python -m benchmarks.working_set --data DIR [--case NAME ...] [--selections | --fit-rows] [--cores N]
 
-R is the time of a whole fit, from opening DATA to the last model, divided by the time of one *bare pass* at the final
+R is the time of a whole fit, from opening DATA to the final model, divided by the time of one *bare pass* at the final
 number of vectors. The bare pass only reads the same tiles, evaluates the same kernel columns, and sums one symmetric
 product ΦᵀΦ. ``bare_rate`` is the flop rate of the bare pass as a fraction of the machine's ``dgemm`` rate, counting
 only M² flops per row for M vectors. RMSE and NLPD are for held-out rows, in units of the sd of the training target.
 
-``--fit-rows`` compares fits whose rounds use all rows with fits whose rounds use a growing sample, with constant noise
-and with the default noise. There, R refers to the bare pass at the number of vectors of the fit that uses all rows and
-constant noise. The case ``generated`` has 10⁷ rows.
+``--fit-rows`` compares fits whose rounds use all rows with fits whose rounds use a growing sample, both with constant
+noise and with the default noise. There, R refers to the bare pass with as many vectors as the fit that uses all rows
+and constant noise. The case ``generated`` has 10⁷ rows.
 """
 
 from __future__ import annotations

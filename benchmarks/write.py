@@ -1,11 +1,11 @@
-"""Write the tables of stored results into the README files of the benchmarks, with commit and date.
+"""Write the tables of stored results into the benchmark READMEs, with commit and date.
 
     python -m benchmarks.write [--results FOLDER] [README …]
 
 A README marks a table by two comments, ``<!-- results: NAME -->`` and ``<!-- end -->``. The text between them is
 replaced by FOLDER/NAME.md with its headings two levels lower, followed by the date of the results and the commit at
-which they were written. NAME may contain folders. Tables without results in FOLDER stay, and are named. Without
-arguments all READMEs of the benchmarks are written.
+which they were written. NAME may contain folders. Tables without results in FOLDER stay unchanged and are listed.
+Without arguments, all benchmark READMEs are written.
 """
 
 from __future__ import annotations

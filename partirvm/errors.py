@@ -11,13 +11,13 @@ import warnings
 from partirvm.quoting import message_text
 
 BETWEEN = ("partirvm", "sklearn", "joblib")
-"""Packages whose lines a warning does not name: it names the line of the user that called them."""
+"""Packages that a warning skips: it points to the line of the user's code that called them."""
 
 _warned: set[tuple[type[Warning], str, str, int]] = set()
 
 
 def _shown(error: Exception) -> str:
-    """The message, a line for each argument, safe to print on a terminal: it may quote data."""
+    """The message, one line per argument, safe to print on a terminal even if it quotes data."""
     return "\n".join(message_text(str(line)) for line in error.args)
 
 
@@ -32,7 +32,7 @@ class PartirvmError(Exception):
 
 
 class UsageError(PartirvmError, ValueError):
-    """An invalid option, argument or combination of them: unknown kernel, non-positive gamma."""
+    """An invalid option, argument or combination of them, such as an unknown kernel or a non-positive gamma."""
 
 
 class DoneError(UsageError):
@@ -40,7 +40,7 @@ class DoneError(UsageError):
 
 
 class DataError(PartirvmError, ValueError):
-    """The data cannot be used: NaN, text columns, no rows, a wrong number of features."""
+    """The data cannot be used: NaN, text columns, no rows, or the wrong number of features."""
 
 
 class DataTypeError(DataError, TypeError):
@@ -52,15 +52,15 @@ class MissingDataError(DataError, FileNotFoundError):
 
 
 class ChangedDataError(DataError):
-    """The data differ from those that the model or job was made from."""
+    """The data differ from those from which the model or job was made."""
 
 
 class FormatError(PartirvmError, ValueError):
-    """A file of partirvm that this version cannot read, for instance of a newer format."""
+    """A partirvm file that this version cannot read, for example because its format is newer."""
 
 
 class MemoryLimitError(PartirvmError, MemoryError):
-    """The work cannot fit under the memory limit; the message says what it needs, what it has and what to change."""
+    """The work does not fit in the memory limit; the message says what it needs, what it has and what to change."""
 
 
 class ExistsError(PartirvmError, FileExistsError):
@@ -68,15 +68,15 @@ class ExistsError(PartirvmError, FileExistsError):
 
 
 class StorageError(PartirvmError, OSError):
-    """A store is full, read-only, out of reach or refuses reads or writes for another reason."""
+    """A store is full, read-only or unreachable, or refuses reads or writes for another reason."""
 
 
 class LeaseError(PartirvmError, RuntimeError):
-    """Another process is running the job: one at a time."""
+    """Another process is running the job; only one can do so at a time."""
 
 
 class LeaseLostError(LeaseError):
-    """Another process took over the job while this one was silent; later writes of this one are ignored."""
+    """Another process took over the job while this one was silent; later writes by this one are ignored."""
 
 
 class NumericalError(PartirvmError, ArithmeticError):
@@ -84,11 +84,11 @@ class NumericalError(PartirvmError, ArithmeticError):
 
 
 class ClusterError(PartirvmError, RuntimeError):
-    """The Dask cluster cannot do the work: packages differ, the scheduler is gone, tasks keep failing."""
+    """The Dask cluster cannot do the work: packages differ, the scheduler is gone, or tasks keep failing."""
 
 
 class NoWorkersError(ClusterError, TimeoutError):
-    """No worker joined the cluster within the time-out."""
+    """No worker joined the cluster before the timeout."""
 
 
 class JobFailedError(PartirvmError, RuntimeError):
@@ -102,7 +102,7 @@ class PartirvmWarning(UserWarning):
 
 
 class DataWarning(PartirvmWarning):
-    """Something about the data: a constant feature, a constant target, rows far from every relevance vector."""
+    """A property of the data: a constant feature, a constant target, or rows far from every relevance vector."""
 
 
 class NoiseFloorWarning(PartirvmWarning):
@@ -122,10 +122,10 @@ class LimitWarning(PartirvmWarning):
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the user's line, the first one outside of ``BETWEEN``.
+    """Warn at the user's line, the first one outside ``BETWEEN``.
 
-    A search of scikit-learn fits many times, and resets Python's list of shown warnings before each fit. For calls by
-    scikit-learn, warnings that differ only in numbers are therefore issued once for each line of the user and process.
+    A scikit-learn search fits many times and resets Python's registry of shown warnings before each fit. For calls by
+    scikit-learn, warnings that differ only in numbers are therefore issued once per user line and process.
     """
     frame, level, searched = sys._getframe(1), 2, False
     while frame.f_back and (package := frame.f_globals.get("__name__", "").partition(".")[0]) in BETWEEN:

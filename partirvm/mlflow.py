@@ -13,12 +13,12 @@ from partirvm.estimators import load_model, save_model
 def log_model(model: Any, name: str, example: Any, **options: Any) -> Any:
     """Log a fitted estimator or a model to MLflow under this name, and return MLflow's ``ModelInfo``.
 
-    ``example`` are some rows with the columns of the training rows, of which MLflow stores names and types. The files
-    are those of ``partirvm.save_model``: nothing is pickled. A loaded model returns a data frame with the columns
-    ``mean``, ``std``, ``lower`` and ``upper`` of a regression, or ``label``, ``p_<class>``, ``lower_<class>`` and
-    ``upper_<class>`` of a classification. MLflow's ``params`` are ``level``, that of the intervals, and ``quantiles``,
-    a list of which each adds a column such as ``q0.9`` to a regression of one target. ``options`` are those of
-    ``mlflow.pyfunc.log_model``. Needs the package mlflow or mlflow-skinny.
+    ``example`` is a few rows with the training columns, whose names and types MLflow stores. The files are those of
+    ``partirvm.save_model``: nothing is pickled. A loaded model returns a data frame with the columns ``mean``, ``std``,
+    ``lower`` and ``upper`` for regression, or ``label``, ``p_<class>``, ``lower_<class>`` and ``upper_<class>`` for
+    classification. MLflow's ``params`` are ``level``, the level of the intervals, and ``quantiles``, a list, each of
+    which adds a column such as ``q0.9`` to a regression of one target. ``options`` are passed to
+    ``mlflow.pyfunc.log_model``. Requires the package mlflow or mlflow-skinny.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def _load_pyfunc(path: str) -> Any:
 
 
 def _predictions(model: Any, data: Any, params: dict[str, Any] | None = None) -> Any:
-    """Return a data frame of predictions at rows, as ``log_model`` says."""
+    """Return a data frame of predictions for rows, as described in ``log_model``."""
     import pandas as pd
 
     X, asked = checked_rows(data, model.columns), {"level": 0.95, "quantiles": (), **(params or {})}

@@ -1,8 +1,8 @@
 """Threads and memory of the process.
 
-BLAS has one thread, since the last bits of its results depend on their number. Instead work is cut into pieces that
-depend on its size alone, which threads of Python compute (``in_threads``). NumPy's functions release the interpreter's
-lock meanwhile; SciPy's wrappers of BLAS hold it (``unlocked``).
+BLAS uses one thread, because the last bits of its results depend on the number of threads. Instead, work is split into
+pieces that depend only on its size, and Python threads compute them (``in_threads``). NumPy's functions release the
+interpreter lock meanwhile; SciPy's BLAS wrappers hold it (``unlocked``).
 """
 
 import ctypes
@@ -21,7 +21,7 @@ import psutil
 from threadpoolctl import ThreadpoolController
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # option numbers of glibc's malloc.h
-RETURNED, KEPT = 4 << 20, 32 << 20  # minimum bytes of a block that is returned to the system as soon as it is freed
+RETURNED, KEPT = 4 << 20, 32 << 20  # minimum bytes of blocks that are returned to the system once freed
 
 _lock = threading.Lock()
 _inside = 0
@@ -45,7 +45,7 @@ def _set_threads(numbers: Iterable[int]) -> None:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS of this process to one thread while any Python thread is inside the block."""
+    """Limit BLAS in this process to one thread while any Python thread is inside the block."""
     global _inside
     with _lock:
         if _inside == 0:
@@ -63,7 +63,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @contextmanager
 def on_threads(count: int) -> Iterator[None]:
-    """Let ``in_threads`` of this thread use ``count`` threads inside the block."""
+    """Let ``in_threads`` in this thread use ``count`` threads inside the block."""
     with ThreadPoolExecutor(max(count, 1), thread_name_prefix="partirvm-pieces") as pool:
         token = _pool.set(pool if count > 1 else None)
         try:
@@ -73,7 +73,7 @@ def on_threads(count: int) -> Iterator[None]:
 
 
 def in_threads(function: Callable[..., Any], things: Sequence[Any], *others: Iterable[Any]) -> list[Any]:
-    """Return ``list(map(function, things, *others))``, computed by the threads of ``on_threads``."""
+    """Return ``list(map(function, things, *others))``, computed by the threads set with ``on_threads``."""
     pool = _pool.get()
     return list((map if pool is None or len(things) < 2 else pool.map)(function, things, *others))
 
@@ -89,9 +89,9 @@ def _routine(name: str) -> Callable[..., None]:
 
 
 def unlocked(name: str, *values: Any) -> None:
-    """Call a routine of SciPy's BLAS or LAPACK beside other threads, which SciPy's wrappers do not allow.
+    """Call a routine of SciPy's BLAS or LAPACK concurrently with other threads, unlike SciPy's wrappers.
 
-    ``values`` are its arguments: letters, integers, floats, and arrays, of which it sees the first element.
+    ``values`` are its arguments: letters, integers, floats, and arrays, passed by their first element.
     """
 
     def passed(value: Any) -> Any:
@@ -108,8 +108,8 @@ def usable_cores() -> int:
 
 
 def peak_memory() -> int:
-    """Return the peak resident bytes of this process so far; the current ones where the system reports no peak."""
-    with suppress(OSError):  # VmHWM of Linux: the peak of getrusage includes that of the process that started this one
+    """Return the peak resident bytes of this process so far, or the current ones if the system reports no peak."""
+    with suppress(OSError):  # VmHWM of Linux: getrusage includes the peak of the process that started this one
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
     return resident_memory()
@@ -121,7 +121,7 @@ def resident_memory() -> int:
 
 
 def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the bytes that this process may use: the smallest limit of its cgroup and parents, or all memory."""
+    """Return the bytes that this process may use: the smallest limit of its cgroup and its parents, or all memory."""
     return min([int(psutil.virtual_memory().total), *_cgroup_limits(proc, cgroups)])
 
 
@@ -138,21 +138,21 @@ def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
                 folder /= part
                 with suppress(OSError):
                     text = (folder / name).read_text().strip()
-                    if text.isdigit():  # where there is no limit, version 1 states a huge number
+                    if text.isdigit():  # without a limit, version 1 reports a huge number
                         yield int(text)
 
 
 def return_freed_memory(least: int = RETURNED) -> bool:
-    """Make glibc return freed blocks of ``least`` bytes or more at once from now on; True if it can (glibc only).
+    """Make glibc immediately return freed blocks of at least ``least`` bytes from now on; True if it can (glibc only).
 
-    Otherwise a fit, which frees many matrices of slowly growing size, resides in 1.5 times the used memory. Smaller
-    blocks are kept for the next ones: if every block of a pass had new pages, these would take a third of the time.
+    Otherwise a fit, which frees many matrices of slowly growing size, occupies 1.5 times the memory it uses. Smaller
+    blocks are kept for reuse: if every block of a pass had new pages, these would take a third of the time.
     """
     return _glibc("mallopt", M_TRIM_THRESHOLD, 2 * least) and _glibc("mallopt", M_MMAP_THRESHOLD, least)
 
 
 def settled_memory() -> int:
-    """Return all freed blocks that glibc holds to the system, which is slow, then return the resident bytes."""
+    """Release all freed blocks held by glibc to the system, which is slow, and return the resident bytes."""
     _glibc("malloc_trim", 0)
     return resident_memory()
 

@@ -1,7 +1,7 @@
-"""Values in messages: foreign ones (cells, labels, names of columns and files), numbers with their units, and dates.
+"""Values in messages: foreign values (cells, labels, column and file names), numbers with their units, and dates.
 
-Foreign values may be very long, and contain control characters that a terminal executes. Errors and warnings pass their
-text through ``printable``; ``quoted``, ``named`` and ``listed`` insert values from data, and keep them short.
+Foreign values may be very long and may contain control characters that a terminal executes. Errors and warnings pass
+their text through ``printable``; ``quoted``, ``named`` and ``listed`` insert values from data and keep them short.
 """
 
 import re
@@ -16,7 +16,7 @@ LONGEST_VALUE = 60  # maximum characters of a value in a message
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""The text with every character that ``repr`` escapes escaped, such as cursor controls, except ``keep``.
+    r"""Escape every character in the text that ``repr`` escapes, such as cursor controls, except ``keep``.
 
     >>> printable("a\x1b[2Jb\r\n"), printable("two\nlines", keep="\n"), printable("Straße")
     ('a\\x1b[2Jb\\r\\n', 'two\nlines', 'Straße')
@@ -27,7 +27,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def message_text(text: str) -> str:
-    """A message as one line that a terminal can print; the middle of a very long one is left out."""
+    """A message as one line that is safe to print on a terminal; the middle of a very long one is left out."""
     if len(text) > 2000:
         text = f"{text[:1000]} … ({len(text) - 2000:,} characters left out) … {text[-1000:]}"
     return printable(text)
@@ -57,7 +57,7 @@ def named(name: Any) -> str:
 
 
 def listed(values: Iterable[Any], most: int = 20, show: Callable[[Any], str] = named) -> str:
-    """Names separated by commas, at most ``most`` of them.
+    """List names separated by commas, at most ``most`` of them.
 
     >>> listed(["a", "b"]), listed("abcd", most=2)
     ('a, b', 'a, b, …')
@@ -75,7 +75,7 @@ def html_table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
 
 
 def wrapped(text: str, width: int) -> str:
-    """Break lines longer than ``width`` between words, and align the rest with the value after a name; 0: unwrapped.
+    """Break lines longer than ``width`` between words, and align the rest with the value after a name (0: no breaks).
 
     >>> print(wrapped("memory    about 255 MiB of 16.5 GiB", 24))
     memory    about 255 MiB

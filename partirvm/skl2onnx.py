@@ -1,4 +1,4 @@
-"""Converters for skl2onnx (sklearn-onnx), with which pipelines that end in an estimator of partirvm become ONNX."""
+"""Converters for skl2onnx (sklearn-onnx), which convert pipelines that end in a partirvm estimator to ONNX."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from partirvm.export.onnx_file import LACKING, OPSET, onnx_model
 
 
 def register() -> None:
-    """Register both estimators with skl2onnx, whose ``convert_sklearn`` and ``to_onnx`` then take them.
+    """Register both estimators with skl2onnx, whose ``convert_sklearn`` and ``to_onnx`` then accept them.
 
-    A regressor has the output ``mean``, or those of the option ``outputs`` of a conversion, such as
-    ``options={RVMRegressor: {"outputs": ("mean", "lower", "upper")}}``. A classifier has label and probabilities, and
-    skl2onnx's options ``zipmap`` and ``output_class_labels``. Needs the package skl2onnx.
+    A regressor has the output ``mean``, or the outputs named in the conversion option ``outputs``, for example
+    ``options={RVMRegressor: {"outputs": ("mean", "lower", "upper")}}``. A classifier has a label and probabilities, and
+    supports skl2onnx's options ``zipmap`` and ``output_class_labels``. Requires the package skl2onnx.
 
     Examples
     --------
@@ -24,12 +24,12 @@ def register() -> None:
 
     options = {"zipmap": [True, False, "columns"], "output_class_labels": [False, True], "nocl": [True, False]}
     update(RVMClassifier, "PartirvmClassifier", shapes, _convert, options=options)
-    declared = {"parser": _parse, "options": {"outputs": None}}  # _parse states the shapes
+    declared = {"parser": _parse, "options": {"outputs": None}}  # _parse declares the shapes
     update(RVMRegressor, "PartirvmRegressor", lambda operator: None, _convert, **declared)
 
 
 def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
-    """Declare the operator of a regressor and its outputs, which keep their names."""
+    """Declare the operator of a regressor, and its outputs, which keep their names."""
     from skl2onnx.common.data_types import guess_tensor_type
 
     operator = scope.declare_local_operator("PartirvmRegressor", model)

@@ -1,4 +1,4 @@
-"""Small frozen values used by all parts, and conversion of other libraries' data frames to pandas."""
+"""Small frozen values used throughout the package, and conversion of other libraries' data frames to pandas."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -15,43 +15,43 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 Each: TypeAlias = float | Float
-"""A number of one target, or those of several, (T,)."""
+"""A number for one target, or numbers (T,) for several."""
 
-LEARNING_ROWS = 8000  # at most so many rows teach a kernel: more hardly change it
-LEARNING_FEATURES = 50  # with more features, a kernel is learned again from so many fewer rows that their product stays
-LEFT_OUT_ROWS = 50_000  # rows that are left out of a fit at most, to estimate its uncertainty
-NOISE_CENTRES = 64  # centres at most of a noise variance that depends on the inputs; at least four rows for each
-PANEL_ROWS = 2048  # rows whose design block is held at once; another number changes the rounding of a pass
-RESIDUAL_ROWS = 1000  # rows at least of which local residuals are tried without being asked for
-COMPARED_ROWS = 1000, 20_000  # rows at least and at most of a learned fit's comparison with boosted trees
-RESIDUAL_TEACHERS, RESIDUAL_NEIGHBOURS = 4096, 40  # rows that teach local residuals at most, and their neighbours
-RESIDUAL_TARGETS = 4  # targets at most of which they are: each takes as long as one alone
-EXTRA_COLUMNS = 120  # test rows whose extra basis functions are evaluated together, a multiple of 24
+LEARNING_ROWS = 8000  # maximum number of rows that teach a kernel: more hardly change it
+LEARNING_FEATURES = 50  # with more features, a kernel is learned again from fewer rows: their product stays constant
+LEFT_OUT_ROWS = 50_000  # maximum number of rows left out of a fit to estimate its uncertainty
+NOISE_CENTRES = 64  # maximum number of centres of an input-dependent noise variance; at least four rows for each
+PANEL_ROWS = 2048  # rows whose design block is held at once; changing it changes the rounding of a pass
+RESIDUAL_ROWS = 1000  # minimum number of rows for which local residuals are tried by default
+COMPARED_ROWS = 1000, 20_000  # minimum and maximum rows to compare a learned fit with boosted trees
+RESIDUAL_TEACHERS, RESIDUAL_NEIGHBOURS = 4096, 40  # maximum rows that teach local residuals; neighbours
+RESIDUAL_TARGETS = 4  # maximum number of targets for which they are tried: each takes as long as a single one
+EXTRA_COLUMNS = 120  # test rows whose extra basis functions are evaluated together; a multiple of 24
 OFF = 1e-3  # relevance, as a fraction of the largest, below which a feature counts as switched off
 
 BIAS = -1
-"""Label of the bias column. Labels below zero mark *leading* columns: not offered by rows, candidates in every fit."""
+"""Label of the bias column. Negative labels mark *leading* columns: not offered by rows, candidates in every fit."""
 
 SWEEPS = 10  # Gauss–Seidel sweeps over the missing inputs of a row
 
 STEP = 1e-100
-"""Imaginary step of a derivative: its square vanishes, and derivatives from 1e-200 to 1e50 do not."""
+"""Imaginary step for derivatives: its square vanishes, but derivatives from 1e-200 to 1e50 do not."""
 
 GRAIN = 2.0**-32
 """Resolution of a scaled target, in standard deviations.
 
-Where a fit of many similar columns ends depends on the last bits, which differ for c·y. Differences of 1e-16 vanish in
-multiples of 2e-10. The noise is at least 400,000 times as much.
+The result of a fit of many similar columns depends on the last bits, which differ for c·y. Rounding to multiples of
+2e-10 removes differences of 1e-16. The noise is at least 400,000 times as large.
 """
 
 
 def levels_of(codes: Float, count: int) -> Int:
-    """Return the levels (n,) of codes of a feature; ``count`` for other and missing ones."""
+    """Return the levels (n,) of a feature's codes; ``count`` for other and missing codes."""
     return np.where((codes.real >= 0) & (codes.real < count), codes.real, count).astype(np.int64)
 
 
 def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:
-    """Return p functions (n, p) of g ``numbers``, features of rows X: 1, and of each z, cos πu, cos 2πu and so on.
+    """Return p functions (n, p) of the g features ``numbers`` of rows X: 1 and, for each z, cos πu, cos 2πu and so on.
 
     z = (x − mean)/deviation of ``moments`` (2, g) is within ±4, a gap 0; u = (1 + tanh .8z)/2 is about its quantile.
     """
@@ -69,13 +69,13 @@ def pulled_back(function: Callable[[Any], Any], X: Float, weights: Float) -> Flo
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """Map from d features in raw units to d' ≥ d inputs: the columns of the features, then further ones.
+    """Map from d features in raw units to d' ≥ d inputs: the feature columns, then additional ones.
 
-    A feature of ``spreads`` s > 0 (d,) becomes asinh((x − centre)/s): linear near its centre, logarithmic in its tails.
-    A categorical feature in ``tables``, pairs of position and table (L + 1, r), becomes the r coordinates of its level,
-    of which r − 1 are further columns; the last row is that of other and missing levels. ``effects`` are pairs of such
-    a feature and weights (L + 1, p) of ``level_functions`` of ``numbers`` and their ``moments``, the sum of which is a
-    further column. Each of the features ``gaps`` adds a column that is 1 where it has no value.
+    A feature with ``spreads`` s > 0 (d,) becomes asinh((x − centre)/s): linear near its centre, logarithmic in its
+    tails. A categorical feature in ``tables``, pairs of position and table (L + 1, r), becomes the r coordinates of its
+    level, of which r − 1 are additional columns; the last row is for other and missing levels. ``effects`` are pairs of
+    such a feature and weights (L + 1, p) of ``level_functions`` of ``numbers`` and their ``moments``, whose sum is an
+    additional column. Each feature in ``gaps`` adds a column that is 1 where its value is missing.
     """
 
     centres: Float
@@ -88,7 +88,7 @@ class FeatureMap:
 
     @classmethod
     def plain(cls, d: int) -> "FeatureMap":
-        """The map that changes no feature."""
+        """The map that leaves all features unchanged."""
         return cls(np.zeros(d), np.zeros(d), np.zeros(0, np.int64))
 
     def __call__(self, X: Float) -> Float:
@@ -133,25 +133,25 @@ class TargetMap:
     spread: float = 1.0
 
     def __call__(self, t: Float) -> Float:
-        """Return z of targets t. For the logarithm a target that is not positive counts as 1e-300."""
+        """Return z for targets t. For the logarithm, a target that is not positive counts as 1e-300."""
         if self.kind == "log":
             return np.asarray(np.log(np.maximum(t, 1e-300)))
         return t if self.kind == "none" else np.asarray(np.arcsinh((t - self.centre) / self.spread))
 
     def log_slope(self, t: Float) -> Float:
-        """Return log dz/dt, the log density of t less that of z."""
+        """Return log dz/dt, the log density of t minus that of z."""
         if self.kind == "none":
             return np.zeros(t.shape)
         return -np.log(np.maximum(t, 1e-300) if self.kind == "log" else np.hypot(t - self.centre, self.spread))
 
     def back(self, z: Float) -> Float:
-        """Return the targets of z, and of quantiles of z those of t."""
+        """Return the targets for values z; quantiles of z become quantiles of t."""
         if self.kind == "log":
             return np.exp(z)  # type: ignore[no-any-return, unused-ignore]
         return z if self.kind == "none" else self.centre + self.spread * np.sinh(z)
 
     def moments(self, mean: Float, variance: Float) -> tuple[Float, Float]:
-        """Return mean and variance of the target for a normal z with this mean and variance, in closed form."""
+        """Return the mean and variance of the target for a normal z with this mean and variance, in closed form."""
         if self.kind == "none":
             return mean, variance
         grown, tail = np.exp(0.5 * variance), np.expm1(variance)
@@ -162,7 +162,7 @@ class TargetMap:
         return self.centre + self.spread * middle, self.spread**2 * (0.5 * np.expm1(2 * variance) + tail * middle**2)
 
     def name(self, target: str) -> str:
-        """Return a text for z."""
+        """Return a name for z."""
         if self.kind == "asinh":
             return f"asinh(({target} − {self.centre:.3g})/{self.spread:.3g})"
         return target if self.kind == "none" else f"log({target})"
@@ -174,10 +174,10 @@ AS_IT_IS = TargetMap()
 
 @dataclass(frozen=True)
 class Scaling:
-    """Map from raw inputs (n, d) and targets (n, T) to the model's, by column: (x − shift) / scale.
+    """Map from raw inputs (n, d) and targets (n, T) to those of the model, by column: (x − shift) / scale.
 
-    ``features`` first maps the d features to d' inputs, ``target`` the target. A missing number is ``blank`` (d',), by
-    default 0, or with ``regressions`` (d', d') of scaled inputs on the others the mean of a normal distribution.
+    ``features`` first maps the d features to d' inputs, ``target`` the target. A missing number becomes ``blank``
+    (d',), by default 0, or, with ``regressions`` (d', d') of scaled inputs on the others, a normal mean.
     """
 
     x_shift: Float
@@ -191,7 +191,7 @@ class Scaling:
 
     @cached_property
     def key(self) -> str:
-        """Text that distinguishes scalings of different inputs."""
+        """String that distinguishes scalings of different inputs."""
         numbers: list[Any] = [self.x_shift, self.x_scale, self.blank, self.regressions]
         if (found := self.features) is not None:
             numbers += [found.centres, found.spreads, found.gaps, *itertools.chain(*found.tables, *found.effects)]
@@ -214,13 +214,13 @@ class Scaling:
         return [] if self.features is None else [j for j, _ in self.features.tables]
 
     def shares_missing(self, features: Sequence[str]) -> dict[str, float]:
-        """Return the shares of the training rows without a value, of the features (d,) with gaps, by name."""
+        """Return, by name, the share of training rows without a value, for those of the features (d,) with gaps."""
         gaps = [] if self.features is None else self.features.gaps.tolist()
         shares = self.x_shift[self.n_inputs - len(gaps) :].tolist()
         return {features[j]: share for j, share in zip(gaps, shares, strict=True)}
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """Return the names (d',) of the inputs, from those of the features (d,)."""
+        """Return the names (d',) of the inputs, given those of the features (d,)."""
         return tuple(features) if self.features is None else self.features.names(features)
 
     def inputs(self, X: Float) -> Float:
@@ -246,18 +246,18 @@ class Scaling:
         return gradient if self.features is None else pulled_back(self.features, X, gradient)
 
     def targets(self, t: Float) -> Float:
-        """Targets (n, T) in the likelihood's units; those that are scaled, to the nearest multiple of ``GRAIN``."""
+        """Targets (n, T) in the likelihood's units; scaled targets are rounded to the nearest multiple of ``GRAIN``."""
         scaled = (self.target(t) - self.t_shift) / self.t_scale
         return np.where(self.t_scale == 1.0, scaled, np.rint(scaled / GRAIN) * GRAIN)
 
 
 def label_bytes(label: Any) -> int:
-    """Return the bytes of a name or label in the attributes of DATA, and in memory."""
+    """Return the bytes of a name or label in the attributes of DATA and in memory."""
     return 100 + (len(label.encode(errors="replace")) if isinstance(label, str) else 0)
 
 
 def cyclic(column: str, cycles: Iterable[str]) -> list[str]:
-    """Return the names of the features that are cycles of a column of dates."""
+    """Return the names of the features that are cycles of a date column."""
     return [f"{column} ({wave} of the {cycle})" for cycle in cycles for wave in ("sine", "cosine")]
 
 
@@ -265,10 +265,10 @@ def cyclic(column: str, cycles: Iterable[str]) -> list[str]:
 class Columns:
     """Names and meaning of the columns.
 
-    ``categories`` maps a categorical feature to its levels, ``classes`` are the labels of the target's codes, None for
-    numbers. ``targets`` are the names of several targets, empty for one, and ``target`` is all of them together.
-    ``dates`` maps a column of dates, a feature in days, to its cycles: their sines and cosines are features behind it.
-    ``formats`` are those of dates in texts that are not ISO dates. The texts ``missing`` mean that there is no value.
+    ``categories`` maps a categorical feature to its levels; ``classes`` are the labels of the target's codes, or None
+    for numbers. ``targets`` are the names of several targets, empty for one; ``target`` is all of them together.
+    ``dates`` maps a date column, a feature in days, to its cycles, whose sines and cosines are the features after it.
+    ``formats`` are the formats of non-ISO date strings. The strings in ``missing`` mean that there is no value.
     """
 
     features: tuple[str, ...]
@@ -282,7 +282,7 @@ class Columns:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Names of the columns of a table that give the features.
+        """Names of the table columns from which the features come.
 
         >>> Columns(("day", *cyclic("day", ["week"]), "x"), dates={"day": ("week",)}).given
         ('day', 'x')
@@ -297,7 +297,7 @@ class Columns:
         return sum(map(label_bytes, itertools.chain(self.features, self.targets, levels)))
 
     def target_names(self, n_targets: int) -> tuple[str, ...]:
-        """Names of this many targets; numbered if they have no names.
+        """Names of this many targets, numbered if they have no names.
 
         >>> Columns(("x0",), "fare").target_names(1), Columns(("x0",), "y").target_names(2)
         (('fare',), ('y0', 'y1'))
@@ -318,7 +318,7 @@ def is_frame(value: Any) -> bool:
 
 
 def pandas_frame(X: Any, name: str = "X") -> Any:
-    """A frame with Arrow's PyCapsule protocol (polars, Arrow …) as one of pandas, else X; lazy ones: ``DataError``."""
+    """Convert a frame with Arrow's PyCapsule protocol (polars, …) to pandas, else return X; lazy: ``DataError``."""
     module, arrow = module_of(X), hasattr(X, "__arrow_c_stream__")
     if hasattr(X, "collect_schema") and not arrow:
         raise DataError(f"{name} is a {type(X).__name__} of {module}, not computed yet: pass its collect()")

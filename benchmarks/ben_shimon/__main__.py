@@ -1,16 +1,16 @@
-"""Repetition of the experiments of Ben-Shimon & Shmilovici (2006): Tables 2–4, 6 and 7–9.
+"""Replication of the experiments of Ben-Shimon & Shmilovici (2006): Tables 2–4, 6 and 7–9.
 
     python -m benchmarks.ben_shimon --data DIR [--table N ...] [--repeats R] [--output FOLDER]
 
-2 3 4         RMSE, vectors and seconds of ``basic`` and the three partition strategies, P = 50, on small sets
-6             the working set over P, and the heuristic's P, on four pumadyn sets
-7 8 9         RMSE, vectors and seconds of the three strategies on the pumadyn sets in DIR, P from the heuristic
-learned       tables 7–9 again with the default kernel, which is learned
+2 3 4         RMSE, vectors and seconds of ``basic`` and the three partition strategies with P = 50 on small sets
+6             the working set against P, and the heuristic's P, on four pumadyn sets
+7 8 9         RMSE, vectors and seconds of the three strategies on the pumadyn sets in DIR, with P from the heuristic
+learned       tables 7–9 again, with the default (learned) kernel
 
 All competitors use the same splits, seed and width. Their fits alternate in one process. If a table would take longer
-than ``--minutes``, all competitors use fewer splits of a set; the tables state the number of splits. P is the partition
-size. ``benchmarks/datasets.py`` describes the files in DIR; ``benchmarks/ben_shimon/data.py`` states the sizes and the
-noise of the generated sets.
+than ``--minutes``, all competitors use fewer splits of a set; the tables report the number of splits. P is the
+partition size. ``benchmarks/datasets.py`` describes the files in DIR, and ``benchmarks/ben_shimon/data.py`` the sizes
+and noise of the generated sets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Fits of competitors on the same random splits. The fits of all competitors alternate in one process.
+"""Fits of all competitors on the same random splits, alternating in one process.
 
 The result of a *fit* is a dict: data, split, competitor, strategy, likelihood, partition_size, seconds (of the whole
-``fit`` call), rmse on the test rows, vectors, and from the history lines (fits of basic RVMs), iterations,
-heuristic_seconds, ended.
+``fit`` call), rmse on the test rows, vectors, and, from the history, lines (fits of basic RVMs), iterations,
+heuristic_seconds and ended.
 """
 
 from __future__ import annotations

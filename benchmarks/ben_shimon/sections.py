@@ -1,4 +1,4 @@
-"""The parts of the benchmark. Each part runs its fits, and returns the results as headings and Markdown."""
+"""The parts of the benchmark. Each part runs its fits and returns the results as headings and Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown tables of the fits with the paper's numbers."""
+"""Markdown tables of the fits, alongside the paper's numbers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Comparison of probabilistic classifiers: error, log loss, calibration, vectors, time, memory."""
+"""Comparison of probabilistic classifiers: error, log loss, calibration, vectors, time and memory."""

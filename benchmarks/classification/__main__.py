@@ -1,14 +1,14 @@
-"""Comparison of probabilistic classifiers, on public sets and on moons.
+"""Comparison of probabilistic classifiers on public sets and moons.
 
     python -m benchmarks.classification --data DIR [--sets NAME ...] [--methods NAME ...] [--repeats R] [--output OUT]
     python -m benchmarks.classification --data DIR --report
 
-The tables have error, log loss, expected calibration error (15 bins), vectors, passes, seconds and peak memory of each
-method on each set. One process chooses parameters by 5-fold cross-validation on training rows, with log loss, and with
-equal folds and one grid for all methods. Another process fits with these parameters. Features are standardised by
-training moments. Runs are stored in OUT, one file per method and set. Tables are made from all stored
-runs, so that single runs can be repeated.
-In ``benchmarks/classification``, data.py describes the sets, and methods.py describes the methods and grids.
+The tables report error, log loss, expected calibration error (15 bins), vectors, passes, seconds and peak memory of
+each method on each set. One process chooses parameters by 5-fold cross-validation of the log loss on training rows,
+with the same folds and grid for all methods. Another process fits with these parameters. Features are standardised by
+training moments. Runs are stored in OUT, one file per method and set. Tables are made from all stored runs, so that
+single runs can be repeated. In ``benchmarks/classification``, data.py describes the sets, and methods.py describes the
+methods and grids.
 """
 
 from __future__ import annotations

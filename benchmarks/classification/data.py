@@ -15,7 +15,7 @@ pendigits_2500, pendigits_9000, magic, spambase, protein_4, abalone_3
                     abalone as up to 8, 9 or 10, and more rings
 letters             26 generated classes, each two rotated and skewed clusters in 16 features: 4,000 training rows
 
-Each file NAME.npz in a folder contains ``X`` (N, d), ``y`` (N,) and, for published splits, ``train_idx`` and
+Each NAME.npz file in a folder contains ``X`` (N, d), ``y`` (N,) and, for published splits, ``train_idx`` and
 ``test_idx`` (k, n). The sources are Rätsch's benchmark (``benchmarks.mat`` of mldata) for banana, titanic and german;
 R's MASS for ripley_synth and pima_ripley (``synth.tr``, ``synth.te``, ``Pima.tr``, ``Pima.te``); and the UCI repository
 for pendigits (``pendigits.tra`` followed by ``pendigits.tes``) and skin_nonskin. A set whose file is missing is skipped

@@ -1,4 +1,4 @@
-"""The compared methods: construction, grid of cross-validation, and number of vectors.
+"""The compared methods: construction, cross-validation grid, and number of vectors.
 
 partirvm     ``RVMClassifier`` at a width of the grid; options may follow its name: ``partirvm moderate=True``
 learned      ``RVMClassifier`` with defaults: kernel learning, no cross-validation

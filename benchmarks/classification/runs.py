@@ -1,5 +1,5 @@
-"""Runs of one method on one set. One process chooses the parameters, another process fits, and the results are stored
-in files.
+"""Runs of one method on one set. One process chooses the parameters, another process fits, and results are stored in
+files.
 
 A *run* is a dict: data, method, rows, test_rows, features, fits (one dict per split), peak_mib (VmHWM of the process of
 the fits, including interpreter, libraries and data), tuning_seconds. A run without fits has a ``note`` with the reason.

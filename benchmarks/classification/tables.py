@@ -1,4 +1,4 @@
-"""Markdown and JSON of runs: one table per set, published and measured results."""
+"""Markdown and JSON for runs: one table per set, with published and measured results."""
 
 from __future__ import annotations
 

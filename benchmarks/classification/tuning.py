@@ -1,4 +1,4 @@
-"""Cross-validation on the training rows by log loss, with equal folds for all methods."""
+"""Cross-validation of the log loss on the training rows, with the same folds for all methods."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Repetition of small examples of RVM papers and of other libraries: ``python -m benchmarks.family``."""
+"""Replication of small examples from RVM papers and other libraries: ``python -m benchmarks.family``."""

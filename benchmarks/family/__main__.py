@@ -1,11 +1,11 @@
-"""Small examples of the literature, compared with the published results.
+"""Small examples from the literature, compared with the published results.
 
     python -m benchmarks.family --data DIR [--tables cases kth] [--draws 100] [--output FOLDER]
 
-``cases``: sinc with the linear spline kernel and Gaussian noise, and mcycle with a Gaussian kernel. Each case has the
+``cases``: sinc with the linear spline kernel and Gaussian noise, and mcycle with a Gaussian kernel. Each case lists the
 result of a KTH report or kernlab, and a note on differences (``benchmarks.tipping`` has the cases of Tipping 2001).
-``kth``: Tables 1 and 2 of the KTH report beside the same methods by this library (``benchmarks.family.kth``). Each set
-is stored in a separate file in FOLDER/family/runs, and existing files are not computed again.
+``kth``: Tables 1 and 2 of the KTH report alongside the same methods in this library (``benchmarks.family.kth``). Each
+set is stored in a separate file in FOLDER/family/runs, and existing files are not recomputed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Small problems with published results: vectors, error and noise of our fits, and reasons for differences.
+"""Small problems with published results: vectors, error and noise of our fits, and the reasons for differences.
 
-Fits have default options, unless a case states other options. The linear spline kernel has no width and is used on
-unscaled inputs. A row contains case, draws, vectors (median over the draws), most (maximum of vectors), error (median),
-noise (median of the estimated sd, or the variance for mcycle), published, why.
+Fits have default options unless a case specifies others. The linear spline kernel has no width and is used on unscaled
+inputs. A row contains case, draws, vectors (median over the draws), most (maximum of vectors), error (median), noise
+(median of the estimated sd, or the variance for mcycle), published, why.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ friedman_2, friedman_3      from scikit-learn, with noise of sd 0.1; 300 rows
 linear      classes x₁ + x₂ > 0 of points uniform on [−5, 5]²; 100 rows
 waveform    waves 1 and 2 of Breiman et al. (1984) with 21 features (``benchmarks.learning.waveform``); 400 rows
 cancer      Wisconsin breast cancer (diagnostic), 569 × 30, from scikit-learn
-banana, titanic, german     the training rows of the first public split: 400, 150, 700; files NAME.npz in a folder
-boston, airfoil, mcycle     files NAME.npz in a folder, see ``benchmarks/datasets.py``
+banana, titanic, german     the training rows of the first public split: 400, 150, 700; NAME.npz files in a folder
+boston, airfoil, mcycle     NAME.npz files in a folder; see ``benchmarks/datasets.py``
 
-The sizes and noise of cos, Friedman 2 and 3, and linear are from the public code of four students of KTH
+The sizes and noise of cos, Friedman 2 and 3, and linear are from the public code of four KTH students
 (``run_dataset.py``). This code contains all experiments of the report; it is not certain that the printed results come
-from this code.
+from it.
 """
 
 from __future__ import annotations

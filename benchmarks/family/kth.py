@@ -1,11 +1,11 @@
-"""Tables 1 and 2 of the KTH report: printed values, the same methods by this library, and its default.
+"""Tables 1 and 2 of the KTH report: printed values, the same methods in this library, and its default.
 
-Protocol of the report: five folds, mean squared error or 1 − accuracy, the Gaussian kernel with γ = 2 for all sets and
-methods, inputs as they are. ``rvm`` updates all precisions together, ``rvm*`` is the same fit with a basis function at
-each test row, ``fast`` takes columns in a random order (for classes it is ``rvm``), ``svm`` is that of scikit-learn
-with default C and ε. ``default`` is an estimator of this library without any option, on the same folds.
+The report's protocol: five folds, mean squared error or 1 − accuracy, the Gaussian kernel with γ = 2 for all sets and
+methods, unscaled inputs. ``rvm`` updates all precisions together, ``rvm*`` is the same fit with a basis function at
+each test row, ``fast`` visits columns in random order (for classes it is ``rvm``), ``svm`` is scikit-learn's with
+default C and ε. ``default`` is an estimator of this library without any options, on the same folds.
 
-The code of the report makes folds in row order. Here folds are random, since the available files have another row
+The report's code makes folds in row order. Here, folds are random, since the available files have a different row
 order. Sizes and noise of the generated sets are in ``benchmarks.family.data``. Seconds are CPU seconds of one fit.
 """
 

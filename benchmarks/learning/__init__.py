@@ -1,1 +1,1 @@
-"""Kernel learning, compared with widths chosen by cross-validation, and on the experiments of papers."""
+"""Kernel learning compared with cross-validated widths, and on experiments from papers."""

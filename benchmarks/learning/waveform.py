@@ -1,26 +1,26 @@
-"""Selection of features on Breiman's waveforms: the experiment of the TMB paper's Figure 1.
+"""Feature selection on Breiman's waveforms: the experiment in Figure 1 of the TMB paper.
 
     python -m benchmarks.learning.waveform --output DIR [--sets 30] [--minutes 15]
 
 The data are classes 1 and 2 of the three waves of Breiman et al. (1984, "Classification and regression trees", §2.6.2).
 A row of class 1 is u·h1 + (1 − u)·h2 + ε, and a row of class 2 is u·h1 + (1 − u)·h3 + ε. u is uniform in [0, 1], ε is
-standard normal, and the base waves are triangular with 21 points (``WAVES``). 19 features of standard normal noise
-follow. Each set is a new draw of 400 training rows and 2,000 test rows.
+standard normal, and the base waves are triangular with 21 points (``WAVES``). These are followed by 19 features of
+standard normal noise. Each set is a new draw of 400 training rows and 2,000 test rows.
 
 Features 1 and 21 contain almost no signal: the base waves are 0 there. A feature is selected if its relevance is at
-least ``threshold``. For each setting, the table has the number of the 21 signal features that are selected in more than
-half of the sets. It also has the mean and the range of the selection frequencies of the noise features, test error,
-vectors, evaluations and seconds. Fits are stored in waveform-fits.json and not repeated. The following results are read
-from the paper's figure. KRVM (a width per feature, flat) selects 13 features of signal with frequency above 0.5, and
-noise with frequencies between 0.2 and 0.5. PFCVM (half-normal) selects 8 features of signal, and noise with frequencies
+least ``threshold``. For each setting, the table reports how many of the 21 signal features are selected in more than
+half of the sets, the mean and range of the noise features' selection frequencies, test error, vectors, evaluations and
+seconds. Fits are stored in waveform-fits.json and not repeated. The following results are read off the paper's figure.
+KRVM (a width per feature, flat) selects 13 signal features with frequencies above 0.5, and noise features with
+frequencies between 0.2 and 0.5. PFCVM (half-normal) selects 8 signal features, and noise features with frequencies
 below 0.2.
 
 Measured over 30 sets (signal features above 0.5; mean and range of the noise features; test error): flat 17; 0.35,
-0.17–0.57; 0.0952. More features of signal than KRVM's. The selected noise features depend on the rows that are
-centres, so two draws of these rows help to separate signal and noise. If the geometric mean of the relevances of two
-draws must be ≥ 0.01, there are 16 signal features and noise 0.18, 0–0.30. These are more than KRVM's 13, and twice
-PFCVM's 8; the noise is below 0.2 in the mean, but not for each feature. With one draw and relevance ≥ 0.2 there are
-10 signal features and noise 0.07, 0–0.17.
+0.17–0.57; 0.0952. This is more signal features than KRVM selects. The selected noise features depend on the rows that
+are centres, so two draws of these rows help to separate signal from noise. If the geometric mean of the relevances of
+two draws must be ≥ 0.01, there are 16 signal features and noise 0.18, 0–0.30. That is more than KRVM's 13 and twice
+PFCVM's 8; the noise is below 0.2 on average, but not for every feature. With one draw and relevance ≥ 0.2, there are 10
+signal features and noise 0.07, 0–0.17.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
-"""Mutation check: the fraction of small wrong changes to the lower folders that the default suite finds.
+"""Mutation check: the fraction of small wrong changes to the lower folders that the default suite detects.
 
     python -m benchmarks.mutants [--count 60] [--seed 0] [--replay RESULTS] [--output RESULTS] [--list]
 
-A mutant is a copy of the code in which one operator, comparison, constant, sign, call or returned name of one function
+A mutant is a copy of the code in which one operator, comparison, constant, sign, call or returned name in one function
 is changed. The method is from DeMillo, Lipton & Sayward (1978, "Hints on test data selection"), and the kinds of
 changes are those of mutmut and cosmic-ray. A mutant is killed if a test fails. ``--count`` mutants are drawn evenly
-from the folders of ``SUITES``, with at most one mutant of each function. Messages, docstrings, annotations and
-``__repr__`` are not changed. Each mutant is applied to a copy of the tree. In this copy the doctests of the module and
-the tests that name or import the module run first. The other tests of ``SUITES`` follow. These tests are a part of the
-default suite, so the whole suite kills at least as many mutants. Equivalent mutants count as survivors.
+from the folders of ``SUITES``, with at most one mutant per function. Messages, docstrings, annotations and ``__repr__``
+are not changed. Each mutant is applied to a copy of the tree. In this copy, the module's doctests and the tests that
+name or import the module run first, followed by the other tests of ``SUITES``. These tests are part of the default
+suite, so the whole suite kills at least as many mutants. Equivalent mutants count as survivors.
 
 A kill counts only if the failing test passes on the unchanged copy; a test that fails there is skipped from then on. A
-mutant is also killed by the time limits: ``--cpu`` seconds of processor time of one process, and ``--wall`` seconds of
-one run of pytest.
+mutant is also killed by the time limits: ``--cpu`` seconds of processor time per process, and ``--wall`` seconds per
+pytest run.
 
 RESULTS has one JSON object per line, written after each mutant. A new run with the same output continues an interrupted
-run. ``--replay`` uses the mutants of an earlier run. They are found by file, function, kind and occurrence if their
-text is unchanged. Missing mutants are replaced by new mutants of the same folder.
+run. ``--replay`` uses the mutants of an earlier run, which are found by file, function, kind and occurrence if their
+text is unchanged. Missing mutants are replaced by new mutants from the same folder.
 """
 
 from __future__ import annotations

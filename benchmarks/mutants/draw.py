@@ -1,5 +1,5 @@
-"""Small wrong changes of functions (mutants), found in the syntax tree. The key of a mutant is also valid in a later
-tree.
+"""Small wrong changes to functions (mutants), found in the syntax tree. A mutant's key is also valid in a later version
+of the tree.
 
 Their names also identify them in a later tree.
 """

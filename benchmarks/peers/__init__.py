@@ -1,1 +1,1 @@
-"""Comparison with RVMs of other libraries and other Bayesian regressions: ``python -m benchmarks.peers``."""
+"""Comparison with other libraries' RVMs and other Bayesian regressions: ``python -m benchmarks.peers``."""

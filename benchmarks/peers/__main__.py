@@ -3,11 +3,11 @@
     python -m benchmarks.peers --data DIR [--sets NAME ...] [--sizes N ...] [--methods NAME ...] [--limit SECONDS]
                                [--output FOLDER]
 
-The table has seconds, peak memory, RMSE, NLPD, coverage of the 95 % interval, vectors and evidence. In
+The table reports seconds, peak memory, RMSE, NLPD, coverage of the 95 % interval, vectors and evidence. In
 ``benchmarks/peers``, methods.py describes the methods and data.py the sets. Methods with a missing package are skipped,
-and so are sizes above a size that took too long. Every fit has a separate process and a separate file in
-FOLDER/peers/runs; existing files are not computed again. The environment variable OPENBLAS_NUM_THREADS sets the number
-of BLAS threads.
+as are sizes larger than one that took too long. Every fit has a separate process and a separate file in
+FOLDER/peers/runs; existing files are not recomputed. The environment variable OPENBLAS_NUM_THREADS sets the number of
+BLAS threads.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The data sets, their sizes, and the Gaussian width that all kernel methods use on a set.
+"""The data sets, their sizes, and the Gaussian width that all kernel methods use on each set.
 
 Inputs and target are standardised by the moments of the training rows before any method uses them, so that gamma has
-the same meaning for all methods. Gamma is not tuned for a method. For sinc and Boston it is the cross-validated value
-of ``benchmarks/ben_shimon``, for kin40k 0.1, for airfoil and protein 1/d. For Friedman#1 the kernel of 0.03 is wide, so
-solvers end in different optima. For 1,000 rows, adding one column after the other ends at −286 nats, and the fixed
-point of all columns at −213 nats. Both results are better at 0.05. Generated test targets have noise like the training
-targets, for NLPD and coverage.
+the same meaning for all methods. Gamma is not tuned for any method. It is the cross-validated value of
+``benchmarks/ben_shimon`` for sinc and Boston, 0.1 for kin40k, and 1/d for airfoil and protein. For Friedman#1, the
+kernel with 0.03 is wide, so solvers end in different optima. With 1,000 rows, adding one column after another ends at
+−286 nats, and the fixed point of all columns at −213 nats. Both results are better at 0.05. Generated test targets have
+noise like the training targets, for NLPD and coverage.
 
-The training rows are the first N rows of a random order of the training part, so small sets are parts of larger sets.
+The training rows are the first N rows of the shuffled training part, so small sets are subsets of larger ones.
 """
 
 from __future__ import annotations

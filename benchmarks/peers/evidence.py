@@ -1,11 +1,11 @@
-"""The evidence of an RVM, computed from its α and β by one formula for all libraries.
+"""The evidence of an RVM, computed from its α and β with the same formula for all libraries.
 
-The evidence log N(t | 0, β⁻¹I + ΦA⁻¹Φᵀ) (Tipping 2001, eq. 15) is computed without the N × N matrix. With R of the QR
-of [√β Φ; √A],
+The evidence log N(t | 0, β⁻¹I + ΦA⁻¹Φᵀ) (Tipping 2001, eq. 15) is computed without the N × N matrix. With R from the QR
+factorisation of [√β Φ; √A], it is
 
     −½ [N log 2π − N log β − Σ log α + 2 Σ log|R_ii| + min_w (β‖t − Φw‖² + wᵀAw)].
 
-The minimum is computed from the optimal w as a sum of squares, so no cancellation occurs if the noise is very small.
+The minimum is computed from the optimal w as a sum of squares, so there is no cancellation if the noise is very small.
 """
 
 from __future__ import annotations

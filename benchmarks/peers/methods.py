@@ -11,9 +11,9 @@ gp                      ``GaussianProcessRegressor``, the width fixed, amplitude
 nystroem                ``Nystroem`` with up to 1,000 components and ``BayesianRidge``
 
 All methods except gp have a bias; all methods use the same standardised rows and the same gamma. sklearn-rvm need not
-be installed: ``pip install --target FOLDER --no-deps sklearn_rvm`` with FOLDER in PYTHONPATH is enough. It runs
-unchanged on scikit-learn 1.9. The evidence of gp and nystroem refers to another prior or basis, and is not listed. R's
-kernlab is not included.
+be fully installed: ``pip install --target FOLDER --no-deps sklearn_rvm`` with FOLDER in PYTHONPATH is enough. It runs
+unchanged on scikit-learn 1.9. The evidence of gp and nystroem refers to a different prior or basis and is not listed.
+R's kernlab is not included.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs of one method on one set of one size, each in a separate process with a file of results.
+"""Runs of one method on one set of one size, each in a separate process and with its own results file.
 
 A *run* is a dict: data, rows, method, seconds (of the fit), cpu_seconds, predict_seconds, fit_mib (peak of the process,
 including interpreter, libraries and data, without the check of the evidence), rmse (in units of the sd of the training

@@ -1,1 +1,1 @@
-"""Functions on which kernel learning can end in a poor optimum, beside other methods."""
+"""Functions on which kernel learning can end in a poor optimum, compared with other methods."""

@@ -1,16 +1,16 @@
-"""Kernel learning on forty functions, beside boosting, near rows and an exact Gaussian process.
+"""Kernel learning on forty functions, compared with boosting, near rows and an exact Gaussian process.
 
     python -m benchmarks.traps [--rows 200 2000] [--gp-rows 200] [--cases NAME …] [--max-vectors M] [--output FOLDER]
 
-``functions.py`` describes the functions. A line of the table is one case; its columns are the RMSE against the signal
-without noise on 4,000 new rows:
+``functions.py`` describes the functions. Each line of the table is one case; its columns are the RMSE against the
+noise-free signal on 4,000 new rows:
 
-RVM        ``RVMRegressor()`` with defaults, with the number of relevance vectors, the stated noise and CPU seconds
+RVM        ``RVMRegressor()`` with defaults, with the number of relevance vectors, the reported noise and CPU seconds
 GP         scikit-learn's ``GaussianProcessRegressor`` with a width per feature and ten starts, up to ``--gp-rows`` rows
 boosting   ``HistGradientBoostingRegressor`` with defaults
 near rows  the ten nearest rows of standardised inputs, weighted by distance
 ratio      RMSE of the RVM ÷ the smallest RMSE of the others
-warned     whether the fit ended with an ``AccuracyWarning``; it must where ``--max-vectors`` makes the ratio large
+warned     whether the fit ended with an ``AccuracyWarning``; it must if ``--max-vectors`` makes the ratio large
 """
 
 from __future__ import annotations

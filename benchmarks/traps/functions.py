@@ -1,7 +1,7 @@
-"""Twenty functions on which kernel learning can end in a poor optimum, each as it is and with rotated inputs.
+"""Twenty functions on which kernel learning can end in a poor optimum, each with original and rotated inputs.
 
-Inputs are uniform in ±3. A rotated case sees X Q, where Q is a random orthogonal matrix; a function of one input is
-stretched by 2.5 instead. ``Trap.draw`` gives inputs, the signal without noise, and targets.
+Inputs are uniform on ±3. A rotated case sees X Q, where Q is a random orthogonal matrix; a function of one input is
+stretched by 2.5 instead. ``Trap.draw`` returns inputs, the noise-free signal, and targets.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 Noisy sinc
 ==========
 
-A Relevance Vector Machine (RVM) is fitted to noisy values of sin(x)/x, the example of Tipping (2001). The example shows
-the relevance vectors, the estimated noise and the 95 % interval, together with the true function.
+This example fits a Relevance Vector Machine (RVM) to noisy values of sin(x)/x, the example used by Tipping (2001). It
+shows the relevance vectors, the estimated noise and the 95 % interval, together with the true function.
 """
 
 import matplotlib.pyplot as plt
@@ -12,7 +12,7 @@ import numpy as np
 from partirvm import RVMRegressor
 
 # %%
-# The training data are 100 points with normal noise of standard deviation 0.1.
+# The training data are 100 points with Gaussian noise of standard deviation 0.1.
 
 rng = np.random.default_rng(1)
 
@@ -25,7 +25,7 @@ X = rng.uniform(-10, 10, size=(100, 1))
 y = sinc(X[:, 0]) + rng.normal(scale=0.1, size=100)
 
 # %%
-# The width of the kernel is learned from the evidence. ``noise_variance_`` is estimated from leave-one-out errors.
+# The kernel width is learned from the evidence. ``noise_variance_`` is estimated from the leave-one-out errors.
 
 model = RVMRegressor(kernel="gaussian", random_state=0).fit(X, y)
 
@@ -44,7 +44,8 @@ lower, upper = model.predict_interval(grid[:, None], 0.95)
 below, above = model.predict_interval(grid[:, None], 0.95, kind="credible")
 
 # %%
-# A relevance vector is a training row, so it has a target of its own. The picture marks the vectors with circles.
+# Every relevance vector is one of the training rows, so it has a target value. The figure marks the vectors with
+# circles.
 
 is_vector = np.isin(X[:, 0], model.relevance_vectors_[:, 0])
 
@@ -60,4 +61,4 @@ axis.legend(fontsize=9, loc="upper left")
 plt.show()
 
 # %%
-# The predicted mean follows the true function although it needs only a few of the 100 rows.
+# The predicted mean follows the true function, although it uses only a few of the 100 rows.

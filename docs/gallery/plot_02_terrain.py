@@ -2,8 +2,8 @@
 A terrain
 =========
 
-The heights of a real landscape are predicted from longitude and latitude. The example shows the predicted mean, the
-predicted standard deviation and the errors. The standard deviation and the errors share one colour scale.
+This example predicts the elevation of a real landscape from longitude and latitude. It shows the predicted mean, the
+predicted standard deviation and the errors, with the last two on a common colour scale.
 """
 
 import matplotlib.pyplot as plt
@@ -14,8 +14,8 @@ from matplotlib.ticker import MultipleLocator
 from partirvm import Gaussian, RVMRegressor
 
 # %%
-# matplotlib comes with an elevation model of the Jacksboro fault in Tennessee. The example uses every third row and
-# column of its grid. A random third of these cells are the training rows, and all other cells are test rows.
+# matplotlib ships with an elevation model of the Jacksboro fault in Tennessee. The example uses every third row and
+# column of its grid. A randomly chosen third of these cells are the training rows, and the rest are test rows.
 
 with get_sample_data("jacksboro_fault_dem.npz") as sample:
     height = sample["elevation"][::3, ::3].astype(float)
@@ -31,9 +31,9 @@ order = np.random.default_rng(0).permutation(len(y))
 train, test = np.split(order, [len(y) // 3])
 
 # %%
-# A landscape is rough at all scales, so it needs many vectors: each of the three rounds adds up to 300 of them. The
-# width of the kernel is given, because a learned width would be too large: kernel learning uses only a few hundred
-# centres.
+# A landscape is rough at all scales, so the model needs many vectors: each of the three rounds adds up to 300. The
+# kernel width is set explicitly, because kernel learning uses only a few hundred centres and would choose a width that
+# is too large.
 
 model = RVMRegressor(kernel=Gaussian(gamma=80), partition_size=300, max_rounds=3, random_state=0)
 model.fit(X[train], y[train])
@@ -48,8 +48,8 @@ print(f"RMSE on the {len(test):,} test cells: {np.sqrt(np.mean(error[test] ** 2)
 print(f"test cells inside the 95 % interval: {inside:.1%}")
 
 # %%
-# Panels a and b share one scale, and so do panels c and d. The absolute errors are shown, so that they can be compared
-# with the standard deviation. The colour scale is capped at the 99th percentile of the errors.
+# Panels a and b share one scale, and so do panels c and d. Panel d shows absolute errors, so that they can be compared
+# with the standard deviation. The shared scale of c and d is capped at the 99th percentile of the errors.
 
 aspect = 1 / np.cos(np.radians((south + north) / 2))
 heights = {"cmap": "cividis", "vmin": y.min(), "vmax": y.max()}
@@ -79,5 +79,5 @@ for axis in axes[1]:
 plt.show()
 
 # %%
-# The model reproduces the ridges and smooths out small valleys. The standard deviation is largest where the errors are
-# large.
+# The model reproduces the ridges and smooths out small valleys. The predicted standard deviation is largest where the
+# errors are large.

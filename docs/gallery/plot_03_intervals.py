@@ -2,8 +2,9 @@
 Calibrated intervals: RVM, Gaussian process and boosting
 ========================================================
 
-A 90 % interval should contain 90 % of new targets, and it should be narrow. The example compares the intervals of an
-RVM with those of scikit-learn's Gaussian process and of boosted quantile regression, on rows that no fit has used.
+A 90 % interval should contain 90 % of new targets, and it should be narrow. This example compares the intervals of an
+RVM with those of scikit-learn's Gaussian process and of boosted quantile regression, on rows that were not used for
+fitting.
 """
 
 import warnings
@@ -24,17 +25,17 @@ from sklearn.preprocessing import StandardScaler
 from partirvm import RVMRegressor
 
 # %%
-# The data are the 442 patients of scikit-learn's diabetes data: ten measurements, and the progression of the disease a
-# year later. Each of three random splits holds out 30 % of the rows, which gives 399 predictions.
+# The data are the 442 patients in scikit-learn's diabetes dataset: ten measurements each, and the progression of the
+# disease a year later. Each of three random splits holds out 30 % of the rows, which gives 399 predictions.
 
 X, y = load_diabetes(return_X_y=True)
 splits = list(ShuffleSplit(n_splits=3, test_size=0.3, random_state=0).split(X))
 levels = (0.5, 0.7, 0.8, 0.9, 0.95)
 
 # %%
-# Each function fits a model to the training rows and returns the bounds of the intervals of all levels for the test
-# rows. Boosting uses only a few shallow trees, because there are few rows: with scikit-learn's defaults, its intervals
-# contain fewer test rows.
+# Each function fits a model to the training rows and returns the interval bounds for the test rows at every level.
+# Boosting uses only a few shallow trees, because the dataset is small: with scikit-learn's defaults, its intervals
+# contain fewer of the test rows.
 
 
 def rvm(X, y, X_test):
@@ -46,7 +47,7 @@ def gaussian_process(X, y, X_test):
     kernel = ConstantKernel() * RBF(np.ones(X.shape[1]), (1e-2, 1e3)) + WhiteKernel()
     model = make_pipeline(StandardScaler(), GaussianProcessRegressor(kernel, normalize_y=True))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a width at its bound: the feature is irrelevant
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a width at its bound means that the feature is irrelevant
         mean, std = model.fit(X, y).predict(X_test, return_std=True)
     return [(mean - norm.ppf((1 + level) / 2) * std, mean + norm.ppf((1 + level) / 2) * std) for level in levels]
 
@@ -61,7 +62,7 @@ def boosting(X, y, X_test):
 
 
 # %%
-# Coverage is the fraction of test rows inside the interval. The width is the mean over these rows.
+# Coverage is the fraction of test rows whose target lies inside the interval. The width is averaged over the test rows.
 
 methods = {"RVM": rvm, "Gaussian process": gaussian_process, "boosted quantiles": boosting}
 rows = []
@@ -75,9 +76,9 @@ table = scores.groupby(["method", "level"], sort=False).mean()
 print(table.unstack("method").round(2).to_string())
 
 # %%
-# The left panel compares the coverage with the nominal level; the dashed line is exact coverage. If the nominal level
-# is right, the coverage of 399 rows lies in the grey band with a probability of 95 %. The right panel shows the price:
-# the mean width.
+# The left panel compares the coverage with the nominal level; the dashed line is exact coverage. If the true coverage
+# equals the nominal level, the observed coverage of 399 rows falls in the grey band with a probability of 95 %. The
+# right panel shows the price, which is the mean width.
 
 styles = {"RVM": ("o-", "#0072B2"), "Gaussian process": ("s--", "#E69F00"), "boosted quantiles": ("^:", "#009E73")}
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
@@ -96,5 +97,5 @@ right.legend(fontsize=9)
 plt.show()
 
 # %%
-# The coverage of all three methods lies close to the nominal level. The intervals of the RVM and of the Gaussian
-# process have about the same width; those of the boosted quantiles are wider at most levels.
+# The coverage of all three methods is close to the nominal level. The intervals of the RVM and of the Gaussian process
+# are about equally wide; those of the boosted quantiles are wider at most levels.

@@ -2,8 +2,8 @@
 Feature relevance
 =================
 
-Friedman's first problem has ten inputs, and its target depends on five of them. The example shows how an RVM with one
-kernel width per feature finds these five.
+Friedman's first problem has ten inputs, but its target depends on only five of them. This example shows how an RVM with
+one kernel width per feature identifies those five.
 """
 
 import matplotlib.pyplot as plt
@@ -20,16 +20,16 @@ X, y = make_friedman1(n_samples=600, n_features=10, noise=1.0, random_state=0)
 X_test, y_test = make_friedman1(n_samples=2000, n_features=10, noise=1.0, random_state=1)
 
 # %%
-# ``gamma="learn-per-feature"`` learns the width of each feature from the evidence, ``gamma="learn-shared"`` one common
-# width.
+# ``gamma="learn-per-feature"`` learns a separate width for each feature from the evidence; ``gamma="learn-shared"``
+# learns one width for all features.
 
 model = RVMRegressor(kernel="gaussian", gamma="learn-per-feature", random_state=0).fit(X, y)
 common = RVMRegressor(kernel="gaussian", gamma="learn-shared", random_state=0).fit(X, y)
 
 # %%
-# ``feature_relevance_`` is the width parameter times the variance of the feature, as a fraction of the largest value.
-# The relevance of an irrelevant feature is 0 or almost 0. ``get_support`` returns the features whose relevance is above
-# 0.001.
+# ``feature_relevance_`` is a feature's width parameter times its variance, as a fraction of the largest such value. The
+# relevance of an irrelevant feature is zero or close to zero. ``get_support`` returns the features whose relevance is
+# above 0.001.
 
 print("relevant features:", model.get_support(indices=True).tolist())
 for name, fitted in (("one width per feature", model), ("one common width", common)):
@@ -37,7 +37,7 @@ for name, fitted in (("one width per feature", model), ("one common width", comm
     print(f"{name}: RMSE {error:.2f} on new rows, noise {fitted.noise_variance_**0.5:.2f} (true value: 1.00)")
 
 # %%
-# The axis of the picture is logarithmic, because relevances differ by orders of magnitude.
+# The relevance axis is logarithmic, because the values differ by orders of magnitude.
 
 names = [f"x{j}" for j in range(10)]
 relevance = np.maximum(model.feature_relevance_, 1e-6)
@@ -52,4 +52,4 @@ axis.legend(loc="lower right")
 plt.show()
 
 # %%
-# The five features on which the target depends lie above the threshold, and the other five lie below it.
+# The five features that the target depends on are above the threshold, and the other five are below it.

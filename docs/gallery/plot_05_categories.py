@@ -2,8 +2,8 @@
 Categories
 ==========
 
-A pandas data frame has a numeric column and a categorical column. The kernel has a separate factor for the categories.
-The evidence decides how much the rows of different categories have in common.
+This example fits a pandas data frame that has a numeric column and a categorical column. The kernel has a separate
+factor for the categories, and the evidence determines how much rows of different categories have in common.
 """
 
 import matplotlib.pyplot as plt
@@ -13,9 +13,9 @@ import pandas as pd
 from partirvm import RVMRegressor
 
 # %%
-# The data are generated: the yield of a reaction as a function of temperature, for twelve catalysts. All curves have
-# the same shape, and each catalyst shifts the curve up or down. The order of the names carries no information about the
-# shift.
+# The generated data are the yield of a chemical reaction as a function of temperature, for twelve catalysts. All curves
+# have the same shape, but each catalyst shifts its curve up or down. The order of the catalyst names says nothing about
+# the shift.
 
 rng = np.random.default_rng(0)
 catalysts = [f"cat-{number:02}" for number in range(1, 13)]
@@ -39,8 +39,8 @@ X_test, y_test = measured(2000)
 print(X.dtypes.to_string())
 
 # %%
-# No option is needed: a categorical column of a data frame is treated as a category in ``fit`` and in ``predict``. For
-# comparison, a second model gets the catalysts as the numbers 0 to 11, and a third model gets only the temperature.
+# No option is needed: ``fit`` and ``predict`` recognise the categorical columns of a data frame. For comparison, a
+# second model is given the catalysts as the numbers 0 to 11, and a third is given only the temperature.
 
 
 def as_numbers(frame):
@@ -91,5 +91,5 @@ right.legend(loc="upper left", fontsize=9)
 plt.show()
 
 # %%
-# Each curve follows the twenty rows of its catalyst and has the shape that is common to all catalysts. The predicted
-# shifts are close to the true ones.
+# Each curve follows the twenty or so rows of its catalyst, and all curves share the same shape. The predicted shifts
+# are close to the true ones.

@@ -2,8 +2,8 @@
 A time series whose noise varies
 ================================
 
-The noise of a time series may depend on time. The example compares a fit with constant noise and a fit with local
-noise. The data are generated and resemble the motorcycle data (acceleration of a head after an impact).
+The noise in a time series may vary over time. This example compares a fit with constant noise to one with local noise.
+The data are generated and resemble the well-known motorcycle data (the acceleration of a rider's head after an impact).
 """
 
 import matplotlib.pyplot as plt
@@ -12,7 +12,8 @@ import numpy as np
 from partirvm import RVMRegressor
 
 # %%
-# The series is calm at first, then it falls, rises and decays. Its noise grows from 3 g to 20 g.
+# The series is flat at first; then it falls, rises and decays. The standard deviation of its noise grows from 3 g to 20
+# g.
 
 
 def acceleration(t):
@@ -32,13 +33,13 @@ X, y = measured(250, np.random.default_rng(0))
 X_test, y_test = measured(5000, np.random.default_rng(1))
 
 # %%
-# ``noise="auto"``, the default, tests whether the leave-one-out errors depend on the inputs. Here both forms are
-# requested explicitly.
+# ``noise="auto"``, the default, tests whether the leave-one-out errors depend on the inputs. Here, both noise models
+# are requested explicitly.
 
 models = {form: RVMRegressor(noise=form, random_state=0).fit(X, y) for form in ("constant", "local")}
 
 # %%
-# The coverage of the 95 % interval is measured on 5,000 new rows, before and after the impact.
+# The coverage of the 95 % interval is measured on 5,000 new rows, separately before and after the impact.
 
 calm = X_test[:, 0] < 12
 for form, model in models.items():
@@ -52,7 +53,7 @@ for form, model in models.items():
     )
 
 # %%
-# Both panels have the same scale.
+# Both panels use the same scale.
 
 grid = np.linspace(0, 60, 400)
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.5), sharey=True, layout="constrained")
@@ -71,4 +72,4 @@ plt.show()
 
 # %%
 # With constant noise, the interval is too wide before the impact and too narrow after it. With local noise, it follows
-# the true interval in both parts, and the predictive density is better.
+# the true interval throughout, and the predictive density is better.

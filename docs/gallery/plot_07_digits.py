@@ -2,8 +2,8 @@
 Digits
 ======
 
-A classifier recognises handwritten digits. The example shows its accuracy, its confusion matrix, the number of
-relevance vectors, and the test pictures whose class is least certain.
+This example trains a classifier to recognise handwritten digits. It shows the accuracy, the confusion matrix, the
+number of relevance vectors, and the test images that the classifier is least certain about.
 """
 
 import matplotlib.pyplot as plt
@@ -15,23 +15,23 @@ from sklearn.model_selection import train_test_split
 from partirvm import RVMClassifier
 
 # %%
-# The data are 1,797 pictures of 8 × 8 pixels. Pixels that are blank in all training pictures are left out.
+# The data are 1,797 images of 8 × 8 pixels. Pixels that have the same value in all training images are dropped.
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0, stratify=y)
 used = np.ptp(X_train, axis=0) > 0
 
 # %%
-# All pixels have the same unit, so they are not standardised. ``gamma="scale"`` is a fixed width for all features; it
-# is not learned.
+# All pixels are in the same unit, so they are not standardised. ``gamma="scale"`` sets one fixed width for all features
+# instead of learning it.
 
 model = RVMClassifier(kernel="gaussian", gamma="scale", standardize=False, random_state=0)
 model.fit(X_train[:, used], y_train)
 probabilities = model.predict_proba(X_test[:, used])
 predicted = model.predict(X_test[:, used])
 
-print(f"relevance vectors: {model.n_relevance_vectors_} of {len(X_train):,} training pictures")
-print(f"accuracy on {len(X_test)} test pictures: {accuracy_score(y_test, predicted):.1%}")
+print(f"relevance vectors: {model.n_relevance_vectors_} of {len(X_train):,} training images")
+print(f"accuracy on {len(X_test)} test images: {accuracy_score(y_test, predicted):.1%}")
 print(f"log loss: {log_loss(y_test, probabilities):.3f} nats")
 
 # %%
@@ -43,8 +43,8 @@ axis.set(xlabel="predicted digit", ylabel="true digit", title="Numbers of test p
 plt.show()
 
 # %%
-# The uncertainty of a prediction is measured by the entropy of its probabilities. Below are the ten test pictures with
-# the largest entropy, with the true digit and the two most probable digits.
+# The uncertainty of a prediction is measured by the entropy of its class probabilities. The ten test images with the
+# highest entropy are shown below, each with its true digit and the two most probable digits.
 
 entropy = -np.sum(probabilities * np.log(np.maximum(probabilities, 1e-300)), axis=1)
 figure, axes = plt.subplots(2, 5, figsize=(9, 4.6), layout="constrained")
@@ -57,7 +57,7 @@ for axis, row in zip(axes.flat, np.argsort(-entropy), strict=False):
 plt.show()
 
 # %%
-# Many of these pictures are also hard for a person to read.
+# Many of these images are hard for a person to read, too.
 
 certain = entropy < np.quantile(entropy, 0.9)
-print(f"accuracy of the 90 % most certain pictures: {accuracy_score(y_test[certain], predicted[certain]):.1%}")
+print(f"accuracy on the 90 % most certain images: {accuracy_score(y_test[certain], predicted[certain]):.1%}")

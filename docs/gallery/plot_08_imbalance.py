@@ -2,8 +2,8 @@
 Imbalanced classes
 ==================
 
-One class is rare. The example shows what ``class_weight="balanced"`` changes: more rare rows are found, and the
-probabilities are no longer the frequencies of the data.
+In this example, one of two classes is rare. It shows what ``class_weight="balanced"`` changes: the classifier finds
+more of the rare rows, but its probabilities no longer match the class frequencies in the data.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +15,8 @@ from sklearn.metrics import log_loss, precision_recall_curve, precision_score, r
 from partirvm import RVMClassifier
 
 # %%
-# About 6 % of the generated rows belong to the class "rare". 2,000 rows are training rows; all others are test rows.
+# About 6 % of the generated rows belong to the class "rare". The first 2,000 rows are used for training and the rest
+# for testing.
 
 X, codes = make_classification(
     n_samples=22_000, n_features=6, n_informative=4, n_redundant=0, weights=(0.95,), class_sep=0.8, random_state=3
@@ -26,17 +27,17 @@ is_rare = y_test == "rare"
 print(f"rare rows: {np.sum(y_train == 'rare')} of {len(y_train):,} for training, {is_rare.mean():.1%} of the test rows")
 
 # %%
-# With "balanced", both classes have the same total weight.
+# With ``class_weight="balanced"``, both classes have the same total weight.
 
 models = {
     weights: RVMClassifier(kernel="matern32", class_weight=weights, random_state=0) for weights in (None, "balanced")
 }
 rare = {weights: model.fit(X_train, y_train).predict_proba(X_test)[:, 0] for weights, model in models.items()}
-print("order of the columns of predict_proba:", models[None].classes_.tolist())
+print("column order of predict_proba:", models[None].classes_.tolist())
 
 # %%
 # A balanced fit predicts the odds for data in which both classes are equally frequent. Dividing these odds by the ratio
-# of the weights recovers the probabilities for the original data.
+# of the class weights recovers the probabilities for the original data.
 
 share = np.mean(y_train == "rare")
 odds = rare["balanced"] / (1 - rare["balanced"]) * share / (1 - share)
@@ -50,8 +51,8 @@ for name, p in rare.items():
     )
 
 # %%
-# More rare rows can also be found without weights: a lower threshold selects more rows. Here the threshold is chosen so
-# that it selects as many test rows as the balanced fit.
+# Lowering the decision threshold also finds more of the rare rows, without any weights. Here, the threshold is chosen
+# so that it selects as many test rows as the balanced fit does.
 
 threshold = np.quantile(rare[None], 1 - np.mean(rare["balanced"] > 0.5))
 found = rare[None] > threshold
@@ -61,9 +62,9 @@ print(
 )
 
 # %%
-# The left panel compares predicted probabilities with observed frequencies, in ten bins. The right panel shows
-# precision against recall for all thresholds, with markers at 0.5. The correction does not change the order of the
-# rows, so its curve is that of the balanced fit.
+# The left panel compares predicted probabilities with observed frequencies in ten bins. The right panel plots precision
+# against recall for all thresholds, with markers at a threshold of 0.5. The correction does not change the ranking of
+# the rows, so the corrected fit has the same curve as the balanced fit.
 
 styles = {
     None: ("o-", "#0072B2", "no weights"),
@@ -87,6 +88,6 @@ right.legend(fontsize=9, loc="lower left")
 plt.show()
 
 # %%
-# Weights shift the threshold: the balanced fit finds more of the rare rows, but a larger fraction of the rows that it
-# labels as rare are not. Its probabilities hold for equally frequent classes. Use weights if you need only labels, and
-# a threshold if you also need probabilities.
+# In effect, class weights shift the decision threshold: the balanced fit finds more of the rare rows, but more of the
+# rows that it labels as rare are not. Its probabilities are correct only for equally frequent classes. Use weights if
+# you need only labels; adjust the threshold if you also need probabilities.

@@ -2,8 +2,8 @@
 Larger than memory, from Parquet
 ================================
 
-A Parquet table is converted to a dataset, and a fit is planned, run and evaluated under a memory limit. Rows are read
-in tiles, so the peak memory does not grow with the number of rows. The example repeats the fit with fewer rows.
+This example converts a Parquet table to a dataset, then plans, runs and evaluates a fit under a memory limit. Rows are
+read in tiles, so peak memory does not grow with the number of rows. To show this, the fit is repeated with fewer rows.
 """
 
 import json
@@ -19,8 +19,8 @@ import pandas as pd
 from partirvm import open_job
 
 # %%
-# The table has four features. It is written in four parts of 30,000 rows each, so that this script never holds all
-# rows in memory.
+# The table has four features. It is written in four parts of 30,000 rows each, so that this script never holds all of
+# the rows in memory.
 
 temporary = tempfile.TemporaryDirectory()
 folder = Path(temporary.name)
@@ -39,7 +39,7 @@ for number in range(4):
 write_part(folder / "test.parquet", 20_000)
 
 # %%
-# Each step is a command in a separate process, so that the peak memory can be measured for each step. This function
+# Each step runs as a command in a process of its own, so that its peak memory can be measured separately. This function
 # runs a command in the temporary folder and returns its output.
 
 
@@ -50,31 +50,31 @@ def run(command):
 
 # %%
 # ``ingest`` reads the parts, checks and shuffles the rows, and writes them to Zarr in tiles. ``--like`` gives the test
-# rows the same columns.
+# dataset the same columns as the training dataset.
 
 print(run("partirvm ingest parts rows-120000.zarr --target y --memory-limit 512MiB --quiet"))
 print(run("partirvm ingest test.parquet test.zarr --like rows-120000.zarr --quiet"))
 
 # %%
-# ``plan`` shows the work, the time and the memory before anything runs.
+# ``plan`` shows the expected work, time and memory before anything runs.
 
 options = "--kernel gaussian --gamma scale --partition-size 100 --max-rounds 2 --residual none --memory-limit 400MiB"
 print(run(f"partirvm plan rows-120000.zarr {options}"))
 
 # %%
-# ``fit`` stays within the memory limit, or refuses to start. The job folder holds the model and the history.
+# ``fit`` stays within the memory limit or refuses to start. The job folder contains the model and the history.
 
 print(run(f"partirvm fit rows-120000.zarr job-120000 {options} --quiet"))
 
 # %%
-# ``evaluate`` predicts the test rows, which no fit has used, and prints one line of JSON.
+# ``evaluate`` predicts the test rows, which were not used for fitting, and prints the scores as one line of JSON.
 
 scores = json.loads(run("partirvm evaluate job-120000 test.zarr --quiet"))
 print(json.dumps(scores, indent=2))
 
 # %%
-# The same fit with a quarter of the rows shows how the memory depends on their number. The peak of a job is the largest
-# value in its history.
+# The same fit with a quarter of the rows shows how memory use depends on the number of rows. The peak memory of a job
+# is the largest value in its history.
 
 
 def peak(job):
@@ -91,8 +91,8 @@ for n_rows, mebibytes in peaks.items():
 temporary.cleanup()
 
 # %%
-# The left panel shows the peaks and the limit. The right panel shows how many test rows lie inside intervals of five
-# levels.
+# The left panel shows the peak memory of both fits and the memory limit. The right panel shows the percentage of test
+# rows inside the prediction intervals at five levels.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 left.bar([f"{n_rows:,}" for n_rows in peaks], list(peaks.values()), width=0.5, color="#0072B2", label="peak of the fit")
@@ -109,10 +109,10 @@ right.legend(fontsize=9)
 plt.show()
 
 # %%
-# The memory of the fit stays the same while the number of rows grows fourfold, so a table that is larger than memory
-# needs no more. Most of this memory is used by the Python interpreter and its libraries. The intervals have the nominal
-# coverage.
+# The fit needs about the same amount of memory for four times as many rows, so a table that is larger than memory does
+# not need more either. Most of this memory is used by the Python interpreter and its libraries. The coverage of the
+# intervals matches the nominal levels.
 #
-# In Python, the same steps are ``ingest("parts", "rows.zarr", target="y")``, ``plan(model, "rows.zarr")`` and
-# ``model.fit("rows.zarr")`` with ``model = RVMRegressor(memory_limit="400MiB")``. The limit then applies to the memory
-# of the whole process.
+# In Python, the corresponding calls are ``ingest("parts", "rows.zarr", target="y")``, ``plan(model, "rows.zarr")`` and
+# ``model.fit("rows.zarr")``, with ``model = RVMRegressor(memory_limit="400MiB")``. The limit then applies to the whole
+# Python process.

@@ -2,8 +2,8 @@
 A Dask cluster
 ==============
 
-The same fit runs in this process and on a Dask cluster with two worker processes. The two models are bit-identical. The
-picture shows which worker ran which task.
+This example runs the same fit in the current process and on a Dask cluster with two worker processes, and checks that
+the two models are bit-identical. The figure shows which worker ran which task.
 """
 
 import tempfile
@@ -17,11 +17,11 @@ from dask.distributed import Client, LocalCluster, get_task_stream
 from partirvm import RVMRegressor, ingest
 
 # %%
-# Worker processes import this script, so everything that starts processes or uses the cluster is below
-# ``if __name__ == "__main__":``. A notebook does not need this line.
+# The worker processes import this script, so all code that starts processes or uses the cluster is guarded by ``if
+# __name__ == "__main__":``. A notebook does not need this guard.
 #
-# Workers read the rows themselves. The dataset must therefore be a folder or a URL that all of them can open. On a real
-# cluster, connect to the address of the scheduler: ``Client("tcp://scheduler:8786")``.
+# The workers read the rows themselves, so the dataset must be a folder or a URL that all of them can open. On a real
+# cluster, connect to the scheduler's address: ``Client("tcp://scheduler:8786")``.
 
 OPTIONS = {
     "kernel": "gaussian",
@@ -42,7 +42,7 @@ def generated(n_rows):
 
 
 def inline_and_cluster(data):
-    """Fit in this process and on a cluster; return both models and the tasks of the cluster."""
+    """Fit in this process and on a cluster; return both models and the cluster's task stream."""
     began = time.monotonic()
     inline = RVMRegressor(**OPTIONS).fit(data)
     print(f"in this process: {time.monotonic() - began:.1f} s, {inline.n_relevance_vectors_} relevance vectors")
@@ -50,7 +50,7 @@ def inline_and_cluster(data):
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
-        print(f"dashboard of the cluster: {client.dashboard_link}")
+        print(f"cluster dashboard: {client.dashboard_link}")
         began = time.monotonic()
         with get_task_stream(client) as stream:
             remote = RVMRegressor(**OPTIONS, client=client).fit(data)
@@ -59,7 +59,8 @@ def inline_and_cluster(data):
 
 
 # %%
-# Results do not depend on the number of workers, so the weights, the noise and the evidence are compared exactly.
+# The results do not depend on the number of workers, so the vectors, the weights, the noise variance and the evidence
+# are compared for exact equality.
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +72,7 @@ if __name__ == "__main__":
     print("equal evidence:", inline.log_evidence_ == remote.log_evidence_)
 
 # %%
-# Each bar in the picture is a task. The colour shows the name of the task, which Dask's dashboard also shows.
+# Each bar in the figure is a task. Its colour indicates the task name, which also appears on Dask's dashboard.
 
 
 def draw(tasks):
@@ -100,4 +101,4 @@ if __name__ == "__main__":
     draw(tasks)
 
 # %%
-# The passes over the rows keep both workers busy. The gaps are dense fits, which do not read rows.
+# The passes over the rows keep both workers busy. During the gaps, dense fits run, which do not read any rows.

@@ -2,8 +2,8 @@
 Several targets
 ===============
 
-A target may have several columns. The example compares a fit in which the targets share their relevance vectors with
-separate fits of each target.
+A model can have several targets. This example compares a single fit, in which the targets share their relevance
+vectors, with a separate fit for each target.
 """
 
 import matplotlib.pyplot as plt
@@ -13,8 +13,8 @@ from sklearn.multioutput import MultiOutputRegressor
 from partirvm import RVMRegressor
 
 # %%
-# The generated data are two quantities over a day: a temperature and a power. Both are smooth in time, with different
-# noise.
+# The generated data are two quantities measured over a day: a temperature and a power. Both vary smoothly with time,
+# but their noise differs.
 
 rng = np.random.default_rng(0)
 
@@ -30,8 +30,8 @@ hour = rng.uniform(0, 24, size=150)
 X, Y = hour[:, None], truth(hour) + noise * rng.normal(size=(150, 2))
 
 # %%
-# A fit of several targets selects vectors for all of them together. ``MultiOutputRegressor`` runs one fit per target;
-# these fits are in ``estimators_``.
+# A fit with several targets selects vectors for all of them together. ``MultiOutputRegressor`` fits one model per
+# target; the fitted models are in ``estimators_``.
 
 shared = RVMRegressor(kernel="gaussian", random_state=0).fit(X, Y)
 alone = MultiOutputRegressor(RVMRegressor(kernel="gaussian", random_state=0)).fit(X, Y)
@@ -47,13 +47,13 @@ for form, models in {"shared": [shared], "alone": alone.estimators_}.items():
     )
 
 # %%
-# ``predict`` returns a column for each target, in the target's own units.
+# ``predict`` returns one column per target, in the units of that target.
 
 mean, std = shared.predict(grid[:, None], return_std=True)
 print("shape of the mean and of the standard deviation:", mean.shape, std.shape)
 
 # %%
-# Each row of panels is a target, and each column is a fit. The circles are the relevance vectors.
+# Each row of panels shows one target, and each column shows one way of fitting. The circles mark the relevance vectors.
 
 figure, axes = plt.subplots(2, 2, figsize=(10, 6.5), sharex=True, sharey="row", layout="constrained")
 for column, form in enumerate(["shared vectors", "each target alone"]):
@@ -81,5 +81,5 @@ figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center
 plt.show()
 
 # %%
-# Both fits follow the true functions. Shared vectors are at the same hours in both rows of panels; separate fits choose
-# their own vectors.
+# Both approaches follow the true functions. The shared vectors are at the same hours for both targets, whereas each
+# separate fit chooses its own vectors.

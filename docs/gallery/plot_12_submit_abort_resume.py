@@ -2,8 +2,9 @@
 Submit, abort, resume
 =====================
 
-A job is a fit in a folder. This example submits a job, reads its progress while it runs, aborts it, predicts with the
-model of the last round, and resumes the job. The final model is bit-identical to that of an uninterrupted fit.
+A job is a fit whose state is stored in a folder. This example submits a job, reads its progress while it runs, aborts
+it, makes predictions with the model of the last round, and resumes the job. The final model is bit-identical to that of
+an uninterrupted fit.
 """
 
 import tempfile
@@ -18,8 +19,8 @@ from partirvm import RVMRegressor, WorkingSet, ingest, open_job, submit
 # Data
 # ----
 #
-# The target is a wave whose wavelength changes over the plane, with noise of standard deviation 0.1. ``ingest`` writes
-# the rows to two datasets: one for the fit and one for the validation error of each round.
+# The target is a wave whose wavelength varies across the plane, with noise of standard deviation 0.1. ``ingest`` writes
+# the rows to two datasets: one for the fit and one for computing the validation error after each round.
 
 rng = np.random.default_rng(0)
 
@@ -40,7 +41,7 @@ ingest(rows(2_000), folder / "validation.zarr")
 # ------
 #
 # ``submit`` returns immediately. Without a Dask client, the job runs in a thread of this process; with ``client=``, it
-# runs on the cluster, and this process may end.
+# runs on the cluster, and this process may exit.
 
 model = RVMRegressor(gamma=20.0, strategy=WorkingSet(fit_rows="full"), partition_size=60, max_rounds=9, residual="none")
 job = submit(model, folder / "train.zarr", folder / "job", validation=folder / "validation.zarr")
@@ -50,9 +51,9 @@ print(job.status())
 # Watch and abort
 # ---------------
 #
-# ``follow`` yields the state of the job after each change. ``progress`` returns the figures of the last round. Any
-# process that can read the folder can open the job with ``open_job`` and read its progress; if it can write there, it
-# can also abort the job.
+# ``follow`` yields the job's state after each change. ``progress`` returns the key figures of the last round. Any
+# process that can read the folder can open the job with ``open_job`` and read its progress; with write access, it can
+# also abort the job.
 
 for state in job.follow(timeout=300):
     if sum(entry["kind"] == "round" for entry in state.history) >= 2:
@@ -68,7 +69,7 @@ for name in ("status", "reason", "advice", "vectors", "held_out_rmse", "model"):
 # Use the model
 # -------------
 #
-# The aborted job has the model of its last complete round.
+# The aborted job keeps the model of its last complete round.
 
 early = job.model()
 mean, std = early.predict([[0.5, -0.5], [0.0, 0.0]], return_std=True)
@@ -79,13 +80,13 @@ rounds_before = len(job.state().history)
 # Resume
 # ------
 #
-# ``resume`` continues from the last checkpoint. A resume may also change limits, such as ``max_rounds``.
+# ``resume`` continues from the last checkpoint. It can also change limits such as ``max_rounds``.
 
 job.resume()
 print(job.wait(timeout=300), job.progress()["reason"])
 
 # %%
-# The digest of a model is a hash of all its numbers. A second job with the same request, which is not interrupted,
+# The digest of a model is a hash of all its values. A second job with the same settings that runs without interruption
 # yields the same digest.
 
 whole = submit(model, folder / "train.zarr", folder / "whole", validation=folder / "validation.zarr")
@@ -114,4 +115,5 @@ plt.show()
 scratch.cleanup()
 
 # %%
-# The error falls from round to round. The second attempt continues the curve where the first attempt was aborted.
+# The error falls from round to round. The second attempt continues the curve from the point where the first was
+# aborted.

@@ -2,7 +2,7 @@
 Append rows and update a model
 ==============================
 
-Later rows can be added to the data and the model without fitting everything again. On disk,
+Rows that arrive later can be added to the data and the model without refitting from scratch. On disk,
 ``ingest(..., append=True)`` adds rows to a dataset and ``Job.update`` continues the job. In memory, ``partial_fit``
 updates an estimator.
 """
@@ -19,7 +19,7 @@ from partirvm import RVMRegressor, ingest, submit
 # Data
 # ----
 #
-# A sensor is read for 12 days. The first 8 days are available at the start; the last 4 days arrive later.
+# The data are 12 days of sensor readings. The first 8 days are available at the start; the last 4 days arrive later.
 
 rng = np.random.default_rng(1)
 days = np.sort(rng.uniform(0, 12, 3_000))
@@ -31,9 +31,8 @@ X, first = days[:, None], days < 8
 # Update a job
 # ------------
 #
-# The job is fitted to the first 8 days. It predicts the last 4 days badly, because it has no relevance vectors there.
-# (Its standard deviation does not grow there either: see
-# :ref:`sphx_glr_gallery_built_plot_20_far_from_data.py`.)
+# The job is fitted to the first 8 days. It predicts the last 4 days poorly, because it has no relevance vectors there.
+# (Nor does its standard deviation grow there: see :ref:`sphx_glr_gallery_built_plot_20_far_from_data.py`.)
 
 scratch = tempfile.TemporaryDirectory()
 folder = Path(scratch.name)
@@ -44,8 +43,8 @@ job.wait(timeout=300)
 before = job.model()
 
 # %%
-# The new rows are appended, and the job is updated. The vectors are kept, and rounds with new candidates follow. The
-# regression reuses the statistics of the old rows.
+# The new rows are appended to the dataset, and the job is updated. The update keeps the vectors and runs further rounds
+# with new candidates. For regression, it reuses the statistics of the old rows.
 
 ingest((X[~first], values[~first]), folder / "sensor.zarr", append=True)
 job.update(max_rounds=3)
@@ -54,7 +53,7 @@ after = job.model()
 print(f"vectors {before.n_vectors} -> {after.n_vectors}, rows {before.n_rows:,} -> {after.n_rows:,}")
 
 # %%
-# The bands are the mean ± 1.96 standard deviations.
+# The bands show the mean ± 1.96 standard deviations.
 
 grid = np.linspace(0, 12, 600)[:, None]
 fig, axes = plt.subplots(2, 1, figsize=(7, 5.5), sharex=True, sharey=True, layout="constrained")
@@ -74,7 +73,7 @@ plt.show()
 # -------------------
 #
 # ``partial_fit`` takes batches of rows in memory. The first call estimates the kernel and the scaling, and later calls
-# keep them. Here the rows are in random order, in batches of 500. The last 500 rows are test rows.
+# reuse them. Here, the rows are shuffled and passed in batches of 500. The last 500 rows are held out for testing.
 
 order = rng.permutation(len(days))
 train, test = order[:-500], order[-500:]
@@ -87,10 +86,10 @@ for batch in np.split(train, 5):
 
 together = RVMRegressor(gamma=20.0, residual="none", random_state=0).fit(X[train], values[train])
 reference = np.sqrt(np.mean((together.predict(X[test]) - signal[test]) ** 2))
-print(f"error of the stream {rmse[-1]:.4f}, of one fit to all rows {reference:.4f}; vectors {vectors[-1]}")
+print(f"error with partial_fit {rmse[-1]:.4f}, with one fit to all rows {reference:.4f}; vectors {vectors[-1]}")
 
 # %%
-# The error is the difference between the predicted mean and the noise-free signal.
+# The error is measured between the predicted mean and the noise-free signal.
 
 fig, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
 ax.plot(500 * np.arange(1, 6), rmse, "o-", color="#0072B2", label="partial_fit, batch by batch")
@@ -102,4 +101,4 @@ scratch.cleanup()
 
 # %%
 # After the update, the mean follows the signal on the new days, and the interval is as narrow there as on the first
-# days. The error of the stream falls from batch to batch, to about that of a single fit to all rows.
+# days. With ``partial_fit``, the error falls from batch to batch until it is about that of a single fit to all rows.

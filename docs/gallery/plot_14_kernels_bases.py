@@ -2,9 +2,9 @@
 Custom kernels and basis functions
 ==================================
 
-Kernels from ``partirvm.kernels`` can be combined into sums and products, and a Python function can be a kernel.
-Additional basis functions describe what is known about the target, such as a trend. Without a kernel, the model is a
-sparse sum of these functions alone.
+Kernels from ``partirvm.kernels`` can be combined into sums and products, and any suitable Python function can serve as
+a kernel. Additional basis functions express prior knowledge about the target, such as a trend. Without a kernel, the
+model is a sparse sum of basis functions only.
 """
 
 import matplotlib.pyplot as plt
@@ -22,9 +22,9 @@ rng = np.random.default_rng(0)
 # Sums and products of kernels on some columns
 # --------------------------------------------
 #
-# Columns 0 and 1 are numbers, and column 2 is the code of a category. In the target, the category adds a constant. A
-# sum of kernels expresses this: a smooth effect of the numbers plus an effect of the category. A product means that
-# each category has its own smooth effect. The kernels get standardised features here.
+# Columns 0 and 1 are numeric, and column 2 contains category codes. Each category adds a constant to the target. A sum
+# of kernels expresses this: a smooth effect of the numeric columns plus an effect of the category. With a product, each
+# category has its own smooth effect. In this section, the kernels receive standardised features.
 
 X = np.column_stack([rng.uniform(-2, 2, (900, 2)), rng.integers(0, 5, 900)])
 y = np.sin(2 * X[:, 0]) * X[:, 1] + np.array([-2.0, -1.0, 0.0, 1.0, 2.0])[[3, 0, 4, 1, 2]][X[:, 2].astype(int)]
@@ -54,10 +54,10 @@ plt.show()
 # A Python function as kernel
 # ---------------------------
 #
-# A kernel may be any function of points (n, d) and centres (m, d) that returns an array (n, m). A function that is
-# defined in this process works only for fits in this process. For jobs and clusters, pass the name of a function as
-# ``"module:function"``, which every worker imports. ``standardize=False`` keeps the unit of the feature, so that the
-# period is 1 year.
+# A kernel may be any function that takes points of shape (n, d) and centres of shape (m, d) and returns an array of
+# shape (n, m). A function object works only for fits in the current process. For jobs and clusters, pass the function's
+# name as ``"module:function"``, which every worker imports. ``standardize=False`` leaves the feature in its own unit,
+# so that the period is 1 year.
 
 
 def yearly(points, centres):
@@ -73,9 +73,9 @@ level = season + 0.8 * years[:, 0] + 0.2 * rng.standard_normal(300)
 # Basis functions in addition to the kernel
 # -----------------------------------------
 #
-# ``basis="linear"`` adds a linear term for each feature. Together with the periodic kernel it models a trend and a
-# seasonal pattern, both of which continue past the last row. A Gaussian kernel also fits the rows, but after the last
-# row, far from every relevance vector, its prediction returns to a constant; a warning says so.
+# ``basis="linear"`` adds a linear term for each feature. Together with the periodic kernel, it models a trend and a
+# seasonal pattern, both of which continue beyond the last row. A Gaussian kernel also fits the rows, but beyond the
+# last row, far from every relevance vector, its prediction reverts to a constant, and a warning says so.
 
 seasonal = RVMRegressor(kernel=yearly, basis="linear", standardize=False, random_state=0).fit(years, level)
 gaussian = RVMRegressor(kernel="gaussian", gamma=10.0, standardize=False, random_state=0).fit(years, level)
@@ -95,9 +95,10 @@ plt.show()
 # A sparse polynomial
 # -------------------
 #
-# With ``kernel=None``, the model consists only of the functions of ``basis``. Each has its own prior precision α, so
-# functions without an effect are deleted. Here the model can choose from 34 monomials of four features, and three of
-# them make up the target. ``basis_relevance_`` is the evidence, in nats, that would be lost without a function.
+# With ``kernel=None``, the model consists only of the basis functions that ``basis`` specifies. Each of them has its
+# own prior precision α, so functions without an effect are deleted. Here, the model can choose from 34 monomials of
+# four features, three of which make up the target. ``basis_relevance_`` is the evidence, in nats, that would be lost by
+# removing each function.
 
 X = rng.uniform(-1, 1, (200, 4))
 y = 2 * X[:, 0] - 3 * X[:, 1] * X[:, 2] + X[:, 3] ** 3 + 0.1 * rng.standard_normal(200)
@@ -115,7 +116,7 @@ ax.set(xlabel="evidence lost without the function (nats)", xscale="log", title="
 plt.show()
 
 # %%
-# The sum of kernels has the smallest error, because it matches the structure of the target. The seasonal model
-# continues the trend and the season. The polynomial model contains the three functions of the target with nearly their
-# true weights. The other functions that remain have small weights, and little evidence would be lost without any one of
-# them.
+# The sum of kernels has the smallest error, because it matches the structure of the target. The periodic model
+# continues the trend and the seasonal pattern. The polynomial model contains the three monomials of the target, with
+# weights close to the true ones. The other functions that remain have small weights, and removing any one of them would
+# lose little evidence.

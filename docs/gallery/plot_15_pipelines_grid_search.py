@@ -2,9 +2,9 @@
 Pipelines and grid search
 =========================
 
-The estimators follow scikit-learn's conventions: they work in pipelines, in parameter searches and in cross-validation,
-with one or several processes. Strategies and kernels are objects with options, which a search can set through nested
-names.
+The estimators follow scikit-learn's conventions: they work in pipelines, parameter searches and cross-validation, in
+one process or several. Strategies and kernels can be objects with options of their own, which a search can set through
+nested parameter names.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ from sklearn.preprocessing import QuantileTransformer
 from partirvm import Gaussian, RVMRegressor, WorkingSet
 
 # %%
-# scikit-learn's diabetes data have 442 rows and 10 features. The target is the progression of the disease after one
+# scikit-learn's diabetes dataset has 442 rows and 10 features. The target is the progression of the disease after one
 # year.
 
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
@@ -30,8 +30,8 @@ folds = KFold(3, shuffle=True, random_state=0)
 # --------------------------
 #
 # The last step of the pipeline is an RVM whose kernel and strategy are such objects. ``rvm__kernel__gamma`` is the
-# width of the kernel, and ``rvm__strategy__selection`` is the way in which candidates are selected. Without a search,
-# ``gamma="learn"`` learns the widths from the evidence.
+# kernel's width parameter, and ``rvm__strategy__selection`` determines how candidates are selected. ``gamma="learn"``
+# would learn the widths from the evidence, without a search.
 
 steps = Pipeline(
     [
@@ -51,14 +51,14 @@ search.fit(X, y)
 print(search.best_params_, f"RMSE {-search.best_score_:.1f}")
 
 # %%
-# ``set_output`` passes data frames between the steps, so the RVM knows the names of the features.
+# ``set_output`` makes the steps pass data frames to each other, so the RVM knows the feature names.
 
 best = search.best_estimator_[-1]
 print(best.feature_names_in_, best.n_relevance_vectors_)
 
 # %%
-# The figure shows the error over the width, for each method of selection. The bars are one standard deviation over the
-# folds.
+# The figure shows the error as a function of the width parameter for each selection method. The error bars are one
+# standard deviation across the folds.
 
 found = search.cv_results_
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
@@ -81,8 +81,8 @@ plt.show()
 # Select features in a pipeline
 # -----------------------------
 #
-# The widths that an RVM learns for each feature show how relevant the feature is. ``SelectFromModel`` keeps the
-# relevant features for the next step.
+# When an RVM learns one width per feature, the widths show how relevant each feature is. ``SelectFromModel`` passes
+# only the relevant features to the next step.
 
 selected = SelectFromModel(
     RVMRegressor(gamma="learn-per-feature", effort="quick", reference="none", random_state=0),
@@ -99,7 +99,7 @@ print(list(pipeline[-1].feature_names_in_))
 # Predictions of left-out rows
 # ----------------------------
 #
-# ``cross_val_predict`` predicts each row with a model that was fitted without the fold of this row.
+# ``cross_val_predict`` predicts each row with a model that was fitted without the fold containing that row.
 
 predicted = cross_val_predict(pipeline, X, y, cv=folds)
 print(f"RMSE {root_mean_squared_error(y, predicted):.1f}, R² {r2_score(y, predicted):.2f}")
@@ -115,8 +115,9 @@ plt.show()
 # Intervals
 # ---------
 #
-# The last step of a pipeline predicts intervals and quantiles from the rows that the earlier steps have transformed.
-# ``cross_val_predict`` calls only ``predict``, so a subclass makes quantiles its prediction.
+# The last step of a pipeline can predict intervals and quantiles for rows that the earlier steps have transformed.
+# ``cross_val_predict`` only calls ``predict``, so the example defines a subclass whose ``predict`` method returns
+# quantiles.
 
 rows = pipeline.fit(X, y)[:-1].transform(X)
 lower, upper = pipeline[-1].predict_interval(rows, 0.9)
@@ -130,8 +131,9 @@ class Quantiles(RVMRegressor):
 
 intervals = make_pipeline(selected, Quantiles(gamma="learn", random_state=0))
 low, median, high = cross_val_predict(intervals, X, y, cv=folds).T
-print(f"left-out rows in their 90 % intervals: {np.mean((low < y) & (y < high)):.1%}")
+print(f"left-out rows inside their 90 % intervals: {np.mean((low < y) & (y < high)):.1%}")
 
 # %%
-# The error hardly depends on the selection, and it changes little over a tenfold range of widths. The pipeline that
-# learns its features and widths from the evidence has about the same error as the best grid point, without a search.
+# The error hardly depends on the selection method, and it changes little over a tenfold range of the width parameter.
+# The pipeline that learns its features and widths from the evidence has about the same error as the best grid point,
+# but needs no search.

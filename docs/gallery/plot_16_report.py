@@ -2,9 +2,9 @@
 Reading a report
 ================
 
-``Job.report`` creates one page with all that is known about a job: the plan, the curves, the predictions against the
-targets, the table of fits and the parameters. This example shows such a page, explains its parts, and compares two
-jobs.
+``Job.report`` creates a single page that contains everything known about a job: the plan, the learning curves,
+predictions plotted against targets, the table of fits and the parameters. This example shows such a page, explains its
+parts, and compares two jobs.
 """
 
 import tempfile
@@ -20,8 +20,8 @@ from partirvm.cli import main
 # Two jobs
 # --------
 #
-# The target depends on two of four features. The third feature is noise, and the fourth is a noisy copy of the first.
-# The first job learns one width for all features; the second job learns one width per feature.
+# The target depends on two of the four features. The third feature is noise, and the fourth is a noisy copy of the
+# first. The first job learns one width for all features; the second job learns one width per feature.
 
 rng = np.random.default_rng(0)
 
@@ -55,25 +55,27 @@ for name, gamma in (("one-width", "learn-shared"), ("per-feature", "learn-per-fe
 jobs["per-feature"].report()
 
 # %%
-# The parts, from top to bottom:
+# The parts of the page, from top to bottom, are:
 #
-# - **Head**: the status and the reason why the fit ended, with advice.
-# - **Figures**: vectors, errors, noise and evidence of the model.
+# - **Head**: the status and why the fit ended, with advice.
+# - **Figures**: the model's vectors, errors, noise and evidence.
 # - **Worth knowing**: choices made before the fit, and values that a limit reduced, with the reasons.
-# - **Curves**: error, vectors and evidence of each fit. Once the held-out error is flat, further rounds gain nothing.
-# - **Predictions of held-out rows**: predicted against actual values, residuals, coverage of the intervals and the
-#   largest errors. They check the predicted uncertainty. In a job without validation rows, these panels show the
+# - **Curves**: the error, vectors and evidence of each fit. Once the held-out error is flat, further rounds gain
+#   nothing.
+# - **Predictions of held-out rows**: predicted against actual values, residuals, interval coverage and the largest
+#   errors. These panels are a check on the predicted uncertainty. In a job without validation rows, they show the
 #   leave-one-out predictions of the training rows.
-# - **Features**: the relevance of each feature. **Directions** and **Basis functions** follow if the model has them.
+# - **Features**: the relevance of each feature. **Directions** and **Basis functions** follow if the model has any.
 # - **History**: a table of the fits.
-# - **Plan**: the output of ``partirvm plan``, and the planned work, time and memory next to the measured values.
-# - **Parameters**: the parameters, starting with those that differ from the defaults, and the data.
+# - **Plan**: the output of ``partirvm plan``, with the planned work, time and memory next to the measured values.
+# - **Parameters**: the parameters, starting with those that differ from their defaults, and the datasets.
 
 # %%
 # Save it
 # -------
 #
-# The file extension selects the format: a page without scripts that needs no network access, or all values as JSON.
+# The file extension selects the format: an HTML page that needs neither scripts nor network access, or all values as
+# JSON.
 
 report = jobs["per-feature"].report()
 for ending in ("html", "json"):
@@ -86,12 +88,12 @@ for ending in ("html", "json"):
 # Compare jobs
 # ------------
 #
-# ``partirvm compare JOB JOB ...`` prints the jobs side by side, with the parameters that differ.
+# ``partirvm compare JOB JOB ...`` prints the jobs side by side, including the parameters that differ.
 
 main(["compare", str(folder / "one-width"), str(folder / "per-feature")])
 
 # %%
-# The values of a report are plain JSON, from which you can draw other pictures.
+# The report's values are plain JSON, so you can draw other plots from them.
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for (name, job), colour, marker in zip(jobs.items(), ("#0072B2", "#D55E00"), "os", strict=True):

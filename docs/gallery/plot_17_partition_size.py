@@ -2,9 +2,9 @@ r"""
 Choosing the partition size P
 =============================
 
-P is the number of candidates in a round. By default it follows from a heuristic: a basic RVM is fitted to
-:math:`\sqrt{N d}` random rows, and P depends on the fraction of them that become vectors. This example compares the
-error, the number of vectors and the time of a working-set fit for several values of P.
+P is the number of candidates in a round. By default, a heuristic chooses it: a basic RVM is fitted to
+:math:`\sqrt{N d}` random rows, and P depends on the fraction of these rows that become vectors. This example compares
+the error, the number of vectors and the time of working-set fits for several values of P.
 """
 
 import time
@@ -32,9 +32,9 @@ train, test = slice(0, 4_000), slice(4_000, None)
 # What the heuristic chooses
 # --------------------------
 #
-# For N = 4,000 rows and d = 2 features, the heuristic uses :math:`\sqrt{N d}` = 89 rows. ρ is the fraction of these
-# rows that become vectors. P is :math:`\sqrt{N d}` times 0.2 for ρ ≤ 0.25, times 0.6 for ρ ≤ 0.75, and times 1 for
-# larger ρ. The plan shows the result.
+# For N = 4,000 rows and d = 2 features, the heuristic uses :math:`\sqrt{N d}` = 89 rows. The fraction of these rows
+# that become vectors is called ρ. P is :math:`\sqrt{N d}` times 0.2 for ρ ≤ 0.25, times 0.6 for ρ ≤ 0.75, and times 1
+# for larger ρ. The plan shows the result.
 
 fixed = {"kernel": "gaussian", "gamma": 20.0, "noise": "constant", "residual": "none", "random_state": 0}
 chosen = RVMRegressor(**fixed).fit(X[train], y[train])
@@ -44,8 +44,8 @@ print(f"ρ = {chosen.plan_.rho:.2f}, P = {chosen.plan_.partition_size}")
 # Several values of P
 # -------------------
 #
-# By default, the rounds end when twice the work would lower the error only a little. A second series of fits ends after
-# four rounds. The times are CPU times.
+# By default, the rounds end when twice the work would reduce the error only slightly. The fits in a second series end
+# after four rounds. All times are CPU times.
 
 sizes = [20, 40, 80, 160, 320]
 series = {"rounds end by effort": None, "4 rounds": 4}
@@ -61,7 +61,7 @@ for name, max_rounds in series.items():
         print(f"{name:20}  P {size:3}  RMSE {rmse:.3f}  vectors {model.n_relevance_vectors_:3}")
 
 # %%
-# The dashed line is the P of the heuristic.
+# The dotted line marks the value of P that the heuristic chooses.
 
 fig, axes = plt.subplots(1, 3, figsize=(9.5, 3.4), layout="constrained")
 labels = ("RMSE of test rows", "relevance vectors", "time of the fit (seconds)")
@@ -76,7 +76,7 @@ axes[0].legend(fontsize="small")
 plt.show()
 
 # %%
-# If the effort ends the rounds, the error and the number of vectors hardly depend on P: a small P takes more rounds. If
-# the number of rounds is limited, P determines the number of vectors and therefore the error. The P of the heuristic
-# needs few rounds without being larger than necessary. Fits that end early leave parts of the plane without vectors,
-# and ``predict`` issues a warning for test rows there.
+# If ``effort`` determines when the rounds end, the error and the number of vectors hardly depend on P: a small P takes
+# more rounds. If the number of rounds is limited, P determines the number of vectors and therefore the error. The
+# heuristic's value of P needs few rounds without being larger than necessary. Fits that end early leave parts of the
+# plane without vectors, and ``predict`` issues a warning for test rows in those parts.

@@ -3,8 +3,8 @@ Several widths at once
 ======================
 
 Some targets have structure at several scales. With ``Gaussian(multiples=...)``, each candidate row offers one basis
-function for each multiple of the width parameter gamma, and the fit keeps those that it needs. This example compares
-such a kernel with kernels of a single width.
+function for each multiple of the width parameter gamma, and the fit keeps the functions that it needs. This example
+compares such a kernel with kernels that have a single width.
 """
 
 import matplotlib.pyplot as plt
@@ -34,8 +34,8 @@ grid = np.linspace(0, 10, 2_000)[:, None]
 # Three kernels
 # -------------
 #
-# gamma is in 1/unit² of the standardised feature: 1 is a wide kernel, and 625 is a narrow one. The third kernel offers
-# the gammas 1, 25 and 625 together.
+# gamma is in 1/unit² of the standardised feature: a value of 1 gives a wide kernel, and 625 gives a narrow one. The
+# third kernel offers the gamma values 1, 25 and 625 together.
 
 kernels = {
     "gamma = 1": Gaussian(gamma=1.0),
@@ -52,7 +52,7 @@ for name, kernel in kernels.items():
 # Means and relevance vectors
 # ---------------------------
 #
-# Each tick is a relevance vector. ``model_.design.which`` is the index of the multiple that each vector uses.
+# Each tick marks a relevance vector. ``model_.design.which`` contains the index of the multiple that each vector uses.
 
 colours = ("#0072B2", "#E69F00", "#CC79A7")
 fig, axes = plt.subplots(3, 1, figsize=(7, 7.5), sharex=True, sharey=True, layout="constrained")
@@ -71,7 +71,7 @@ axes[0].set_ylim(-2.9, 3.2)
 plt.show()
 
 # %%
-# The wide kernel misses the peaks. The narrow kernel finds them, but needs many vectors for the slow oscillation, and
-# its mean is rough between the peaks. The three widths together have the smallest error with half the vectors: a few
-# wide functions describe the slow oscillation, and most of the narrow ones are at the peaks or correct the mean in a
-# few places.
+# The wide kernel misses the peaks. The narrow kernel finds them, but it needs many vectors for the slow oscillation,
+# and its mean is rough between the peaks. The kernel with three widths has the smallest error with half as many
+# vectors: a few wide functions describe the slow oscillation, and most of the narrow ones are at the peaks or make
+# small local corrections to the mean.

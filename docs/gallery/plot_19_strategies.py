@@ -2,8 +2,8 @@
 Comparing strategies
 ====================
 
-A strategy decides which rows become candidates, and when. This example fits one data set with each of the four
-strategies and compares the errors, the numbers of vectors and the times.
+A strategy decides which rows become candidates, and when. This example fits the same dataset with each of the four
+strategies and compares their errors, numbers of vectors and running times.
 """
 
 import time
@@ -29,12 +29,14 @@ train, test = slice(0, 2_000), slice(2_000, None)
 # Four strategies
 # ---------------
 #
-# - ``basic``: all rows are candidates at once. This is the reference, for a few thousand rows at most.
+# - ``basic``: all rows are candidates at once. This strategy is the reference and is suitable for a few thousand rows
+#   at most.
 # - ``split-merge``: partitions of P rows are fitted in parallel, and their vectors are merged in pairs.
-# - ``incremental``: the partitions join the kept vectors one after the other.
-# - ``working-set``: in each round the P most promising rows join the kept vectors. It can stop early.
+# - ``incremental``: the partitions are added to the vectors kept so far, one partition at a time.
+# - ``working-set``: in each round, the P most promising rows are added to the vectors kept so far. The rounds can end
+#   early.
 #
-# All fits use the same kernel and P = 60. The times are CPU times.
+# All fits use the same kernel, and all but ``basic`` use P = 60. The times are CPU times.
 
 widths = np.where(np.arange(10) < 5, 0.08, 0.0)
 results = {}
@@ -67,5 +69,5 @@ axes[0].invert_yaxis()
 plt.show()
 
 # %%
-# All four fits have about the same error, close to the noise, and a similar number of vectors. The working set takes
-# the least time and ``basic`` the most: its time grows with the cube of the number of rows.
+# All four fits have about the same error, which is close to the noise, and a similar number of vectors. The working set
+# takes the least time. ``basic`` takes the most, because its time grows with the cube of the number of rows.

@@ -2,9 +2,9 @@
 Uncertainty far from the data: RVM*
 ====================================
 
-Far from all relevance vectors, the basis functions of an RVM are zero, so its standard deviation falls to that of the
-noise: the prediction looks most certain where nothing is known. RVM* (Rasmussen & Quiñonero-Candela 2005) adds a basis
-function at each test row, and its standard deviation grows with the distance from the training rows.
+Far from all relevance vectors, the basis functions of an RVM are zero, so its predicted standard deviation falls to
+that of the noise: the prediction looks most certain where nothing is known. RVM* (Rasmussen & Quiñonero-Candela 2005)
+adds a basis function at each test row, so that its standard deviation grows with the distance from the training rows.
 """
 
 import warnings
@@ -19,7 +19,7 @@ from partirvm.errors import DataWarning
 # Data
 # ----
 #
-# The rows are in two intervals with a gap between them.
+# The rows lie in two intervals with a gap between them.
 
 rng = np.random.default_rng(0)
 x = np.concatenate([rng.uniform(-6, -1, 60), rng.uniform(3, 6, 40)])
@@ -30,8 +30,8 @@ model = RVMRegressor("gaussian", gamma=12.0, noise="constant", random_state=0).f
 # Two standard deviations
 # -----------------------
 #
-# ``predict`` issues a warning about rows that are far from every relevance vector. With ``augment``, it uses the
-# training rows again and predicts with RVM*.
+# ``predict`` issues a warning about rows that are far from every relevance vector. If the training rows are passed as
+# ``augment``, it predicts with RVM*.
 
 grid = np.linspace(-12, 12, 700)[:, None]
 with warnings.catch_warnings(record=True) as caught:
@@ -43,8 +43,7 @@ mean_star, std_star = model.predict(grid, return_std=True, augment=(X, y))
 
 # %%
 # The upper panels show the means and intervals of ± 1.96 standard deviations; the lower panel shows the standard
-# deviations. Far from all rows, the standard deviation of RVM* is the square root of the noise variance plus the
-# variance of the target.
+# deviations. Far from all rows, the standard deviation of RVM* is √(noise variance + variance of the target).
 
 BLUE, ORANGE = "#0072B2", "#D55E00"
 limit = np.sqrt(model.noise_variance_ + y.var())
@@ -69,6 +68,6 @@ axes[2].legend(loc="upper right", ncols=2, fontsize="small")
 plt.show()
 
 # %%
-# In the gap and beyond the outermost rows, the standard deviation of the RVM falls to that of the noise, and that of
-# RVM* rises to the spread of the target. Near the rows, both agree. RVM* needs passes over the training rows for each
-# prediction, so it is not the default.
+# In the gap and beyond the outermost rows, the standard deviation of the RVM falls to that of the noise, whereas that
+# of RVM* rises to the spread of the target. Near the rows, the two agree. RVM* is not the default because every call to
+# ``predict`` then needs passes over the training rows.

@@ -3,8 +3,8 @@ Exporting predictions and models
 ================================
 
 ``partirvm predict`` writes predictions for any number of rows to CSV, Parquet or Zarr. ``save_model`` writes a fitted
-estimator or a model to a folder of Zarr arrays and JSON, and ``load_model`` reads it. This example writes each of them
-and shows what the files hold.
+estimator or a model to a folder of Zarr arrays and JSON, and ``load_model`` reads it back. This example produces each
+kind of output and shows what it contains.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from partirvm.cli import main
 # A job, and rows to predict
 # --------------------------
 #
-# ``like=`` gives the new dataset the columns of the training dataset. The new rows need no target.
+# ``like=`` gives the new dataset the same columns as the training dataset. The new rows need no target.
 
 rng = np.random.default_rng(0)
 table = pd.DataFrame({"depth": rng.uniform(0, 40, 900), "salinity": rng.uniform(30, 38, 900)})
@@ -43,16 +43,16 @@ job.wait(timeout=300)
 # Predictions as a table
 # ----------------------
 #
-# The file extension selects the format. Row i of the output belongs to row i of the source, however ``ingest`` shuffled
-# the rows. ``--interval`` adds the bounds of a prediction interval. The rows are predicted tile by tile, so they need
-# not fit in memory. The output appears under its name only when it is complete.
+# The file extension selects the format. Row i of the output corresponds to row i of the source, regardless of how
+# ``ingest`` shuffled the rows. ``--interval`` adds the bounds of a prediction interval. The rows are predicted tile by
+# tile, so they need not fit in memory. The output file appears under its final name only once it is complete.
 
 with contextlib.chdir(folder):
     for ending in ("csv", "parquet", "zarr"):
         main(["predict", "job", "new.zarr", f"predictions.{ending}", "--interval", "0.95", "--quiet"])
 
 # %%
-# All three files hold the same numbers.
+# All three files contain the same values.
 
 from_csv = pd.read_csv(folder / "predictions.csv")
 from_parquet = pd.read_parquet(folder / "predictions.parquet")
@@ -63,7 +63,7 @@ for name in from_csv:
     assert np.array_equal(from_zarr[name][:], from_parquet[name])
 
 # %%
-# In Python, the ``predict`` method of a model or an estimator returns arrays with the same values.
+# In Python, the ``predict`` method of a model or an estimator returns the same values as arrays.
 
 mean, std = job.model().predict(new.to_numpy(), return_std=True)
 assert np.array_equal(mean, from_parquet["mean"])
@@ -72,8 +72,8 @@ assert np.array_equal(mean, from_parquet["mean"])
 # A model in a folder
 # -------------------
 #
-# ``save_model`` takes a job's model or a fitted estimator. Nothing is pickled: ``load_model`` runs no code from
-# the file. It can also load the model from a job folder.
+# ``save_model`` accepts a job's model or a fitted estimator. Nothing is pickled, so ``load_model`` runs no code from
+# the files. ``load_model`` can also load the model from a job folder.
 
 fitted = RVMRegressor(gamma="learn-shared", random_state=0)
 fitted.fit(table[["depth", "salinity"]], table["temperature"])
@@ -83,9 +83,9 @@ assert np.array_equal(loaded.predict(new), fitted.predict(new))
 assert load_model(folder / "job").digest() == job.model().digest()
 
 # %%
-# These are the arrays in the folder, with their shapes. ``centres`` are the relevance vectors in the units of the
-# features, ``mean`` and ``root`` describe the posterior of the weights, and ``alpha`` are their precisions. Every array
-# has a checksum, which ``load_model`` verifies.
+# The arrays in the folder and their shapes are listed below. ``centres`` contains the relevance vectors in the units of
+# the features, ``mean`` and ``root`` describe the posterior distribution of the weights, and ``alpha`` contains their
+# prior precisions. Every array has a checksum, which ``load_model`` verifies.
 
 for path in sorted((folder / "estimator").rglob("zarr.json")):
     about = json.loads(path.read_text())
@@ -108,4 +108,5 @@ plt.show()
 scratch.cleanup()
 
 # %%
-# The table has a mean, a standard deviation and the bounds of the interval for each row. The picture is drawn from it.
+# For each row, the table contains the mean, the standard deviation and the interval bounds. The figure is drawn from
+# these columns.

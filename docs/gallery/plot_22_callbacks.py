@@ -2,8 +2,8 @@
 Callbacks: early stop, and pruning of Optuna trials
 ===================================================
 
-A callback is called after each round of a fit and may end the fit. This example ends a fit when the held-out error
-falls only slowly, and lets Optuna end unpromising fits in a search over the width of the kernel.
+A callback is called after each round of a fit and can end the fit. This example ends a fit once the held-out error
+falls only slowly, and lets Optuna end unpromising fits in a search over the kernel width.
 """
 
 import matplotlib.pyplot as plt
@@ -28,12 +28,12 @@ train, held_out = slice(0, 2_000), slice(2_000, None)
 # A callback that ends a fit
 # --------------------------
 #
-# ``on_round`` gets the entry of ``history_`` for the round. If it returns True, the fit ends and the estimator has the
+# ``on_round`` receives the round's entry in ``history_``. If it returns True, the fit ends, and the estimator keeps the
 # model of this round.
 
 
 class SlowFall(FitCallback):
-    """Ends a fit when a round lowers the held-out error by less than a fraction."""
+    """Ends a fit when a round lowers the held-out error by less than a given fraction."""
 
     def __init__(self, fraction):
         self.fraction = fraction
@@ -50,7 +50,7 @@ model.set_callbacks(callback).fit(X[train], y[train], X_val=X[held_out], y_val=y
 print(model.termination_, "after", len(callback.errors), "rounds,", model.n_relevance_vectors_, "vectors")
 
 # %%
-# Without the callback, the same fit continues until the held-out error no longer falls.
+# With a callback that never ends the fit, the same fit continues until the held-out error no longer falls.
 
 everything = SlowFall(-np.inf)
 model.set_callbacks(everything).fit(X[train], y[train], X_val=X[held_out], y_val=y[held_out])
@@ -71,12 +71,12 @@ plt.show()
 # -----------------
 #
 # An exception raised in a callback ends the fit and propagates to the caller. A callback can therefore report each
-# round to an Optuna trial and raise ``TrialPruned`` if the pruner asks for it. Here the pruner ends a trial whose error
-# is above the median of the earlier trials at the same round, from the second round on.
+# round to an Optuna trial and raise ``TrialPruned`` if the pruner asks for it. Here, from the second round on, the
+# pruner ends a trial whose error is above the median of the earlier trials at the same round.
 
 
 class Prune(FitCallback):
-    """Reports the held-out error of each round to a trial, and ends trials that are not promising."""
+    """Reports the held-out error of each round to a trial and ends unpromising trials."""
 
     def __init__(self, trial):
         self.trial = trial
@@ -106,7 +106,7 @@ print(f"{states.count('COMPLETE')} complete, {states.count('PRUNED')} pruned")
 print(f"best gamma {study.best_params['gamma']:.2f}, RMSE {study.best_value:.4f}")
 
 # %%
-# Each line is a trial. Pruned trials end with a cross.
+# Each line is one trial. A cross marks the end of a pruned trial.
 
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 seen = set()
@@ -123,4 +123,4 @@ plt.show()
 
 # %%
 # The callback ends the first fit where its curve levels off. In the search, unpromising trials end after two rounds,
-# and the time is spent on the other trials.
+# which leaves more time for the others.

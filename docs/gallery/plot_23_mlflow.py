@@ -2,9 +2,9 @@
 Logging fits to MLflow
 ======================
 
-A callback can log each round to an experiment tracker. This example logs two fits to MLflow, in an SQLite file in a
-temporary folder, reads the metrics back and plots them. It needs ``mlflow``, or ``mlflow-skinny`` with ``sqlalchemy``
-and ``alembic``.
+A callback can log each round to an experiment tracker. This example logs two fits to MLflow, which stores them in an
+SQLite file in a temporary folder, and then reads the metrics back and plots them. It requires ``mlflow``, or
+``mlflow-skinny`` with ``sqlalchemy`` and ``alembic``.
 """
 
 import os
@@ -24,7 +24,7 @@ from partirvm import FitCallback, RVMRegressor, save_model
 # A callback that logs
 # --------------------
 #
-# An entry of the history contains numbers, strings and None. The callback logs the numbers that describe the round.
+# A history entry contains numbers, strings and None values. The callback logs the numbers that describe the round.
 
 FIGURES = ("vectors", "train_rmse", "held_out_rmse", "held_out_nlpd", "log_evidence", "seconds")
 
@@ -49,7 +49,7 @@ class LogToMlflow(FitCallback):
 # Two runs
 # --------
 #
-# Each fit is one run. The saved model becomes an artifact of the run.
+# Each fit is one MLflow run. The saved model becomes an artifact of its run.
 
 X, y = make_friedman1(2_500, n_features=8, noise=0.5, random_state=0)
 train, held_out = slice(0, 2_000), slice(2_000, None)
@@ -90,5 +90,5 @@ plt.show()
 scratch.cleanup()
 
 # %%
-# The metrics that MLflow stored are the error curves of the two fits. With one width per feature, the error is close to
-# the noise after the first round; with one width for all features, it remains larger.
+# The plot shows the error curves of the two fits, as stored by MLflow. With one width per feature, the error is close
+# to the noise after the first round; with one width for all features, it remains larger.

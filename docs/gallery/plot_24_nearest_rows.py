@@ -3,7 +3,7 @@ Vectors for the overall shape, nearest rows for the details
 ===========================================================
 
 A few hundred relevance vectors describe the smooth part of a landscape. The errors that remain are similar for
-neighbouring rows: local residuals predict them from the errors of the nearest training rows.
+neighbouring rows, so local residuals predict them from the errors of the nearest training rows.
 """
 
 import matplotlib.pyplot as plt
@@ -28,7 +28,8 @@ model = RVMRegressor(max_vectors=100, reference="none", random_state=0).fit(X, y
 print(model.history_[-1]["residuals"])
 
 # %%
-# The picture compares the predictions of the same 100 vectors alone and corrected with the errors of the nearest rows.
+# The figure compares the predictions of the 100 vectors alone with the same predictions corrected by the errors of the
+# nearest rows.
 
 axis = np.linspace(-2, 2, 150)
 grid = np.column_stack([each.ravel() for each in np.meshgrid(axis, axis)])
@@ -43,7 +44,7 @@ for place, values, title in zip(
 axes[1].plot(*model.relevance_vectors_.T, ".", color="black", markersize=2)
 
 # %%
-# To explain a single prediction, the next picture shows the rows whose errors correct it, coloured by their weights.
+# To explain a single prediction, the next figure shows the rows whose errors correct it, coloured by their weights.
 
 place = np.array([[0.5, 0.3]])
 behind = model.nearest_rows(place)

@@ -2,10 +2,10 @@
 Find a minimum with few evaluations
 ===================================
 
-If each evaluation of a function is expensive, a model of the values so far can tell where the next evaluation is most
-useful. The expected improvement needs the mean and the standard deviation, and its gradient needs their gradients.
-``predict`` returns all of them in closed form, so that a standard optimiser can find the maximum of the expected
-improvement.
+If each evaluation of a function is expensive, a model of the values obtained so far can suggest where the next
+evaluation will be most useful. The expected improvement depends on the predicted mean and standard deviation, and its
+gradient depends on their gradients. ``predict`` returns all of these in closed form, so a standard optimiser can
+maximise the expected improvement.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ from scipy.stats import norm, qmc
 from partirvm import RVMRegressor
 
 # %%
-# Branin's function has three minima with the same value, .397887.
+# Branin's function has three minima, all with the value 0.397887.
 
 LOW, HIGH = np.array([-5.0, 0.0]), np.array([10.0, 15.0])
 
@@ -27,13 +27,13 @@ def branin(X):
 
 
 # %%
-# The next place
+# The next point
 # --------------
 #
 # With z = (best − mean) / std, the expected improvement is std · (z Φ(z) + φ(z)), and its gradient is φ(z) ∇std − Φ(z)
 # ∇mean. Every second evaluation is at the minimum of the mean itself, because an RVM is overconfident far from its
-# vectors, and because the mean is a better guide than the improvement close to the minimum. A point that was evaluated
-# before is replaced by the point that is farthest from all evaluations.
+# vectors, and because close to a minimum the mean is a better guide than the expected improvement. If the chosen point
+# has already been evaluated, it is replaced by the point that is farthest from all evaluations.
 
 even = qmc.scale(qmc.Halton(2, scramble=False).fast_forward(1).random(256), LOW, HIGH)
 
@@ -69,9 +69,9 @@ def next_place(model, X, y, greedy):
 # Thirty evaluations
 # ------------------
 #
-# Twelve of them are spread evenly. The values have no noise; a small noise variance is given so that the model can
-# leave out vectors. A few values say little about the widths of the kernel, so these are given as well: the function is
-# a wave along the first feature and a parabola along the second.
+# Twelve of the evaluations are spread evenly. The function values are free of noise; a small noise variance is set so
+# that the model can leave out vectors. So few values say little about the kernel widths, so these are set as well: the
+# function is a wave along the first feature and a parabola along the second.
 
 X = qmc.scale(qmc.Sobol(2, seed=3).random(16)[:12], LOW, HIGH)
 y = branin(X)
@@ -84,8 +84,8 @@ while len(X) < 30:
 assert y.min() - 0.397887 < 0.05
 
 # %%
-# The picture shows the function and where it was evaluated. The arrows are the negative gradients of the last model's
-# mean.
+# The figure shows the function and the points where it was evaluated. The arrows are the negative gradients of the last
+# model's mean.
 
 axis = [np.linspace(low, high, 120) for low, high in zip(LOW, HIGH, strict=True)]
 plane = np.column_stack([each.ravel() for each in np.meshgrid(*axis)])

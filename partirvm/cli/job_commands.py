@@ -131,7 +131,7 @@ def _end(job: str, verb: str, reason: str, as_json: bool) -> None:
     opened = jobs.open_job(job)
     aborting = getattr(opened, verb)(reason).value == "aborting"
     found = opened.progress()
-    text = f"{job}: the request to end it is stored" if aborting else f"{job} is {found['status']}. {found['advice']}"
+    text = f"{job}: the request to end it is recorded" if aborting else f"{job} is {found['status']}. {found['advice']}"
     show(found, text, as_json, *[f"partirvm wait {job}"] * aborting)
 
 

@@ -1,4 +1,4 @@
-"""Sources of data in tiles of rows: arrays in memory, Zarr and Dask. The package also ingests tables."""
+"""Data sources that deliver rows in tiles: in-memory, Zarr and Dask arrays. The package also ingests tables."""
 
 from partirvm.data.arrays import ArraySource, shuffled_rows
 from partirvm.data.convert import as_source

@@ -1,4 +1,4 @@
-"""Sources of rows of the user's arrays, NumPy, Zarr or Dask, which are not copied; and rows gathered from a source."""
+"""Sources that read the user's NumPy, Zarr or Dask arrays without copying them, and rows gathered from a source."""
 
 import math
 import sys
@@ -21,20 +21,20 @@ from partirvm.types import PANEL_ROWS, Columns, Int
 
 
 def shuffled_rows(n_rows: int, seed: int) -> Int:
-    """Return the order of rows by random keys, (n_rows,) int64: row i of the shuffled data is row ``order[i]``."""
+    """Return a random order of the rows, (n_rows,) int64: row i of the shuffled data is row ``order[i]``."""
     return np.argsort(np.random.default_rng(seed).random(n_rows), kind="stable").astype(np.int64)
 
 
 class ArraySource(Source):
-    """A source of tiles from arrays of NumPy, Zarr or Dask. Types other than float64 are converted tile by tile.
+    """A source of tiles from NumPy, Zarr or Dask arrays. Dtypes other than float64 are converted tile by tile.
 
-    Of Zarr and Dask arrays, only the chunks of a tile are read; if chunks exceed two tiles, the last two are cached.
-    Dask arrays are computed in the calling thread, again in every pass; rows persisted on a cluster are fetched by
-    its client. A part holds its rows of NumPy and persisted arrays in memory.
-    X is (N, d), ``t`` (N,) or (N, T), and ``weights``, zero or positive, (N,). Without targets the ``t`` of each tile
-    has shape (rows, 0). With ``permutation`` (N,) row i of the source is row ``permutation[i]`` of the arrays in
-    memory, and the source counts as shuffled. Raises ``DataError`` for wrong shapes and dtypes, and
-    ``MissingDataError`` for missing chunks of Zarr arrays.
+    Zarr and Dask arrays are read only in the chunks that a tile needs; if chunks exceed two tiles, the last two are
+    cached. Dask arrays are computed in the calling thread, again in every pass; the client fetches rows persisted on
+    its cluster. A part holds its rows of NumPy and persisted arrays in memory. X is (N, d), ``t`` is (N,) or (N, T),
+    and ``weights``, zero or positive, is (N,). Without targets, the ``t`` of each tile has shape (rows, 0). With
+    ``permutation`` (N,), row i of the source is row ``permutation[i]`` of the in-memory arrays, and the source
+    counts as shuffled. Raises ``DataError`` for wrong shapes and dtypes, and ``MissingDataError`` for missing chunks of
+    Zarr arrays.
     """
 
     def __init__(
@@ -62,22 +62,22 @@ class ArraySource(Source):
         self._readers: dict[str, Callable[[int, int], NDArray[Any]]] = {}
 
     def _read(self, name: str, number: int) -> Any:
-        """Return the rows of an array in one tile: a view of an array that is not permuted, otherwise a copy."""
+        """Return one tile's rows of an array: a view if the array is not permuted, otherwise a copy."""
         if name not in self._readers:
             self._readers[name] = self._reader(name)
         return self._readers[name](*self._span(number))
 
     def _places(self, name: str, start: int, stop: int) -> Any:
-        """Return the places of a run of rows in a NumPy array."""
+        """Return the positions of a run of rows in a NumPy array."""
         first = self._first[name]
         return slice(start - first, stop - first) if self._permutation is None else self._permutation[start:stop]
 
     def _reader(self, name: str) -> Callable[[int, int], NDArray[Any]]:
-        """Return the function that reads rows; for a tile on the border of two chunks, both chunks are cached."""
+        """Return the function that reads rows; if a tile straddles two chunks, both chunks are cached."""
         array, first, lock = self._arrays[name], self._first[name], threading.Lock()
         if isinstance(array, np.ndarray):
             return lambda start, stop: array[self._places(name, start, stop)]
-        # searched when rows are read, since a pickled source passes through processes without a client
+        # looked up when rows are read, since a pickled source passes through processes without a client
         client = client_of(array)
         if hasattr(array, "dask"):
             edges = np.cumsum([first, *array.chunks[0]])
@@ -110,7 +110,7 @@ class ArraySource(Source):
         return found if self._permutation is None else self._permutation[found]
 
     def part(self, tiles: Sequence[int]) -> "ArraySource":
-        """Return a source with the rows from the first to the last of the given tiles."""
+        """Return a source of the rows from the first to the last of the given tiles."""
         start, stop = self._span(min(tiles))[0], self._span(max(tiles))[1]
         rows, lazy = dict[str, Any](), dict[str, Any]()
         for name, array in self._arrays.items():
@@ -135,7 +135,7 @@ class ArraySource(Source):
 
 
 class GatheredRows(Source):
-    """Rows (n,) of a source, increasing, in memory, in an even number of tiles; ``gather`` takes its row numbers."""
+    """Rows (n,) of a source, in memory, increasing, in an even number of tiles; ``gather`` takes source row numbers."""
 
     def __init__(self, source: Source, rows: Int, pieces: Iterable[Tile]) -> None:
         self._take_shape_of(source)
@@ -150,19 +150,19 @@ class GatheredRows(Source):
         return self._kept.take(np.searchsorted(self.rows, rows), 0)
 
     def only(self, rows: Int) -> "GatheredRows":
-        """Return a subset of the held rows, given by increasing row numbers of the source."""
+        """Return a subset of the held rows, given by the source's row numbers in increasing order."""
         return GatheredRows(self, rows, [self.gather(rows)])
 
 
 def rows_of_tile(rows: Int, source: Source, number: int) -> Tile:
-    """Return the given rows (increasing numbers) that lie in one tile."""
+    """Return those of the given rows (increasing numbers) that are in one tile."""
     tile = source.tile(number)
     first, last = np.searchsorted(rows, [tile.start, tile.start + len(tile.X)])
     return tile.take(rows[first:last] - tile.start, tile.start)
 
 
 def client_of(*collections: Any) -> Any:
-    """Return the client of the cluster on which the collections were persisted, or None if they were not persisted."""
+    """Return the client of the cluster on which the collections were persisted, or None if they were not."""
     for collection in collections if "distributed" in sys.modules else ():
         for value in collection.__dask_graph__().values() if hasattr(collection, "__dask_graph__") else ():
             if type(value).__module__.startswith("distributed.") and hasattr(value, "client"):
@@ -171,7 +171,7 @@ def client_of(*collections: Any) -> Any:
 
 
 def computed(*collections: Any, client: Any = None) -> tuple[Any, ...]:
-    """Compute the values of Dask collections through the client, or in the calling thread if ``client`` is None."""
+    """Compute Dask collections through the client, or in the calling thread if ``client`` is None."""
     import dask
 
     return tuple(dask.compute(*collections, scheduler=client or "synchronous"))  # type: ignore[attr-defined,no-untyped-call,unused-ignore]
@@ -184,7 +184,7 @@ def lengths_of(frame: Any) -> list[int]:
 
 
 def in_process(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """Return the values of an array, list or series as a NumPy array; arrays of Zarr and Dask are read whole."""
+    """Return the values of an array, list or series as a NumPy array; Zarr and Dask arrays are read whole."""
     refuse_missing_chunks(name, values)
     if hasattr(values, "__dask_graph__"):
         (values,) = computed(values, client=client_of(values))
@@ -192,7 +192,7 @@ def in_process(name: str, values: Any) -> np.ndarray[Any, Any]:
 
 
 def refuse_missing_chunks(name: str, array: Any) -> None:
-    """Raise ``MissingDataError`` if chunks of a Zarr array are missing, because reads would return the fill value."""
+    """Raise ``MissingDataError`` if chunks of a Zarr array are missing: reading them would return the fill value."""
     if not hasattr(array, "nchunks_initialized"):
         return
     stored, there = array.nchunks, array.nchunks_initialized
@@ -202,5 +202,5 @@ def refuse_missing_chunks(name: str, array: Any) -> None:
     missing = stored - there
     if missing > 0:
         lacks = f"lacks {missing} of its {stored} chunks, which would be read as {array.fill_value}: write them"
-        advice = "if Zarr omitted them because they hold only this value, give config={'write_empty_chunks': True}"
+        advice = "if Zarr omitted them because they hold only this value, pass config={'write_empty_chunks': True}"
         raise MissingDataError(f"the Zarr array {name} ({array.store_path}) {lacks}; {advice}.")

@@ -1,4 +1,4 @@
-"""Conversion of the user's data: to a source for a fit, and to columns for ingest."""
+"""Conversion of the user's data to a source for a fit, or to columns for ingest."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -24,15 +24,15 @@ from partirvm.types import Columns, Float, is_frame, pandas_column, pandas_frame
 def as_source(
     X: Any, y: Any = None, weights: Any = None, *, seed: int | None = None, columns: Columns | None = None, **how: Any
 ) -> Source:
-    """Convert data to a source of row tiles. Large data are neither read nor copied.
+    """Convert data to a source of row tiles. Large datasets are neither read nor copied.
 
-    X (N, d) is a NumPy array, nested list, data frame, Zarr or Dask array, with targets y, (N,) or (N, T), and
-    precision weights (N,), of the same kind or as NumPy arrays. X may also be the path or URL of DATA, or a source,
-    which contain these. ``seed`` shuffles rows in memory as ``ingest`` does. ``columns`` are by default the names of
-    the data frame, or ``x0``, ``x1``, …. ``how`` may be ``tile_rows``.
+    X (N, d) is a NumPy array, nested list, data frame, Zarr or Dask array; the targets y, (N,) or (N, T), and precision
+    weights (N,) are of the same kind or NumPy arrays. X may also be a source or the path or URL of DATA, which contain
+    the targets and weights. ``seed`` shuffles in-memory rows as ``ingest`` does. ``columns`` defaults to the names in
+    the data frame, or ``x0``, ``x1``, …. ``how`` may contain ``tile_rows``.
 
     Raises ``DataError`` for values that cannot be used, ``MissingDataError`` or ``FormatError`` for DATA or chunks that
-    cannot be read, and ``UsageError`` if y or weights are given together with DATA or a source.
+    cannot be read, and ``UsageError`` if y or weights are passed along with DATA or a source.
     """
     if isinstance(X, str | os.PathLike | Source):
         if y is not None or weights is not None:
@@ -49,12 +49,12 @@ def as_source(
 
 
 def _array(name: str, values: Any, *, numbers: bool = True) -> Any:
-    """Convert ``numbers`` or labels to an array of NumPy, Zarr or Dask. ``DataError`` if masked or not numbers."""
+    """Convert ``numbers`` or labels to a NumPy, Zarr or Dask array. Raises ``DataError`` if masked or not numeric."""
     if hasattr(values, "to_dask_array"):
         columns = values.dtypes.items() if values.ndim == 2 else [(name, values.dtype)]
         for column, dtype in columns if numbers else ():
             check_dtype(f"the column {quoted(str(column))} of the data frame" if name == "X" else name, dtype)
-        extended = values.ndim == 1 and not isinstance(values.dtype, np.dtype)  # text and categories of pandas' own
+        extended = values.ndim == 1 and not isinstance(values.dtype, np.dtype)  # pandas' own text and category dtypes
         plain = values.astype(np.float64 if numbers else object) if numbers or extended else values
         return plain.to_dask_array(lengths_of(values))
     if values is None or hasattr(values, "chunks"):
@@ -67,7 +67,7 @@ def _array(name: str, values: Any, *, numbers: bool = True) -> Any:
 
 
 def open_table(source: Any, room: int | None = None) -> Reader:
-    """Return the table of a path, URL, data frame or tuple of arrays. ``room`` limits the bytes of an .npz file."""
+    """Open a path, URL, data frame or tuple of arrays as a table. ``room`` limits the bytes of an .npz file."""
     if isinstance(source, str | os.PathLike):
         url = os.fspath(source)
         return _archive_table(url, room) if url.lower().endswith(".npz") and "*" not in url else file_table(url)
@@ -81,7 +81,7 @@ def open_table(source: Any, room: int | None = None) -> Reader:
 
 
 def _archive_table(url: str, room: int | None) -> Reader:
-    """Return the table of an .npz file, which is read whole. Raises ``MemoryLimitError`` beyond ``room`` bytes."""
+    """Return an .npz file, which is read whole, as a table. Raises ``MemoryLimitError`` beyond ``room`` bytes."""
     filesystem, path = open_filesystem(url)
     with opened(filesystem, path) as file, np.load(file, allow_pickle=False) as archive:
         sizes = {member.filename: member.file_size for member in archive.zip.infolist()}
@@ -103,9 +103,9 @@ def _archive_table(url: str, room: int | None) -> Reader:
 
 
 def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", names: Sequence[str] = ()) -> Reader:
-    """Return the table of a data frame or array X, with targets and weights beside X. Rows are matched by position.
+    """Return a data frame or array X as a table, along with its targets and weights. Rows are matched by position.
 
-    ``names`` are the column names of an array. Columns of pandas' categorical type are categories by default.
+    ``names`` are the column names of an array. Columns with pandas' categorical dtype are categories by default.
     """
     frame = is_frame(X)
     name = name or ("the data frame" if frame else "the array X" if y is None else "the arrays (X, y)")
@@ -142,16 +142,16 @@ def arrays_table(X: Any, y: Any = None, weights: Any = None, name: str = "", nam
 
 
 def checked_rows(X: Any, columns: Columns) -> Float:
-    """Return X, an array, nested lists or a data frame with labels, as a float64 array; ``DataError`` for others."""
+    """Return X, an array, nested lists or a data frame with labels, as a float64 array, or raise ``DataError``."""
     X = pandas_frame(X)
     rows = frame_rows(X, columns)[0] if is_frame(X) else numeric_array("X", X).astype(np.float64)
     if np.isinf(rows).any():
-        raise DataError("X has values that are infinite: remove or fill them")
+        raise DataError("X has infinite values: remove or fill them")
     return rows
 
 
 def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
-    """Return rows (n, d), float64, and columns of a pandas frame, or a model's. Raises ``DataError`` if not usable."""
+    """Return float64 rows (n, d) and the columns of a pandas frame, or a model's. Raises ``DataError`` if unusable."""
     names = default_names(X.shape[1])
     if columns is not None:
         X, names = in_order(X, columns), columns.given
@@ -170,7 +170,7 @@ def frame_rows(X: Any, columns: Columns | None = None) -> tuple[Float, Columns]:
 
 
 def in_order(X: Any, columns: Columns) -> Any:
-    """Return the columns of a frame that a model has, or any if unnamed. ``DataError`` if columns are missing."""
+    """Return a frame's columns in the model's order, or all if unnamed. Raises ``DataError`` if columns are missing."""
     names, wanted = list(map(str, X.columns)), columns.given
     missing = [name for name in wanted if name not in names]
     if missing and wanted != default_names(len(names)):
@@ -180,7 +180,7 @@ def in_order(X: Any, columns: Columns) -> Any:
 
 
 def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:
-    """Yield the same rows of all arrays, at most ``step``, in memory, where a whole partition of a Dask frame is."""
+    """Yield the same rows of all arrays, at most ``step``, in memory; Dask frames are loaded by whole partitions."""
     client, X, start = client_of(*arrays), arrays[0], 0
 
     def rows(values: Any, start: int, stop: int) -> Any:
@@ -192,13 +192,13 @@ def _blocks(arrays: Sequence[Any], step: int) -> Iterator[list[Any]]:
         held = computed(part, client=client)[0] if lazy else part
         for first in range(0, held.shape[0], step):
             block = rows(held, first, first + step)
-            # one by one: Dask does not optimize expressions of frames together with graphs of arrays
+            # one by one: Dask does not optimize frame expressions together with array graphs
             yield [block, *(rows(each, start, start + len(block)) for each in arrays[1:])]
             start += len(block)
 
 
 def _arrow(where: str, name: str, block: Any, place: int) -> Any:
-    """Convert a column of a block of rows to an Arrow array."""
+    """Convert one column of a block of rows to an Arrow array."""
     import pyarrow as pa
 
     values = block.iloc[:, place] if is_frame(block) else block[:, place] if len(block.shape) == 2 else block
@@ -216,7 +216,7 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
 
 
 def _target_names(y: Any) -> tuple[str, ...]:
-    """Return the names of the targets: those in a series or data frame y, otherwise y, or y0, y1, …."""
+    """Return the target names: those of a series or data frame y, otherwise y, or y0, y1, …."""
     if hasattr(y, "to_frame") or is_frame(y):
         return tuple(str(name or "y") for name in (y.columns if is_frame(y) else [y.name]))
     shape = y.shape if hasattr(y, "shape") else np.shape(y)

@@ -1,4 +1,4 @@
-"""Dates and times as numbers: elapsed days, and the position in the day, the week and the year."""
+"""Dates and times as numbers: elapsed days, and the position within the day, week and year."""
 
 import re
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from partirvm.data.tables import numbers
 from partirvm.types import Float
 
 ORIGIN = "2000-01-01"
-"""The day of the number 0, which begins at midnight UTC."""
+"""Day number 0, which begins at midnight UTC."""
 
 CYCLES = {"day": 1.0, "week": 7.0, "year": 365.2425}
-"""Periods in days."""
+"""The cycles and their periods in days."""
 
 
 class Dates:
-    """A column of dates, times of day or durations, and the cycles that its rows span.
+    """A column of dates, times of day or durations, and the cycles that its rows cover.
 
-    A cycle matters if the rows span two periods, and some of them lie within half a period; ``known`` ones are those of
-    other data. ``unit`` says what the numbers are. Dates with a time zone are converted to UTC. Texts are ISO dates or
-    times, or have a ``form`` of strptime.
+    A cycle matters if the rows span two periods and some rows are at most half a period apart; ``known`` cycles are
+    those of other data. ``unit`` says what the numbers mean. Dates with a time zone are converted to UTC. Strings are
+    ISO dates or times, or have the strptime format ``form``.
     """
 
     def __init__(self, known: Sequence[str] | None = None, form: str | None = None) -> None:
@@ -30,14 +30,14 @@ class Dates:
         self.form, self.unit = form, f"days since {ORIGIN}"
 
     def days(self, values: Any) -> Float:
-        """Return an Arrow array of dates or texts as days (n,): since ``ORIGIN``, or for times since midnight.
+        """Return an Arrow array of dates or strings as days (n,) since ``ORIGIN``, or since midnight for times of day.
 
         Raises ``ArrowInvalid`` for other strings, and ``ArrowNotImplementedError`` for other types.
         """
         import pyarrow as pa
 
         kind, origin = pa.types, int(np.datetime64(ORIGIN, "us").astype(np.int64))
-        if values.null_count == len(values):  # a column of CSV without a value is one of numbers
+        if values.null_count == len(values):  # a CSV column without values counts as numeric
             values = pa.nulls(len(values))
         elif kind.is_string(values.type) or kind.is_large_string(values.type):
             values = self._parsed(values)
@@ -56,7 +56,7 @@ class Dates:
         return days
 
     def _parsed(self, texts: Any) -> Any:
-        """Return strings as an Arrow array of times of day or of dates in UTC."""
+        """Parse strings into an Arrow array of times of day, or of dates in UTC."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""The role of every column of a table that is ingested, and the conversion of columns to rows of float64."""
+"""The role of every column of an ingested table, and the conversion of columns to float64 rows."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,18 +22,18 @@ from partirvm.types import Columns, Float, cyclic
 UNLABELLED = "To predict rows without a target, pass the training DATA: like=… (`--like`)."
 
 MOST_LEVELS = 10_000
-"""Greatest number of levels of a text column that is not named as categorical; at most half the rows, or so few."""
+"""Maximum levels of a text column not named as categorical; in short tables, half the rows (at least 20)."""
 
 FIRST, TEXTS = 10_000, 12 << 20
-"""Numbers of rows that show what texts are, at most, and of bytes of a batch whose rows these are."""
+"""Maximum number of rows from which the kind of a text column is recognised, and the size in bytes of their batch."""
 
 
 @dataclass(frozen=True)
 class Roles:
-    """The roles of columns. If ``noisy``, weights are 1/r² of the column's r; with ``auto`` text is categories, too.
+    """The roles of columns. If ``noisy``, weights are 1/r² of a column r; with ``auto``, text columns are categories.
 
-    ``missing`` are texts that stand for a missing value, and ``formats`` those of dates. With
-    ``drop_missing_targets`` rows without a target are left out.
+    ``missing`` are strings that stand for a missing value, and ``formats`` are date formats. With
+    ``drop_missing_targets``, rows without a target are left out.
     """
 
     features: tuple[str, ...]
@@ -54,7 +54,7 @@ class Roles:
 
 
 def assign_roles(table: Reader, like: Columns | None, asked: Mapping[str, Any]) -> Roles:
-    """Assign a role to every column by options of ``ingest``. Only data ``like`` others may have no target."""
+    """Assign a role to every column from the ``ingest`` options. Only data ``like`` others may lack a target."""
     where, weights, noise = table.name, asked["weights"] or table.weights, asked["noise"]
     target, features, exclude, categorical = (asked[name] for name in ("target", "features", "exclude", "categorical"))
     classes, missing, dates = asked["classes"], asked["missing"], asked["dates"] or {}
@@ -108,10 +108,10 @@ def check_roles(roles: Roles, table: Reader, exclude: Sequence[str] = ()) -> Non
 
 
 class Encoder:
-    """An encoder of batches as records of float64: features in order, then targets, then weights if there are any.
+    """Encodes batches as float64 records: features in order, then targets, then weights if there are any.
 
-    If the table is to be ``stored``, text columns with too many labels are left out. Unusable values
-    (``OddCells``) become NaN; ``findings`` names them. ``notes`` states how a column was read, by its first rows.
+    If the table is to be ``stored``, text columns with too many labels are left out. Unusable values (``OddCells``)
+    become NaN; ``findings`` reports them. ``notes`` says how a column was read, judging by its first rows.
     """
 
     def __init__(self, roles: Roles, table: Reader, like: Columns | None, *, stored: bool = False) -> None:
@@ -132,14 +132,14 @@ class Encoder:
         return Levels(f"{where} {quoted(column)}", known, self._table.untyped, column in self.roles.targets, most)
 
     def records(self, seed: int | None, batch_bytes: int) -> Iterator[Float]:
-        """Yield records: shuffle key, row number, features, targets, weights, in one memory for all batches."""
+        """Yield records (shuffle key, row number, features, targets, weights) in one buffer that all batches share."""
         rng = None if seed is None else np.random.default_rng(seed)
         space = np.empty((0, 2 + len(self.roles.wanted)))
         for batch in self._table.batches(self.roles.wanted, batch_bytes):
             start, n, self._row = self.n_rows, len(batch[self.roles.features[0]]), self.n_rows + self.dropped
             space = space if len(space) >= n else np.empty((n, space.shape[1]))
             if not self._row and self._like is None:
-                # not the first batch, whose size depends on the memory
+                # not the first batch, whose size depends on the available memory
                 self._recognise(next(self._table.batches(self.roles.wanted, TEXTS)) if self._table.untyped else batch)
             for place, column in enumerate(self.roles.wanted, 2):
                 codes = self.levels[column].codes if column in self.levels else partial(self._numbers, column)
@@ -154,7 +154,7 @@ class Encoder:
             yield records
 
     def _recognise(self, batch: Batch) -> None:
-        """Convert dates, times and texts of them to days; with ``auto`` other texts to categories (by first rows)."""
+        """Decide by the first rows which columns are dates, also as text, or, with ``auto``, categories."""
         import pyarrow as pa
 
         for column in [name for name in self.roles.features if name not in self.levels and name not in self.dates]:
@@ -173,7 +173,7 @@ class Encoder:
                 self._values[column] = Values()
 
     def _kind_of_text(self, column: str, values: Any) -> str:
-        """Return what the first texts of a column are. A format of dates is noted, or proposed if it is not sure."""
+        """Return what the first strings of a column hold. A date format is noted, or proposed if it is ambiguous."""
         texts = self._plain(values).unique().drop_null().to_pylist()
         what, others = problems.recognised(texts)
         numeric = self._table.untyped or others or self.roles.missing or any("." in text for text in texts)
@@ -188,7 +188,7 @@ class Encoder:
         return what
 
     def _plain(self, texts: Any) -> Any:
-        """Return texts without spaces at their ends and decimal commas."""
+        """Return strings without surrounding spaces, and with decimal commas replaced by points."""
         import pyarrow.compute as pc
 
         texts = pc.utf8_trim_whitespace(texts)
@@ -197,7 +197,7 @@ class Encoder:
         return texts
 
     def _without_gaps(self, values: Any, gaps: Iterable[str] = ()) -> Any:
-        """Return plain values in which the texts that stand for gaps are missing."""
+        """Return plain values in which the strings that stand for gaps are missing values."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -208,7 +208,7 @@ class Encoder:
         return pc.if_else(found, None, values)
 
     def _numbers(self, column: str, values: Any) -> Float:
-        """Return the numbers, or days, of an Arrow array. Unusable values become NaN and are noted."""
+        """Return the numbers or days in an Arrow array. Unusable values become NaN and are recorded."""
         import pyarrow as pa
 
         dates = self.dates.get(column)
@@ -223,7 +223,7 @@ class Encoder:
         return np.full(len(values), np.nan)
 
     def _usable(self, column: str, texts: Any, dates: Dates | None) -> Any:
-        """Return texts that can be converted; others are missing, and noted if they do not mean gaps."""
+        """Return the strings that can be converted; others become missing, and are recorded unless they mark gaps."""
         import pyarrow.compute as pc
 
         if not is_text(texts.type):
@@ -243,7 +243,7 @@ class Encoder:
         return pc.if_else(usable, texts, None)
 
     def _checked(self, records: Float) -> Float:
-        """Return records with weights for noise, without rows to leave out. Unusable values are noted."""
+        """Return records with noise turned into weights and dropped rows removed. Unusable values are recorded."""
         into, first, end = records[:, 2:], len(self.roles.features), len(self.roles.features) + len(self.roles.targets)
         if "inf" in self.roles.missing:
             into[np.isinf(into)] = np.nan
@@ -265,7 +265,7 @@ class Encoder:
         return records if kept.all() else records[kept]
 
     def findings(self) -> list[Finding]:
-        """Return what is wrong with the columns, and proposals for them, in column order."""
+        """Return the problems of the columns, and proposals for them, in column order."""
         return [each for column in self.roles.wanted for each in self._findings_of(column)]
 
     def _findings_of(self, column: str) -> Iterator[Finding]:
@@ -297,7 +297,7 @@ class Encoder:
         yield from (each for each in self._proposed if each.column == column)
 
     def _instead_of(self, text: OddCells, column: str, gaps: dict[str, Any], some: dict[str, Any]) -> dict[str, Any]:
-        """Return the options that settle text in a column of numbers or dates: few texts are gaps, others labels."""
+        """Return the options that settle text in a numeric or date column: few strings are gaps, many are labels."""
         texts, others = tuple(text.texts), self.n_rows + self.dropped - text.count
         if len(texts) <= problems.FEW_TEXTS and problems.few(texts, text.count, others):
             return {"missing": texts, **gaps}
@@ -309,14 +309,14 @@ class Encoder:
 
     @cached_property
     def _many(self) -> dict[str, int]:
-        """The columns with too many labels, and the numbers of these."""
+        """The columns with too many labels, and their label counts."""
         found, half = {name: len(each.found) for name, each in self.levels.items()}, self.n_rows / 2
         most = {name: np.inf if name in self._asked else max(half, problems.FEW_LEVELS) for name in found}
         return {name: n for name, n in found.items() if self.levels[name].full or n > most[name]}
 
     @cached_property
     def left_out(self) -> dict[str, int]:
-        """The columns of text that are left out, and the numbers of their labels."""
+        """The text columns that are left out, and their label counts."""
         return {name: n for name, n in self._many.items() if self._stored and name not in self._asked}
 
     @cached_property
@@ -325,7 +325,7 @@ class Encoder:
         return {column: each.final() for column, each in self.levels.items() if column not in self.left_out}
 
     def finished(self, records: Float, first: int) -> Float:
-        """Return the records, changed: with final codes, cycles of dates, and ``first`` added to the row numbers."""
+        """Return the changed records, with final codes and date cycles, and ``first`` added to the row numbers."""
         for place, column in enumerate(self.roles.wanted, 2):
             if column in self.final:
                 records[:, place] = self.final[column][1][np.nan_to_num(records[:, place], nan=-1).astype(np.int64)]
@@ -338,7 +338,7 @@ class Encoder:
         return np.column_stack([records[:, :2], *chain.from_iterable(expanded)])
 
     def columns(self) -> Columns:
-        """Return names, categories, dates and classes; without a target, the target and classes of ``like``."""
+        """Return names, categories, dates and classes; without a target column, with target and classes of ``like``."""
         final = {column: labels for column, (labels, _) in self.final.items()}
         names = [name for name in self.roles.features if name not in self.left_out]
         dates = {name: self.dates[name].cycles for name in names if name in self.dates}
@@ -352,7 +352,7 @@ class Encoder:
         return Columns(features, name, final, classes, several, dates, formats, self.roles.missing)
 
     def described(self, missing: Float, settled: Sequence[Finding]) -> dict[str, str]:
-        """Return texts on columns and the file; ``settled`` were accepted, ``missing`` (d,) are shares of rows."""
+        """Return remarks on columns and the file; ``settled`` were accepted, ``missing`` (d,) holds shares of rows."""
         columns, texts = self.columns(), defaultdict[str, list[str]](list)
         told = [(each.column, f"{each.found} ({each.options})") for each in settled] + [*self.notes.items()]
         told += [(each.column, f"{each.found}: perhaps `{each.options}`") for each in self.findings()]

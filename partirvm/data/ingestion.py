@@ -1,8 +1,8 @@
-"""Ingest a table or arrays of any size into DATA, checked and shuffled tiles, in bounded memory; append rows to DATA.
+"""Ingest a table or arrays of any size into DATA (checked, shuffled tiles) in bounded memory; append rows to DATA.
 
-The phase *read* streams the source, codes labels, draws the shuffle key of every row and writes records to temporary
-files. The phase *write* reads the records in their final order, tile by tile. The result depends only on the source and
-the seed. An append shuffles only the new rows, so DATA then count as unshuffled.
+The *read* phase streams the source, codes labels, draws a shuffle key for every row and writes the records to temporary
+files. The *write* phase reads the records in their final order, tile by tile. The result depends only on the source and
+the seed. An append shuffles only the new rows, so the DATA then count as unshuffled.
 """
 
 import os
@@ -28,16 +28,16 @@ from partirvm.storage import Where, storing
 from partirvm.types import Columns, Float
 
 ALLOWANCE = 28 << 20
-"""Bytes for libraries loaded at first use, uncollected objects, fragmentation."""
+"""Bytes reserved for libraries loaded on first use, uncollected objects and fragmentation."""
 
 BATCHES = 6
-"""Number of copies of a batch: raw, as records, ordered by spill file, masks, and buffers of the reader."""
+"""Number of copies of a batch: raw, as records, ordered by spill file, masks, and the reader's buffers."""
 
-MORE = "raise memory_limit, or take fewer columns (`--features`)"
+MORE = "raise memory_limit, or use fewer columns (`--features`)"
 """Advice for a memory limit that is too low."""
 
 LEAST_BATCH, LEAST_SORT = 1 << 20, 4 << 20
-"""Minimum numbers of bytes of a batch, and of the records that are sorted at once."""
+"""Minimum size in bytes of a batch, and of the records that are sorted at once."""
 
 
 def ingest(
@@ -65,70 +65,70 @@ def ingest(
     again: bool = False,
     progress: Progress | None = None,
 ) -> ZarrSource:
-    """Convert a streamed table or arrays to DATA: shuffled rows in tiles. An error leaves no partial output.
+    """Stream a table or arrays into DATA: shuffled rows in tiles. An error leaves no partial output.
 
     Parameters
     ----------
     source : str, path, data frame or tuple
         A CSV, Parquet or .npz file; a folder or glob of CSV or Parquet files; an fsspec URL; a pandas, polars or Dask
-        data frame; or a tuple (X, y) or (X, y, weights) of arrays of NumPy, Zarr or Dask, with y of shape (N,) or (N,
-        T). Categorical columns of a data frame become categories. An .npz file contains the arrays ``X`` and ``y``,
-        and may contain ``columns`` (names of features) and ``weights``. With ``like``, y may be None or missing.
+        data frame; or a tuple (X, y) or (X, y, weights) of NumPy, Zarr or Dask arrays, with y of shape (N,) or (N, T).
+        Categorical columns of a data frame become categories. An .npz file contains the arrays ``X`` and ``y``, and may
+        contain ``columns`` (feature names) and ``weights``. With ``like``, y may be None or missing.
     data : str or path
         Folder or fsspec URL to write.
     target : str or sequence of str, optional
-        Target column; required for tables, unless ``like`` defines the target. Several targets are a sequence, or a
-        string with commas that is not a column name. Several targets share relevance vectors in a fit.
+        Target column; required for tables unless ``like`` defines the target. Several targets are passed as a sequence,
+        or as a comma-separated string that is not a column name; in a fit they share relevance vectors.
     features : sequence of str, optional
-        Feature columns, in this order; default: all columns except targets and weights.
+        Feature columns, in this order. The default is all columns except targets and weights.
     exclude, drop : sequence of str
-        Columns to leave out; both mean the same.
+        Columns to leave out; the two options are synonyms.
     categorical : "auto", "none" or sequence of str
-        Features whose values are labels, stored as integer codes; a sequence may contain "auto", which means all
-        columns of text. Dates and times that are not among them become days since 2000-01-01 UTC, with the sine and
-        cosine of the day, week and year that they span. Missing values of features are stored as NaN.
+        Features whose values are labels, stored as integer codes; a sequence may contain "auto", which means all text
+        columns. Dates and times not listed here become days since 2000-01-01 UTC, with the sine and cosine of the day,
+        week and year cycles that they span. Missing feature values are stored as NaN.
     weights, noise : str, optional
-        Column of precision weights, zero or positive; or instead of positive relative noise r. The noise variance of a
-        row is then σ²·r², and its weight is 1/r².
+        Column of precision weights, zero or positive; or, instead, of positive relative noise r. The noise variance of
+        a row is then σ²·r², and its weight is 1/r².
     classes : bool
-        True if the target is a class. Classes are stored as codes 0 … K−1, the labels in the attributes.
+        True if the target is a class. Classes are stored as codes 0 … K−1, and their labels in the attributes.
     missing : sequence of str
-        Texts that stand for a missing value, such as ``"?"``, beside empty cells, NA and NaN; ``"inf"`` stands for
-        all infinite values.
+        Strings that stand for a missing value, such as ``"?"``, in addition to empty cells, NA and NaN; ``"inf"``
+        matches all infinite values.
     dates : dict, optional
-        Columns of dates as text that are not ISO dates, and their formats, such as ``{"day": "%d/%m/%Y"}``.
+        Text columns with dates in a format other than ISO, and that format, such as ``{"day": "%d/%m/%Y"}``.
     drop_missing_targets : bool
-        Leave out rows whose target is missing; otherwise they are an error.
+        Leave out rows whose target is missing; otherwise such rows are an error.
     auto : bool
-        Accept all proposals, and read the source again: gaps, dates, codes as categories, text as classes, columns
-        without information and rows without a target left out. ``notes`` of the result has each of them.
+        Accept all proposals and read the source again: gaps, dates, codes as categories, text as classes, columns
+        without information and rows without a target left out. ``notes`` of the result lists what was accepted.
     shuffle : int or None
-        Seed of the shuffle; None keeps the order of the source. Appended rows keep their order if those of DATA did.
+        Shuffle seed; None keeps the order of the source. Appended rows keep their order if the rows of DATA did.
     like : DATA or path, optional
         Use the features, categories, target and classes of the DATA ``like``, for a test set or for rows to predict. A
-        category missing in ``like`` gets the code after the last category; a class missing in ``like`` is an error.
-        Without a target column the new DATA can be used only for prediction.
+        category missing from ``like`` gets the code after the last category; a class missing from ``like`` is an error.
+        Without a target column, the new DATA can be used only for prediction.
     memory_limit : int or str, optional
-        Maximum resident memory of this process in bytes, or a text such as ``"512MiB"``. Default: the larger of 512 MiB
-        and the current memory of the process plus 256 MiB.
+        Maximum resident memory of this process in bytes, or a string such as ``"512MiB"``. The default is the larger of
+        512 MiB and the current memory of the process plus 256 MiB.
     tile_rows : int, optional
-        Number of rows per tile; default: computed from the shape of the data.
+        Number of rows per tile. By default, it is computed from the shape of the data.
     overwrite, append, again : bool
-        Replace existing DATA. Or add the rows after those of existing DATA, which define features, categories, classes
-        and tiles; ``again`` permits rows that were ingested or appended already.
+        Replace existing DATA, or append the rows to existing DATA, which define features, categories, classes and
+        tiles; ``again`` permits rows that have already been ingested or appended.
     progress : callable, optional
-        A function that is called with (phase, rows done, total rows or None); phases are "read" and "write".
+        A function called with (phase, rows done, total rows or None); the phases are "read" and "write".
 
     Raises
     ------
     DataError, MissingDataError
-        Columns hold values that cannot be used, all of which the message lists with the options that settle them; there
-        are no rows; files differ in columns or cannot be read; or appended rows have other columns than DATA, or are
-        there already.
+        Columns hold values that cannot be used, which the message lists with the options that settle them; there are no
+        rows; files differ in their columns or cannot be read; or the columns of appended rows differ from those of
+        DATA, or the rows are in DATA already.
     UsageError
         Options contradict each other, or a table has no target and ``like`` is None.
     MemoryLimitError, ExistsError, StorageError, LeaseError
-        The limit is too low; the path exists; the store is full or read-only; or another process writes the DATA.
+        The limit is too low; the path exists; the store is full or read-only; or another process is writing the DATA.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def ingest(
     known = like if like is None or isinstance(like, Columns) else as_source(like).columns
     report = progress or (lambda phase, done, total: None)
     return_freed_memory()
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep freed memory
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators retain freed memory
     limit = None if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
     room, budget = None if limit is None else limit - settled_memory() - ALLOWANCE, None
     table = open_table(source, room)
@@ -173,7 +173,7 @@ def ingest(
                 for records in encoder.records(shuffle, batch_bytes):
                     with storing("the spill files beside the data"):
                         rows.add(records)
-                    if settled_memory() > budget.limit:  # frees memory, too: pages of many sizes leave gaps
+                    if settled_memory() > budget.limit:  # also frees memory: pages of many sizes leave gaps
                         raise MemoryLimitError(f"{table.name}: reading exceeded memory_limit: {MORE}.")
                     report("read", encoder.n_rows, table.n_rows)
                 check_row_count(encoder.n_rows, 2 if roles.targets and old is None else 1, table.name)
@@ -204,7 +204,7 @@ def ingest(
 
 
 def _remedy(source: Any, url: str, asked: Mapping[str, Any], findings: Sequence[Finding]) -> str:
-    """Return the command that ingests a file with the given options and the remedies of fatal findings, or ""."""
+    """Return the command that ingests a file with the given options and the remedies for fatal findings, or ""."""
     fatal = [each for each in findings if each.fatal]
     if not (isinstance(source, str | os.PathLike) and all(each.remedy for each in fatal)):
         return ""
@@ -216,7 +216,7 @@ def _remedy(source: Any, url: str, asked: Mapping[str, Any], findings: Sequence[
 
 
 def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:
-    """Raise ``DataError`` if DATA and the new rows differ in having weights, or in their targets."""
+    """Raise ``DataError`` if the new rows differ from DATA in their targets or in whether they have weights."""
     targets = (old.columns.targets or (old.columns.target,)) if old.labelled else ()
     if (targets, old.weighted) != (new.targets, new.weights is not None):
         weights = "with" if old.weighted else "without"
@@ -226,7 +226,7 @@ def _require_same_roles(old: DataAttributes, new: Roles, place: str) -> None:
 
 
 def _last_rows(url: str, old: DataAttributes) -> Float:
-    """Return the records of the last tile of DATA, if it is not full."""
+    """Return the records of the last tile of DATA if it is not full, otherwise none."""
     last, rest = divmod(old.n_rows, old.tile_rows)
     if not rest:
         return np.empty((0, 2 + old.n_features + old.n_targets + old.weighted))
@@ -236,16 +236,16 @@ def _last_rows(url: str, old: DataAttributes) -> Float:
 
 
 class Budget:
-    """The memory limit of a process, given or by default, and the bytes ``base`` used already."""
+    """The memory limit of a process, as given or by default, and the bytes already in use (``base``)."""
 
     def __init__(self, limit: int | None) -> None:
-        import zarr.codecs  # noqa: F401 - so that it counts
+        import zarr.codecs  # noqa: F401 - so that it is counted
 
         self.base = settled_memory()
         self.limit = max(512 << 20, self.base + (256 << 20)) if limit is None else limit
 
     def batch_bytes(self, table: Reader, width: int, tile_rows: int, held: int) -> int:
-        """Return the bytes per batch for records of ``width`` values. Raises ``MemoryLimitError`` for a low limit."""
+        """Return the bytes per batch for records of ``width`` values. Raises ``MemoryLimitError`` if too few."""
         least = max(LEAST_BATCH, 64 * 8 * width)
         needs = ALLOWANCE + max(held + BATCHES * least, tile_bytes(width, tile_rows) + 2 * LEAST_SORT)
         if self.base + needs > self.limit:
@@ -255,11 +255,11 @@ class Budget:
         return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(table.most_batch, least))
 
     def sort_bytes(self, width: int, tile_rows: int) -> int:
-        """Return the number of bytes of records to sort at a time, after all rows are read."""
+        """Return how many bytes of records to sort at a time, once all rows have been read."""
         return max((self.limit - settled_memory() - ALLOWANCE - tile_bytes(width, tile_rows)) // 2, LEAST_SORT)
 
 
 def tile_bytes(width: int, tile_rows: int) -> int:
-    """Return the bytes of the tiles being written, for records of ``width`` values."""
-    # copies of a tile: 4 being filled or queued, 3 for hashing rows, and 6 in each of two writer threads
+    """Return the bytes taken up by tiles being written, for records of ``width`` values."""
+    # copies of a tile: 4 being filled or queued, 3 for hashing rows, and 6 in each of the two writer threads
     return 20 * 8 * tile_rows * width

@@ -1,4 +1,4 @@
-"""Labels of any type as codes: of classes in memory, and of columns that are read in batches; weights of classes."""
+"""Codes for labels of any type, for in-memory classes and for columns read in batches; class weights."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ Labels = NDArray[Any]
 
 
 def find_classes(y: Any) -> Labels:
-    """Return the distinct labels of y (N,) in sorted order, (K,), of its dtype: an array of NumPy, Zarr or Dask.
+    """Return the distinct labels of y (N,), a NumPy, Zarr or Dask array, in sorted order, (K,), with the dtype of y.
 
     Raises ``DataError`` for missing labels, continuous values, labels of several types and fewer than two classes.
     """
@@ -27,7 +27,7 @@ def find_classes(y: Any) -> Labels:
     labels = _checked(in_process("y", y))
     try:
         classes = np.unique(labels)
-        # each value twice: scikit-learn warns of more classes than half of the rows
+        # each value twice: scikit-learn warns if there are more classes than half the rows
         with np.errstate(invalid="ignore"):
             check_classification_targets(np.repeat(classes, 2) if labels.ndim == 1 else labels)
     except (TypeError, ValueError) as error:
@@ -46,7 +46,7 @@ def label_values(y: Any) -> Labels:
 
 
 def _checked(labels: Labels) -> Labels:
-    """Return the labels. Raises ``DataError`` for missing labels: NaN, None, NA, NaT."""
+    """Return the labels. Raises ``DataError`` for missing labels (NaN, None, NA, NaT)."""
     if labels.dtype.kind == "O":
         import pandas as pd
 
@@ -55,12 +55,12 @@ def _checked(labels: Labels) -> Labels:
         missing = labels != labels
     if missing.any():
         found = f"{int(missing.sum()):,} missing labels, the first in row {int(np.argmax(missing)):,} (counted from 0)"
-        raise DataError(f"y has {found}: remove these rows, or give missing labels a separate class.")
+        raise DataError(f"y has {found}: remove these rows, or put them into a class of their own.")
     return labels
 
 
 def coded(y: Any, classes: Labels) -> Float:
-    """Return the codes of labels: a float64 array of the shape of y. Labels of Zarr and Dask are read whole."""
+    """Return the codes of labels, a float64 array of y's shape. Zarr and Dask arrays are read whole."""
     labels, known = in_process("y", y), listed(classes.tolist(), show=quoted)
     try:
         places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
@@ -79,13 +79,13 @@ def plain_label(label: Any) -> Any:
         return label.decode(errors="backslashreplace")
     if isinstance(label, float) and label.is_integer():
         label = int(label)
-    if isinstance(label, int) and abs(label) >= 1 << 63:  # beyond the integers that are stored
+    if isinstance(label, int) and abs(label) >= 1 << 63:  # beyond the range of stored integers
         return str(label)
     return label if label is None or isinstance(label, str | bool | int | float) else str(label)
 
 
 def plain_labels(classes: Labels) -> tuple[Any, ...]:
-    """Convert labels to the values of ``Columns.classes``. Raises ``DataError`` if two labels have the same text."""
+    """Convert labels to ``Columns.classes`` values. Raises ``DataError`` if two labels have the same text."""
     plain = tuple(map(plain_label, classes.tolist()))
     if len(set(map(str, plain))) < len(plain):
         raise DataError(f"several labels in y have the same text: {listed(plain)}: rename these labels.")
@@ -93,7 +93,7 @@ def plain_labels(classes: Labels) -> tuple[Any, ...]:
 
 
 def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Return plain labels as an array (K,) of their common type, str, bool, int64 or float64, or otherwise of objects.
+    """Return plain labels as an array (K,) of their common type (str, bool, int64 or float64), otherwise of objects.
 
     Integers mixed with floats become floats if the conversion is exact, since DATA store 1.0 as 1.
 
@@ -111,8 +111,8 @@ def label_array(labels: Sequence[Any]) -> np.ndarray[Any, Any]:
 def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> Float:
     """Return the weight of each of the K classes, shape (K,).
 
-    "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) are the summed weights of each class, n their
-    sum. A mapping gives the weight of a label, which may be written as text; other classes have the weight 1.
+    "balanced" gives n / (K·count), as in scikit-learn: ``counts`` (K,) holds the summed weights of each class, and n is
+    their sum. A mapping assigns weights to labels, which may be written as strings; other classes have weight 1.
     """
     texts = list(map(text_of_label, classes))
     if isinstance(class_weight, str) and class_weight == "balanced":
@@ -128,27 +128,27 @@ def class_weights(class_weight: Any, classes: Sequence[Any], counts: Float) -> F
         Check("real", least=0.0)(f"class_weight of {quoted(label)}", weight)
     weights = np.array([given.get(text, 1.0) for text in texts], dtype=np.float64)
     if (weights > 0).sum() < 2:
-        raise UsageError("class_weight leaves fewer than two classes with positive weight: two classes are needed")
+        raise UsageError("class_weight leaves fewer than two classes with positive weight: at least two are needed")
     return weights
 
 
 def text_of_label(label: Any) -> str:
-    """Convert a label to a JSON key; 1, 1.0 and "1" give equal keys."""
+    """Convert a label to a JSON key; 1, 1.0 and "1" give the same key."""
     return str(plain_label(label))
 
 
 LABELS, MOST_CLASSES = 16 << 20, np.iinfo(np.int16).max
-"""Maximum numbers of bytes of a column's labels, which every process reads, and of classes: fits keep two bytes."""
+"""Maximum bytes of a column's labels, which every process reads, and number of classes: fits store two-byte codes."""
 
 INTEGER, FRACTION = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?"), re.compile(r"-?(0|[1-9]\d{0,6})\.\d{1,8}")
-"""Texts that are numbers: different ones are different integers or floats."""
+"""Strings that are numbers: different strings give different integers or floats."""
 
 
 class Levels:
-    """The labels of a column, with provisional codes in the order of occurrence and sorted codes at the end.
+    """The labels of a column, with provisional codes in order of occurrence and, at the end, codes in sorted order.
 
-    ``known`` labels keep their codes; others have the code ``len(known)``, or are refused if these are ``classes``.
-    Labels of an ``untyped`` source (CSV) become numbers if all are. More than ``most`` labels are too many.
+    ``known`` labels keep their codes; others get the code ``len(known)``, or are refused if these are ``classes``.
+    Labels from an ``untyped`` source (CSV) become numbers if all are numeric. More than ``most`` labels are too many.
     """
 
     def __init__(self, where: str, known: Sequence[Any] | None, untyped: bool, classes: bool, most: float) -> None:
@@ -160,19 +160,19 @@ class Levels:
 
     @property
     def full(self) -> bool:
-        """Whether there are too many labels: no more are kept, and the codes are of no use."""
+        """Whether there are too many labels: no more are stored, and the codes are meaningless."""
         return len(self.found) > self._most or self._nbytes > LABELS
 
     def codes(self, values: Any) -> Float:
-        """Return the codes of an Arrow array, float64; NaN for missing values."""
+        """Return the codes of an Arrow array as float64; NaN for missing values."""
         try:
             plain = values.dictionary_decode() if hasattr(values, "dictionary") else values
-            coded = plain.dictionary_encode()  # only labels that occur
+            coded = plain.dictionary_encode()  # only the labels that occur
             labels = coded.dictionary.to_pylist()
             places = numbers(coded.indices.fill_null(len(labels)))
             table = list(map(self._code, labels))
         except (TypeError, NotImplementedError) as error:  # Arrow raises NotImplementedError
-            raise DataError(f"{self._where} holds values that cannot be labels, make them text: {error}") from error
+            raise DataError(f"{self._where} holds values that cannot be labels: make them text: {error}") from error
         codes: Float = np.array([*table, np.nan], dtype=np.float64)[places]
         return codes
 
@@ -193,7 +193,7 @@ class Levels:
         return self.found.get(label, len(self._known))
 
     def final(self) -> tuple[tuple[Any, ...], Float]:
-        """Return the labels in sorted order, and the final code of each provisional code, unknown labels and NaN."""
+        """Return the labels in sorted order, and the final codes of provisional codes, unknown labels and NaN."""
         labels = list(self.found)
         if self._known is not None:
             return tuple(labels), np.append(np.arange(len(labels) + 1.0), np.nan)
@@ -208,7 +208,7 @@ class Levels:
 
 
 def _number(text: str) -> Any:
-    """Convert a label of CSV to a number; other text, and digits that float64 does not hold, are returned unchanged.
+    """Convert a CSV label to a number; other text, and digits beyond float64 precision, are returned unchanged.
 
     >>> _number("1.50"), _number("7.0"), _number("0.12345678901234567890"), _number("red")
     (1.5, 7, '0.12345678901234567890', 'red')

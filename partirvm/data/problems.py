@@ -1,4 +1,4 @@
-"""What ingest finds in the columns of a table, the options that settle it, and one table of all findings."""
+"""Problems that ingest finds in a table's columns, the options that settle them, and a table of all findings."""
 
 import csv
 import io
@@ -16,27 +16,27 @@ from partirvm.quoting import counted, listed, named, quoted
 from partirvm.types import Bool, Float
 
 MARKERS = frozenset(["?", "-", "--", ".", "*", "NA", "N/A", "n/a", "n.a.", "na", "null", "NULL", "#N/A"])
-"""Strings that mark a missing value, in addition to those that do so in every CSV file."""
+"""Strings that mark a missing value, in addition to those that do so in any CSV file."""
 
 FEW_LEVELS, FEW_TEXTS, KEPT, WIDTH = 20, 5, 1000, 80
-"""Numbers of values that may be codes, of texts among numbers that may mean gaps, of texts kept; width of the table."""
+"""Maximum counts of values that may be codes, of strings that may mark gaps, and of stored strings; table width."""
 
 TIME = r"\d\d:\d\d(:\d\d(\.\d+)?)?"
 ISO = rf"{TIME}|\d{{4}}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?)?"
 NUMBER = r"[+-]?((\d+[.]?\d*|[.]\d+)([eE][+-]?\d+)?|(?i:inf(inity)?|nan))"
 DAY = r"\d{1,4}[./-]\d{1,2}[./-]\d{2,4}( \d{1,2}:\d\d(:\d\d)?)?"
 PATTERNS = {"numbers": NUMBER, "booleans": "(?i:true|false)", "dates": f"{ISO}|{DAY}"}
-"""What strings may be, if not labels."""
+"""The kinds of values that strings may hold, other than labels."""
 
 DAYS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d")
-"""Formats of dates that are not ISO dates."""
+"""Date formats other than ISO."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found in a column, and the options of ``ingest`` that settle it, or in words what to do.
+    """What was found in a column, and the ``ingest`` options that settle it, or advice in words.
 
-    A ``fatal`` one is an error unless it is settled, others are proposals.
+    A ``fatal`` finding is an error unless it is settled; others are proposals.
     """
 
     column: str
@@ -47,18 +47,18 @@ class Finding:
 
     @property
     def options(self) -> str:
-        """The remedy as it is written in a shell."""
+        """The remedy as shell flags."""
         return " ".join(flags(self.remedy))
 
 
 class OddCells:
-    """The odd cells of a column: their number, the row of the first, from 0, and up to ``KEPT`` distinct strings."""
+    """The odd cells of a column: how many, the row of the first (from 0), and up to ``KEPT`` distinct strings."""
 
     def __init__(self) -> None:
         self.count, self.first, self.texts = 0, -1, list[str]()
 
     def add(self, rows: Bool, start: int, texts: Iterable[str] = ()) -> None:
-        """Add the cells of a batch that begins with the row ``start``."""
+        """Add the cells of a batch that begins at row ``start``."""
         if not self.count:
             self.first = start + int(np.argmax(rows))
         self.count += int(rows.sum())
@@ -70,7 +70,7 @@ class OddCells:
 
 
 class Values:
-    """The different values of a numeric column, as long as they are few, and whether they count the rows."""
+    """The distinct values of a numeric column, as long as they are few, and whether they number the rows."""
 
     def __init__(self) -> None:
         self.found, self.n, self._counts, self._first = set[float](), 0, True, np.empty(0)
@@ -96,7 +96,7 @@ class Values:
 
 
 def recognised(texts: Sequence[str]) -> tuple[str, list[str]]:
-    """Return what most strings are, "numbers", "booleans", "dates" or "text", and the few that are not.
+    """Return what most strings are ("numbers", "booleans", "dates" or "text"), and the few exceptions.
 
     >>> recognised(["1.5", "2", "-3e5", "?"]), recognised(["Bern", "7", "8"])
     (('numbers', ['?']), ('text', []))
@@ -115,7 +115,7 @@ def few(texts: Iterable[str], count: int, others: int) -> bool:
 
 
 def date_formats(texts: Sequence[str]) -> list[str]:
-    """Return the formats that parse all date strings; none is needed for ISO dates.
+    """Return the formats that parse all the date strings; ISO dates need none.
 
     >>> date_formats(["03/04/2021", "17/04/2021"]), date_formats(["3/14/21 10:00"])
     (['%d/%m/%Y'], ['%m/%d/%y %H:%M'])
@@ -129,14 +129,14 @@ def date_formats(texts: Sequence[str]) -> list[str]:
 
 
 def joined(names: Iterable[str]) -> str:
-    """Return names with commas between them; one with a comma or a quotation mark is quoted as in CSV."""
+    """Join names with commas; a name with a comma or a quotation mark is quoted as in CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(names)
     return text.getvalue()
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:
-    """Return options of ``ingest`` as flags, as they are written in a shell."""
+    """Return ``ingest`` options as shell flags."""
     found = list[str]()
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"
@@ -150,7 +150,7 @@ def flags(options: Mapping[str, Any]) -> list[str]:
 
 
 def remedied(options: Mapping[str, Any], findings: Iterable[Finding]) -> dict[str, Any]:
-    """Return options of ``ingest`` with the remedies of findings."""
+    """Return the ``ingest`` options with the findings' remedies applied."""
     made = dict(options)
     for each in findings:
         for name, value in each.remedy.items():
@@ -162,7 +162,7 @@ def remedied(options: Mapping[str, Any], findings: Iterable[Finding]) -> dict[st
 
 
 def refuse(where: str, findings: Sequence[Finding], command: str = "") -> None:
-    """Raise ``DataError`` with a table of all findings, and a ``command`` that applies remedies, if one is fatal."""
+    """Raise ``DataError`` with a table of all findings and a ``command`` for the remedies, if any finding is fatal."""
     if not any(each.fatal for each in findings):
         return
     from rich.console import Console

@@ -1,7 +1,7 @@
-"""The data interface of a fit, and checks: a source has numbered tiles of rows, rows by number, and an identity.
+"""The data interface of a fit, and data checks: a source has numbered tiles, rows read by number, and an identity.
 
 A *source* has N rows of d features, T targets and optional precision weights. Its *tiles* are runs of ``tile_rows``
-rows, the last one perhaps shorter. Their size depends on the data alone, so that sums have the same bits everywhere.
+rows; the last may be shorter. Tile size depends on the data alone, so that sums have the same bits everywhere.
 """
 
 import hashlib
@@ -20,17 +20,17 @@ from partirvm.storage.records import checksum
 from partirvm.types import Columns, Float, Int
 
 TILE_BYTES = 1 << 20
-"""Approximate number of bytes of the inputs of a tile, for data with many rows."""
+"""Approximate size in bytes of a tile's inputs, for data with many rows."""
 
 FARTHEST, HEAVIEST = 1e60, 1e100
-"""Value or standard deviation, and mean weight, beyond which powers leave float64."""
+"""Limits on values or standard deviations, and on the mean weight, beyond which powers exceed the float64 range."""
 
 
 @dataclass(frozen=True)
 class Tile:
     """A run of rows: ``X`` (rows, d), ``t`` (rows, T), ``weights`` (rows,) or None, all float64 and C-contiguous.
 
-    ``start`` is the row number of the first row of the tile. The arrays must not be changed.
+    ``start`` is the row number of the tile's first row. The arrays must not be modified.
     """
 
     number: int
@@ -41,11 +41,11 @@ class Tile:
 
     @property
     def present(self) -> Any:
-        """The rows of weight above zero, as an index: a row of weight zero counts as absent and is no candidate."""
+        """The rows with positive weight, as an index: a row with weight zero counts as absent and is no candidate."""
         return slice(None) if self.weights is None else self.weights > 0
 
     def take(self, rows: Any, start: int) -> "Tile":
-        """Return some of the rows, given by a slice or places, as a tile that begins at the row ``start``."""
+        """Return some of the rows, selected by a slice or positions, as a tile that begins at row ``start``."""
         weights = None if self.weights is None else self.weights[rows]
         return Tile(self.number, start, self.X[rows], self.t[rows], weights)
 
@@ -58,10 +58,10 @@ def concatenated(tiles: Sequence["Tile"]) -> "Tile":
 
 
 class Source:
-    """A set of rows that is read tile by tile. Reading is thread-safe. A source on disk is small when pickled.
+    """A set of rows that is read tile by tile. Reading is thread-safe. On-disk sources are small when pickled.
 
-    ``shuffled`` states that neighbouring rows are a random sample. ``moments`` are those of all rows, if known.
-    ``class_weights`` (K,) multiply the weights of rows by their classes, codes that are the first column of targets.
+    ``shuffled`` means that neighbouring rows are a random sample. ``moments`` are those of all rows, if known.
+    ``class_weights`` (K,) multiply the row weights by class; the class codes are the first target column.
     """
 
     n_rows: int
@@ -80,7 +80,7 @@ class Source:
         return -(-self.n_rows // self.tile_rows)
 
     def tile(self, number: int) -> "Tile":
-        """Read one tile. Raises ``IndexError`` for its number, and ``MissingDataError`` for a damaged chunk."""
+        """Read one tile. Raises ``IndexError`` for an invalid number, and ``MissingDataError`` for a damaged chunk."""
         X = as_rows(self._read("X", number))
         t = as_rows(self._read("y", number)).reshape(len(X), -1) if self.n_targets else np.empty((len(X), 0))
         weights = as_rows(self._read("weights", number)) if self.weighted else None
@@ -90,25 +90,25 @@ class Source:
         return Tile(number, number * self.tile_rows, X, t, weights)
 
     def with_class_weights(self, weights: Float) -> Self:
-        """Return the source with these ``class_weights``; its moments, which ignore them, are not known."""
+        """Return a copy with these ``class_weights`` and without moments, which would not take them into account."""
         found = copy(self)
         found.class_weights, found.moments = weights, None
         return found
 
     def _read(self, name: str, number: int) -> Any:
-        """Read the rows of one of the arrays X, y and weights in a tile."""
+        """Read one tile's rows of X, y or weights."""
         raise NotImplementedError
 
     def original_rows(self, number: int) -> Int:
-        """Return the numbers of a tile's rows in the order before shuffling, (rows,) int64."""
+        """Return the row numbers that a tile's rows had before shuffling, (rows,) int64."""
         return np.arange(*self._span(number), dtype=np.int64)
 
     def part(self, tiles: Sequence[int]) -> "Source":
-        """Return a picklable source from which another process reads these tiles alone, with the same numbers."""
+        """Return a picklable source from which another process can read only these tiles, under the same numbers."""
         return self
 
     def gather(self, rows: Sequence[int] | Int) -> "Tile":
-        """Return rows by number, in this order, as one tile. Raises ``IndexError`` for one outside [0, n_rows)."""
+        """Return the given rows, in this order, as one tile. Raises ``IndexError`` for numbers outside [0, n_rows)."""
         wanted = np.asarray(rows, dtype=np.int64)
         order = np.argsort(wanted, kind="stable")
         numbers, firsts = np.unique(wanted[order] // self.tile_rows, return_index=True)
@@ -117,13 +117,13 @@ class Source:
         return concatenated(pieces or [self.tile(0).take(slice(0), 0)]).take(np.argsort(order), 0)
 
     def _span(self, number: int) -> tuple[int, int]:
-        """Return the number of the first row of a tile, and the number of the first row after the tile."""
+        """Return the number of a tile's first row, and of the first row after the tile."""
         if not 0 <= number < self.n_tiles:
             raise IndexError(f"there is no tile {number}: {self} has tiles 0 to {self.n_tiles - 1}")
         return number * self.tile_rows, min((number + 1) * self.tile_rows, self.n_rows)
 
     def _take_shape_of(self, source: "Source") -> None:
-        """Take shape, tiles, columns and order of another source."""
+        """Copy the shape, tiling, columns and order of another source."""
         self.n_rows, self.n_features, self.n_targets = source.n_rows, source.n_features, source.n_targets
         self.tile_rows, self.columns = source.tile_rows, source.columns
         self.shuffled, self.weighted = source.shuffled, source.weighted
@@ -133,7 +133,7 @@ class Source:
 
 
 class Together(Source):
-    """A source on disk whose tiles are ``count`` tiles of another one together."""
+    """An on-disk source whose tiles each combine ``count`` tiles of another source."""
 
     def __init__(self, source: "Source", count: int) -> None:
         self._source, self._count = source, count
@@ -141,7 +141,7 @@ class Together(Source):
         self.tile_rows *= count
 
     def tile(self, number: int) -> "Tile":
-        """Read neighbouring tiles of the source."""
+        """Read neighbouring tiles of the source as one."""
         tile = concatenated([self._source.tile(each) for each in self._tiles(number)])
         return replace(tile, number=number, start=number * self.tile_rows)
 
@@ -153,13 +153,13 @@ class Together(Source):
 
 
 def tile_rows_for(n_rows: int, n_features: int) -> int:
-    """Return rows per tile, a power of two: ``TILE_BYTES`` of inputs, but 32 tiles if these keep 2048 rows."""
+    """Return the rows per tile, a power of two: ``TILE_BYTES`` of inputs, or 32 tiles if these have 2048 rows each."""
     by_size = max(TILE_BYTES // (8 * max(n_features, 1)), 1)
     return 1 << (min(by_size, max(n_rows // 32, 2048), 16384).bit_length() - 1)
 
 
 def hash_tile(tile: "Tile") -> str:
-    """Return a hash of sixteen hexadecimal digits of X, t and the weights of a tile."""
+    """Return a hash of a tile's X, t and weights, sixteen hexadecimal digits."""
     return hash_of(checksum(block) for block in (tile.X, tile.t, tile.weights) if block is not None and block.size)
 
 
@@ -176,12 +176,12 @@ def as_rows(block: Any) -> Float:
 
 
 def default_names(n_features: int) -> tuple[str, ...]:
-    """Return the names of the features of an array, as in scikit-learn: ``x0``, ``x1``, …"""
+    """Return the feature names of an array, as in scikit-learn: ``x0``, ``x1``, …"""
     return tuple(f"x{j}" for j in range(n_features))
 
 
 def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
-    """Raise ``DataError`` for wrong X (N, d), t (N,) or (N, T), or weights (N,) ≥ 0 in memory, not all 0."""
+    """Raise ``DataError`` unless X is (N, d), t (N,) or (N, T), and weights (N,), in memory ≥ 0 and not all 0."""
     if len(X.shape) != 2:
         hint = "X.reshape(-1, 1) gives one feature, X.reshape(1, -1) one row" if len(X.shape) == 1 else "reshape X"
         raise DataError(f"X must have two dimensions (rows, features), found shape {X.shape}: {hint}.")
@@ -195,11 +195,11 @@ def check_shapes(X: Any, t: Any = None, weights: Any = None) -> None:
             check_dtype(name, values.dtype)
             check_beside(name, values, n_rows)
     if isinstance(weights, np.ndarray) and not (weights.any() and (weights >= 0).all()):
-        raise DataError("the weights are all zero or some are negative: precision weights are zero or positive.")
+        raise DataError("the weights are all zero, or some are negative: precision weights must be zero or positive.")
 
 
 def check_beside(name: str, values: Any, n_rows: int) -> None:
-    """Raise ``DataError`` unless y (N,) or (N, T) or the weights (N,) beside X have ``n_rows`` rows."""
+    """Raise ``DataError`` unless y (N,) or (N, T), or the weights (N,), have the ``n_rows`` rows of X."""
     shape, several = values.shape, name == "y"
     if len(shape) not in range(1, 2 + several) or shape[0] != n_rows or 0 in shape[1:]:
         wanted = "(rows,) or (rows, targets)" if several else "(rows,)"
@@ -207,7 +207,7 @@ def check_beside(name: str, values: Any, n_rows: int) -> None:
 
 
 def check_row_count(n_rows: int, least: int, name: str = "the data") -> None:
-    """Raise ``DataError`` for fewer than ``least`` rows: 2 to train a model, 1 for rows appended to DATA."""
+    """Raise ``DataError`` for fewer than ``least`` rows: 2 to train a model, 1 to append to DATA."""
     if n_rows < least:
         found = "there is only one row" if n_rows else "there are no rows"
         raise DataError(f"{name}: {found}." + f" At least {least} are needed." * (least > 1))
@@ -221,7 +221,7 @@ def require_target(source: "Source") -> None:
 
 
 def require_like(source: "Source", columns: Columns, n_targets: int = 0) -> None:
-    """Raise ``DataError`` unless the data have the ``columns`` of training data, with ``n_targets`` also targets."""
+    """Raise ``DataError`` unless the data have the training data's ``columns`` and, with ``n_targets``, its targets."""
     other = source.columns
     pairs = [(what, getattr(other, what), getattr(columns, what)) for what in ("features", "categories", "dates")]
     if n_targets:
@@ -244,7 +244,7 @@ def check_dtype(name: str, dtype: Any) -> None:
 
 
 def check_values(where: str, moments: Moments, columns: Columns) -> None:
-    """Raise ``DataError`` for features without any value."""
+    """Raise ``DataError`` for features that have no values at all."""
     empty = [columns.features[place] for place in np.flatnonzero(moments.inputs.missing == moments.inputs.n)]
     if moments.inputs.n and empty:
         raise DataError(f"{where}: no row has a value in [{listed(empty)}]: leave these columns out (`--drop`)")
@@ -265,7 +265,7 @@ def check_range(moments: Moments, columns: Columns) -> None:
 
 
 def numeric_array(name: str, values: Any) -> np.ndarray[Any, Any]:
-    """Convert ``values`` to a NumPy array of real numbers of their dtype, or of float64 for objects."""
+    """Convert ``values`` to a NumPy array of real numbers with their dtype, or float64 for objects."""
     try:
         array = np.asarray(values)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Tables that ingest reads in batches: the interface, and readers of CSV and Parquet files."""
+"""Tables that ingest reads in batches: the interface, and readers for CSV and Parquet files."""
 
 import codecs
 import re
@@ -16,22 +16,22 @@ from partirvm.storage import open_filesystem, reading
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 ENDINGS = (*CSV_ENDINGS, ".parquet", ".pq")
 
-LEAST_BUFFER, MOST_BUFFER = 64 << 10, 1 << 20  # bytes of a Parquet column that are read at once
-HEAD = 1 << 20  # bytes of a CSV file that show how it is written
+LEAST_BUFFER, MOST_BUFFER = 64 << 10, 1 << 20  # bytes of a Parquet column to read at once
+HEAD = 1 << 20  # bytes of a CSV file from which its style is detected
 PAGE = 2 << 20  # bytes of a page with its dictionary: writers limit each to 1 MiB
 
-Batch = Mapping[str, Any]  # Arrow arrays of one length by the names of their columns
+Batch = Mapping[str, Any]  # Arrow arrays of equal length, keyed by column name
 
 
 @dataclass
 class Reader:
     """A table to be ingested.
 
-    ``batches`` is called with the wanted columns and the approximate bytes of a batch; larger ones than
+    ``batches`` is called with the wanted columns and the approximate bytes per batch; batches larger than
     ``most_batch`` are no faster. ``targets``, ``weights`` and ``categorical`` (with levels, if known) are columns that
-    the source defines.
-    ``held`` returns the bytes that reading given columns needs beside the batches. An ``untyped`` source (CSV) has only
-    texts, whose numbers may have decimal ``commas``. ``note`` says how the files are written.
+    the source defines. ``held`` returns the bytes needed to read the given columns, in addition to the batches. An
+    ``untyped`` source (CSV) contains only strings, in which numbers may have decimal ``commas``. ``note`` says how the
+    files are encoded.
     """
 
     name: str
@@ -49,30 +49,30 @@ class Reader:
 
 
 def rows_per_batch(batch_bytes: int, n_columns: int) -> int:
-    """Return the number of rows of float64 that fit into ``batch_bytes``, at least 64."""
+    """Return the number of float64 rows that fit into ``batch_bytes``, at least 64."""
     return max(batch_bytes // (8 * max(n_columns, 1)), 64)
 
 
 def numbers(values: Any) -> np.ndarray[Any, Any]:
-    """Convert a numeric Arrow array to a NumPy array; missing values of floats become NaN."""
+    """Convert a numeric Arrow array to a NumPy array; missing floats become NaN."""
     # Arrow's to_numpy would import pandas (about 45 MiB)
     return np.from_dlpack(values.fill_null(float("nan")) if values.null_count else values)
 
 
 def is_table(url: str) -> bool:
-    """Return True for the name of a file, or a glob, that ``ingest`` reads."""
+    """Return True for the name of a file or glob that ``ingest`` can read."""
     return url.lower().endswith((*ENDINGS, ".npz"))
 
 
 def is_text(kind: Any) -> bool:
-    """Return True for an Arrow type of text."""
+    """Return True for an Arrow text type."""
     import pyarrow as pa
 
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def file_table(url: str) -> Reader:
-    """Return the table of a file, or of the files of a folder or a glob, which are all CSV or all Parquet."""
+    """Return the table in a file, or in the files of a folder or glob, which must be all CSV or all Parquet."""
     filesystem, path = open_filesystem(url)
     with reading(url):
         if any(mark in path for mark in "*?[") and not filesystem.exists(path):
@@ -91,23 +91,23 @@ def file_table(url: str) -> Reader:
 
 @contextmanager
 def opened(filesystem: Any, path: str) -> Iterator[Any]:
-    """Open a file, which may be compressed, for reading. Errors in it become errors that name the file.
+    """Open a file, possibly compressed, for reading. Errors are converted to errors that name the file.
 
-    Arrow opens local files itself: its thread that reads a Python file ahead hangs or aborts a process that ends.
+    Arrow opens local files itself: its read-ahead thread for Python files can hang or abort a process at exit.
     """
     import pyarrow as pa
 
     local = type(filesystem).__name__ == "LocalFileSystem"
     compression = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}.get(path[path.rfind(".") :].lower())
     with (
-        reading(path, "check that the file is complete and that its ending states its type", DataError),
+        reading(path, "check that the file is complete and that its extension matches its type", DataError),
         pa.OSFile(path, "rb") if local else filesystem.open(path, "rb") as file,
     ):
         yield file if compression is None else pa.CompressedInputStream(file, compression)
 
 
 def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
-    """Return a table of Parquet files with equal columns. ``held`` assumes a page of each column, and one as stored."""
+    """Return a table of Parquet files with equal columns. ``held`` assumes a page per column, and a compressed one."""
     import pyarrow.parquet as pq
 
     found, largest, n_rows = list[tuple[str, ...]](), 0, 0
@@ -134,7 +134,7 @@ def parquet_table(url: str, filesystem: Any, files: list[str]) -> Reader:
 
 
 def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
-    """Return a table of CSV files with a header and equal columns. Cells are strings or missing."""
+    """Return a table of CSV files with a header and equal columns. Cells are strings or missing values."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -152,7 +152,7 @@ def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
             own = {name.strip(): name for name in names}
             texts = {own[name]: pa.string() for name in wanted}
             convert = csv.ConvertOptions(include_columns=list(texts), column_types=texts, **nulls)
-            # Arrow reads 32 blocks ahead, in two thirds of a batch's memory
+            # Arrow reads 32 blocks ahead, which take two thirds of a batch's memory
             with _parsed(filesystem, path, style, max(batch_bytes // 12, 1 << 16), convert) as stream:
                 for batch in stream:
                     yield {name: batch.column(own[name]) for name in wanted}
@@ -163,10 +163,10 @@ def csv_table(url: str, filesystem: Any, files: list[str]) -> Reader:
 
 
 def style_of(head: bytes) -> tuple[str, str]:
-    """Return encoding and delimiter of a CSV file that begins with these bytes.
+    """Return the encoding and delimiter of a CSV file that begins with these bytes.
 
-    It is UTF-16 if it begins with its mark, and Windows-1252 if it is not UTF-8. Semicolons, tabs or bars are the
-    delimiter if all rows have equally many of them.
+    A file is UTF-16 if it begins with a byte order mark, and Windows-1252 if it is not UTF-8. Semicolons, tabs or bars
+    are the delimiter if every row has the same number of them.
 
     >>> style_of("Größe;Preis\\n1,5;2\\n".encode("cp1252")), style_of(b"a,b\\n1,2\\n")
     (('cp1252', ';'), ('utf8', ','))
@@ -195,12 +195,12 @@ def _parsed(filesystem: Any, path: str, style: tuple[str, str], block_size: int,
                 yield stream
         except (UnicodeDecodeError, pa.ArrowInvalid) as error:
             said = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) - 1:,} (row 1 follows the header)", str(error))
-            advice = "a header, equally many fields in each row, closed quotation marks and one encoding are needed"
+            advice = "it needs a header, equally many fields in each row, closed quotation marks and one encoding"
             raise DataError(f"{path}: cannot be read as CSV: {said}; {advice}") from error
 
 
 def _same_columns(url: str, files: Sequence[str], found: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the columns of the first file. Raises ``DataError`` for a file with other columns."""
+    """Return the columns of the first file. Raises ``DataError`` if another file has different columns."""
     for path, names in zip(files, found, strict=True):
         if set(names) != set(found[0]):
             differ = f"{path} and {files[0]} differ in [{listed(sorted(set(names) ^ set(found[0])))}]"

@@ -1,4 +1,4 @@
-"""How DATA are written: a sort for more records than memory can hold, the tiles of a new group, and its publication."""
+"""How DATA are written: an external sort for larger-than-memory data, the tiles of a new group, and its publication."""
 
 import shutil
 import uuid
@@ -27,14 +27,14 @@ from partirvm.types import Float
 Progress = Callable[[str, int, int | None], None]  # the phase, "read" or "write", rows done, and the total
 
 BUCKETS = 128
-"""Number of key ranges of equal width, each a file."""
+"""Number of key ranges of equal width, with one file each."""
 
 
 class ExternalSorter:
-    """A context manager that sorts records of ``width`` float64 values by the first value, the key, in bounded memory.
+    """A context manager that sorts records of ``width`` float64 values by the first, the key, in bounded memory.
 
-    Each record is appended to one of ``BUCKETS`` files by its key range in ``folder``, which is created and removed
-    here. Each file is sorted; one that is larger than memory is scattered again. Therefore the keys, all in [0, high),
+    Each record is appended to one of ``BUCKETS`` files, one per key range, in ``folder``, which is created and removed
+    here. Each file is sorted; a file larger than memory is scattered again. Therefore the keys, all in [0, high),
     should be nearly uniform. The sort is stable. Without ``high``, records keep their order of arrival.
     """
 
@@ -47,7 +47,7 @@ class ExternalSorter:
         """Add records (n, width)."""
         self.n_records += len(records)
         places = np.zeros(len(records)) if self._high is None else records[:, 0] * (BUCKETS / self._high)
-        buckets = (places % BUCKETS).astype(np.uint8)  # the high part of a key names the file that is scattered again
+        buckets = (places % BUCKETS).astype(np.uint8)  # the high part of a key gives the file when scattered again
         order = np.argsort(buckets, kind="stable")  # NumPy uses a radix sort for bytes
         for bucket, rows in enumerate(np.split(order, np.cumsum(np.bincount(buckets, minlength=BUCKETS))[:-1])):
             if len(rows):
@@ -55,15 +55,15 @@ class ExternalSorter:
                     file.write(np.ascontiguousarray(records[rows]).data)
 
     def blocks(self, memory: int = 64 << 20) -> Iterator[Float]:
-        """Yield all records in order of their keys, as blocks (rows, width); call this once.
+        """Yield all records in key order, as blocks (rows, width); call this only once.
 
-        ``memory`` is the maximum number of bytes that are sorted at once. The peak memory is twice this number.
+        ``memory`` is the maximum number of bytes sorted at once. Peak memory is twice that.
         """
         for path in sorted(self._folder.iterdir(), key=lambda path: int(path.name)):
             size = path.stat().st_size
             if self._high is None:
                 yield from self._batches(path)
-            elif size <= memory or size == 8 * self._width * self.n_records:  # one file cannot be divided further
+            elif size <= memory or size == 8 * self._width * self.n_records:  # a single file cannot be divided further
                 records = next(self._batches(path, size))
                 yield records[np.argsort(records[:, 0], kind="stable")]
                 del records
@@ -89,10 +89,10 @@ class ExternalSorter:
 
 
 class Publication:
-    """A new group of arrays of DATA, which gets the version ``number``; ``spill`` is a folder for temporary files.
+    """A new group of DATA arrays, which gets version ``number``; ``spill`` is a folder for temporary files.
 
-    ``before`` are the attributes of the DATA to append to, whose groups stay until the next append for fits that read
-    them; ``found`` are all groups. One that is or may be ``published`` is removed by the next writer, not by an error.
+    ``before`` holds the attributes of the DATA to append to, whose groups stay until the next append for fits that read
+    them; ``found`` lists all groups. A group that may be ``published`` is removed by the next writer, not on an error.
     """
 
     def __init__(self, folder: Folder, name: str, spill: Path, lease: Lease, *, overwrite: bool, append: bool) -> None:
@@ -103,7 +103,7 @@ class Publication:
         if numbers and not overwrite and not append:
             raise ExistsError(f"{url} exists already. Choose another name, or pass overwrite=True (`--overwrite`).")
         if folder.is_file() or not (numbers or all(map(GROUP.fullmatch, names))):
-            raise ExistsError(f"{url} exists and is not a dataset of partirvm. Choose another name.")
+            raise ExistsError(f"{url} exists and is not a partirvm dataset. Choose another name.")
 
     def commit(self, attributes: DataAttributes) -> None:
         """Write the attributes and publish the group. Raises ``LeaseLostError`` if another process published first."""
@@ -131,7 +131,7 @@ class Publication:
 
 @contextmanager
 def publication(url: str, *, overwrite: bool = False, append: bool = False) -> Iterator[Publication]:
-    """Yield a ``Publication`` for new DATA at ``url``, or for rows to append. On any error its group is removed."""
+    """Yield a ``Publication`` for new DATA at ``url``, or for rows to append. On any error, its group is removed."""
     folder, name = open_folder(url), f"rows-{uuid.uuid4().hex}"
     with claimed(url) as lease, folder.scratch(name) as scratch:
         with storing(url):
@@ -148,7 +148,7 @@ def publication(url: str, *, overwrite: bool = False, append: bool = False) -> I
 
 @contextmanager
 def claimed(url: str) -> Iterator[Lease]:
-    """Hold the lease of a path or URL. Raises ``LeaseLostError`` in place of errors after another process took over."""
+    """Hold the lease on a path or URL. Once another process has taken over, errors become ``LeaseLostError``."""
     place = open_folder(absolute(url.removeprefix("file://").rstrip("/")))
     folder = place.sibling(f".{place.name}.lease")
     folder.location = url  # for messages
@@ -165,10 +165,10 @@ def claimed(url: str) -> Iterator[Lease]:
 def write_tiles(
     place: Publication, old: DataAttributes, before: Float, blocks: Iterable[Float], n_new: int, report: Progress
 ) -> DataAttributes:
-    """Write records, ``n_new`` of them new, as tiles of a group, two at a time. Return the attributes of all rows.
+    """Write records, ``n_new`` of them new, as tiles of a group, two at a time. Return the attributes of all the rows.
 
-    A record contains a key, the number of the row, features, targets and weights. ``old`` are the attributes of the
-    rows so far, and ``before`` the records of their last tile if it is not full, with which the group begins.
+    A record contains a key, the row number, features, targets and weights. ``old`` holds the attributes of the rows so
+    far, and ``before`` the records of their last tile if it is not full, with which the group begins.
     """
     R, n = old.tile_rows, len(before) + n_new
     first, n_tiles = old.n_rows // R, -(-n // R)
@@ -200,7 +200,7 @@ def write_tiles(
 def _write_tile(
     old: DataAttributes, arrays: dict[str, Any], n_old: int, number: int, records: Float
 ) -> tuple[Moments, dict[str, str], np.uint64]:
-    """Write a tile. Return moments and hash of its rows from ``n_old`` on, and the checksums of its arrays."""
+    """Write a tile. Return the moments and hash of its rows from ``n_old`` on, and the checksums of its arrays."""
     start, stop = 2 + old.n_features, 2 + old.n_features + old.n_targets
     X, t = np.ascontiguousarray(records[:, 2:start]), np.ascontiguousarray(records[:, start:stop])
     weights = np.ascontiguousarray(records[:, -1]) if old.weighted else None
@@ -216,7 +216,7 @@ def _write_tile(
 
 
 def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
-    """Divide blocks of any length into separate arrays of ``rows`` rows; the last array may be shorter."""
+    """Divide blocks of any length into separate arrays of ``rows`` rows each; the last array may be shorter."""
     pieces, n_held = list[Float](), 0
     for block in blocks:
         while len(block):
@@ -231,7 +231,7 @@ def runs_of(blocks: Iterable[Float], rows: int) -> Iterator[Float]:
 
 
 def row_hashes(rows: Float) -> Word:
-    """Return a hash of every row by splitmix64; their sum identifies the values of all rows, in any order."""
+    """Return a splitmix64 hash of every row; their sum identifies the values of all rows, regardless of order."""
     bits = (rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
     multipliers = np.random.default_rng(20230517).integers(0, 2**63, size=rows.shape[1], dtype=np.uint64)
     bits ^= bits >> np.uint64(32)

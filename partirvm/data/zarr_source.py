@@ -1,4 +1,4 @@
-"""The format of DATA: versions of the attributes, and groups of arrays; and the source of their rows.
+"""The DATA format (versions of the attributes, and groups of arrays), and the source that reads the rows.
 
     versions/000002.json      the name of the newest group
     rows-TOKEN/attributes     ``DataAttributes``, stored by ``storage.codec``
@@ -7,15 +7,15 @@
     rows-TOKEN/weights        (n,) float64, optional: precision weights
     rows-TOKEN/row            (n,) int64, if rows were shuffled: the number of the row in the original order
 
-An ingest writes a group of all rows; an append one that begins with the first tile that it changes: only the last tile,
-if not full, is copied. ``segments`` states which group holds which tiles. Published groups never change.
+An ingest writes a group of all rows. An append writes a group that begins at the first tile it changes: only the last
+tile, if not full, is copied. ``segments`` says which group holds which tiles. Published groups never change.
 
 A group becomes visible with the next version, which exactly one process can create; the newest version counts. So a
-writer that was killed, or silent for long, damages nothing: nobody reads its group, and it cannot publish later. Each
+writer that was killed or stalled for long does no damage: nobody reads its group, and it cannot publish later. Each
 writer also holds the lease in the folder ``.NAME.lease`` next to the DATA, which is removed at the end.
 
 Chunks are compressed (Blosc) and end with a CRC-32C checksum, so that no damaged chunk reaches the decompressor.
-Readers use the attributes, which contain a checksum of each chunk; Zarr's metadata of an array serve other programs.
+Readers use the attributes, which contain a checksum of each chunk; the Zarr array metadata is for other programs.
 """
 
 import os
@@ -37,17 +37,17 @@ from partirvm.types import Columns, Int
 
 KIND, FORMAT, VERSIONS, GROUP = "partirvm-data", 11, "versions", re.compile("rows-[0-9a-f]{32}")
 
-NO_MOMENTS = Moments.of(np.empty((0, 0)), np.empty((0, 0)))  # adding other moments gives these
+NO_MOMENTS = Moments.of(np.empty((0, 0)), np.empty((0, 0)))  # adding other moments gives those moments
 
 
 @dataclass(frozen=True)
 class DataAttributes:
-    """The attributes of DATA; without rows before the first ingest.
+    """The attributes of DATA, which have no rows before the first ingest.
 
-    ``seed`` is None if the rows kept their order. ``hashes`` contains the checksums of the chunks of each array. Rows
+    ``seed`` is None if the rows kept their order. ``hashes`` contains the chunk checksums of each array. Rows that are
     not ``labelled`` are for prediction: ``columns`` still contains the target and classes to predict. ``batches``
-    contains, for the ingest and each append, the number of rows and a checksum of their values, and ``segments`` the
-    first tile and the group name of each run of tiles.
+    contains the number of rows and a checksum of their values for the ingest and each append, and ``segments`` contains
+    the first tile and the group name of each run of tiles.
     """
 
     columns: Columns
@@ -73,14 +73,14 @@ class DataAttributes:
 
     @property
     def chunks(self) -> dict[str, tuple[int, ...]]:
-        """The shape of a chunk of each array."""
+        """The chunk shape of each array."""
         R, T = self.tile_rows, self.n_targets
         shapes = {"X": (R, self.n_features), "y": (R, T) if T > 1 else (R,), "weights": (R,), "row": (R,)}
         absent = {"y": not T, "weights": not self.weighted, "row": self.seed is None}
         return {name: shape for name, shape in shapes.items() if not absent.get(name)}
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the identity of the data, as JSON; ``about`` is the hash of what appended rows leave unchanged."""
+        """Return the identity of the data as JSON; ``about`` is a hash of what appended rows leave unchanged."""
         blocks = (self.hashes[name] for name in ("X", "y", "weights") if name in self.hashes)
         hashes = list(map(hash_of, zip(*blocks, strict=True)))
         fixed = (asdict(self.columns), self.tile_rows, self.seed, self.weighted, self.labelled)
@@ -90,7 +90,7 @@ class DataAttributes:
         return {**shape, "hashes": hashes, "about": digest(fixed), "moments": values}
 
     def agree(self) -> bool:
-        """Return whether the attributes agree with each other, as those of a damaged file may not."""
+        """Return whether the attributes are consistent with each other, which those of a damaged file may not be."""
         firsts, n_tiles = [first for first, _ in self.segments], -(-self.n_rows // max(self.tile_rows, 1))
         widths = ((self.moments.inputs, self.n_features), (self.moments.targets, self.n_targets))
         arrays = [(value, n) for each, n in widths for value in vars(each).values() if isinstance(value, np.ndarray)]
@@ -108,7 +108,7 @@ CODEC = Codec([DataAttributes])
 
 
 def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttributes]:
-    """Return the folder of DATA, and the newest attributes or those of the time when ``group`` was new."""
+    """Return the folder of DATA, and the newest attributes or those from when ``group`` was newest."""
     folder = open_folder(url)
     if group is not None:
         return folder, attributes_of(folder, group)
@@ -127,27 +127,27 @@ def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttribute
 
 
 def attributes_of(folder: Folder, group: str) -> DataAttributes:
-    """Return the attributes of DATA whose newest group of rows is this one."""
+    """Return the attributes of DATA as of this row group."""
     place = folder.place(f"{group if GROUP.fullmatch(group) else 'damaged'}/attributes")
     attributes: DataAttributes = CODEC.read(place, KIND, FORMAT)
     if not (isinstance(attributes, DataAttributes) and attributes.agree() and attributes.segments[-1][1] == group):
-        raise FormatError(f"{place}: the attributes contradict each other, or are those of another group: restore it")
+        raise FormatError(f"{place}: the attributes contradict each other, or belong to another group: restore it")
     return attributes
 
 
 def dtype_of(name: str) -> str:
-    """Return the dtype of an array of DATA."""
+    """Return the dtype of a DATA array."""
     return "<i8" if name == "row" else "<f8"
 
 
 class ZarrSource(Source):
-    """A source for DATA on disk or at an fsspec URL ``url``. Each chunk is compared with its checksum when it is read.
+    """A source for DATA at ``url``, on disk or an fsspec URL. Each chunk is compared with its checksum when it is read.
 
-    ``seed`` is that of the shuffle, None if the rows kept their order. A pickled source contains the address and the
-    name of its newest group, so that rows which are appended meanwhile do not belong to it. Raises ``MissingDataError``
-    if DATA or a chunk are missing or damaged, ``ChangedDataError`` for other DATA or values than those ingested, and
-    ``FormatError`` for another format. ``notes`` has a text for each column that ``ingest`` changed; ``name`` is
-    that of the data in messages.
+    ``seed`` is the shuffle seed, or None if the rows kept their order. A pickled source contains the address and the
+    name of its newest group, so that rows appended in the meantime do not belong to it. Raises ``MissingDataError`` if
+    DATA or a chunk is missing or damaged, ``ChangedDataError`` if DATA or values differ from those ingested, and
+    ``FormatError`` for another format. ``notes`` has a remark on each column that ``ingest`` changed; messages refer to
+    the data by ``name``.
     """
 
     def __init__(self, url: Where) -> None:
@@ -187,7 +187,7 @@ class ZarrSource(Source):
         with reading(place, advice, MissingDataError):
             rows = read_blosc(folder, file, shape, dtype_of(name))[: stop - start]
         if checksum(rows) != attributes.hashes[name][number]:
-            raise ChangedDataError(f"{place} has other values than those ingested: {advice}")
+            raise ChangedDataError(f"{place} has values that differ from those ingested: {advice}")
         return rows
 
     def original_rows(self, number: int) -> Int:
@@ -205,7 +205,7 @@ class ZarrSource(Source):
         return more and (not rest or hash_tile(self.tile(full).take(slice(rest), 0)) == then["hashes"][full])
 
     def verify(self) -> None:
-        """Read all rows, and the numbers of the rows. Raises ``ChangedDataError`` or ``MissingDataError``."""
+        """Read all rows and their row numbers. Raises ``ChangedDataError`` or ``MissingDataError``."""
         for number in range(self.n_tiles):
             self.tile(number)
             self.original_rows(number)
@@ -215,7 +215,7 @@ class ZarrSource(Source):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        allow_protocols(protocol_of(self.url))  # the process that pickled it was allowed to open it
+        allow_protocols(protocol_of(self.url))  # the pickling process was allowed to open it
 
     def __str__(self) -> str:
         return self.name

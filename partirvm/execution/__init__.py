@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 __all__ = ["Executor", "LocalExecutor", "executor_for"]
 
 Executor: TypeAlias = "LocalExecutor | DaskExecutor"
-"""An executor; both kinds give the same bits."""
+"""An executor; both kinds produce the same bits."""
 
 
 def executor_for(client: Any = None) -> Executor:

@@ -1,6 +1,6 @@
-"""A Dask cluster as reported by its client: the workers, whether the scheduler responds, and what has failed.
+"""A Dask cluster as seen by its client: the workers, whether the scheduler responds, and what has failed.
 
-It also has the functions that run there without the submitting process: a job's driver, and calls on a worker.
+The module also has the functions that run on the cluster independently of the submitting process: a job's driver.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from partirvm.storage.address import allow_protocols, allowed
 R = TypeVar("R")
 
 CONNECT = 10.0  # seconds to wait for a scheduler's first response
-QUESTION = 5.0  # seconds to wait for one response of the scheduler
-SILENCE = 20.0  # seconds without response after which a scheduler, even if it was restarted, counts as gone
-ANSWER = 60.0  # seconds to wait for the responses of all workers to one question
+QUESTION = 5.0  # seconds to wait for one response from the scheduler
+SILENCE = 20.0  # seconds without a response after which a scheduler, even a restarted one, counts as gone
+ANSWER = 60.0  # seconds to wait for all workers to respond to one question
 WORKER_TIMEOUT = 30.0  # seconds to wait for a worker before an error
 ATTEMPTS = 5  # maximum number of attempts if workers are lost repeatedly
 
 PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
-"""Packages that affect the bits of a result."""
+"""Packages that affect the bits of results."""
 
 
 def package_versions() -> dict[str, str]:
@@ -38,22 +38,22 @@ def package_versions() -> dict[str, str]:
 
 
 def connect(address: str) -> Any:
-    """Return a client of the scheduler at this address, by Dask's configuration; ``UsageError`` if none responds."""
+    """Return a client of the scheduler at this address, configured by Dask; ``UsageError`` if none responds."""
     from distributed import Client  # type: ignore[attr-defined,unused-ignore]
 
     try:
         return Client(address, timeout=CONNECT)  # type: ignore[no-untyped-call,unused-ignore]
-    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two types: TLS on one side only
-        text = f"{error} {error.__cause__ or ''}".rstrip()  # some errors of ssl are only in the text
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: TLS on one side only
+        text = f"{error} {error.__cause__ or ''}".rstrip()  # some ssl errors appear only in the text
         raise UsageError(
-            f"no Dask scheduler responds at {address!r} ({text}): start one with `dask scheduler`, give the address "
-            "that it prints, such as tcp://10.0.0.5:8786; if the scheduler uses TLS, give its tls:// address, and name "
+            f"no Dask scheduler responds at {address!r} ({text}): start one with `dask scheduler`, pass the address "
+            "that it prints, such as tcp://10.0.0.5:8786; if the scheduler uses TLS, pass its tls:// address, and name "
             "the tls.yaml of a client's certificates, made together with the scheduler's, in DASK_CONFIG"
         ) from error
 
 
 def address_of(client: Any) -> str:
-    """Return the address of the scheduler of a client. Raises ``ClusterError`` if the client is closed."""
+    """Return the address of a client's scheduler. Raises ``ClusterError`` if the client is closed."""
     if client.scheduler is None:
         raise ClusterError(
             "the Dask client is closed, or the worker that it belongs to was stopped: open a new client, "
@@ -63,9 +63,9 @@ def address_of(client: Any) -> str:
 
 
 class Cluster:
-    """A ``distributed.Client`` and the seconds to wait for a worker before an error (``patience``).
+    """A ``distributed.Client``, and ``patience``, the seconds to wait for a worker before raising an error.
 
-    ``n_threads`` and ``least_threads`` are the threads of all workers and of the smallest one, at the last poll.
+    ``n_threads`` and ``least_threads`` are the thread counts of all workers and of the smallest, as last polled.
     """
 
     def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
@@ -77,7 +77,7 @@ class Cluster:
         self._empty_since: float | None = None
 
     def workers(self) -> dict[str, Any]:
-        """Wait for at least one worker, and return the scheduler's record of each worker. Raises as ``poll``."""
+        """Wait for at least one worker, and return the scheduler's record of each worker. Raises like ``poll``."""
         while not (workers := self.poll()):
             time.sleep(0.1)
         return workers
@@ -90,7 +90,7 @@ class Cluster:
     def poll(self) -> dict[str, Any] | None:
         """Return the workers, or None while the scheduler does not respond.
 
-        Raises ``NoWorkersError`` after ``patience`` seconds without a worker, ``ClusterError`` after ``SILENCE``
+        Raises ``NoWorkersError`` after ``patience`` seconds without a worker, and ``ClusterError`` after ``SILENCE``
         seconds without a scheduler, or at once if the client has closed, as when the worker of this process stops.
         """
         if self.client.status == "closed":
@@ -118,7 +118,7 @@ class Cluster:
         return workers
 
     def call(self, coroutine: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
-        """Return the result of a call in the client's event loop. Raises as ``poll``, and on a time-out."""
+        """Return the result of a call in the client's event loop. Raises like ``poll``, and on a time-out."""
         end = time.monotonic() + seconds
         called: Future[R] | None = None
         with self.reaching():
@@ -140,7 +140,7 @@ class Cluster:
 
     @contextmanager
     def reaching(self) -> Iterator[None]:
-        """Convert errors of client calls inside the block to ``ClusterError`` if the scheduler is gone."""
+        """Convert errors from client calls inside the block to ``ClusterError`` if the scheduler is gone."""
         try:
             yield
         except (PartirvmError, CancelledError):
@@ -151,14 +151,14 @@ class Cluster:
             raise
 
     def failure(self, error: Exception | None = None) -> ClusterError:
-        """Return the error to raise for ``error`` of ``distributed``, or for a cluster that cannot be reached."""
+        """Return the error to raise for an ``error`` from ``distributed``, or for a cluster that cannot be reached."""
         from distributed.scheduler import KilledWorker
 
         resume = "resume with `partirvm resume JOB --scheduler ADDRESS`"
         if error is None or self.client.status == "closed":
             return ClusterError(
                 f"the connection to the Dask cluster at {self.address} ended: its client was closed, its scheduler "
-                "does not respond any more (start a new one with `dask scheduler`, and its workers), or the worker "
+                "no longer responds (start a new one with `dask scheduler`, and its workers), or the worker "
                 f"that ran the fit was stopped (retired, scaled down): if no other worker continues, {resume}"
             )
         if isinstance(error, KilledWorker | CancelledError | KeyError | OSError):
@@ -189,7 +189,7 @@ class Cluster:
 
         question = {"op": "versions", "packages": list(PACKAGES)}
         ours = get_versions(PACKAGES)["packages"]
-        self.workers()  # those that leave meanwhile do not answer
+        self.workers()  # workers that leave in the meantime do not answer
         found = self.call(self.client.scheduler.broadcast(msg=question, on_error="ignore"), ANSWER)
         for worker, theirs in found.items():
             for name in ("python", *PACKAGES):
@@ -203,9 +203,9 @@ class Cluster:
 def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
     """Run ``function(*args, **options, client=…)`` on a worker, to completion even if this process exits.
 
-    The task leaves the worker's thread slots, so that one thread can run the driver and its tasks. If the worker dies,
-    the scheduler restarts it on another one, so the function must resume from its stored state. Raises ``ClusterError``
-    if the scheduler has not accepted the task in ``ANSWER`` s.
+    The task leaves the worker's thread slots, so that a single-threaded worker can run both the driver and its tasks.
+    If the worker dies, the scheduler restarts the task on another, so the function must resume from its stored state.
+    Raises ``ClusterError`` if the scheduler has not accepted the task within ``ANSWER`` s.
     """
     from distributed import fire_and_forget  # type: ignore[attr-defined,unused-ignore]
 
@@ -227,7 +227,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
 
 
 def _drive(protocols: tuple[str, ...], function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
-    """Call a function in a process of the cluster, which may open what the submitting process may open."""
+    """Call a function in a cluster process, which may open whatever the submitting process may open."""
     from distributed import get_client, secede  # type: ignore[attr-defined,unused-ignore]
 
     allow_protocols(*protocols)

@@ -1,7 +1,7 @@
-"""The executor of passes and dense fits on a Dask cluster.
+"""The executor for passes and dense fits on a Dask cluster.
 
 A task runs the local tile function over an aligned run of tiles and returns one node of the fixed summation tree;
-workers add the nodes. Large arguments, and rows of this process, are sent once.
+workers add the nodes. Large arguments and in-process rows are sent once.
 """
 
 import uuid
@@ -25,31 +25,31 @@ from partirvm.process import one_blas_thread, resident_memory, return_freed_memo
 
 R = TypeVar("R")
 
-TASKS_PER_THREAD = 4  # in a batch of passes: enough for load balance, few enough for the scheduler
+TASKS_PER_THREAD = 4  # in a batch of passes: enough for load balancing, few enough for the scheduler
 MOST_TILES = 256  # maximum number of tiles per task, so that a lost worker costs little
 AHEAD = 2  # maximum number of pending fits or mapped tiles per worker thread
 
 
 class DaskExecutor:
-    """Executor on the workers of a ``distributed.Client``, bit-identical to a ``LocalExecutor``.
+    """Executor that runs on the workers of a ``distributed.Client``, bit-identical to a ``LocalExecutor``.
 
     Raises ``NoWorkersError`` after ``patience`` seconds without a worker, and ``ClusterError`` if the scheduler is gone
-    or a worker has other package versions.
+    or a worker has different package versions.
     """
 
     def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
         self._client, self._cluster = client, Cluster(client, patience)
         self._sent: WeakKeyDictionary[Source, tuple[int, dict[int, Any]]] = WeakKeyDictionary()
-        """Rows on the cluster, for each source of this process: a level, and futures of runs of 2**level tiles."""
+        """Rows on the cluster, for each in-process source: a level, and futures for runs of 2**level tiles."""
         self._cluster.check_packages()
 
     @property
     def threads(self) -> int:
-        """Threads of a dense fit in this process: as many as the smallest worker has, which may be this process."""
+        """Threads for a dense fit in this process: as many as the smallest worker has, which may be this process."""
         return min(self._cluster.least_threads, usable_cores())
 
     def machine(self, limit: int | None) -> Machine:
-        """Return the maximum threads, the maximum resident bytes and the minimum memory over all workers."""
+        """Return the maximum thread count, the maximum resident bytes and the minimum memory over all workers."""
         workers = list(self._cluster.workers().values())
         base = max(resident_memory(), *(worker["metrics"].get("memory", 0) for worker in workers))
         memory = min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0)
@@ -66,7 +66,7 @@ class DaskExecutor:
         return self._persist(lambda: self._run(grouped(passes, source), source, progress, keeping))
 
     def forget(self, token: str) -> None:
-        """Delete the kept kernel blocks of a fit on all workers that respond."""
+        """Delete a fit's kept kernel blocks on all workers that respond."""
         with suppress(Exception):  # a worker that cannot be reached deletes the blocks after ``IDLE`` seconds
             self._cluster.call(self._client.run(forget, token, asynchronous=True), QUESTION)
 
@@ -99,7 +99,7 @@ class DaskExecutor:
             _release([*tiles, *roots, *sent])
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
-        """Run dense fits, a task each; results in order. If ``progress``, called after each, raises, none counts."""
+        """Run dense fits, one task each, results in order. If ``progress``, called after each, raises, all are void."""
 
         fits = partial(self._submit, "dense-fit", solution)
         return list(self._each(lambda solve: fits(*self._send([solve], "columns")), solves, progress, []))
@@ -122,7 +122,7 @@ class DaskExecutor:
     def _each(
         self, begin: Callable[[Any], Any], things: Sequence[Any], progress: Progress | None, sent: list[Any]
     ) -> Generator[Any, None, None]:
-        """Yield the results of tasks that ``begin`` submits, in order, with shared data ``sent``, emptied on a loss."""
+        """Yield results of tasks that ``begin`` submits, in order; ``sent`` holds shared data, emptied on a loss."""
         waiting: deque[Any] = deque()
         report = progress or (lambda done, total: None)
 
@@ -148,17 +148,17 @@ class DaskExecutor:
             release()
 
     def close(self) -> None:
-        """Release the rows that were sent to workers."""
+        """Release the rows sent to workers."""
         for _, futures in self._sent.values():
             _release(futures.values())
         self._sent.clear()
 
     def _level(self, n_tiles: int) -> int:
-        """Return the level of a task's run of tiles (log2 of the number of tiles), given the total number of tiles."""
+        """Return the level of a task's run of tiles (log2 of its length), given the total number of tiles."""
         return min(max(n_tiles // (TASKS_PER_THREAD * self._cluster.n_threads), 1), MOST_TILES).bit_length() - 1
 
     def _parts(self, source: Source, tiles: Sequence[int]) -> tuple[list[Any], list[tuple[int, int]]]:
-        """Return the parts (the source, or blocks of tiles sent once) of a task, and each tile's number and part."""
+        """Return a task's parts (the source, or blocks of tiles sent once), and each tile's number and part."""
         if source.part([0]) is source:
             return [source], [(number, 0) for number in tiles]
         level, futures = self._sent.setdefault(source, (self._level(source.n_tiles), {}))
@@ -170,7 +170,7 @@ class DaskExecutor:
         return [futures[block] for block in needed], [(number, needed.index(number >> level)) for number in tiles]
 
     def _persist(self, attempt: Callable[[], R], release: Callable[[], None] = lambda: None) -> R:
-        """Repeat an attempt after the loss of a worker with the only copy of data; what was sent is released before."""
+        """Retry after losing a worker with the only copy of data; everything that was sent is released first."""
         for _ in range(ATTEMPTS):
             try:
                 return attempt()
@@ -190,7 +190,7 @@ class DaskExecutor:
             futures: dict[str, Any] = self._cluster.call(sent)
         except (PartirvmError, TypeError, ValueError):  # the last two: values that cannot be pickled
             raise
-        except Exception as error:  # a worker left: missing entries in tables of distributed, and OSError
+        except Exception as error:  # a worker left: missing entries in distributed's tables, or OSError
             raise CancelledError(str(error)) from error
         return list(futures.values())
 
@@ -200,7 +200,7 @@ class DaskExecutor:
             return self._client.submit(on_worker, function, *arguments, key=_key(name), pure=False)
 
     def _finished(self, waiting: Collection[Any]) -> set[Any]:
-        """Return the tasks that ended within ``POLL`` s. Raises ``CancelledError`` for lost data, or their error."""
+        """Return the tasks that ended within ``POLL`` s. Raises ``CancelledError`` for lost data, or a task's error."""
         from distributed import wait  # type: ignore[attr-defined,unused-ignore]
 
         async def ended() -> None:
@@ -209,7 +209,7 @@ class DaskExecutor:
 
         self._cluster.call(ended())
         status = {future: future.status for future in waiting}
-        for kind in ("error", "cancelled", "lost"):  # an error is the cause of what was cancelled besides
+        for kind in ("error", "cancelled", "lost"):  # an error is the cause of anything else that was cancelled
             for future in (future for future in waiting if status[future] == kind):
                 self._cluster.result(future)
         self._cluster.poll_if_due()
@@ -217,8 +217,8 @@ class DaskExecutor:
 
 
 def _release(futures: Collection[Any]) -> None:
-    """Release unneeded futures at once, which cancels queued tasks of a stopped pass and frees results."""
-    # Python would release them too late: an exception that distributed raised refers to itself and its frames
+    """Release unneeded futures at once, which cancels the queued tasks of a stopped pass and frees results."""
+    # Python would release them too late: exceptions raised by distributed refer to themselves and their frames
     for future in futures:
         future.release()
 
@@ -228,7 +228,7 @@ def _key(name: str) -> str:
 
 
 def run_tiles(passes: list[Pass], parts: list[Source], tiles: list[tuple[int, int]], keeping: Keeping | None) -> Any:
-    """Return the node of an aligned run of tiles. Each tile is given by its number and the index of its part."""
+    """Return the node for an aligned run of tiles. Each tile is given by its number and the index of its part."""
     total = TreeSum(len(tiles), added)
     for position, (number, part) in enumerate(tiles):
         total.add(position, tile_statistics(passes, parts[part], number, keeping))
@@ -236,7 +236,7 @@ def run_tiles(passes: list[Pass], parts: list[Source], tiles: list[tuple[int, in
 
 
 def on_worker(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the function of a task on a worker, with one BLAS thread."""
+    """Call a task's function on a worker, with one BLAS thread."""
     return_freed_memory()
     with one_blas_thread():
         return function(*arguments)

@@ -1,10 +1,10 @@
-"""Kernel blocks Φ[panel, :] that are kept between passes, in memory or as Zarr arrays, to be evaluated only once.
+"""Kernel blocks Φ[panel, :] kept between passes, in memory or as Zarr arrays, so that they are evaluated only once.
 
-Kept columns of a request are copied; the others are evaluated, and kept if the budget allows. Columns that were not
+Requested columns that have been kept are copied; the others are evaluated, and kept if the budget allows. Columns not
 requested in the last run of passes over the panel are deleted.
 
 A column has the same bits whether it is evaluated alone or among others (``Design.origin``); where the bits differ,
-nothing is kept. A chunk on disk ends with a checksum; a damaged one, or a full disk, ends the fit with an error.
+nothing is kept. A chunk on disk ends with a checksum; a damaged chunk or a full disk ends the fit with an error.
 """
 
 import shutil
@@ -29,16 +29,16 @@ from partirvm.storage.address import reading, storing
 from partirvm.types import Float, Int
 
 Key: TypeAlias = tuple[int, str, int, str]
-"""Tile, selected rows, number of the panel, and hash of the design."""
+"""Tile number, selected rows, panel number, and design hash."""
 
-IDLE = 600.0  # seconds without use after which the store of a fit is deleted
-STALE = 8  # number of runs of passes after which panels that were not requested are deleted
+IDLE = 600.0  # seconds without use after which a fit's store is deleted
+STALE = 8  # number of runs of passes after which unrequested panels are deleted
 ADVICE = "make room on this disk, which all workers must share, or choose another kernel_store"
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """Settings of a store: the fit, the bytes per process, the number of the run, and the folder on disk, if any."""
+    """Store settings: the fit, the bytes per process, the run number, and the folder on disk, if any."""
 
     token: str
     budget: int
@@ -47,14 +47,14 @@ class Keeping:
 
 
 KeepBlocks: TypeAlias = Callable[[int], Keeping]
-"""Returns the settings of the next run of passes, which has so many columns."""
+"""Returns the settings for the next run of passes, given its number of columns."""
 
 
 @contextmanager
 def keeping_blocks(plan: Plan, forget: Callable[[str], Any], beside: Path | None = None) -> Iterator[KeepBlocks | None]:
-    """Keep kernel blocks as planned until the end of the ``with`` statement; ``forget`` then gets their token.
+    """Keep kernel blocks as planned until the end of the ``with`` block, when ``forget`` is called with their token.
 
-    ``beside`` is the folder for blocks on disk, emptied first, None for a temporary one; ``StorageError`` if it fails.
+    ``beside`` is the folder for blocks on disk, emptied first, or None for a temporary one. Raises ``StorageError``.
     """
     store, folder = plan.kernel_store, None
     if beside is not None:
@@ -81,7 +81,7 @@ def keeping_blocks(plan: Plan, forget: Callable[[str], Any], beside: Path | None
 
 @dataclass(eq=False)
 class _Panel:
-    """The kept columns of a panel: labels (k,) and values (k, n), or their place, and the last run that used them."""
+    """A panel's kept columns: labels (k,) and values (k, n), or their path, and the last run that used them."""
 
     values: Float | Path
     labels: Int = field(default_factory=lambda: NONE)
@@ -90,7 +90,7 @@ class _Panel:
 
 
 class BlockStore:
-    """Cache of one fit's blocks in this process; thread-safe. ``used`` counts the kept bytes, within the budget."""
+    """Thread-safe cache of one fit's blocks in this process. ``used`` counts the kept bytes, within the budget."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder, self._lock = folder, threading.Lock()
@@ -99,7 +99,7 @@ class BlockStore:
         self.touched = time.monotonic()
 
     def begin(self, keeping: Keeping) -> None:
-        """Start a run of passes: delete outdated panels, and others until the rest has the bytes of the new budget."""
+        """Start a run of passes: delete outdated panels, then others until the rest fits into the new budget."""
         self.touched = time.monotonic()
         with self._lock:
             if keeping.run == self._run:
@@ -110,7 +110,7 @@ class BlockStore:
                 self._delete(self._panels.pop(outdated.pop()) if outdated else self._panels.popitem()[1])
 
     def fill(self, key: Key, design: Design, X: Float, out: Float) -> None:
-        """Write Φ of the rows X into ``out`` (n, M), stored column by column; ``key`` identifies panel and design."""
+        """Write Φ at the rows X into ``out`` (n, M), stored column by column; ``key`` identifies panel and design."""
         design.lead(X, out)
         rows, labels = out.T[design.n_leading :], design.labels
         with self._lock:
@@ -126,7 +126,7 @@ class BlockStore:
                 self._delete(panel)  # two runs of one task overlapped
 
     def _keep(self, panel: _Panel, kept: Float, requested: Int, labels: Int, values: Float) -> None:
-        """Keep the columns that this run has requested, and as many new ones as fit."""
+        """Keep the columns that this run has requested, and as many new columns as fit."""
         stay, size = np.isin(panel.labels, requested) | (panel.run == self._run), 8 * values.shape[1]
         panel.run = self._run
         with self._lock:
@@ -148,7 +148,7 @@ class BlockStore:
 
 
 def _read(values: Float | Path) -> Float:
-    """Return values in memory, or those of a Zarr array. Raises ``StorageError`` if it is damaged."""
+    """Return in-memory values, or those of a Zarr array. Raises ``StorageError`` if the array is damaged."""
     if isinstance(values, np.ndarray):
         return values
     import zarr
@@ -158,7 +158,7 @@ def _read(values: Float | Path) -> Float:
 
 
 def _written(values: Float, folder: str) -> Path:
-    """Write values to a Zarr array of one chunk, with a checksum, and return its place."""
+    """Write values to a single-chunk Zarr array with a checksum, and return its path."""
     import zarr
     from zarr.codecs import Crc32cCodec
 
@@ -180,7 +180,7 @@ _stores_lock = threading.RLock()
 
 
 def store_of(keeping: Keeping) -> BlockStore:
-    """Return this process's store of a fit, created if necessary, and register the run."""
+    """Return this process's store for a fit, creating it if necessary, and register the run."""
     with _stores_lock:
         for token in [token for token, other in _stores.items() if time.monotonic() - other.touched > IDLE]:
             forget(token)
@@ -190,13 +190,13 @@ def store_of(keeping: Keeping) -> BlockStore:
 
 
 def forget(token: str) -> None:
-    """Delete this process's kept blocks of a fit."""
+    """Delete the blocks that this process has kept for a fit."""
     with _stores_lock:
         _stores.pop(token, None)
 
 
 def fill_block(keeping: Keeping | None, key: tuple[int, str, int], design: Design, X: Float, out: Float) -> None:
-    """Write Φ of a panel's rows X (n, d) to ``out`` (n, M), from kept columns if possible; ``key`` begins a ``Key``."""
+    """Write Φ at a panel's rows X (n, d) to ``out`` (n, M), from kept columns if possible; ``key`` begins a ``Key``."""
     kept, d = design.origin is not None and len(design.centres) > 0, design.scaling.n_inputs
     if keeping is not None and kept and all(independent(each, d, len(X)) for each in design.kernels):
         store_of(keeping).fill((*key, design.basis), design, X, out)
@@ -206,7 +206,7 @@ def fill_block(keeping: Keeping | None, key: tuple[int, str, int], design: Desig
 
 @lru_cache(maxsize=256)
 def independent(kernel: Any, d: int, n: int) -> bool:
-    """Return True if on this machine a column of n rows has the same bits at every position among other columns."""
+    """Return True if, on this machine, a column of n rows has the same bits at any position among other columns."""
     rng = np.random.default_rng(0)
     points, centre, origin = rng.normal(size=(n, d)), rng.normal(size=(1, d)), np.zeros(d)
     columns: list[Float] = []

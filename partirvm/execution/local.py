@@ -1,8 +1,8 @@
-"""The executor of passes and dense fits in this process, with one thread per tile or fit and one BLAS thread each.
+"""The executor for passes and dense fits in this process, with one thread per tile or fit and one BLAS thread each.
 
 ``tile_statistics`` reads one tile and returns its contribution to each pass. Rows are processed in *panels* of a fixed
-size, so that the design of a tile is never whole in memory. Tiles and panels do not depend on the machine, so with one
-BLAS thread per task the bits do not either. The functions of tasks are pure: a scheduler may run a task twice.
+size, so that a tile's whole design matrix is never in memory. Tiles and panels do not depend on the machine, so with
+one BLAS thread per task, neither do the bits. Task functions are pure: a scheduler may run a task twice.
 """
 
 import hashlib
@@ -33,10 +33,10 @@ SHARE = 0.7  # fraction of the available memory that ``memory_limit="auto"`` all
 POLL = 1.0  # seconds between checks for other events (an abort, a broken cluster) while waiting for a result
 
 Progress = Callable[[int, int], None]
-"""Type of a function called with the numbers of finished and of all tasks. To stop, it raises an exception."""
+"""A function called with the numbers of finished tasks and of all tasks; it raises an exception to stop them."""
 
 OfTile = Callable[[Source, int], Any]
-"""Type of a function of a source and the number of one of its tiles."""
+"""A function of a source and the number of one of its tiles."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ def added(one: Statistics, other: Statistics) -> Statistics:
 
 
 def grouped(passes: Sequence[Pass], source: Source) -> list[tuple[list[int], list[Pass]]]:
-    """Return the tiles that passes read, and the passes, once for consecutive passes that read the same tiles."""
+    """Group consecutive passes that read the same tiles; return the tiles and passes of each group."""
     return [(tiles, list(own)) for tiles, own in groupby(passes, lambda each: tiles_of(each, source))]
 
 
 def tiles_of(pass_: Pass, source: Source) -> list[int]:
-    """Return the numbers, increasing, of the tiles that a pass reads: all tiles, or the tiles with its rows."""
+    """Return the increasing numbers of the tiles that a pass reads: all tiles, or those with its rows."""
     rows = pass_.rows
     if rows is None:
         return list(range(source.n_tiles))
@@ -79,9 +79,9 @@ class _Tile(Tile):
     keeping: Keeping | None = None
 
     def panels(self, rows: Rows | None, *designs: Design) -> Iterator[tuple[Any, ...]]:
-        """Yield the panels of the selected rows, each with its blocks of the designs, stored column by column.
+        """Yield the panels of the selected rows, each with its block of every design, stored column by column.
 
-        The blocks of a panel overwrite those of the last one: new pages would cost as much as the kernel evaluation.
+        A panel's blocks overwrite those of the previous one: new pages would cost as much as the kernel evaluation.
         """
         noise = next((design for design in designs if design.noise is not None), None)
         numbers = self.start + np.arange(len(self.X), dtype=np.int64)
@@ -92,7 +92,7 @@ class _Tile(Tile):
         places = [np.empty(min(PANEL_ROWS, len(numbers)) * design.n_columns) for design in designs]
         for number, start in enumerate(range(0, len(numbers), PANEL_ROWS)):
             here = numbers[start : start + PANEL_ROWS]
-            # whole tiles are the usual case, and are sliced without a copy
+            # whole tiles, the usual case, are sliced without a copy
             some: Any = slice(start, start + PANEL_ROWS) if whole else here - self.start
             weights = None if self.weights is None else self.weights[some]
             factors = None if noise is None else noise.row_weights(self.X[some])
@@ -107,20 +107,20 @@ class _Tile(Tile):
 
 
 def tile_statistics(passes: Sequence[Pass], source: Source, number: int, keeping: Keeping | None = None) -> Statistics:
-    """Return the contributions of one tile to each pass. ``keeping`` has the settings for kept kernel blocks."""
+    """Return one tile's contributions to each pass. ``keeping`` has the settings for kept kernel blocks."""
     read = source.tile(number)
     tile = _Tile(read.number, read.start, read.X, read.t, read.weights, keeping)
     return tuple(pass_.statistic(tile) for pass_ in passes)
 
 
 def solution(solve: DenseFit, on_step: Callable[[StepInfo], None] = lambda info: None, *, threads: int = 1) -> Solved:
-    """Run a dense fit to completion on this many threads; ``on_step`` is called at each step, and may raise to stop."""
+    """Run a dense fit to completion on this many threads; ``on_step``, called at each step, may raise to stop it."""
     with on_threads(threads):
         return Solved(*solve.run(on_step))
 
 
 class LocalExecutor:
-    """Executor on threads of this process, each with one finished tile in memory; their number changes no result."""
+    """Executor on threads of this process, each holding one finished tile; their number does not affect results."""
 
     forget = staticmethod(forget)
 
@@ -129,7 +129,7 @@ class LocalExecutor:
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="partirvm")
 
     def machine(self, limit: int | None) -> Machine:
-        """Return threads and resident bytes of this process, and the given limit or 70 % of the available memory."""
+        """Return this process's threads and resident bytes, and the given limit or 70 % of the available memory."""
         return Machine(self.threads, resident_memory(), limit or int(SHARE * available_memory()))
 
     def use(self, threads: int) -> None:
@@ -141,7 +141,7 @@ class LocalExecutor:
     def run(
         self, passes: Sequence[Pass], source: Source, progress: Progress | None = None, keeping: Keeping | None = None
     ) -> list[Any]:
-        """Return the statistic of each pass, summed in the fixed tree; ``keeping`` has settings of kept blocks."""
+        """Return the statistic of each pass, summed in the fixed tree; ``keeping`` has the settings for kept blocks."""
         groups = grouped(passes, source)
         totals: list[TreeSum] = [TreeSum(len(tiles), added) for tiles, _ in groups]
         leaves = [(k, position) for k, (tiles, _) in enumerate(groups) for position in range(len(tiles))]
@@ -155,16 +155,16 @@ class LocalExecutor:
         return [part for total in totals for part in total.result()]
 
     def solve(self, solves: Sequence[DenseFit], progress: Progress | None = None) -> list[Solved]:
-        """Run dense fits on threads, results in order; all stop if ``progress``, called after each, raises."""
+        """Run dense fits on threads, with results in order; all stop if ``progress``, called after each, raises."""
         left = threading.Event()
 
         def check(info: StepInfo) -> None:
             if left.is_set():
-                raise CancelledError("the result of this fit is not needed any more")
+                raise CancelledError("the result of this fit is no longer needed")
 
         run = partial(solution, on_step=check, threads=self.threads // max(len(solves), 1))
         try:
-            # start all fits: the pool limits the number of running fits, and no thread is idle
+            # submit all fits: the pool limits how many run at once, and no thread is idle
             return list(self._each(run, solves, progress, ahead=len(solves)))
         finally:
             left.set()

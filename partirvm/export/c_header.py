@@ -1,4 +1,4 @@
-"""A model as one C99 header without allocation: constants, a function that predicts one row, and a self-test."""
+"""A model as a C99 header that allocates no memory: constants, a function that predicts one row, and a self-test."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from partirvm.storage import Where
 from partirvm.types import AS_IT_IS, Float
 
 ELEMENTWISE = {
-    "Max": "({0} < {1} ? {1} : {0})",  # a NaN stays: comparisons with it are false
+    "Max": "({0} < {1} ? {1} : {0})",  # a NaN is preserved: comparisons with it are false
     "Min": "({0} > {1} ? {1} : {0})",
     "Where": "({0} > 0 ? {1} : {2})",
     "IsNaN": "({0} != {0})",
@@ -25,20 +25,20 @@ ELEMENTWISE = {
 }
 ELEMENTWISE |= {op: f"{{0}} {c} {{1}}" for op, c in zip(("Add", "Sub", "Mul", "Div", "Less"), "+-*/<", strict=True)}
 ELEMENTWISE |= {op: f"{op.lower()}$({{0}})" for op in ("Exp", "Expm1", "Log", "Sqrt", "Sinh", "Asinh", "Tanh", "Cos")}
-"""C expressions of elementwise operations; $ is the suffix of functions of the type."""
+"""C expressions of elementwise operations; $ stands for the type's function suffix."""
 
 TESTED = 4
-"""Number of rows of the self-test."""
+"""Number of rows in the self-test."""
 
 
 def to_c(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95) -> None:
-    """Write a model to ``path``, a C99 header that needs ``math.h`` alone.
+    """Write a model to ``path``, a C99 header that needs only ``math.h``.
 
     ``<name>_predict(x, mean, std)`` predicts one row x of d raw inputs, with an argument for each of the ``outputs``
-    (of several targets or classes an array; the label is an index into ``<name>_labels``). ``<name>_self_test()``
+    (an array for several targets or classes; the label is an index into ``<name>_labels``). ``<name>_self_test()``
     returns the largest deviation from stored predictions, in standard deviations of the target or as a probability.
-    With the ``dtype`` "int16", the covariance is stored as integers, half the size of "float32", unless weights cancel
-    so much that the inside is in double precision. Other parameters and errors are those of ``to_onnx``.
+    With ``dtype`` "int16", the covariance is stored as integers, half the size of "float32", unless weights cancel so
+    much that double precision is used internally. Other parameters and errors are as in ``to_onnx``.
     """
     name = re.sub(r"\W", "_", Path(path).stem, flags=re.ASCII)
     if not re.match("[A-Za-z]", name):
@@ -55,7 +55,7 @@ def to_c(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str]
 
 
 class Header:
-    """The parts of a header, in which constants of a graph are stored."""
+    """The parts of a header, including the stored constants of a graph."""
 
     def __init__(self, graph: Graph, dtype: str, name: str) -> None:
         self.graph, self.name, self.quantised = graph, name, dtype == "int16"
@@ -66,11 +66,11 @@ class Header:
         self.constants = list[dict[str, Any]]()
 
     def text_of(self, node: Quantity) -> str:
-        """Return the C expression of an elementwise operation."""
+        """Return the C expression for an elementwise operation."""
         return ELEMENTWISE[node.op].replace("$", self.suffix).format(*[self.operand(arg, "i") for arg in node.args])
 
     def stored(self, values: Any, kind: str = "") -> str:
-        """Add an array of constants, by default of the real type, and return its name."""
+        """Add an array of constants, by default with the real type, and return its name."""
         kind, name, each = kind or self.real, f"{self.name}_c{len(self.constants)}", np.ravel(values).tolist()
         texts = [_number(value, self.suffix) if kind == self.real else str(int(value)) for value in each]
         size = len(texts) * np.dtype(kind.replace("float", "single")).itemsize
@@ -78,15 +78,15 @@ class Header:
         return name
 
     def operand(self, arg: Any, place: str) -> str:
-        """Return an element of a value or a constant; the only one of a width of 1."""
+        """Return an element of a value or a constant, or the only element if the width is 1."""
         if isinstance(arg, Quantity):
             return f"v{arg.number}[{place if arg.width > 1 else 0}]"
         return _number(float(arg[0]), self.suffix) if arg.size == 1 else f"{self.stored(arg)}[{place}]"
 
     def product(self, matrix: Float) -> dict[str, Any]:
-        """Return the facts of a product with a matrix (k, m), whose zeros below a diagonal are not stored.
+        """Return the parts of a product with a matrix (k, m), whose zeros below a diagonal are not stored.
 
-        Quantised, such a matrix has integers of 16 bits and a scale for each column."""
+        If quantised, such a matrix has 16-bit integers and a scale for each column."""
         k, m = matrix.shape
         lengths = [int(np.flatnonzero(column)[-1]) + 1 if column.any() else 0 for column in matrix.T]
         beyond = max((length - j for j, length in enumerate(lengths)), default=0)
@@ -113,7 +113,7 @@ def _quoted(label: Any) -> str:
 
 
 def _expected(model: Any, X: Float, level: float) -> tuple[dict[str, Float], float]:
-    """Return the outputs of the model at X by name, and the unit of their errors."""
+    """Return the model's outputs at X by name, and the unit of their errors."""
     if hasattr(model, "classes"):
         return {"probabilities": model.values(X)[0]}, 1.0
     found = np.split(model.predictive.values(X, model.multiples([level])[:, 0])[0], 4, axis=1)

@@ -1,20 +1,20 @@
-"""A model as a graph of standard operations on rows, from which each format is written.
+"""A model as a graph of standard operations on rows, from which every export format is written.
 
-A value is a quantity of each row, an array (n, width). A node makes one value from others and from constants. Its
-operation has the name and meaning of an ONNX operator where there is one, applied row by row:
+A value is a quantity for each row, an array (n, width). A node computes one value from others and from constants. Its
+operation has the name and meaning of an ONNX operator, where there is one, applied row by row:
 
     elementwise     Add Sub Mul Div Pow Max Min LogAddExp Where(c, a, b), Neg Exp Expm1 Log Sqrt Sinh Asinh Tanh Cos
-                    Sigmoid; a width of 1 stands for any; conditions are 0 or 1: IsNaN, Less
-    of the row      Gather(x, positions)  Concat(x, …)  MatMul(x, W)  Sum  Softmax  ArgMax
-    of M centres    Squares(x, V): Σ_j (x_j − v_jm)²   Steps(x, V): Σ_j |x_j − v_jm|
+                    Sigmoid; a width of 1 broadcasts; conditions are 0 or 1: IsNaN, Less
+    per row         Gather(x, positions)  Concat(x, …)  MatMul(x, W)  Sum  Softmax  ArgMax
+    M centres       Squares(x, V): Σ_j (x_j − v_jm)²   Steps(x, V): Σ_j |x_j − v_jm|
                     Differ(x, V, g): Σ_j g_j [x_j ≠ v_jm]   Spline(x, V): the linear spline kernel
-    of levels       Table(x, T): the row of T (L + 1, r) of the code x, the last one for other and missing codes
+    levels          Table(x, T): the row of T (L + 1, r) for the code x, the last row for other and missing codes
 
-NumPy's operators and functions of a ``Quantity`` add such nodes, so formulas of the model itself can be applied to it.
+NumPy operators and functions of a ``Quantity`` add such nodes, so the model's own formulas can be applied to it.
 
-**Digits.** Squared distances are sums of squares of differences, which lose no digits far from the origin. Φμ and φᵀΣφ
-= ‖φR‖² may be small sums of large terms (similar columns, tiny noise): a graph of single precision whose
-``amplification`` is large is computed in double precision inside; only input and output are single.
+**Digits.** Squared distances are sums of squared differences, which lose no digits far from the origin. Φμ and φᵀΣφ =
+‖φR‖² may be small sums of large terms (similar columns, tiny noise): a single-precision graph with a large
+``amplification`` is computed in double precision internally; only input and output are single.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,18 +35,18 @@ from partirvm.storage import Where, open_folder, storing
 from partirvm.types import SWEEPS, FeatureMap, Float, Scaling
 
 SINGLE = 100.0
-"""Largest ``amplification`` with which single precision keeps four digits of the target's standard deviation."""
+"""Largest ``amplification`` at which single precision keeps four digits of the target's standard deviation."""
 
 TOLERANCE = 1e-4
-"""Codes of categories in scaled coordinates that differ by less are equal: single precision rounds them."""
+"""Category codes, in scaled coordinates, that differ by less count as equal: single precision rounds them."""
 
 NAMES = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "power": "Pow", "matmul": "MatMul"}
 NAMES |= {"maximum": "Max", "minimum": "Min", "negative": "Neg", "absolute": "Abs", "arcsinh": "Asinh"}
 NAMES |= {"isnan": "IsNaN", "logaddexp": "LogAddExp"}
-"""Operations whose names differ from those of NumPy's functions."""
+"""Operations whose names differ from NumPy's function names."""
 
 TO_ONE, OF_MATRIX = ("Sum", "ArgMax"), ("Gather", "MatMul", "Squares", "Steps", "Differ", "Spline", "Table")
-"""Operations of width 1, and those whose width is that of their second argument."""
+"""Operations of width 1, and operations that have the width of their second argument."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,16 +66,16 @@ class Quantity(NDArrayOperatorsMixin):
         return self.graph(function.__name__.capitalize(), *args)  # np.where
 
     def some(self, columns: Sequence[int] | NDArray[Any]) -> Any:
-        """Return these columns; the value itself if these are all."""
+        """Return the given columns, or the value itself if they are all of its columns."""
         return self if list(columns) == list(range(self.width)) else self.graph("Gather", self, columns)
 
 
 @dataclass
 class Graph:
-    """Nodes in order; node 0 is the input X (n, d) in raw units. ``outputs`` are values by name.
+    """Nodes in order; node 0 is the input X (n, d) in raw units. ``outputs`` maps names to values.
 
-    ``amplification`` is the largest sum of sizes of terms of a mean or a standard deviation, in the target's standard
-    deviations. Operations that a format lacks are functions of values, ``lacking``, by their name.
+    ``amplification`` is the largest sum of the absolute terms of a mean or a standard deviation, in standard deviations
+    of the target. ``lacking`` maps the names of operations that a format lacks to functions that replace them.
     """
 
     features: tuple[str, ...]
@@ -90,7 +90,7 @@ class Graph:
         self.nodes.append(self.rows)
 
     def __call__(self, op: str, *args: Any) -> Any:
-        """Add a node of values and constants, and return its value."""
+        """Add a node for an operation on values and constants, and return its value."""
         if op in self.lacking:
             return self.lacking[op](*args)
         given = [each if isinstance(each, Quantity) else np.atleast_1d(np.asarray(each, float)) for each in args]
@@ -100,12 +100,12 @@ class Graph:
         return self.nodes[-1]
 
     def joined(self, parts: Sequence[Any]) -> Any:
-        """Return values side by side."""
+        """Return values concatenated side by side."""
         return self("Concat", *parts) if len(parts) > 1 else parts[0]
 
 
 def model_of(given: Any) -> Any:
-    """Return the model of a fitted estimator, or the given model. Raises ``NotFittedError`` before a fit."""
+    """Return the model of a fitted estimator, or the given model. Raises ``NotFittedError`` before the fit."""
     if hasattr(given, "get_params"):
         from sklearn.utils.validation import check_is_fitted
 
@@ -114,12 +114,12 @@ def model_of(given: Any) -> Any:
 
 
 def graph_of(model: Any, outputs: Sequence[str] = (), level: float = 0.95, lacking: Mapping[str, Any] = {}) -> Graph:
-    """Return the graph of the predictions of a model, or of a fitted estimator, at raw inputs X (n, d).
+    """Return the graph of a model's or fitted estimator's predictions at raw inputs X (n, d).
 
     ``outputs`` are some of ``mean``, ``std``, ``lower`` and ``upper`` (the ends of the interval at ``level``), or of
-    ``label`` and ``probabilities``; by default mean and std, or both. A missing number is predicted from the others for
-    features with gaps in the training; elsewhere its predictions are NaN. Raises ``UsageError`` for other names, and
-    for what only Python can compute: local residuals, and functions of the user.
+    ``label`` and ``probabilities``; by default mean and std, or both. A missing value is predicted from the others if
+    its feature had gaps in training; otherwise the predictions are NaN. Raises ``UsageError`` for other names, and for
+    what only Python can compute: local residuals and user functions.
     """
     model = model_of(model)
     known = ("label", "probabilities") if hasattr(model, "classes") else ("mean", "std", "lower", "upper")
@@ -133,7 +133,7 @@ def graph_of(model: Any, outputs: Sequence[str] = (), level: float = 0.95, lacki
 
 
 def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -> dict[str, Any]:
-    """Add mean, standard deviation and interval of a regression."""
+    """Add a regression's mean, standard deviation and interval."""
     if model.residuals is not None:
         what = "local residuals need the training rows, which no export holds"
         raise UsageError(f"{what}: export model.sparse(), the relevance vectors alone, whose errors are larger")
@@ -153,7 +153,7 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
 
 
 def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
-    """Add the probabilities of a classification, and the code of the most probable class."""
+    """Add a classification's probabilities, and the code of the most probable class."""
     graph.labels = model.classes
     phi = columns_of(graph, model.design, _inputs(graph, model.design.scaling))
     f = _linear(graph, model, phi, model.mean, np.zeros(model.mean.shape[1]))
@@ -178,7 +178,7 @@ def _linear(graph: Graph, model: Any, phi: Any, weights: Float, shift: Float) ->
 
 
 def _square(graph: Graph, model: Any, phi: Any, root: Float) -> Any:
-    """Return ‖φR‖², (n, 1), of an upper triangular root."""
+    """Return ‖φR‖², (n, 1), for an upper triangular root."""
     bias = int(model.design.bias)
     graph.amplification = max(graph.amplification, float(np.abs(root).sum(axis=0).max(initial=0.0)))
     moved = _times(graph, phi, root[bias:])
@@ -187,12 +187,12 @@ def _square(graph: Graph, model: Any, phi: Any, root: Float) -> Any:
 
 
 def _times(graph: Graph, phi: Any, matrix: Float) -> Any:
-    """Return φ times a matrix (M, k); zeros without columns."""
+    """Return φ times a matrix (M, k), or zeros if there are no columns."""
     return np.isnan(graph.rows.some([0])) * np.zeros(matrix.shape[1]) if phi is None else phi @ matrix
 
 
 def _noise(model: Any, inputs: Any) -> Any:
-    """Return the noise variance as the model states it, (n, T) or (T,)."""
+    """Return the noise variance that the model predicts, (n, T) or (T,)."""
     variance, noise = np.atleast_1d(model.noise_variance), model.design.noise
     if noise is None:
         return variance
@@ -201,7 +201,7 @@ def _noise(model: Any, inputs: Any) -> Any:
 
 
 def _inputs(graph: Graph, scaling: Scaling) -> Any:
-    """Return the inputs (n, d') in the kernel's coordinates, as ``Scaling.inputs``."""
+    """Return the inputs (n, d') in the kernel's coordinates, as ``Scaling.inputs`` does."""
     found = graph.rows if scaling.features is None else _mapped(graph, scaling.features)
     found = (found - scaling.x_shift) / scaling.x_scale
     gaps = [] if scaling.features is None else scaling.features.gaps.tolist()
@@ -217,7 +217,7 @@ def _inputs(graph: Graph, scaling: Scaling) -> Any:
 
 
 def _mapped(graph: Graph, features: FeatureMap) -> Any:
-    """Return the inputs (n, d') of the features, before scaling, as ``FeatureMap`` computes them."""
+    """Return the feature inputs (n, d') before scaling, as ``FeatureMap`` computes them."""
     warped, X = features.spreads > 0, cast(Any, graph.rows)
     if warped.any():
         X = np.where(warped, np.arcsinh((X - features.centres) / np.where(warped, features.spreads, 1.0)), X)
@@ -226,12 +226,12 @@ def _mapped(graph: Graph, features: FeatureMap) -> Any:
     gaps = [np.isnan(graph.rows.some(features.gaps))] if len(features.gaps) else []
     found = graph.joined([X, *tables, *effects, *gaps])
     order, firsts = np.arange(found.width), X.width + np.cumsum([0, *(each.width for each in tables)])[:-1]
-    order[[j for j, _ in features.tables]] = firsts  # the first coordinate of a level stands in place of its code
+    order[[j for j, _ in features.tables]] = firsts  # a level's first coordinate takes the place of its code
     return found.some(np.delete(order, firsts))
 
 
 def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> Any:
-    """Return the effect (n, 1) of a categorical feature, as ``level_functions`` times the weights of its level."""
+    """Return the effect (n, 1) of a categorical feature: ``level_functions`` times the weights of its level."""
     of_level, p = graph("Table", graph.rows.some([j]), weights), weights.shape[1]
     if p == 1:
         return of_level
@@ -243,7 +243,7 @@ def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> Any:
 
 
 def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
-    """Return the columns of the design without bias, (n, M), or None. ``UsageError`` for functions but features."""
+    """Return the design's columns without bias, (n, M), or None. ``UsageError`` for functions other than features."""
     parts = list[Any]()
     if len(design.active):
         assert design.functions is not None
@@ -259,7 +259,7 @@ def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
 
 
 def kernel_values(kernel: kernels.Kernel, x: Any, Z: Float) -> Any:
-    """Return k(x, z) of the M centres Z (M, d), (n, M). Raises ``UsageError`` for a function of the user."""
+    """Return k(x, z) for the M centres Z (M, d), (n, M). Raises ``UsageError`` for a user function."""
     match kernel:
         case kernels.OnColumns():
             columns = list(kernel.columns)
@@ -282,7 +282,7 @@ def kernel_values(kernel: kernels.Kernel, x: Any, Z: Float) -> Any:
 
 
 def _decreasing(kernel: Any, x: Any, Z: Float) -> Any:
-    """Return the values of a kernel that decreases with a distance; features of gamma 0 are left out."""
+    """Return the values of a kernel that decreases with distance; features with gamma 0 are left out."""
     widths = kernel.widths(Z.shape[1])
     used = np.flatnonzero(widths)
     x, Z, widths = x.some(used), Z[:, used], widths[used]
@@ -294,26 +294,26 @@ def _decreasing(kernel: Any, x: Any, Z: Float) -> Any:
     squares = x.graph("Squares", x * root, (Z * root).T)
     if isinstance(kernel, kernels.Gaussian):
         return np.exp(-squares)
-    once = isinstance(kernel, kernels.Matern32)  # differentiable once, otherwise twice
+    once = isinstance(kernel, kernels.Matern32)  # once differentiable, otherwise twice
     s = np.sqrt(squares * (3.0 if once else 5.0))
     return (1.0 + (s if once else s * (1.0 + s / 3.0))) * np.exp(-s)
 
 
 def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:
-    """Return the types of inner values and of input and output. Raises ``UsageError`` for other names."""
+    """Return the types of internal values and of input and output. Raises ``UsageError`` for other names."""
     if dtype not in ("float32", "float64"):
         raise UsageError(f"dtype is {dtype!r}: it must be 'float32' or 'float64'")
     return "float64" if graph.amplification > SINGLE else dtype, dtype
 
 
 def write(path: Where, content: bytes) -> None:
-    """Write a file that is whole or absent. Raises ``StorageError`` if it cannot be written."""
+    """Write a file completely or not at all. Raises ``StorageError`` if it cannot be written."""
     with storing(str(path)):
         open_folder(path).write("", content)
 
 
 def template(name: str, **filters: Any) -> Any:
-    """Return a template of this folder with these filters."""
+    """Return a template from this folder, with the given filters."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(loader=PackageLoader("partirvm.export", "."), undefined=StrictUndefined)

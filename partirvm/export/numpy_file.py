@@ -1,4 +1,4 @@
-"""A model as one NumPy file, and the reader that predicts with it."""
+"""A model as a NumPy file, and the reader that predicts with it."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from partirvm.storage import Where
 
 
 def to_numpy(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95) -> None:
-    """Write an .npz file and ``partirvm_predict.py``, which needs NumPy alone; parameters, errors: as ``to_onnx``."""
+    """Write an .npz file and ``partirvm_predict.py``, which needs only NumPy. See ``to_onnx`` for the parameters."""
     graph, path = graph_of(model, outputs, level), Path(path)
     inner, outer = dtypes(graph, dtype)
     constants = dict[str, Any]()

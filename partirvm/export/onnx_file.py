@@ -10,17 +10,17 @@ from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, 
 from partirvm.storage import Where
 
 OPSET, IR = 18, 9
-"""Version of the operators and of the file format, from 2022 and 2023."""
+"""Versions of the operators and of the file format, from 2022 and 2023."""
 
 
 def _sinh(x: Any) -> Any:
-    """Return (eˣ − e⁻ˣ)/2, and of small x 2t/(1 − t²) with t = tanh(x/2), which loses no digits there."""
+    """Return (eˣ − e⁻ˣ)/2, or for small x, 2t/(1 − t²) with t = tanh(x/2), which loses no digits there."""
     t = np.tanh(0.5 * x)
     return np.where(np.abs(x) > 1.0, 0.5 * (np.exp(x) - np.exp(-x)), (t + t) / (1.0 - t * t))
 
 
 def _log_add_exp(a: Any, b: Any) -> Any:
-    """Return the larger one plus log(1 + u); of small u the quotient has the rounding error of 1 + u, too."""
+    """Return the larger one plus log(1 + u); for small u, the quotient cancels the rounding error of 1 + u."""
     u = np.exp(-np.abs(b - a))
     w = 1.0 + u
     return np.maximum(a, b) + np.where(w > 1.0, np.log(w) * (u / (w - 1.0)), u)
@@ -33,16 +33,16 @@ LACKING: dict[str, Callable[..., Any]] = {
     "Expm1": lambda x: 2.0 * (np.sinh(0.5 * x) * np.exp(0.5 * x)),
     "LogAddExp": _log_add_exp,
 }
-"""Operations that runtimes have not of double precision, or not at all."""
+"""Operations that runtimes lack in double precision or altogether."""
 
 
 def to_onnx(model: Any, path: Where, dtype: str = "float32", outputs: Sequence[str] = (), level: float = 0.95) -> None:
-    """Write a model to ``path``, for ONNX Runtime and others; this needs the package onnx.
+    """Write a model to ``path`` for ONNX Runtime and other runtimes; this needs the onnx package.
 
-    The input is ``X`` (n, d) of raw units and of ``dtype``, "float32" or "float64"; categories are codes. The
-    ``outputs`` are (n, 1), of several targets or classes (n, K): some of "mean", "std", "lower" and "upper", the ends
-    of the interval at ``level``, or of "label" (n,) and "probabilities"; by default mean and std, or both. Raises
-    ``UsageError`` for other names, and for what only Python can compute: local residuals, functions of the user.
+    The input is ``X`` (n, d), in raw units and with ``dtype`` "float32" or "float64"; categories are codes. The
+    ``outputs`` are (n, 1), or (n, K) for several targets or classes: some of "mean", "std", "lower" and "upper" (the
+    ends of the interval at ``level``), or of "label" (n,) and "probabilities"; by default mean and std, or both. Raises
+    ``UsageError`` for other names, and for what only Python can compute: local residuals and user functions.
     """
     try:
         import onnx  # noqa: F401
@@ -52,7 +52,7 @@ def to_onnx(model: Any, path: Where, dtype: str = "float32", outputs: Sequence[s
 
 
 def onnx_model(graph: Graph, dtype: str, named: Callable[[str], str] = str) -> Any:
-    """Return the ModelProto of a graph, in which nodes, constants and values are ``named`` by a function."""
+    """Return the ModelProto of a graph, whose nodes, constants and values are named by the function ``named``."""
     from onnx import TensorProto, helper
 
     inner, outer = dtypes(graph, dtype)
@@ -106,7 +106,7 @@ class _Writer:
         return name
 
     def node(self, op: str, args: list[Any], name: str) -> None:
-        """Add the nodes of an operation of a graph."""
+        """Add the nodes for an operation of the graph."""
         if op in ("IsNaN", "Less", "Greater"):
             self("Cast", self(op, *args), to=self.type, name=name)
         elif op == "Where":
@@ -129,7 +129,7 @@ class _Writer:
             self(op, *args, name=name)
 
     def _of_centres(self, op: str, args: list[Any], name: str) -> None:
-        """Add an operation on all pairs of rows and centres, by an axis for these."""
+        """Add an operation on all pairs of rows and centres, with an extra axis for the centres."""
         axis, x, V = self.constant(np.array([1])), self("Unsqueeze", args[0], self.constant(np.array([2]))), args[1]
         if op == "Spline":
             a, b = self("Min", x, V), self("Max", x, V)

@@ -1,8 +1,8 @@
-"""Shapley values of a regression's mean: how far each column moved a prediction from the mean over a background.
+"""Shapley values of a regression's mean: how far each column moved a prediction away from the background mean.
 
-For a row x and a background row b let v(S) be the mean at the columns S of x and the other columns of b. The Shapley
+For a row x and a background row b, let v(S) be the mean at the columns S of x and the other columns of b. The Shapley
 value of column j is the average of v(S ∪ j) − v(S) over all orders in which the columns may join S, and over background
-rows (the interventional game). Values add up to the prediction at x less the background's average.
+rows (the interventional game). The values add up to the prediction at x minus the background's average.
 
 **Exact.** If each basis function is a product over columns, with the factors a_j at x and c_j at b,
 
@@ -10,10 +10,10 @@ rows (the interventional game). Values add up to the prediction at x less the ba
 
 with u_mi(t) = c_mi + t (a_mi − c_mi): let each column join at a uniform random time; those that joined before t form S.
 The integrand has degree d − 1, so Gauss–Legendre quadrature with ⌈d/2⌉ points is exact. The product without factor j is
-that of all divided by u_mj, whose rounding error cancels. With an even number of points none is ½, so u_mj is zero only
-where the quotient has no weight. Sums and linear functions follow by additivity.
+the full product divided by u_mj, whose rounding error cancels. With an even number of points, none is ½, so u_mj is
+zero only where the quotient has no weight. Sums and linear functions follow by additivity.
 
-**Sampled.** Otherwise each background row becomes x along random orders of the columns, and along their reverses.
+**Sampled.** Otherwise, each background row is changed into x column by column, in random orders and their reverses.
 """
 
 import itertools
@@ -35,34 +35,34 @@ SEPARABLE = kernels.Gaussian | kernels.Laplacian | kernels.Categorical | kernels
 """Kernels that are a product over inputs, or a sum."""
 
 ROWS, BLOCK = 64, 1 << 17
-"""Number of rows whose factors are in memory together, and of factors of a step."""
+"""Number of rows whose factors are in memory together, and number of factors per step."""
 
 
 class JointError(Exception):
-    """Raised if basis functions depend on several columns otherwise than by a product."""
+    """Raised if basis functions depend on several columns in any other way than as a product."""
 
 
 def explain(model: Any, X: Any, background: Any, permutations: int = 4, seed: int = 0) -> dict[str, Any]:
-    """Return Shapley values of the mean: how far each column moved the predictions of a regression at X (n, d).
+    """Return Shapley values of the mean: how far each column moved a regression's predictions at X (n, d).
 
-    ``background`` (B, d) are rows that represent the data, such as 100 random training rows: v(S) is the mean of the
-    predictions at these rows with the columns S of x. Rows are arrays, lists or data frames in memory. The dictionary
-    has the arguments of ``shap.Explanation``, whose object shap plots:
+    ``background`` (B, d) holds rows that represent the data, such as 100 random training rows: v(S) is the mean of the
+    predictions at these rows with the columns S of x. Rows are in-memory arrays, lists or data frames. The returned
+    dictionary has the arguments of ``shap.Explanation``, which shap can plot:
 
-    ``values`` (n, p) add up to the prediction less ``base_values`` (n,), the mean prediction of the background. Both
-    have the target's unit, or that of the map of a warped target. ``data`` (n, p) are the rows: the code of a category,
-    the days of a date. ``feature_names`` are the p columns as they were given: one that becomes several inputs of the
-    kernel (levels, cycles of a date, gaps) has one value. Local residuals are a last column, whose data are NaN, with
-    the correction itself; the base is without them. ``output_names`` is the target or its map. ``error_std`` is None.
+    ``values`` (n, p) add up to the prediction minus ``base_values`` (n,), the mean prediction of the background. Both
+    have the target's unit, or that of a warped target's map. ``data`` (n, p) holds the rows, with category codes and
+    days for dates. ``feature_names`` are the p columns as passed: one that becomes several kernel inputs (levels, date
+    cycles, gaps) has one value. Local residuals form a last column, with NaN as data and the correction as value; the
+    base excludes them. ``output_names`` is the target or its map. ``error_std`` is None.
 
     Values are exact for kernels that are products over columns (Gaussian, Laplacian, categorical, linear spline, and
     any kernel of one column), for products and sums of these, and for ``basis="linear"``. For others, such as Matérn
-    kernels and directions of several columns, they are sampled: each row of the background becomes x along that many
-    random ``permutations`` of the columns (at least two), drawn with ``seed``, and along their reverses. They add up as
-    well; then ``output_names`` ends in "(sampled)", and ``error_std`` (n, p) are standard errors.
+    kernels and directions of several columns, they are sampled: each background row becomes x along that many random
+    ``permutations`` of the columns (at least two), drawn with ``seed``, and along their reverses. Sampled values add up
+    as well; ``output_names`` then ends in "(sampled)", and ``error_std`` (n, p) holds standard errors.
 
     A row takes B·M·d²/2 steps of about 3 ns for M vectors, or 2·B·``permutations``·(d + 1) sampled predictions. Raises
-    ``UsageError`` for several targets and for an empty background, ``DataError`` for other features.
+    ``UsageError`` for several targets or an empty background, ``DataError`` for different features.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def explain(model: Any, X: Any, background: Any, permutations: int = 4, seed: in
     except JointError:
         values, errors = _sampled(sparse, owners, rows, others, permutations, seed)
         title += " (sampled)"
-    share = np.abs(values) + 1e-300  # of the rounding error of the sum, which is larger where large weights cancel
+    share = np.abs(values) + 1e-300  # share of the sum's rounding error, which is larger where large weights cancel
     values += (own - base - values.sum(axis=1))[:, None] * share / share.sum(axis=1, keepdims=True)
     if model.residuals is not None:
         names, data = [*names, "local residuals"], np.column_stack([data, np.full(len(rows), np.nan)])
@@ -103,10 +103,10 @@ def explain(model: Any, X: Any, background: Any, permutations: int = 4, seed: in
 
 
 def _exact(model: Any, owners: Int, X: Float, background: Float) -> Float:
-    """Return the Shapley values (n, p); ``owners`` (d,) are the numbers of the columns that give the features."""
+    """Return the Shapley values (n, p); ``owners`` (d,) holds the number of each feature's original column."""
     design, scaling = model.design, model.design.scaling
     effects = () if scaling.features is None else scaling.features.effects
-    joint = any(weights.shape[1] > 1 for _, weights in effects)  # effects of levels that depend on other columns
+    joint = any(weights.shape[1] > 1 for _, weights in effects)  # level effects that depend on other columns
     gaps = scaling.regressions is not None and any(np.isnan(rows).any() for rows in (X, background))
     if joint or gaps or (len(design.active) and any(function != LINEAR for function, _ in design.functions.parts)):
         raise JointError
@@ -124,10 +124,10 @@ def _exact(model: Any, owners: Int, X: Float, background: Float) -> Float:
 
 
 def products_of(kernel: kernels.Kernel, inputs: Int, owners: Int) -> list[tuple[float, list[Any]]]:
-    """Return a kernel on the ``inputs`` (their positions) as a sum of products: weights, and factors of one column.
+    """Return a kernel on ``inputs`` (positions) as a sum of products: weights, and factors of one column each.
 
-    A factor is the number of the column, a kernel, and the positions of its inputs; ``owners`` (d',) are the columns of
-    the inputs. Raises ``JointError`` if there are no such products.
+    A factor consists of the column number, a kernel, and the positions of its inputs; ``owners`` (d',) holds the column
+    of each input. Raises ``JointError`` if there are no such products.
     """
     if isinstance(kernel, kernels.OnColumns):
         return products_of(kernel.kernel, inputs[list(kernel.columns)], owners)
@@ -149,7 +149,7 @@ def products_of(kernel: kernels.Kernel, inputs: Int, owners: Int) -> list[tuple[
 
 
 def _add(found: Float, factors: list[Any], X: Float, background: Float, centres: Float, weights: Float) -> None:
-    """Add to ``found`` (n, p) the values of products with ``centres`` (m, d') and ``weights`` (m,) at inputs X."""
+    """Add to ``found`` (n, p) the values of products with ``centres`` (m, d') and ``weights`` (m,) at the inputs X."""
     columns = sorted({column for column, *_ in factors})
     nodes, shares = np.polynomial.legendre.leggauss(2 * ((len(columns) + 3) // 4))
 
@@ -173,12 +173,12 @@ def _add(found: Float, factors: list[Any], X: Float, background: Float, centres:
 
 
 def _sampled(model: Any, owners: Int, X: Float, background: Float, rounds: int, seed: int) -> tuple[Float, Float]:
-    """Return estimates of the Shapley values (n, p), and their standard errors over rounds of permutations."""
+    """Return estimated Shapley values (n, p), and their standard errors over rounds of permutations."""
     B, p = len(background), int(owners.max()) + 1
     places = np.random.default_rng(seed).permuted(np.tile(np.arange(p), (rounds, B, 1)), axis=2)
     found = np.zeros((rounds, len(X), p))
     for k, n, some in itertools.product(range(rounds), range(len(X)), runs(B, max(1, 4096 // p))):
-        for place in (places[k, some], p - 1 - places[k, some]):  # of each column in its order
+        for place in (places[k, some], p - 1 - places[k, some]):  # the position of each column in its order
             joined = place[:, None, owners] < np.arange(p + 1)[:, None]  # (b, p + 1, d)
             rows = np.where(joined, X[n], background[some, None]).reshape(-1, X.shape[1])
             steps = np.diff(model.moments(rows, variance=False)[0].reshape(-1, p + 1), axis=1)

@@ -1,4 +1,4 @@
-"""Jobs are fits that are stored in a folder and can be resumed. Names are imported when first used."""
+"""Jobs: fits that are stored in a folder and can be resumed. Names are imported on first use."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

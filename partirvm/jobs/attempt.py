@@ -1,7 +1,7 @@
-"""Fit DATA in this process (``fit``), or run one attempt at a job: take the lease, resume, and record how it ends.
+"""Fit DATA in this process (``fit``), or run one attempt at a job: take the lease, resume, and record the end.
 
 An attempt records the events ``running``, ``plan``, ``fit`` (a line of history) and its end. A process that dies
-records none: the next one takes the expired lease and resumes. If a cluster fails, the job is ``interrupted``.
+records no end: the next one takes the expired lease and resumes. If a cluster fails, the job is ``interrupted``.
 """
 
 import time
@@ -32,7 +32,7 @@ from partirvm.storage.lease import Lease, Process
 from partirvm.strategies.problem import Stopped
 
 TAKE_OVER_SECONDS = 40.0
-"""Seconds that a new driver waits for the lease of a driver that hangs or cannot be reached."""
+"""Seconds that a new driver waits for the lease of a driver that hangs or is unreachable."""
 
 POLL_SECONDS = 0.2
 """Seconds between two polls for requests to end the job."""
@@ -40,7 +40,7 @@ POLL_SECONDS = 0.2
 
 @dataclass(kw_only=True)
 class JobJournal(MemoryJournal):
-    """A journal that writes to the job's folder and also keeps the model and the history in memory."""
+    """A journal that writes to the job folder and also keeps the model and the history in memory."""
 
     store: JobStore
     spec: Any = None
@@ -63,9 +63,9 @@ def plan(
 ) -> Plan:
     """Return the plan of a fit to DATA: partition size, passes, seconds and memory; ``print`` shows it.
 
-    DATA and validation are paths or URLs of what ``ingest`` made; a ``Request`` may be given in place of the estimator.
-    The ``watcher`` receives the progress of kernel learning.
-    Raises ``MemoryLimitError`` if the fit needs more memory than allowed, and the errors of ``fit``.
+    DATA and validation are paths or URLs of datasets made by ``ingest``; a ``Request`` may replace the estimator. The
+    ``watcher`` receives the progress of kernel learning. Raises ``MemoryLimitError`` if the fit needs more memory than
+    allowed, and the errors of ``fit``.
 
     Examples
     --------
@@ -94,12 +94,12 @@ def _plan(asked: Request, data: Any, validation: Place, client: Any, *how: Any) 
 def fit(
     data: str, job: str, parameters: Request, *, validation: Place = None, overwrite: bool = False, **how: Any
 ) -> Outcome | None:
-    """Fit DATA in this process and store model and history in JOB, as ``submit`` and ``run_job`` together.
+    """Fit DATA in this process and store the model and history in JOB, like ``submit`` followed by ``run_job``.
 
-    ``how`` are the ``client`` and the ``watcher`` of ``run_attempt``. The fit is planned first, except for kernel
-    learning: a fit that is refused, for example for lack of memory, creates no JOB, and ``overwrite`` then keeps the
-    old one. Raises as ``resolve.resolve.resolve`` does, and ``ExistsError`` if JOB exists. If the watcher aborts
-    the fit, it ends with the last saved model, or without one; JOB can be resumed.
+    ``how`` holds the ``client`` and ``watcher`` of ``run_attempt``. The fit is planned first, except for kernel
+    learning: a refused fit, for example for lack of memory, creates no JOB, and ``overwrite`` then keeps the old one.
+    Raises the errors of ``resolve.resolve.resolve``, and ``ExistsError`` if JOB exists. If the watcher aborts the fit,
+    it ends with the last saved model, if any; JOB can be resumed.
     """
     _plan(parameters, data, validation, how.get("client"), lambda: Termination.TIME)
     requests.create(data, job, parameters, validation, overwrite)
@@ -109,12 +109,12 @@ def fit(
 def run_job(job: str, *, attempt: int | None = None, patience: float = TAKE_OVER_SECONDS, **how: Any) -> Outcome | None:
     """Run a queued or interrupted job in this process and return its result.
 
-    Returns None if the job has ended or its current attempt is not ``attempt``. ``how`` are ``allow_code``, ``client``
-    and ``watcher`` of ``run_attempt``. Without ``allow_code`` a job that names functions raises ``UsageError``.
+    Returns None if the job has ended or its current attempt is not ``attempt``. ``how`` holds ``run_attempt`` options:
+    ``allow_code``, ``client``, ``watcher``. Without ``allow_code``, a job that names functions raises ``UsageError``.
 
     Raises ``LeaseError`` while another process runs the job. If the DATA are missing or have changed since the job
     began, it raises ``MissingDataError`` or ``ChangedDataError``; the job is then interrupted, and can be resumed once
-    the original DATA are restored. Other exceptions are those of ``fit``; the job then records ``failed``.
+    the original DATA are restored. Other exceptions are the same as for ``fit``; the job then records ``failed``.
     """
     store = JobStore(job)
     with store.acquire(patience=patience):
@@ -124,7 +124,7 @@ def run_job(job: str, *, attempt: int | None = None, patience: float = TAKE_OVER
 def run_attempt(
     store: JobStore, attempt: int | None, allow_code: bool = False, client: Any = None, watcher: Watcher | None = None
 ) -> Outcome | None:
-    """Run an attempt at a job whose lease the caller holds, as ``run_job``."""
+    """Run an attempt at a job whose lease the caller holds, like ``run_job``."""
     state, watcher, lease = store.folded(), watcher or Watcher(), cast(Lease, store.lease)
     if Status.RUNNING not in TRANSITIONS[state.status] or attempt not in (None, state.attempt):
         return None
@@ -171,7 +171,7 @@ def run_attempt(
 
 
 def _checkpoint(restored: Checkpoint | None, spec: FitSpec) -> Any:
-    """Return the stored state for the spec, with its new rows if it has any."""
+    """Return the stored state for the spec, with the spec's new rows, if any."""
     if restored is None or restored.state is None:
         return None
     state = attached(restored.state, spec.problem, spec.options)
@@ -197,7 +197,7 @@ def _poll(store: JobStore, attempt: int, watcher: Watcher) -> Interrupted:
 
 @contextmanager
 def _ending(store: JobStore) -> Iterator[None]:
-    """Record an exception that leaves the block as an event, if the job can still be written, and raise it again."""
+    """Record an exception that leaves the block as an event, if the job can still be written, and re-raise it."""
     try:
         yield
     except BaseException as error:
@@ -209,7 +209,7 @@ def _ending(store: JobStore) -> Iterator[None]:
             else:
                 reason = f"{type(error).__name__}: {error}"
                 event = {"event": "failed", "reason": reason, "traceback": traceback.format_exc()}
-            if event["event"] in TRANSITIONS[status]:  # after an end, its reply was lost
+            if event["event"] in TRANSITIONS[status]:  # otherwise the end is recorded already, but its reply was lost
                 store.record(event)
         raise
 

@@ -1,7 +1,7 @@
-"""Checkpoints of a fit on disk: its spec, and the state of the strategy after a line of history was stored.
+"""Checkpoints of a fit on disk: its spec, and the state of the strategy after a line of history is stored.
 
-When it is used, what the spec determines is taken from the present spec (``attached``). Posteriors are stored, because
-their bits may depend on how they were computed.
+When a checkpoint is used, whatever the spec determines is taken from the current spec (``attached``). Posteriors are
+stored because their bits may depend on how they were computed.
 """
 
 from dataclasses import dataclass, replace
@@ -36,14 +36,14 @@ class Checkpoint:
 KIND, FORMAT = "partirvm-checkpoint", 21
 
 FITS = (GramStatistics, HyperState, LaplaceState, LogisticBlock)
-"""Fits of a state, and their statistics, which annotations call ``Any``."""
+"""Fits of a state and their statistics, which are annotated as ``Any``."""
 
 _codec = cache(Codec)
-"""A codec is made of all annotations, which takes longer than a small checkpoint."""
+"""Building a codec from all annotations takes longer than writing a small checkpoint."""
 
 
 def codec() -> Codec:
-    """Return the codec of checkpoints, which knows the likelihoods that are registered now."""
+    """Return the checkpoint codec, which knows the likelihoods that are currently registered."""
     return _codec((Checkpoint, *FITS, *map(type, LIKELIHOODS.values()), *KERNELS.values()))
 
 
@@ -53,7 +53,7 @@ def save_checkpoint(value: Any, location: str, about: dict[str, Any] | None = No
 
 
 def load_checkpoint(location: str, *, allow_code: bool = False) -> Any:
-    """Return what ``save_checkpoint`` wrote. Raises as ``Codec.read``, and ``UsageError`` for code not allowed."""
+    """Return what ``save_checkpoint`` wrote. Raises as ``Codec.read`` does, and ``UsageError`` for disallowed code."""
     value = codec().read(location, KIND, FORMAT)
     if not allow_code:
         require_no_code(value, location)
@@ -68,7 +68,7 @@ def stored(value: Any) -> Any:
         fit, scores = value.fit, replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
         if isinstance(fit, HyperState):
             fit = replace(fit, left_out=None, found=fit.posterior)
-        local = replace(value.local, residuals=None, diagnostics=())  # as large as the data, not for a resumed run
+        local = replace(value.local, residuals=None, diagnostics=())  # as large as the data; not for resumed runs
         value = replace(value, fit=fit, scores=scores, local=local, best_round=stored(value.best_round))
     return replace(value, problem=replace(value.problem, codes=None)) if isinstance(value, State | FitSpec) else value
 
@@ -81,7 +81,7 @@ def resumes(value: Any, n_rows: int) -> bool:
 
 
 def attached(state: State, problem: Problem, options: Options) -> Any:
-    """Return a stored state for a fit with this problem and options. Raises ``FormatError`` if it is of another."""
+    """Return a stored state for a fit with this problem and options. Raises ``FormatError`` if it does not match."""
     with reading("the checkpoint of this fit", "restore it, or start the job again"):
         problem = problem.with_kernel(state.problem.empty.kernel)
         own: dict[str, Any] = {"problem": problem, "options": replace(options, sample_rows=state.options.sample_rows)}

@@ -1,7 +1,7 @@
-"""The driver performs the instructions of a strategy and returns the answers.
+"""The driver carries out the instructions of a strategy and returns the answers.
 
-The driver alone uses rows, clock, disk and cluster; the strategy alone makes decisions. Passes of one step run
-together, and several dense fits of one step in parallel. Models and history are written to the journal.
+Only the driver uses rows, clock, disk and cluster; only the strategy makes decisions. The passes of one step run
+together, and several dense fits of one step run in parallel. Models and history are written to the journal.
 """
 
 import time
@@ -34,17 +34,17 @@ class Watcher:
     """Receives the progress of a fit. Every method does nothing by default and may be overridden."""
 
     def aborted(self) -> bool:
-        """Called between tiles and between dense iterations, during planning too; True ends the fit of a job."""
+        """Called between tiles and between dense iterations, also during planning; True ends the fit of a job."""
         return False
 
     def on_learning(self, number: int, total: int, stage: str) -> None:
-        """Called at each step of kernel learning, with the number and a description of its stage, before the plan."""
+        """Called at each step of kernel learning, before the plan, with the number and a description of its stage."""
 
     def on_plan(self, plan: Any) -> None:
-        """Called with the plan before the first round."""
+        """Called with the plan, before the first round."""
 
     def on_tiles(self, name: str, done: int, total: int) -> None:
-        """Called when a pass has finished ``done`` of ``total`` tiles or, for "solve", of parallel dense fits."""
+        """Called when a pass has finished ``done`` of ``total`` tiles or, for "solve", parallel dense fits."""
 
     def on_step(self, info: StepInfo) -> None:
         """Called after each iteration of a dense fit."""
@@ -57,7 +57,7 @@ class Watcher:
 class MemoryJournal:
     """The journal of a run, in memory: the last model, the history and the ``last`` state from which it can resume.
 
-    ``keep_cells`` makes a folder for rows of local residuals; None if there is no place for it.
+    ``keep_cells`` creates a folder for the rows of local residuals, or is None if there is no place for one.
     """
 
     model: AnyModel | None = None
@@ -82,9 +82,9 @@ class MemoryJournal:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a run: its reason, the last record, the seconds with those of earlier attempts, the last state.
+    """The end of a run: its reason, the last record, the seconds including earlier attempts, and the last state.
 
-    A job adds the model and the plan, which are None if it ended before there was one, and the whole history.
+    A job adds the model and the plan, each None if the job ended before it had one, and the whole history.
     """
 
     reason: Termination
@@ -101,9 +101,9 @@ class Driver:
     """Runs one strategy on one source.
 
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
-    the last saved model; ``usable`` says that there is one. If time is up before a model is saved, a
-    small fit (``strategies.rounds``) makes a model. ``elapsed`` are the seconds of earlier attempts. ``for_readers``
-    returns fields of a line of history for its readers.
+    the last saved model; ``usable`` is True if there is one. If time is up before a model is saved, a small fit
+    (``strategies.rounds``) makes one. ``elapsed`` is the time of earlier attempts in seconds. ``for_readers`` returns
+    additional fields of a line of history for its readers.
     """
 
     executor: Executor
@@ -119,7 +119,7 @@ class Driver:
     def run(
         self, strategy: AnyStrategy, problem: Problem, options: Options, journal: MemoryJournal, resume: Any = None
     ) -> Outcome:
-        """Run the strategy to its end, from the state ``resume`` on; afterwards the journal holds the model."""
+        """Run the strategy to its end, starting from the state ``resume``; afterwards, the journal holds the model."""
         self._journal, self._began = journal, time.perf_counter() - self.elapsed
         self._spent, self._likelihood = Spent(), problem.likelihood
         self._last: Record | None = None
@@ -144,7 +144,7 @@ class Driver:
         return Outcome(reason, self._last, time.perf_counter() - self._began, state)
 
     def _step(self, step: Steps[Any]) -> tuple[Any, bool]:
-        """Run a step; return the next state, and whether a line was stored after which the run can resume from it."""
+        """Run a step; return the next state, and whether a line was stored from which the run can resume."""
         resumable, answers = False, cast(Any, None)
         send: Callable[[Any], Any] = step.send
         while True:
@@ -162,7 +162,7 @@ class Driver:
                 send, answers = step.throw, stopped
 
     def _perform(self, instructions: Sequence[Any]) -> tuple[Any, ...]:
-        """Perform instructions that are all of one kind, or all lines of history, and return the answers."""
+        """Carry out instructions that are all of one kind, or all lines of history, and return the answers."""
         if not isinstance(instructions[0], Save):
             self._check()
         match instructions[0]:
@@ -192,7 +192,7 @@ class Driver:
         """Save the models and write the lines of history."""
         for number, each in enumerate(instructions):
             if each.model:
-                # the model chooses its own origin, as it does when it is loaded, so that both predict the same bits
+                # the model chooses its own origin, as when it is loaded, so that both make bit-identical predictions
                 design = replace(each.design, origin=None)
                 model: Any = self._likelihood.model(design, each.fit, self.source.columns, each.moderate)
                 if each.residuals is not None:
@@ -210,20 +210,20 @@ class Driver:
         assert source is not None
         rows = sum(source.n_rows if one.rows is None else len(one.rows) for one in passes)
         tell, began, keeping = self._telling(self.watcher.on_tiles, passes[0].name), time.perf_counter(), None
-        if self.keep_blocks is not None and source is self.source:  # one pass per round reads the held-out rows
+        if self.keep_blocks is not None and source is self.source:  # held-out rows are read by one pass per round
             keeping = self.keep_blocks(max(sum(design.n_columns for design in one.designs) for one in passes))
         statistics = self.executor.run(passes, source, tell, keeping)
         self._spent.add(began, len(passes), rows)
         return statistics
 
     def _on_passes(self, passes: Sequence[Any], done: int, total: int) -> None:
-        """Report passes over the rows that are gathered for kernel learning."""
+        """Report passes over the rows gathered for kernel learning."""
         if passes and total:
             self.watcher.on_tiles("kernel", done, total)
         self._check()
 
     def _by_passes(self, tasks: Sequence[PassFit]) -> tuple[Solved, ...]:
-        """Run several fits in parallel that need one pass per step. The next passes of all fits share one reading."""
+        """Run several fits in parallel, each of which needs one pass per step. Their next passes share one reading."""
         searches = list(tasks)
         while active := [k for k, search in enumerate(searches) if search.reason is None]:
             for k, block in zip(active, self._passes([searches[k].next_pass for k in active]), strict=True):
@@ -232,7 +232,7 @@ class Driver:
         return tuple(Solved(search.fit, search.reason) for search in searches if search.reason is not None)
 
     def _telling(self, method: Callable[..., None], *first: Any) -> Callable[..., None]:
-        """Return a function that calls a method of the watcher, and raises ``Stopped`` if the run is interrupted."""
+        """Return a function that calls a watcher method, and raises ``Stopped`` if the run is interrupted."""
 
         def tell(*rest: Any) -> None:
             method(*first, *rest)

@@ -1,6 +1,6 @@
-"""Fit DATA in the background (``submit``); watch and control fits by their folders.
+"""Fit DATA in the background (``submit``); watch and control fits through their folders.
 
-Any process that can read the folder of a job can open it, as ``open_job`` does.
+Any process that can read a job folder can open the job with ``open_job``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from partirvm.storage.records import MOST, TIME, require
 from partirvm.strategies.problem import Record
 
 POLL_SECONDS = 0.5  # seconds between two polls of a waiting caller
-GRACE = 30.0  # seconds after the last sign of life of a lost driver in which its cluster may start another one
+GRACE = 30.0  # seconds from a lost driver's last sign of life in which its cluster may start another
 
 
 COUNTS = "rows features tiles passes rounds threads workers memory_limit memory_peak seconds"
@@ -39,18 +39,18 @@ FIELDS = {
     "plan": {**dict.fromkeys(COUNTS.split(), range(MOST)), **TEXTS},
     "fit": {**get_type_hints(Record), "termination": str, "seconds": TIME, "pass_seconds": TIME, "passes": int},
 }
-"""Schemas (``storage.records``) of the plan and of lines of history: fields that readers use."""
+"""Schemas (``storage.records``) of the plan and of history lines: the fields that readers use."""
 
 
 def submit(
     estimator: Any, data: Where, job: Where, *, validation: Place = None, client: Any = None, overwrite: bool = False
 ) -> Job:
-    """Start fitting this estimator to DATA, keep it in the folder JOB, and return at once.
+    """Start fitting this estimator to DATA in the job folder JOB, and return immediately.
 
-    With a client (by default the estimator's) the job runs on the cluster, and this process may end; without, in a
-    thread, interrupted if this process ends. The returned handle, ``open_job(job)`` and the command line watch, abort
-    and resume the job; ``model()`` returns its latest model. The estimator, or a ``Request`` in its place, is not
-    fitted. Raises ``ExistsError`` if JOB exists, unless ``overwrite``, and errors that need no rows.
+    With a client (by default the estimator's), the job runs on the cluster, and this process may end; otherwise it runs
+    in a thread and is interrupted if this process ends. The returned handle, ``open_job(job)`` and the command line
+    watch, abort and resume the job; ``model()`` returns its latest model. The estimator, or a ``Request`` in its place,
+    stays unfitted. Raises ``ExistsError`` if JOB exists, unless ``overwrite``, and errors found without reading rows.
 
     Examples
     --------
@@ -71,13 +71,13 @@ def submit(
     """
     asked, client = request_of(estimator, client)
     if client is not None:
-        address_of(client)  # a closed client changes no folder
+        address_of(client)  # with a closed client, no folder is changed
     made = Job(absolute(job))
     return made._start(create(data, made.location, asked, validation, overwrite), True, client)
 
 
 def open_job(job: Where) -> Job:
-    """Return the job in this folder. Raises ``MissingDataError`` if there is no job.
+    """Return the job in this folder. Raises ``MissingDataError`` if there is none.
 
     Examples
     --------
@@ -90,13 +90,13 @@ def open_job(job: Where) -> Job:
 
 
 def jobs_in(folder: str) -> list[Job]:
-    """Return all jobs directly inside a folder, by name; none if there is no such folder."""
+    """Return all jobs directly inside a folder, sorted by name, or none if there is no such folder."""
     found = (Job(f"{folder.rstrip('/')}/{name}") for name in open_folder(folder).list())
     return [job for job in found if job.store.exists()]
 
 
 class Job:
-    """A handle on a job's folder, from which every answer is read."""
+    """A handle to a job folder, from which every answer is read."""
 
     def __init__(self, location: str) -> None:
         self.store = JobStore(location)
@@ -106,7 +106,7 @@ class Job:
         return f"Job({self.location!r})"
 
     def _repr_html_(self) -> str:
-        """The status and the figures of the model, for a notebook."""
+        """The job status and the figures of the model, for a notebook."""
         return html_table("Job", self._rows())
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -115,8 +115,8 @@ class Job:
         return status_rows(job_facts(self))
 
     def report(self) -> Any:
-        """Return the report of the job: plan, curves, diagnostics, history. A notebook shows it, ``save`` writes it."""
-        from partirvm.report.page import report_of  # reports read jobs, so this cannot be imported at the start
+        """Return the job report: plan, curves, diagnostics and history. A notebook displays it; ``save`` writes it."""
+        from partirvm.report.page import report_of  # reports read jobs, so this cannot be a top-level import
 
         return report_of(self)
 
@@ -158,7 +158,7 @@ class Job:
         return {**request["parameters"], "data": request["data"], "validation": request["validation"]}
 
     def follow(self, timeout: float | None = None) -> Iterator[JobState]:
-        """Yield the state now and after changes until no process runs the job; ``TimeoutError`` after ``timeout`` s."""
+        """Yield the state now and after changes until no process runs the job. ``TimeoutError`` after ``timeout`` s."""
         end, last = time.monotonic() + (float("inf") if timeout is None else timeout), None
         while True:
             state = self.state()
@@ -179,21 +179,21 @@ class Job:
         return state.status
 
     def abort(self, reason: str = "") -> Status:
-        """Request the end of the job and keep its model. Return its status at once; an ended job is not changed."""
+        """Ask the job to end and keep its model. Return its status immediately; an ended job is not changed."""
         return self._end("abort", reason)
 
     def cancel(self, reason: str = "") -> Status:
-        """Request the end of the job and discard its model. Return its status; a done job raises ``UsageError``."""
+        """Ask the job to end and discard its model. Return its status; a done job raises ``UsageError``."""
         return self._end("cancel", reason)
 
     def resume(self, *, client: Any = None, allow_code: bool = False, allow_data: Places = (), **changed: Any) -> Job:
-        """Resume from the last checkpoint, in a thread of this process or on a cluster; return at once.
+        """Resume from the last checkpoint, in a thread of this process or on a cluster; return immediately.
 
         ``changed`` holds new limits: ``max_rounds``, ``max_vectors``, ``effort``, ``time_limit`` (from the resume on)
-        and ``memory_limit``; and new places of moved DATA: ``data`` and ``validation``. ``allow_code`` permits a named
-        function as kernel or basis, ``allow_data`` names datasets outside the job's store that it may read.
+        and ``memory_limit``; and new locations of moved DATA: ``data`` and ``validation``. ``allow_code`` permits a
+        named function as kernel or basis; ``allow_data`` lists datasets outside the job's store that it may read.
 
-        The job is not changed if an error is raised: ``UsageError`` for other changes or without a permission,
+        The job is not changed if an error is raised: ``UsageError`` for other changes or a missing permission,
         ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.
         """
         if client is not None:
@@ -201,17 +201,17 @@ class Job:
         return self._start(self.requeue(allow_code=allow_code, allow_data=allow_data, **changed), allow_code, client)
 
     def update(self, **how: Any) -> Job:
-        """Update with rows appended to the DATA; ``how`` is described in ``resume``, its only limit is ``max_rounds``.
+        """Update with rows appended to the DATA; ``how`` is as in ``resume``, but the only limit is ``max_rounds``.
 
-        The vectors are fitted to all rows, then at most ``max_rounds`` rounds follow. The working set selects
+        The vectors are fitted to all rows; then at most ``max_rounds`` rounds follow. The working set selects
         candidates among all rows; any other strategy continues as ``incremental``, with the new rows as the next
-        partitions. Scaling, kernel and classes do not change. Raises as ``resume``, and ``UsageError`` without new rows
-        or a fit that they could join.
+        partitions. Scaling, kernel and classes do not change. Raises as ``resume`` does, and ``UsageError`` without new
+        rows or a fit for them to join.
         """
         return self.resume(grown=True, **how)
 
     def requeue(self, **how: Any) -> JobState:
-        """Queue the job again and return its state; ``run_job`` then runs it. Takes and raises what ``resume`` does."""
+        """Queue the job again for ``run_job`` and return its state. Accepts and raises the same as ``resume``."""
         return requeue(self.location, **how)
 
     def _start(self, state: JobState, allow_code: bool, client: Any) -> Job:
@@ -232,7 +232,7 @@ class Job:
         return self
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the last model, or raise ``MissingDataError``; ``UsageError`` for functions without ``allow_code``."""
+        """Return the last model. ``MissingDataError`` if there is none; ``UsageError`` for code without permission."""
         return self.store.model(allow_code=allow_code)
 
     def facts(self) -> dict[str, Any]:
@@ -257,7 +257,7 @@ class Job:
         end = {"abort": Status.ABORTED, "cancel": Status.CANCELLED}[what]
         state = self.state()
         if state.status is Status.ABORTING or end in TRANSITIONS[state.status]:
-            self.store.request(what, state.attempt, reason)  # heard by a driver, even by one that just starts
+            self.store.request(what, state.attempt, reason)  # noticed by any driver, even one that is starting
             if state.status in {Status.RUNNING, Status.ABORTING}:
                 return Status.ABORTING
             try:
@@ -275,7 +275,7 @@ class Job:
 
 
 def advice_of(state: JobState) -> str:
-    """Return the advice of the status; if the job is done, that of the reason, and remarks on accuracy."""
+    """Return the advice for the status or, if the job is done, for the reason, and remarks on accuracy."""
     advice, last = state.status.advice, state.history[-1] if state.history else {}
     if state.status is not Status.DONE:
         return advice

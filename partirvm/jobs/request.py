@@ -1,6 +1,6 @@
-"""The request of a job: queue it, and again for a resume or an update; check that its DATA have not changed meanwhile.
+"""The request of a job: queue it, also for a resume or an update; check that its DATA have not changed since.
 
-``create`` and ``requeue`` run on any machine that can read the job's folder; then ``jobs.attempt.run_job`` runs it.
+``create`` and ``requeue`` run on any machine that can read the job folder; then ``jobs.attempt.run_job`` runs it.
 """
 
 import os
@@ -29,31 +29,31 @@ Places: TypeAlias = Where | Sequence[Where]
 
 
 def request_of(asked: Any, client: Any) -> tuple[Request, Any]:
-    """Return the request of an estimator, and its client unless another one is given; or the request itself."""
+    """Return an estimator's request (or the request itself), and its client unless another one is given."""
     return (asked, client) if isinstance(asked, Request) else (asked.parameters(), client or asked.client)
 
 
 def require_places(location: str, places: Iterable[str | None], allow_data: Places) -> None:
-    """Raise ``UsageError`` if datasets are outside the job's store and not allowed."""
+    """Raise ``UsageError`` if a dataset is outside the job's store and not allowed."""
     named = (allow_data,) if isinstance(allow_data, str | os.PathLike) else allow_data
     allowed = {absolute(place).rstrip("/") for place in named}
     for place in filter(None, places):
         require_address(place)
         if place.rstrip("/") not in allowed and store_of(place) != store_of(location):
             raise UsageError(
-                f"{location}: the job reads {place}, which is in another store than the job: if you trust whoever "
+                f"{location}: the job reads {place}, which is not in the job's store: if you trust whoever "
                 f"made the job, pass --allow-data {place}, or allow_data={place!r}"
             )
 
 
 def require_code_allowed(location: str, request: Json, allow_code: bool) -> None:
-    """Raise ``UsageError`` if a job names functions, unless code is allowed."""
+    """Raise ``UsageError`` if a job names functions and code is not allowed."""
     if not allow_code:
         require_no_code([request["parameters"][name] for name in ("kernel", "basis")], location)
 
 
 def parameters_of(request: Json, **changed: Any) -> Request:
-    """Return the parameters of a job with the changes made by resumes and updates, and further ones."""
+    """Return the parameters of a job with the changes made by resumes and updates, and those in ``changed``."""
     with reading("the options of the job", "start it again"):
         return Request(**{**request["parameters"], **changed})
 
@@ -72,7 +72,7 @@ def open_held_out(request: Json) -> ZarrSource | None:
 
 
 def open_unchanged(place: str, began: Json) -> ZarrSource:
-    """Open DATA of a job. Raises ``MissingDataError``, or ``ChangedDataError`` without the fingerprint ``began``."""
+    """Open a job's DATA. Raises ``MissingDataError``, or ``ChangedDataError`` if the fingerprint is not ``began``."""
     moved = "if the dataset was moved, give the new location with --data or --validation"
     try:
         source = ZarrSource(place)
@@ -87,14 +87,14 @@ def open_unchanged(place: str, began: Json) -> ZarrSource:
 
 
 def difference(source: ZarrSource, began: Json) -> str:
-    """Return a text on the difference between data and the fingerprint ``began``; empty if they are equal."""
+    """Describe how the data differ from the fingerprint ``began``; return an empty string if they do not."""
     now = source.fingerprint()
     rows = f"{began['n_rows']:,} rows at the start, {now['n_rows']:,} now; "
     return "" if now == began else rows + "values, names, categories, classes, moments or tile size differ"
 
 
 def create(data: Where, job: str, parameters: Request, validation: Place, overwrite: bool) -> JobState:
-    """Create a queued job and return its state, after all checks that read no rows. Raises as ``fit`` does."""
+    """Create a queued job after all checks that read no rows, and return its state. Raises as ``fit`` does."""
     source, held_out = open_sources(data, validation)
     parameters = check_parameters(parameters)
     check_request(source, parameters, held_out)
@@ -112,7 +112,7 @@ def create(data: Where, job: str, parameters: Request, validation: Place, overwr
 def requeue(
     location: str, *, allow_code: bool = False, allow_data: Places = (), grown: bool = False, **changed: Any
 ) -> JobState:
-    """Queue a job again, with new places of DATA that were moved. Raises as ``Job.resume`` or ``Job.update``.
+    """Queue a job again, with new locations of moved DATA. Raises as ``Job.resume`` or ``Job.update`` does.
 
     ``grown`` is for an update.
     """
@@ -139,7 +139,7 @@ def _resumed(location: str, state: JobState, request: Json, changed: Json) -> Js
     """Return the event of a resume. A finished job needs a larger limit, or more time or memory (``DoneError``)."""
     before, after = parameters_of(request), check_parameters(parameters_of(request, **changed))
     if state.status is Status.DONE:
-        # the reason of an end by a limit is a word of the limit's name
+        # the reason for ending at a limit is a word of the limit's name
         option = next((name for name in LIMITS if state.reason in name.split("_")), None)
         if option is None:
             raise DoneError(f"{location} is done ({state.reason}), and a resume would change nothing")
@@ -160,7 +160,7 @@ def _grown(store: JobStore, request: Json, allow_code: bool, changed: Json) -> J
             f"{store.location} cannot be updated: it has no fit that new rows could join (no round is finished, "
             "split-merge ended before its last merge, or the target is constant): start a new job"
         )
-    # as many rounds as the last update, or as the fit
+    # as many rounds as the last update, or the fit, had
     rounds = changed.get("max_rounds", request.get("rounds", request["parameters"].get("max_rounds")))
     changes: Json = {"max_rounds": None if rounds is None else last.state.round + rounds}
     if last.spec.in_order:
@@ -170,7 +170,7 @@ def _grown(store: JobStore, request: Json, allow_code: bool, changed: Json) -> J
 
 
 def _open_grown(place: str, began: Json) -> ZarrSource:
-    """Open DATA that have more rows than those of a fingerprint. Raises ``UsageError`` for others."""
+    """Open DATA that have more rows than a fingerprint. Raises ``UsageError`` for any other DATA."""
     source = ZarrSource(place)
     if not source.has_grown(began):
         what = difference(source, began) or "it is the same"

@@ -1,6 +1,6 @@
-"""Fit a model from a spec and a source of rows, and warn of what lowers its accuracy.
+"""Fit a model from a spec and a source of rows, and warn about anything that lowers its accuracy.
 
-After a fit with a learned kernel the model is compared with boosted trees, on left-out rows.
+After a fit with a learned kernel, the model is compared with boosted trees on left-out rows.
 """
 
 from collections.abc import Sequence
@@ -29,23 +29,23 @@ from partirvm.strategies.stages import RoundsState
 from partirvm.types import COMPARED_ROWS, Columns, Float
 
 LEAST_MEMORY, MOST_BYTES = 1 << 30, 1 << 23
-"""Minimum bytes of memory of a fit that is compared with boosted trees (scikit-learn's take 130 MiB), and maximum bytes
-from which these learn."""
+"""Minimum memory, in bytes, of a fit that is compared with boosted trees (scikit-learn's take 130 MiB), and the maximum
+number of bytes from which the trees learn."""
 
 SHOWN = 3
 """Number of nearest rows that are shown for each row with the largest error."""
 
 BETTER, STANDARD_ERRORS, USUAL = 1.1, 2.0, 0.99
-"""The trees are named if their error is lower by this ratio and by so many standard errors, and by the ratio on this
-share of usual rows (those of smallest errors) too: a few far targets decide the mean squared error by chance."""
+"""The trees are named if their error is lower by this ratio and by this many standard errors, and by the ratio on this
+share of usual rows (with the smallest errors): a few far targets may decide the mean squared error by chance."""
 
 
 def run(
     driver: Driver, spec: FitSpec, journal: MemoryJournal, checkpoint: Any = None, beside: Path | None = None
 ) -> Outcome:
-    """Run the spec of a fit, from a state of the strategy (``checkpoint``) on, and warn of problems.
+    """Run the spec of a fit, starting from a strategy state (``checkpoint``), and warn about problems.
 
-    The journal receives model and history. ``beside`` is the folder for kernel blocks on disk; None: a temporary one.
+    The journal receives model and history. ``beside`` is the folder for kernel blocks on disk (None: a temporary one).
     """
     source, remarks = driver.source, list[str]()
     driver.executor.use(spec.plan.threads)
@@ -76,23 +76,23 @@ def run(
 
 
 def is_growable(state: Any, spec: FitSpec) -> bool:
-    """Return True if new rows can join the fit: its target varies, and its state is not that of split-merge's own."""
+    """Return True if new rows can join the fit: its target varies, and its state is not specific to split-merge."""
     return isinstance(state, RoundsState) and bool(spec.problem.target_variance)
 
 
 def with_new_rows(state: RoundsState, spec: FitSpec) -> RoundsState:
-    """Return the state of a checkpoint extended to the new rows of a grown spec (``resolve.resolve``)."""
+    """Return a checkpoint's state, extended to the new rows of a grown spec (``resolve.resolve``)."""
     state = with_appended_rows(state, spec.problem, spec.options)
     return state if spec.plan.schedule.selects else replace(state, selection=spec.options.selection)
 
 
 def table_rows(diagnostics: list[Entry], source: Source, held_out: Source | None, model: Any = None) -> list[Entry]:
-    """Return the diagnostics of a line of history with row numbers of the given table in ``largest``.
+    """Return the diagnostics in a line of history, with row numbers of the original table in ``largest``.
 
-    With local residuals ``neighbours`` has number, distance, weight and error of the ``SHOWN`` training rows nearest to
-    each of these rows. What cannot be read is left out: a finished fit does not fail because of its report.
+    With local residuals, ``neighbours`` holds number, distance, weight and error of the ``SHOWN`` training rows nearest
+    to each of these rows. Unreadable parts are left out: a finished fit does not fail because of its report.
     """
-    # without coverage they are of training left-out rows (``core.left_out``), otherwise of held-out rows
+    # without coverage they refer to left-out training rows (``core.left_out``), otherwise to held-out rows
     left_out = any(not each.get("covered", True) for each in diagnostics)
     shown = source if held_out is None or left_out else held_out
     numbers = cache(shown.original_rows)
@@ -114,11 +114,11 @@ def table_rows(diagnostics: list[Entry], source: Source, held_out: Source | None
 
 
 WORSE = 1.02
-"""Ratio of held-out errors from which a last fit, which has fewer vectors, is worse than a round."""
+"""Ratio of held-out errors from which the last fit, which has fewer vectors, counts as worse than a round."""
 
 
 def _warn_of_data(spec: FitSpec, columns: Columns) -> None:
-    """Warn of a constant target and of constant features."""
+    """Warn about a constant target and constant features."""
     if not spec.problem.target_variance:
         errors.warn(f"the target {quoted(columns.target)} is constant: the model is its mean", errors.DataWarning)
     if len(constant := np.flatnonzero(spec.input_variance[: len(columns.features)] == 0)):
@@ -127,14 +127,14 @@ def _warn_of_data(spec: FitSpec, columns: Columns) -> None:
 
 
 def _warn_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> None:
-    """Warn of defects of a finished fit, such as a noise estimate at its floor or a reached memory limit."""
+    """Warn about defects of a finished fit, such as a noise estimate at its floor or the memory limit."""
     last, limit, schedule = outcome.last, spec.request.max_vectors, spec.plan.schedule
     if last is None or last.kind == "early":
         return
     if limit is not None and last.vectors > limit:
         errors.warn(
-            f"{last.vectors:,} vectors are more than max_vectors = {limit:,}: {spec.request.strategy} fits all rows as "
-            "candidates at once and cannot keep this limit; choose another strategy",
+            f"{last.vectors:,} vectors exceed max_vectors = {limit:,}: {spec.request.strategy} fits all rows as "
+            "candidates at once and cannot respect this limit; choose another strategy",
             errors.LimitWarning,
         )
     if last.kind == "part":
@@ -148,8 +148,8 @@ def _warn_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> None:
     if last.overconfident:
         times = (last.overconfidence or 0) ** 0.5
         errors.warn(
-            f"errors of left-out rows are {times:,.1f} × the standard deviation by the evidence; the stated noise "
-            "comes from these errors. The kernel is probably too narrow: try a lower gamma",
+            f"errors on left-out rows are {times:,.1f} × the standard deviation implied by the evidence; the reported "
+            "noise comes from these errors. The kernel is probably too narrow: try a lower gamma",
             errors.OverconfidenceWarning,
         )
     for remark in remarks:
@@ -163,7 +163,7 @@ def _warn_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> None:
     if not last.vectors and spec.problem.target_variance and spec.problem.empty.functions is None:
         predicted = "class frequencies" if spec.problem.n_classes else "mean"
         errors.warn(
-            f"no relevance vector is left, so that the model predicts the {predicted}: the kernel does not fit these "
+            f"no relevance vector is left, so the model predicts the {predicted}: the kernel does not fit these "
             "data; try another gamma",
             errors.DataWarning,
         )
@@ -180,12 +180,12 @@ def worse(entry: Entry, history: Sequence[Entry]) -> str:
         best = min(rounds, key=lambda each: float(each[key]), default=entry)
         if rounds and entry["kind"] == "final" and entry[key] > WORSE * best[key]:
             now, then, number = f"{entry[key]:.4g}", f"{best[key]:.4g}", best["number"]
-            return f"The {name} of the last fit is {now}, of round {number} {then}: try max_rounds={number}."
+            return f"The {name} of the last fit is {now}, that of round {number} {then}: try max_rounds={number}."
     return ""
 
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:
-    """Return True for the last model of one target with a learned kernel."""
+    """Return True for the last model if it has one target and a learned kernel."""
     problem, learned = spec.problem, any(each["kind"] == "kernel" for each in spec.entries)
     asked = entry["kind"] == "final" and spec.request.reference != "none" and learned
     large = problem.n_rows >= COMPARED_ROWS[0] and spec.plan.machine.limit >= LEAST_MEMORY
@@ -194,9 +194,9 @@ def _is_compared(spec: FitSpec, entry: Entry) -> bool:
 
 
 def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
-    """Compare the last model with boosted trees on every fifth row, left out of these; as JSON, in units of the target.
+    """Compare the last model with boosted trees on every fifth row, left out of the trees; as JSON, in target units.
 
-    Errors are those of training rows times the ratio of left-out to training error, and of that after residuals.
+    The model's errors are training errors times the ratio of left-out to training error, and of that after residuals.
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -211,15 +211,15 @@ def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[s
     own = max(entry["noise_sd"] / entry["train_rmse"], 1.0) * (y[new] - model.sparse().means(X[new])[0][:, 0])
     if entry["residuals"] and entry["residuals"]["bytes"]:
         own = own * (1.0 - entry["residuals"]["rmse_gain"])
-    with threadpool_limits(1, "openmp"):  # on a busy machine its threads wait actively: ten times the CPU seconds
-        given = () if held.weights is None else (w[~new],)  # with weights its bins take longer than its trees
+    with threadpool_limits(1, "openmp"):  # on a busy machine its threads spin: ten times the CPU seconds
+        given = () if held.weights is None else (w[~new],)  # with weights, binning takes longer than the trees
         trees = HistGradientBoostingRegressor(random_state=0).fit(X[~new], y[~new], *given)
     other = y[new] - trees.predict(X[new])
     rmse, by_trees = (float(np.sqrt(np.mean(each**2))) for each in (own, other))
     remarks = [
-        f"boosting (scikit-learn's HistGradientBoostingRegressor) has an RMSE of {by_trees:.3g} on {len(own):,} rows "
-        f"left out, this model {rmse:.3g} (+{rmse / by_trees - 1:.0%}): more vectors (effort='thorough', max_vectors), "
-        "transformed features or target, or categories given as such may help"
+        f"boosting (scikit-learn's HistGradientBoostingRegressor) has an RMSE of {by_trees:.3g} on {len(own):,} "
+        f"left-out rows, this model {rmse:.3g} (+{rmse / by_trees - 1:.0%}): more vectors (effort='thorough', "
+        "max_vectors), transformed features or target, or declaring categories as such may help"
     ]
     return {"rows": len(own), "rmse": rmse, "boosting": by_trees, "remarks": remarks if is_better(other, own) else []}
 

@@ -1,8 +1,8 @@
-"""The state of a job as a pure fold over its request and its events.
+"""The state of a job, as a pure fold over its request and events.
 
-Each transition is an event with the name of the new state, a ``time`` and a ``reason``. Others are ``plan``, and
-``fit`` with one line of history. ``history`` of a ``running`` event is the number of lines at the checkpoint from which
-the driver resumes; later ones belong to repeated rounds, and are dropped. A driver that dies writes no event:
+Each transition is an event with the name of the new state, a ``time`` and a ``reason``. The other events are ``plan``,
+and ``fit`` with one line of history. In a ``running`` event, ``history`` is the number of lines at the checkpoint from
+which the driver resumes; later lines belong to repeated rounds and are dropped. A driver that dies writes no event, so
 ``observed`` combines events, lease and requests to end.
 """
 
@@ -17,7 +17,7 @@ from partirvm.errors import FormatError
 
 
 class Status(StrEnum):
-    """The status of a job. ``advice`` is a sentence for the user: the meaning of the status, and what to do next."""
+    """The status of a job. ``advice`` tells the user what the status means and what to do next."""
 
     advice: str
 
@@ -54,7 +54,7 @@ TRANSITIONS = {
 }
 """The statuses that may follow each status."""
 
-# What an event ``queued`` may change of the request.
+# What a ``queued`` event may change in the request.
 CHANGED = ("data", "validation", "fingerprint", "rounds")
 
 
@@ -63,11 +63,11 @@ class JobState:
     """The state of a job, computed from its events.
 
     ``since`` and ``reason`` are those of the last transition, ``began`` is the time of the first ``running`` event,
-    ``ended`` that of the last end, or None, and ``seconds`` its computing time. ``attempt`` counts how often the job
+    ``ended`` that of the last end, or None, and ``seconds`` the computing time. ``attempt`` counts how often the job
     was queued. ``plan`` is the last plan event, ``history`` the valid fit events, ``before`` those that the last run
-    found, and ``added`` is True if it has added some. ``doing`` describes the current stage of kernel learning.
-    ``request`` is ``spec.json`` with the changes by resumes and updates; after an update it has ``rounds``, those that
-    it may make; ``fingerprint`` is that of the last fit.
+    found, and ``added`` is True if that run added any. ``doing`` describes the current stage of kernel learning.
+    ``request`` is ``spec.json`` with the changes by resumes and updates; after an update, its ``rounds`` are those that
+    the update may make; ``fingerprint`` is that of the last fit.
     """
 
     status: "Status" = Status.QUEUED
@@ -86,11 +86,11 @@ class JobState:
     request: dict[str, Any] = field(default_factory=dict)
 
     def settled(self) -> "JobState":
-        """Return the state without a run that added nothing: the job then has the model of the run before."""
+        """Return the state without a run that added nothing: the job then has the model of the previous run."""
         return self if self.added or not self.before else replace(self, history=self.before)
 
     def computing_seconds(self) -> float | None:
-        """Return the seconds without the time between an end and a resume; None if the job has not begun."""
+        """Return the seconds, excluding the time between an end and a resume, or None if the job has not begun."""
         if self.began is None:
             return None
         before, at = (float(self.history[-1][name]) if self.history else 0.0 for name in ("seconds", "time"))
@@ -100,7 +100,7 @@ class JobState:
 
 
 def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None) -> JobState:
-    """Return the state of a job after these events. Raises ``FormatError`` for one that cannot follow."""
+    """Return the state of a job after these events. Raises ``FormatError`` for an event that cannot follow."""
     request = request or {}
     queued = float(request.get("time", 0.0))
     return reduce(_advance, events, JobState(request=request, since=queued, queued=queued))
@@ -132,7 +132,7 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
 
 
 def observed(state: JobState, *, held: bool, requested: tuple[str, str] | None = None, lost: bool = False) -> JobState:
-    """Return the state corrected by lease (``lost``: not released) and ``requested`` (``JobStore.requested``)."""
+    """Return the state corrected by the lease (``lost``: not released) and ``requested`` (``JobStore.requested``)."""
     if (state.status is Status.RUNNING and not held) or (state.status is Status.QUEUED and lost):
         reason = "the process that ran it has ended without recording an end"
         return replace(state.settled(), status=Status.INTERRUPTED, reason=reason)

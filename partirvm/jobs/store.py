@@ -1,6 +1,6 @@
-"""Read and write the folder of a job: its request, its events, its models and its checkpoints.
+"""Read and write a job folder: its request, its events, its models and its checkpoints.
 
-    JOB/spec.json                     the request: parameters, fingerprint of the DATA, versions of packages
+    JOB/spec.json                     the request: parameters, fingerprint of the DATA, package versions
     JOB/events/000001.json            one numbered object per event, created exclusively and never changed
     JOB/models/000002-000007/         a model, named by the epoch of its writer and a number (storage.codec); the one
                                       that the last event names is the current one
@@ -9,10 +9,10 @@
     JOB/control/abort-000001.json     a request to end attempt 1
     JOB/lease/000002.json             the process that runs the job (storage.lease)
 
-All events, and what they name, survive if a process is killed. Only the holder of the lease writes. Readers ignore what
-a process writes after it has lost the lease: an event holds the epoch and the token of its writer's lease, and the
-``about`` of a group its name and this token. A job that overwrites another one continues its epochs: its first claim
-invalidates what the old driver writes. Others may still read the previous group, or the last one may be damaged.
+All events, and what they name, survive if a process is killed. Only the lease holder writes. Readers ignore whatever a
+process writes after losing the lease: an event holds the epoch and the token of its writer's lease, and the ``about``
+of a group holds its name and this token. A job that overwrites another one continues its epochs, so its first claim
+invalidates whatever the old driver writes. Others may still read the previous group, or the last one may be damaged.
 """
 
 import os
@@ -37,11 +37,11 @@ from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json,
 
 FORMAT = 12
 READS = 5  # maximum number of reads of a model
-KEPT = {"model": 2, "checkpoint": 3, "cell": 2}  # numbers kept: an earlier checkpoint than a final one must be there
-REQUESTS = ("cancel", "abort")  # what any process may request of a running job, the strongest first
+KEPT = {"model": 2, "checkpoint": 3, "cell": 2}  # groups kept; one checkpoint must precede a final one
+REQUESTS = ("cancel", "abort")  # what any process may request of a running job, strongest first
 SPEC_NAME, EVENTS = "spec.json", "events"
 
-# Schemas (``storage.records``) of a request and of events: fields that readers use. Objects may have more fields.
+# Schemas (``storage.records``) of a request and of events: the fields that readers use. Objects may have more fields.
 
 FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": list[str], "about": str, "moments": str}
 
@@ -54,19 +54,19 @@ EVENT |= {"history?": int, "seconds?": float | None, "changes?": {}, "data?": st
 
 
 class JobStore:
-    """Reads and writes the folder of one job. ``lease`` is the lease of this process, or None without a lease."""
+    """Reads and writes one job folder. ``lease`` is the lease of this process, or None without a lease."""
 
     def __init__(self, location: Where) -> None:
         self.location = os.fspath(location).rstrip("/")
         self.lease: Lease | None = None
         self.folder = open_folder(self.location)
         self._saved: dict[str, str] = {}  # groups that no event names yet
-        self._stay = dict[str, list[str]]()  # groups that are kept, once this process has written some
+        self._stay = dict[str, list[str]]()  # groups to keep, once this process has written some
         self._numbers = Counter[str]()
 
     @classmethod
     def create(cls, location: Where, spec: dict[str, Any], *, overwrite: bool = False) -> Self:
-        """Create a job's folder. Raises ``ExistsError``, ``LeaseError`` while a process runs it, ``StorageError``."""
+        """Create a job folder. Raises ``ExistsError``, ``LeaseError`` while a process runs it, ``StorageError``."""
         store = cls(location)
         folder, place = store.folder, store.location
         with storing(place), ExitStack() as held:
@@ -92,18 +92,18 @@ class JobStore:
         return store
 
     def exists(self) -> bool:
-        """Return True if the folder holds a job, readable or not."""
+        """Return True if the folder contains a job, readable or not."""
         return self.folder.exists(SPEC_NAME)
 
     def spec(self) -> dict[str, Any]:
-        """Return the request. Raises ``MissingDataError`` without a job, ``FormatError`` if it is damaged."""
+        """Return the request. Raises ``MissingDataError`` if there is no job, ``FormatError`` if it is damaged."""
         spec = read_json(self.folder, SPEC_NAME, missing="no job here: ")
         require_format(spec.get("format"), FORMAT, self.location, "job")
         require(spec, SPEC, f"{self.location}/{SPEC_NAME}")
         return spec
 
     def acquire(self, *, patience: float = 0.0) -> Lease:
-        """Take the lease, for a block. Raises ``LeaseError`` if another process holds it."""
+        """Acquire the lease for a block. Raises ``LeaseError`` if another process holds it."""
         self.spec()
         self._stay, self._saved = {}, {}
         self.lease = leases.acquire(self.folder, self._last_event, patience=patience)
@@ -121,7 +121,7 @@ class JobStore:
         return self.lease
 
     def record(self, entry: dict[str, Any]) -> None:
-        """Append an event with the time, which names the groups written since the last event; cells with a model."""
+        """Append an event with the time, which names the groups written since the last event; cells go with a model."""
         lease = self._held()
         named = {kind: name for kind, name in self._saved.items() if kind != "cell" or "model" in self._saved}
         event = {"event": entry["event"], "time": time.time(), **entry, **named}
@@ -130,12 +130,12 @@ class JobStore:
             number, created = self._last_event(), False
             while not created:
                 name = numbered(EVENTS, number := number + 1)
-                with suppress(FileExistsError):  # another writer, or a listing of a network disk that lags behind
+                with suppress(FileExistsError):  # another writer, or a network disk whose listing lags behind
                     self.folder.create(name, to_json(name, event))
                     created = True
         lease.check()
         if entry["event"] == Status.RUNNING:
-            self._tidy("cell")  # an attempt that was killed may have left some, and this one may write none
+            self._tidy("cell")  # a killed attempt may have left some, and this one may write none
         for kind, name in named.items():
             self._tidy(kind, name)
         self._saved = {kind: name for kind, name in self._saved.items() if kind not in named}
@@ -156,7 +156,7 @@ class JobStore:
                     f"{self.location}: {numbered(EVENTS, number)} belongs to a different job from the claim of epoch "
                     f"{event['epoch']} in lease/: restore these files"
                 )
-            if events[-1:] != [event]:  # otherwise written again by a client that heard no reply
+            if events[-1:] != [event]:  # equal if written again by a client that received no reply
                 events.append(event)
         return events
 
@@ -169,7 +169,7 @@ class JobStore:
         while True:
             before, state, last = self.holder(), self.folded(), self.holder()
             one, two = (None if each is None else (each.epoch, each.over) for each in (before, last))
-            if one == two:  # no driver has begun or ended meanwhile
+            if one == two:  # no driver has begun or ended in the meantime
                 break
         held = last is not None and last.alive()
         lost = last is not None and not (held or last.over)
@@ -177,14 +177,14 @@ class JobStore:
         return replace(state, doing=last.doing) if last is not None and state.status is Status.RUNNING else state
 
     def request(self, what: str, attempt: int, reason: str = "") -> None:
-        """Request that an attempt ends, with ``what`` "abort" or "cancel"; no-op if it was requested before."""
+        """Request that an attempt end, with ``what`` "abort" or "cancel"; does nothing if already requested."""
         name = f"control/{what}-{attempt:06d}.json"
         request = {"time": time.time(), "reason": reason, **asdict(leases.Process.this())}
         with storing(self.location), suppress(FileExistsError):
             self.folder.create(name, to_json(name, request))
 
     def requested(self, attempt: int) -> tuple[str, str] | None:
-        """Return the strongest request for this attempt and its reason, "" if unreadable; None without a request."""
+        """Return the strongest request for this attempt with its reason, "" if unreadable; None if there is none."""
         for what in REQUESTS:
             if self.folder.exists(name := f"control/{what}-{attempt:06d}.json"):
                 with suppress(MissingDataError, FormatError):
@@ -193,13 +193,13 @@ class JobStore:
         return None
 
     def save(self, model: AnyModel) -> None:
-        """Write this model, which is the current one as soon as the next event is recorded."""
+        """Write this model, which becomes current as soon as the next event is recorded."""
         if not model.cells_place and (unused := self._saved.pop("cell", "")):
-            self.folder.remove(unused)  # the run was ended before its model had them
+            self.folder.remove(unused)  # the run ended before its model used them
         self._write("model", partial(save_model, model))
 
     def keep_cells(self, write: Callable[[str], Cells]) -> Cells:
-        """Call a function that writes rows of local residuals to a new folder, which the next model's event names."""
+        """Call a function that writes local-residual rows to a new folder, which the next model's event names."""
         cells = cast(Cells, self._write("cell", lambda place, about: write(place)))
         self.folder.flush(self._saved["cell"])
         return cells
@@ -210,7 +210,7 @@ class JobStore:
         self.record({"event": "checkpoint"})
 
     def _write(self, kind: str, write: Callable[[str, dict[str, Any]], object]) -> object:
-        """Write a group and return what the function returns. After an error nothing is left of it."""
+        """Write a group and return what the function returns. After an error, nothing of the group remains."""
         lease = self._held()
         self._numbers[kind] += 1
         name = f"{kind}s/{lease.epoch:06d}-{self._numbers[kind]:06d}"
@@ -219,7 +219,7 @@ class JobStore:
             try:
                 found = write(place, {"name": name, "token": lease.token})
             except BaseException:
-                lease.check()  # an error may come from a new holder, which removes unfinished groups
+                lease.check()  # a new holder, which removes unfinished groups, may have caused the error
                 with suppress(OSError):
                     self.folder.remove(name)
                 raise
@@ -228,7 +228,7 @@ class JobStore:
         return found
 
     def _tidy(self, kind: str, *newest: str) -> None:
-        """Remove all groups but the ``newest`` and the last ones that events name, and those of later writers."""
+        """Remove all groups except the ``newest``, the last ones that events name, and those of later writers."""
         assert self.lease is not None
         with suppress(OSError):
             found = [f"{kind}s/{each}" for each in self.folder.list(f"{kind}s")]
@@ -242,13 +242,13 @@ class JobStore:
                     self.folder.remove(name)
 
     def _naming(self, kind: str) -> list[dict[str, Any]]:
-        """Return the last events that name a group of this kind; none after a cancel, which has removed them."""
+        """Return the last events that name a group of this kind, or none after a cancel, which removes the groups."""
         events = self.events()
         over = any(event["event"] == Status.CANCELLED for event in events)
         return [] if over else [event for event in events if kind in event][-KEPT[kind] :]
 
     def _read(self, kind: str, event: dict[str, Any], load: Callable[..., Any], allow_code: bool) -> Any:
-        """Return the contents of a group that an event names. Raises ``FormatError`` if it is that of another event."""
+        """Return the contents of a group that an event names. Raises ``FormatError`` if it is another event's."""
         name = event[kind]
         if read_json(self.folder.at(name), HEAD).get("about") != {"name": name, "token": event["token"]}:
             raise FormatError(f"{self.folder.place(name)}: damaged, or another {kind}")
@@ -259,7 +259,7 @@ class JobStore:
         return bool(self._naming("model"))
 
     def model(self, *, allow_code: bool = False) -> AnyModel:
-        """Return the last model that an event names. Raises ``MissingDataError`` without one, or if it is damaged."""
+        """Return the last model that an event names. Raises ``MissingDataError`` if it is missing or damaged."""
         self.spec()
         for left in reversed(range(READS)):
             if not (found := self._naming("model")):
@@ -276,7 +276,7 @@ class JobStore:
         """Return the newest ``wanted`` checkpoint that can be read, or None. Raises ``MissingDataError`` for damage."""
         damaged: list[str] = []
         for event in reversed(self._naming("checkpoint")):
-            value = None  # the one before may be large: it is freed
+            value = None  # frees the previous one, which may be large
             try:
                 value = self._read("checkpoint", event, load_checkpoint, allow_code)
             except (MissingDataError, FormatError) as error:
@@ -289,12 +289,12 @@ class JobStore:
         return None
 
     def forget(self) -> None:
-        """Remove the models and checkpoints of a cancelled job. Its request and its events are kept."""
+        """Remove the models and checkpoints of a cancelled job. Its request and events are kept."""
         with storing(self.location):
             self._clear(self._held(), *(f"{kind}s" for kind in KEPT))
 
     def _clear(self, lease: Lease, *names: str) -> None:
-        """Remove folders, one child after the other, unless another process takes the lease meanwhile."""
+        """Remove folders, one child after another, unless another process takes the lease in the meantime."""
         for name in names:
             for child in self.folder.list(name, hidden=True):
                 lease.check()

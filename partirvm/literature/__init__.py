@@ -1,4 +1,4 @@
-"""Systems of the sources beyond the main path, for comparisons with the literature. No other part imports them.
+"""Methods from the literature that are not on the main path, for comparisons. No other part imports them.
 
-Each module states what it builds on: estimator clones, or a fitted model.
+Each module says what it builds on: estimator clones, or a fitted model.
 """

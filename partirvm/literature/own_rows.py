@@ -1,17 +1,17 @@
-"""The literal scheme of Ben-Shimon & Shmilovici (2006, §2): each basic RVM sees only the rows of its own candidates.
+"""The scheme of Ben-Shimon & Shmilovici (2006, §2), taken literally: each basic RVM sees only its own candidate rows.
 
-In this package every fit uses all rows or a random sample. The paper can also be read so that a partition gives
-candidates *and* data: each fit is an RVM of a few rows, which passes its vectors on; here each RVM is a clone.
+In this package, every fit uses all rows or a random sample. The paper can also be read as if a partition supplied
+candidates *and* data: each fit is then an RVM of a few rows that passes its vectors on. Here each RVM is a clone.
 
 ``split-merge``
-    Each partition is fitted; vectors are merged in pairs and fitted again, until one model is left.
+    Each partition is fitted; the vectors are merged in pairs and fitted again, until one model remains.
 ``incremental``
     The vectors so far and the rows of the next partition are fitted together.
 ``working-set``
     The vectors so far and the P rows with the largest error under the last model are fitted together.
 
-Few rows, chosen for their large errors, are no sample of the data: on Friedman's first set errors are four to seven
-times those of fits that use all rows, which have the errors that the paper prints.
+A few rows, chosen for their large errors, are not a sample of the data: on Friedman's first dataset, errors are four to
+seven times those of fits that use all rows, which have the errors printed in the paper.
 """
 
 from dataclasses import dataclass
@@ -37,11 +37,11 @@ def own_rows(
 ) -> OwnRows:
     """Run the scheme on rows X (n, d) and targets y (n,) with clones of an ``RVMRegressor``.
 
-    ``strategy`` is "split-merge", "incremental" or "working-set" (of ``rounds``), ``partition_size`` P.
+    ``strategy`` is "split-merge", "incremental" or "working-set" (with ``rounds``); ``partition_size`` is P.
     """
 
     def fit(rows: Int) -> OwnRows:
-        """Fit a clone to these rows, all of them candidates."""
+        """Fit a clone to these rows, all of which are candidates."""
         fitted = clone(estimator).set_params(strategy="basic").fit(X[rows], y[rows])
         nearest = cdist(fitted.relevance_vectors_, X[rows]).argmin(axis=1)  # a vector is one of these rows
         return OwnRows(fitted, np.unique(rows[nearest]))
@@ -53,7 +53,7 @@ def own_rows(
         while len(models) > 1:
             pairs = [models[k : k + 2] for k in range(0, len(models), 2)]
             rows = [np.unique(np.concatenate([model.rows for model in pair])) for pair in pairs]
-            # a single model, or two with the same single vector, stay as they are
+            # a single model, or two with the same single vector, stay unchanged
             merges = [len(pair) > 1 and len(some) > 1 for pair, some in zip(pairs, rows, strict=True)]
             models = [fit(some) if merge else pair[0] for pair, some, merge in zip(pairs, rows, merges, strict=True)]
         return models[0]

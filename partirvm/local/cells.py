@@ -147,7 +147,7 @@ class Cells:
             whole = read_blosc(open_folder(self.place), f"records/c/{number}/0", (rows, self.width), "<f8")
         records = whole[: self.n_rows - number * rows].copy()  # without the padding of the chunk
         if checksum(records) != self.hashes[number]:
-            raise ChangedDataError(f"{place} has other values than those of the fit: {ADVICE}")
+            raise ChangedDataError(f"{place} has values that differ from those of the fit: {ADVICE}")
         return records
 
     @cached_property

@@ -21,8 +21,8 @@ class Check:
     Each of the ``aliases`` is a pair: a word, and the word that it stands for.
 
     Kinds: "any" (checked where resolved), "word", "switch" (True or False), "whole" and "real" (numbers), "name" (a
-    real number, or a name checked where resolved), "numbers" (several real numbers, ``size`` of them if given), "by
-    name" (a dict of positive numbers), "seconds" and "bytes" (a number, or a string such as ``1h`` or ``512MiB``).
+    real number, or a name checked where resolved), "numbers" (several real numbers, or exactly ``size``), "by name" (a
+    dict of positive numbers), "seconds" and "bytes" (a number, or a string such as ``1h`` or ``512MiB``).
     """
 
     kind: str

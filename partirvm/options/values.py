@@ -62,7 +62,7 @@ class Value:
             cls.name, cls.of = name, of
 
     def flat(self, given_for: str) -> dict[str, Any]:
-        """Return its options by name. Raises ``UsageError`` for an invalid field, or an option of another value."""
+        """Return its options by name. Raises ``UsageError`` for an invalid field, or if used for another option."""
         if given_for != self.of:
             raise UsageError(f"{given_for} is {self!r}, which is a value of {self.of}")
         own, options = type(self).__name__, options_of(self).items()
@@ -103,7 +103,7 @@ def flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
         value, usual = TABLE[name].check(name, parameters[name]), TABLE[name].default
         if name in found and not (isinstance(value, type(usual)) and bool(value == usual)):
             owner = next(each for each in values.values() if name in options_of(each).values())
-            raise UsageError(f"{name} is {value!r}, and {owner!r} has its own: give it there, and leave {name} out")
+            raise UsageError(f"{name} is {value!r}, and {owner!r} has its own: set it there, and leave {name} out")
         found.setdefault(name, value)
     return found
 

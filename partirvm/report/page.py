@@ -48,7 +48,7 @@ class Report:
         return _page(SimpleNamespace(**self.values))
 
     def save(self, location: str | Path, *, overwrite: bool = False) -> None:
-        """Write all values (.json) or the page. ``ExistsError`` unless ``overwrite``, ``StorageError`` if it fails."""
+        """Write all values (.json) or the page. Raises ``ExistsError`` unless ``overwrite``, or ``StorageError``."""
         place = open_folder(str(location))
         text = json.dumps(self.values, indent=1) if place.suffix == ".json" else self.html
         if not overwrite and place.exists():

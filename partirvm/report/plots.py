@@ -114,15 +114,15 @@ def number_charts(found: NumberDiagnostics, target: str = "target") -> list[Char
     charts = [
         (True, "Predictions", total if rows == found.n else f"{rows:,} random rows of {found.n:,}", _predictions),
         (len(found.covered) > 0, "Coverage of intervals", f"{total}; below the line: too narrow", _coverage),
-        (True, "Standardised residuals", "95 % between the outer lines if right; bars: means of tenths", _residuals),
-        (True, "Position in the predicted distribution", "hill: deviations too large; valley: too small", _transform),
-        (vary, "Errors against predicted deviations", "each point: a tenth of the rows", _deviations),
+        (True, "Standardised residuals", "ideally 95 % between outer lines; bars: means of tenths", _residuals),
+        (True, "Position in the predicted distribution", "hump: predicted std too large; dip: too small", _transform),
+        (vary, "Errors against predicted std", "one point per tenth of the rows", _deviations),
     ]
     return [Chart(title, remark, partial(paint, found, target)) for shown, title, remark, paint in charts if shown]
 
 
 def _tenths(order: Float, values: Float) -> tuple[Float, Float]:
-    """Return means and half widths of their 95 % intervals, (10,) each, of values (n,) in tenths of the rows."""
+    """Return the means of values (n,) in tenths of the rows and half widths of their 95 % intervals, (10,) each."""
     groups = [values[group] for group in np.array_split(np.argsort(order, kind="stable"), 10)]
     means, errors = [each.mean() for each in groups], [each.std(ddof=1) / len(each) ** 0.5 for each in groups]
     return np.array(means), Z * np.array(errors)
@@ -149,7 +149,7 @@ def _residuals(found: NumberDiagnostics, target: str, axis: Any) -> None:
     if len(z) >= FEWEST:
         mean, half = _tenths(predicted, z)
         _estimates(axis, _tenths(predicted, predicted)[0], mean, mean - half, mean + half)
-    _label(axis, f"predicted {target}", "residual / deviation", xlim=ends, ylim=span(z, np.array([-2.5, 2.5])))
+    _label(axis, f"predicted {target}", "residual / std", xlim=ends, ylim=span(z, np.array([-2.5, 2.5])))
 
 
 def _transform(found: NumberDiagnostics, target: str, axis: Any) -> None:
@@ -172,7 +172,7 @@ def _deviations(found: NumberDiagnostics, target: str, axis: Any) -> None:
     ends = (0.0, 1.05 * float(max(x.max(), high.max())))
     _stated(axis, ends, ends)
     _estimates(axis, x, y, low, high)
-    _label(axis, f"predicted deviation of {target}", "root mean square error", xlim=ends, ylim=ends)
+    _label(axis, f"predicted std of {target}", "root mean square error", xlim=ends, ylim=ends)
 
 
 def class_charts(found: ClassDiagnostics, classes: Sequence[str]) -> list[Chart]:

@@ -55,7 +55,7 @@ class FitCallback:
         """Called once, after the kernel is learned and before the first round; ``plan`` is a ``Plan``."""
 
     def on_pass(self, name: str, done: int, total: int) -> None:
-        """Called when a pass, such as "gram", or dense fits, "solve", have finished ``done`` of ``total`` tiles.
+        """Called when a pass (such as "gram"), or the dense fits ("solve"), have finished ``done`` of ``total`` tiles.
 
         For the stage "neighbours", which has no tiles, ``total`` is 0.
         """
@@ -73,7 +73,7 @@ class FitCallback:
 
 
 class Progress(Watcher):
-    """State of a running fit, ingest or prediction, with its lines on a stream, default stderr; none if ``quiet``.
+    """State of a running fit, ingest or prediction, printed to a stream (default stderr), or not if ``quiet``.
 
     On a terminal the state is drawn below the lines, eight times a second; elsewhere a long phase prints one line a
     minute. ``spell`` converts the names of Python parameters in messages, for example to command-line flags.
@@ -140,7 +140,7 @@ class Progress(Watcher):
             callback.on_pass(name, done, total)
 
     def on_step(self, info: StepInfo) -> None:
-        """Receive an iteration of a dense fit. In classification each iteration needs a pass, which is the phase."""
+        """Receive an iteration of a dense fit. In classification each iteration needs a pass: the phase."""
         self.vectors = info.n_vectors
         if not math.isnan(info.noise_variance):
             self._set_phase(f"dense fit, iteration {info.iteration}", 0, 0, "")

@@ -112,7 +112,7 @@ def jobs_table(jobs: Sequence[dict[str, Any]], width: int = 0) -> str:
 
 
 def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) -> Iterator[str]:
-    """Yield lines for states of a job: each change of status, plan or round once, within ``width``; as JSON rounds."""
+    """Yield lines for a job's states: each change of status, plan or round once, within ``width``; as JSON, rounds."""
     lines, begun, plan, printed, doing = Lines(), None, None, 0, ""
     for state in states:
         new = state.history[printed:]
@@ -144,7 +144,7 @@ def job_facts(job: Any) -> dict[str, Any]:
 
 
 def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = str) -> str:
-    """Return a table of known facts of ``job_facts``, a column per job, and of parameters that differ (``spell``)."""
+    """Return a table of known ``job_facts``, with one column per job, and of parameters that differ (``spell``)."""
     titles = {"n_rows": "rows", "rho": "sparseness ρ", "n_vectors": "vectors", "seconds": "time", **QUANTITIES}
     titles |= {"peak_memory": "memory", "planned_seconds": "planned time"}
     beside = {"job", "since", "attempt", "reason", "doing", "advice", "data", "parameters"}

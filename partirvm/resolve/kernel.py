@@ -1,13 +1,13 @@
 """Make the kernel and the basis functions of a fit from the options ``kernel``, ``gamma`` and ``basis``.
 
-A family never treats category codes as numbers. Of numeric features x and categorical ones c it is
+A family never treats category codes as numbers. For numeric features x and categorical features c it is
 
     k(x, z)·exp(−Σ_j gamma_j [c_j ≠ c'_j]),
 
-where gamma_j is subtracted from the exponent if the two rows have different levels of the feature c_j.
+so that gamma_j is subtracted from the exponent if the two rows have different levels of the feature c_j.
 
-Some rules need the variance of each column, half the mean squared difference of two rows. Of a categorical column with
-L equally frequent levels it is half the probability that rows differ, v = (1 − 1/L)/2: for two, as of codes 0, 1.
+Some rules need the variance of each column, half the mean squared difference of two rows. For a categorical column with
+L equally frequent levels, it is half the probability that rows differ, v = (1 − 1/L)/2; for L = 2, as for codes 0, 1.
 """
 
 import json
@@ -27,7 +27,7 @@ from partirvm.options.constraints import Check
 from partirvm.types import Columns, Float, Scaling
 
 BY_GAMMA: dict[str, type[Family]] = {**kernels.WITH_GAMMA, "auto": kernels.Gaussian}
-"""Families by name, as options name them; "auto" is chosen if gamma is learned."""
+"""Families by the names that options use; "auto" is resolved if gamma is learned."""
 
 LEARN = ("learn-shared", "learn-per-feature")
 RULES = ("learn", "scale", *LEARN)
@@ -39,7 +39,7 @@ def _is(value: Any, *words: str) -> bool:
 
 
 def chooses(request: Request) -> bool:
-    """Return whether gamma is "learn" for a family given by name: the form of the kernel is then chosen too."""
+    """Return whether gamma is "learn" for a family given by name, so that the form of the kernel is also chosen."""
     return _is(request.gamma, "learn") and _is(request.kernel, *BY_GAMMA)
 
 
@@ -49,7 +49,7 @@ def learns(request: Request) -> bool:
 
 
 def checked_kernel(given: Any) -> Any:
-    """Return the option ``kernel`` as a name, ``module:function``, a kernel, or a tuple of these; import no module.
+    """Return the option ``kernel`` as a name, ``module:function``, a kernel, or a tuple of these, without importing.
 
     None becomes "none" and "rbf" becomes "gaussian". Raises ``UsageError`` for any other value.
     """
@@ -85,7 +85,7 @@ def checked_basis(given: Any) -> Any:
 
 
 def portable(request: Request) -> dict[str, Any]:
-    """Convert a checked request to JSON. Raises ``UsageError`` for a kernel or basis that no process can import."""
+    """Convert a checked request to JSON. Raises ``UsageError`` for a kernel or basis that cannot be imported."""
 
     def plain(given: Any) -> Any:
         return kernel_from_spec(given.spec()).spec() if isinstance(given, Kernel) else name_of(given, "basis")
@@ -94,27 +94,27 @@ def portable(request: Request) -> dict[str, Any]:
 
 
 def resolve_kernel(request: Request, moments: Moments, columns: Columns, scaling: Scaling) -> Kernel:
-    """Make the kernel with numeric parameters; for kernel learning, make the initial kernel.
+    """Make the kernel with numeric parameters or, for kernel learning, the initial kernel.
 
-    A list of kernels, or several ``gamma_multiples``, give a ``Several``. Raises ``UsageError`` if gamma is invalid or
-    of the wrong length, if the kernel has none, and if a function cannot be imported.
+    A list of kernels, or several ``gamma_multiples``, give a ``Several``. Raises ``UsageError`` if gamma is invalid,
+    has the wrong length or does not apply to the kernel, or if a function cannot be imported.
     """
     given, factors = checked_kernel(request.kernel), request.gamma_multiples
     several = given if isinstance(given, tuple) else (given,)
     named = [_is(each, *BY_GAMMA) for each in several]
-    # A gamma that is not learned applies only to the families of a list that are given by name.
+    # A gamma that is not learned applies only to those families in a list that are given by name.
     others = "learn" if any(named) and not learns(request) else request.gamma
     found = tuple(
         _named(BY_GAMMA[each], request, moments, columns, scaling) if own else _given(each, others, columns, scaling)
         for each, own in zip(several, named, strict=True)
     )
-    if tuple(factors) != (1.0,):  # several kernels must differ, and are no parts of others
+    if tuple(factors) != (1.0,):  # several kernels must differ and not be part of others
         found = tuple(kernel.rescaled(factor) for kernel in found for factor in factors)
     return found[0] if len(found) == 1 else Several(found)
 
 
 def _named(family: type[Family], request: Request, moments: Moments, columns: Columns, scaling: Scaling) -> Kernel:
-    """Make the kernel of a family with the gamma of a request, or by a rule 1/(d·var) of each kind of features."""
+    """Make the kernel of a family with the gamma of a request, or by the rule 1/(d·var) for each kind of features."""
     gamma, d, inputs = request.gamma, len(columns.features), moments.inputs
     if not _is(gamma, *RULES):
         if isinstance(gamma, str):
@@ -133,7 +133,7 @@ def _named(family: type[Family], request: Request, moments: Moments, columns: Co
 
 
 def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel:
-    """Make a kernel that has its own parameters, or none; gamma only says whether they are learned."""
+    """Make a kernel that has its own parameters, or none; gamma only determines whether they are learned."""
     learned = _is(gamma, *LEARN)
     if not (learned or _is(gamma, "learn")) or (learned and given == NoKernel.name):
         raise UsageError(f"gamma is {gamma!r}, but the kernel has its own parameters, or none: leave gamma out")
@@ -152,7 +152,7 @@ def _given(given: Any, gamma: Any, columns: Columns, scaling: Scaling) -> Kernel
 
 
 def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool = False) -> Kernel:
-    """Multiply a kernel of numeric inputs by a categorical one, if their gamma is not 0; ``shared`` within a kind."""
+    """Multiply a numeric kernel by a categorical one, where their gamma is not 0; ``shared`` within a kind."""
     coded, shared = _coded(columns, scaling), shared or len(family.gamma) == 1
     gamma = family.widths(len(columns.features))[scaling.sources].tolist()
     if isinstance(family, Categorical) or not coded:
@@ -166,7 +166,7 @@ def _by_kind(family: Family, columns: Columns, scaling: Scaling, *, shared: bool
 
 
 def _coded(columns: Columns, scaling: Scaling) -> dict[int, float]:
-    """Return the variance v = (1 − 1/L)/2 of each categorical column whose L levels are codes, by its position."""
+    """Return the variance v = (1 − 1/L)/2 of each categorical column whose L levels are codes, by position."""
     levels = ((j, columns.categories.get(name)) for j, name in enumerate(columns.features) if j not in scaling.embedded)
     return {j: 0.5 * (1 - 1 / max(len(found), 1)) for j, found in levels if found is not None}
 
@@ -183,7 +183,7 @@ def input_variance(columns: Columns, moments: Moments, scaling: Scaling) -> Floa
 
 
 def resolve_basis(request: Request, source: Source, scaling: Scaling) -> Basis | None:
-    """Make the basis functions, counted on first rows, or raise ``UsageError`` for failing imports or wrong values."""
+    """Make the basis functions, counted on the first rows. Raises ``UsageError`` for failed imports or wrong values."""
     if request.basis is None:
         return None
     points, given = scaling.inputs(source.tile(0).X[:16]), request.basis

@@ -1,4 +1,4 @@
-"""Check the data of a fit, and make its ``Problem``: scaling, kernel, prior, classes and noise."""
+"""Check the data of a fit and make its ``Problem``: scaling, kernel, prior, classes and noise."""
 
 import math
 import time
@@ -35,14 +35,14 @@ Interrupted: TypeAlias = Callable[[], Termination | None]
 """Called repeatedly during a fit; returns the reason to end the fit, or None to continue."""
 
 NOISE = (1e-60, 1e60)
-"""Bounds of a given noise variance of scaled targets, so that it does not overflow."""
+"""Bounds of a fixed noise variance of scaled targets, which prevent overflow."""
 
 MANY = 20
-"""More classes need two rows each on average."""
+"""With more classes than this, each needs two rows on average."""
 
 
 def timer(limit: Any) -> Interrupted:
-    """Return a function that returns ``TIME`` once ``limit`` seconds have passed; never if it is None."""
+    """Return a function that returns ``TIME`` once ``limit`` seconds have passed, or never if the limit is None."""
     end = time.monotonic() + (math.inf if limit is None else limit)
     return lambda: Termination.TIME if time.monotonic() > end else None
 
@@ -56,10 +56,10 @@ def check_aborted(interrupted: Interrupted, *done: int) -> None:
 def checked_data(
     source: Source, request: Request, executor: Executor, held_out: Source | None, interrupted: Interrupted
 ) -> tuple[Source, Moments, Codes | None, Float | None]:
-    """Check the data of a fit, and read their moments and classes. Raises ``Stopped`` if an abort was requested.
+    """Check the data of a fit and read their moments and classes. Raises ``Stopped`` if an abort was requested.
 
-    Return the source with the class weights applied, its moments, class codes (N,), if any, and class weights (K,).
-    Raises ``UsageError`` for options that do not fit the data, and ``DataError`` for data that cannot be fitted.
+    Return the source with class weights applied, its moments, the class codes (N,), if any, and weights (K,). Raises
+    ``UsageError`` for options that do not fit the data, and ``DataError`` for data that cannot be fitted.
     """
     check_aborted(interrupted)
     return_freed_memory(KEPT if request.memory_limit == "auto" else min(int(request.memory_limit) >> 7, KEPT))
@@ -80,7 +80,7 @@ def checked_data(
 
 
 def _classes_of_tile(n_classes: int, source: Source, number: int) -> tuple[NDArray[np.integer[Any]], Float]:
-    """Return the codes of a tile, one byte each for up to 127 classes, and the weight of each class."""
+    """Return the class codes of a tile (one byte each for up to 127 classes) and the weight of each class."""
     tile = source.tile(number)
     codes = tile.t[:, 0].astype(np.int64)
     totals = np.bincount(codes, tile.weights, minlength=n_classes).astype(np.float64)
@@ -88,7 +88,7 @@ def _classes_of_tile(n_classes: int, source: Source, number: int) -> tuple[NDArr
 
 
 def check_request(source: Source, request: Request, held_out: Source | None = None) -> None:
-    """Check a request and held-out data against the columns of a source, without reading rows. Raises as a fit does."""
+    """Check a request and held-out data against a source's columns, without reading rows. Raises as a fit does."""
     require_target(source)
     columns, several, target = source.columns, source.n_targets > 1, f"the target {quoted(source.columns.target)}"
     classes, fast = columns.classes is not None, request.solver == "fast"
@@ -113,7 +113,7 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
 
 
 def checked_moments(source: Source, executor: Executor, interrupted: Interrupted) -> Moments:
-    """Return the moments of all rows, stored or by a pass. Raises ``DataError`` if not finite, ``Stopped`` on abort."""
+    """Return the moments of all rows, stored or computed. Raises ``DataError`` if not finite, ``Stopped`` on abort."""
     moments: Moments = source.moments or executor.run([MomentsPass()], source, partial(check_aborted, interrupted))[0]
     if moments.first_bad is not None:
         row, column = moments.first_bad
@@ -127,18 +127,18 @@ def checked_moments(source: Source, executor: Executor, interrupted: Interrupted
 
 
 def _check_classes(source: Source, there: int, rows: int) -> None:
-    """Raise ``DataError`` for fewer than two classes, and for many classes of few rows: they are probably numbers."""
+    """Raise ``DataError`` for fewer than two classes, or many classes with few rows, which are probably numbers."""
     target = quoted(source.columns.target)
     if there < 2:
         found = "one class" if there else "no class"
         raise DataError(f"the target {target} has {found} in all rows of positive weight: two are needed")
     if there > MANY and rows < 2 * there:
-        needs = f"of more than {MANY} classes each needs 2 rows on average; merge rare classes, or fit a number"
+        needs = f"with more than {MANY} classes, each needs 2 rows on average; merge rare classes, or fit a number"
         raise DataError(f"the target {target} has {there:,} classes in {rows:,} rows of positive weight: {needs}")
 
 
 def new_problem(source: Source, moments: Moments, codes: Codes | None, request: Request, *, held_out: bool) -> Problem:
-    """Make the problem of a fit; a kernel that will be learned is the initial one."""
+    """Make the problem of a fit; a kernel to be learned starts as the initial one."""
     targets, K = moments.targets, len(source.columns.classes or ())
     scaling = _scaling(moments, source.columns, request)
     kernel = resolve_kernel(request, moments, source.columns, scaling)
@@ -174,10 +174,10 @@ def new_problem(source: Source, moments: Moments, codes: Codes | None, request: 
 def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
     """Compute the scaling from the training moments: subtract the mean, divide by the standard deviation (ddof 0).
 
-    The scale of a constant feature is 1, that of a constant target its absolute value (unless it is nearly zero), so
-    that its noise floor is in its own unit. Without ``standardize`` only the mean of the target is subtracted, for
-    numerical accuracy, and without a bias not even that. Class codes are not scaled. A missing number becomes the
-    mean, a missing label is a separate level, and a feature with gaps gets an indicator column.
+    The scale of a constant feature is 1; that of a constant target is its absolute value (unless it is nearly zero), so
+    that its noise floor is in its own units. Without ``standardize``, only the target mean is subtracted, for numerical
+    accuracy, and without a bias not even that. Class codes are not scaled. A missing number becomes the mean, a missing
+    label is a separate level, and a feature with gaps gets an indicator column.
     """
     inputs, targets, classes = moments.inputs, moments.targets, columns.classes is not None
     d, T = len(inputs.mean), len(targets.mean)
@@ -199,7 +199,7 @@ def _scaling(moments: Moments, columns: Columns, request: Request) -> Scaling:
 
 
 def _prior(request: Request, target_scale: float, labels: dict[str, int]) -> Prior:
-    """Make the prior of a request, whose noise rate is in squared target units; ``labels`` name the leading columns."""
+    """Make the prior of a request, with the noise rate in squared target units; ``labels`` name the leading columns."""
     (shape, rate), fixed = request.noise_prior, request.fixed_alpha or {}
     for name in fixed:
         Check("word", tuple(labels))("a name in fixed_alpha", name)

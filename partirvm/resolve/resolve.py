@@ -1,6 +1,6 @@
-"""``FitSpec``, the specification of a fit: made of a source and a request, and of a resumed fit or one with new rows.
+"""``FitSpec``, the specification of a fit: made from a source and a request, or for a resumed or extended fit.
 
-``jobs.run`` runs a spec. A resume reads the stored one (``jobs.checkpoint``), and changes only limits.
+``jobs.run`` runs a spec. A resume reads the stored spec (``jobs.checkpoint``) and changes only limits.
 """
 
 import time
@@ -41,7 +41,7 @@ LABEL_COPIES = 4
 """Number of copies of names and labels while a dataset is opened again, or a checkpoint or a model is written."""
 
 MODERATE_ROWS = 10_000
-"""Maximum number of rows for which ``moderate="auto"`` moderates two classes: there it lowers the log loss."""
+"""Maximum number of rows for which ``moderate="auto"`` moderates two classes, as this lowers the log loss there."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class FitSpec:
 
     ``class_weights`` (K,) is None if ``class_weight`` is not used. ``input_variance`` (d,) is the variance of the
     scaled inputs, 0 for a constant feature. ``entries`` are the history entries of kernel learning and of the
-    heuristic's fit, ``notes`` those found before planning.
+    heuristic's fit; ``notes`` are the notes made before planning.
     """
 
     problem: Problem
@@ -68,7 +68,7 @@ class FitSpec:
 
     @property
     def in_order(self) -> bool:
-        """True if new rows become candidates in order, partition by partition: not in a working set."""
+        """True if new rows become candidates in order, partition by partition, as they do not in a working set."""
         return bool(self.problem.n_kernels) and not self.plan.schedule.selects
 
 
@@ -97,9 +97,9 @@ def resolve(
 ) -> FitSpec:
     """Check the data, resolve every "auto" of a checked request, learn the kernel if requested, and plan.
 
-    ``on_step`` hears of kernel learning. If ``interrupted`` returns ``TIME``, the remaining learning and measuring is
-    skipped. Raises ``Stopped`` if it returns ``ABORTED``, ``UsageError`` for an invalid option, ``DataError`` for
-    unsuitable data, and ``MemoryLimitError`` if the fit needs more memory than the limit.
+    ``on_step`` is called during kernel learning. If ``interrupted`` returns ``TIME``, the remaining learning and
+    measuring is skipped. Raises ``Stopped`` if it returns ``ABORTED``, ``UsageError`` for an invalid option,
+    ``DataError`` for unsuitable data, and ``MemoryLimitError`` if the fit needs more memory than the limit.
     """
     source, moments, codes, weights = checked_data(source, request, executor, held_out, interrupted)
     problem = new_problem(source, moments, codes, request, held_out=held_out is not None)
@@ -138,7 +138,7 @@ def continued(
     held_out: Source | None = None,
     interrupted: Interrupted = lambda: None,
 ) -> FitSpec:
-    """Adapt a spec to this machine, to the ``LIMITS`` of the request ``asked``, and to new rows of the source, if any.
+    """Adapt a spec to this machine, to the ``LIMITS`` of the request ``asked``, and to any new rows of the source.
 
     Scaling, kernel and all resolved options stay unchanged; so does the maximum number of columns if the memory limit
     is unchanged: a process with a slightly larger base memory must not end the fit earlier than the previous one. If
@@ -178,7 +178,7 @@ def _plan(source: Source, problem: Problem, request: Request, shape: DataShape, 
 
 
 def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) -> Request:
-    """Return the request for ``new`` more rows; statistics of the earlier fit are of all rows, so no sample grows."""
+    """Return the request for ``new`` more rows; the earlier fit's statistics cover all rows, so no sample grows."""
     n_rows, K, size = spec.problem.n_rows + new, spec.problem.n_kernels, int(request.partition_size)
     fit_rows, schedule = "full" if request.fit_rows == GROWING else request.fit_rows, spec.plan.schedule
     if spec.in_order:
@@ -191,7 +191,7 @@ def _with_new_rows(request: Request, spec: FitSpec, asked: Request, new: int) ->
 
 
 def machine_for(request: Request, executor: Executor, source: Source) -> Machine:
-    """Describe the machine on which tasks run; the base of a process includes copies of the labels of the source."""
+    """Describe the machine on which tasks run; a process's base memory includes copies of the source's labels."""
     machine = executor.machine(None if request.memory_limit == "auto" else int(request.memory_limit))
     return replace(machine, base=machine.base + LABEL_COPIES * source.columns.nbytes)
 
@@ -206,7 +206,7 @@ def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
 
 
 def _options(plan: Plan, centres: int = 0) -> Options:
-    """Make the options of the strategies from a plan and its resolved request."""
+    """Make the strategy options from a plan and its resolved request."""
     names, request = {each.name for each in fields(Options)}, plan.request
     options = {name: value for name, value in vars(request).items() if name in names and value is not None}
     if request.max_iterations is not None:
@@ -233,7 +233,7 @@ def _resolved(request: Request, problem: Problem, schedule: Schedule, size: int)
 
 
 def schedule_for(request: Request, n_rows: int, likelihood: Likelihood, outputs: int = 1) -> Schedule:
-    """Return the schedule for so many ``outputs`` (posteriors); "auto" is basic for few rows and without a kernel."""
+    """Return the schedule for this many ``outputs`` (posteriors); "auto" is basic for few rows or without a kernel."""
     few, name = outputs * n_rows**2 <= likelihood.at_once and request.partition_size == "auto", request.strategy
     if request.kernel == NoKernel.name or (name == "auto" and few):
         name = "basic"
@@ -243,11 +243,11 @@ def schedule_for(request: Request, n_rows: int, likelihood: Likelihood, outputs:
 def resolve_fit_rows(
     request: Request, schedule: Schedule, n_rows: int, size: int, K: int = 1, new: int = 0, *, shuffled: bool = False
 ) -> tuple[str, int]:
-    """Resolve ``fit_rows`` and the number of rows of a sample, which a growing one begins with.
+    """Resolve ``fit_rows`` and the number of rows in the sample, or in the first sample if it grows.
 
     A single fit uses all rows. The working set uses ``growing`` if the data are ``shuffled`` and have more than four
-    times the rows of the first sample. In other strategies all rows take about 2·K·N²·P flops, or 2·K·N·n·P if only n =
-    ``new`` rows have to join; more than 2e12 are not affordable. The result is the same on every machine.
+    times the rows of the first sample. In other strategies, fits of all rows take about 2·K·N²·P flops, or 2·K·N·n·P if
+    only n = ``new`` rows have to join; more than 2e12 are not affordable. The result is the same on every machine.
     """
     fit_rows, sample = request.fit_rows, request.sample_rows
     if schedule.one_fit:
@@ -272,7 +272,7 @@ def calibrate(source: Source, problem: Problem) -> Rates:
         design = design if problem.n_kernels else design.take(slice(None), leading=problem.leading)
         block, square = design.block(X), np.ones((256, 256))
         element, product = (
-            min(repeat(work, number=1, repeat=3))  # other processes affect the shortest time least
+            min(repeat(work, number=1, repeat=3))  # the shortest time is least affected by other processes
             for work in (lambda: design.block(X, block), lambda: square @ square)
         )
     return Rates(read, element / block.size, 2 * 256**3 / product)

@@ -1,4 +1,4 @@
-"""Small fits to samples of the rows before a fit is planned: they learn the kernel, and measure its sparseness."""
+"""Small fits to samples of the rows before a fit is planned, which learn the kernel and measure its sparseness."""
 
 import math
 import time
@@ -42,16 +42,16 @@ OVERLAP, DENSE = 0.1, 0.9
 """ρ up to which classes overlap; ρ above which the kernel is probably too narrow: nearly every row becomes a vector."""
 
 MANY_LEVELS = 8
-"""A categorical feature with more levels becomes numbers: categorical kernels share nothing among levels.
-Used cars: an error of .205 with a kernel of four categories, .165 if one of 195 levels is numbers."""
+"""A categorical feature with more levels becomes numbers: categorical kernels share nothing among levels. Used cars:
+error .205 with a kernel on four categories, .165 if the one with 195 levels becomes numbers."""
 
 QUICK_ROWS = 4500
-"""Maximum number of rows from which the kernel of a quick fit is learned: protein, 93 vectors with local residuals,
-then has an error 5 % larger in two thirds of the time."""
+"""Maximum number of rows from which the kernel of a quick fit is learned: on protein (93 vectors with local residuals),
+the error is then 5 % larger, in two thirds of the time."""
 
 
 class OutOfTime(Stopped):
-    """The time limit has passed: a small fit ends early, without an error."""
+    """The time limit has passed: a small fit ends early, which is not an error."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ class SmallFits:
     _step: tuple[str, int, float] = STAGES[0], 0, 0.0
 
     def embed(self, problem: Problem, moments: Moments) -> Problem:
-        """Return the problem in which features of many levels are numbers, if the form of the kernel is chosen."""
+        """Return the problem in which features with many levels are numbers, if the form of the kernel is chosen."""
         columns, room, request = self.source.columns, self.machine.budget // (4 * FLOAT), self.request
         counts = [len(columns.categories.get(name, ())) for name in columns.features]
         levels = {j: count for j, count in enumerate(counts) if count > MANY_LEVELS}
@@ -96,10 +96,10 @@ class SmallFits:
         return problem
 
     def warp_target(self, problem: Problem, least: float) -> Problem:
-        """Return the problem of the target as the request warps it, in any case; ``least`` is the least target."""
+        """Return the problem with the target warped as requested, whatever the time; ``least`` is the lowest target."""
         if self.request.warp_target == "none" or not problem.target_variance:
             return problem
-        untimed = replace(self, interrupted=lambda: None)  # a limit must not change what the errors are of
+        untimed = replace(self, interrupted=lambda: None)  # a limit must not change the target that errors refer to
         with untimed._sample(problem, min(LEARNING_ROWS, self.source.n_rows)) as sample:
             problem = with_target(sample, problem, self.request.warp_target, least)
         column = self.source.columns.target
@@ -108,7 +108,7 @@ class SmallFits:
         return problem
 
     def learn(self, problem: Problem) -> Problem:
-        """Return the problem with a learned kernel; after the time limit, with the best so far."""
+        """Return the problem with a learned kernel or, after the time limit, with the best one so far."""
         learning, columns, room = self._learning(problem)
         self.best, self.learned = problem.empty, "not finished because of time_limit"
         with suppress(OutOfTime), self._sample(problem, learning.rows, room) as sample:
@@ -128,7 +128,7 @@ class SmallFits:
         rows = min(n_rows, QUICK_ROWS if request.effort == "quick" else LEARNING_ROWS)
         learning = learning_options(n_rows, d, n_classes=K, metric=metric, most=rows)
         columns, room = self._affordable(max(2 * learning.max_centres, min(LAST_ROWS, n_rows)), LEARNING_ROWS)
-        most = min(max(columns // 2, 1), learning.max_centres)  # the slopes of a block take as much memory as the block
+        most = min(max(columns // 2, 1), learning.max_centres)  # a block's slopes take as much memory as the block
         if most < learning.max_centres or learning.rows < rows:
             self.notes += (
                 f"kernel learned from {learning.rows:,} rows and at most {most:,} centres because of the memory limit "
@@ -137,7 +137,7 @@ class SmallFits:
         return replace(learning, centres=min(learning.centres, most), max_centres=most), columns, room
 
     def _searched(self, sample: SampledRows, problem: Problem, learning: LearningOptions, columns: int) -> Problem:
-        """Search for the kernel; the last entry holds it. Return the problem with the scaling that the kernel sees."""
+        """Search for the kernel, which the last entry holds. Return the problem with the scaling that it sees."""
         request, chosen, kernel = self.request, chooses(self.request), problem.empty.kernel
         if request.standardize and problem.empty.scaling.features is not None:
             X = sample.rows.gather(sample.rows.rows).X
@@ -155,9 +155,9 @@ class SmallFits:
     def partition_size(self, problem: Problem) -> tuple[float | None, int]:
         """Measure the sparseness ρ of the problem, and return it and the partition size.
 
-        If the target is constant or the time limit is over, these are None and the minimum. Dense classes have the size
-        of a sparse problem: small rounds need fewer vectors for the same log loss. Where hardly any row stays, classes
-        overlap, and larger rounds are better (protein in 4 classes: log loss 1.044 instead of 1.065).
+        If the target is constant or time is up, these are None and the minimum. Dense classes get the size of a sparse
+        problem: small rounds need fewer vectors for the same log loss. Where hardly any row remains, classes overlap,
+        and larger rounds are better (protein in 4 classes: log loss 1.044 instead of 1.065).
         """
         n_rows, d, K = self.source.n_rows, self.source.n_features, problem.n_kernels
         most = min(math.ceil(math.sqrt(n_rows * d)), n_rows, HEURISTIC_ROWS)
@@ -189,7 +189,7 @@ class SmallFits:
         return gathered(self.source, numbers, self.executor, check, self._spent, room=room, **how)
 
     def _on_step(self, stage: str) -> None:
-        """Report that a kernel learning stage begins, or with "" that the present one has another evaluation."""
+        """Report that a stage of kernel learning begins or, with "", another evaluation in the current one."""
         now, (present, evaluations, began) = time.perf_counter(), self._step
         self._step = present, evaluations, began = (stage, 0, now) if stage else (present, evaluations + 1, began)
         rate = f", {evaluations / (now - began):,.1f} evaluations/s" if now - began > 0.5 else ""
@@ -201,7 +201,7 @@ class SmallFits:
         self.entries.append(entry | kernel_text(entry, self.best.scaling.names(self.source.columns.features)))
 
     def _affordable(self, columns: int, rows: int) -> tuple[int, int]:
-        """Return the columns that fit in memory with a sample, and bytes left for kernel blocks; set the threads."""
+        """Return how many columns fit in memory with a sample, and the bytes for kernel blocks; set the threads."""
         machine = replace(self.machine, base=self.machine.base + sample_bytes(self.shape, rows))
         threads, most = affordable(self.shape, machine, columns)
         self.executor.use(threads)
@@ -209,7 +209,7 @@ class SmallFits:
 
 
 def partition_size(n_rows: int, d: int, rho: float, centres: int = 0) -> tuple[int, int]:
-    """Return the heuristic, and ``partition_size="auto"``, which has bounds.
+    """Return the heuristic size, and that of ``partition_size="auto"``, which is bounded.
 
     The heuristic is ⌈f·√(N·d)⌉ with f = 0.2 for ρ ≤ 0.25, 0.6 for 0.25 < ρ ≤ 0.75, and 1 for larger ρ, the fraction of
     rows that a basic RVM on √(N·d) random rows keeps as vectors (Ben-Shimon & Shmilovici 2006, §3.1; the paper prints
@@ -223,7 +223,7 @@ def partition_size(n_rows: int, d: int, rho: float, centres: int = 0) -> tuple[i
 
 
 def sparseness(sample: SampledRows, problem: Problem, tol: float) -> Record:
-    """Fit a basic RVM to the sample; return its history record, which has the numbers of candidates and vectors."""
+    """Fit a basic RVM to the sample; return its history record, with the numbers of candidates and vectors."""
     design, likelihood = sample.candidates(problem, sample.rows.rows), problem.likelihood
     options = Options(sample.rows.n_rows * problem.n_kernels, "random", tol=INTERMEDIATE * tol)
     rule, start = replace(final_rule(options), guard=False), likelihood.start(problem)

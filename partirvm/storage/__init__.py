@@ -1,7 +1,7 @@
-"""Durable folders. Objects are written atomically, snapshots are groups of arrays, and a lease allows one writer at a
+"""Durable folders: objects are written atomically, snapshots are groups of arrays, and a lease allows one writer at a
 time.
 
-This package imports no modules of fits, models or data, so that jobs, models, data and outputs can all import it.
+This package imports no fit, model or data modules, so that jobs, models, data and outputs can all import it.
 """
 
 from partirvm.storage.address import Where, open_filesystem, reading, storing

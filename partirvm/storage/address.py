@@ -1,8 +1,8 @@
-"""The addresses that partirvm opens, and translation of their stores' errors into those of partirvm.
+"""The addresses that partirvm opens, and the translation of store errors into partirvm errors.
 
-fsspec imports a class for each protocol; some run templates, join other addresses, or connect to any host, and an
-address may come from somebody's file. So every address is checked before fsspec or Zarr opens it: protocols other than
-``PROTOCOLS`` only if the user names them, chains never. fsspec's configuration has endpoints and credentials.
+fsspec imports a class for each protocol; some of these run templates, combine other addresses or connect to any host,
+and an address may come from somebody else's file. So every address is checked before fsspec or Zarr opens it: protocols
+beyond ``PROTOCOLS`` only if the user names them, chains never. Endpoints and credentials are set in fsspec.
 """
 
 import os
@@ -13,23 +13,23 @@ from typing import Any, TypeAlias, cast
 from partirvm.errors import FormatError, MissingDataError, PartirvmError, StorageError, UsageError
 
 PROTOCOLS = ("file", "s3", "gs", "gcs", "az", "abfs", "memory")
-"""The protocols that are opened without a question."""
+"""The protocols that are allowed by default."""
 
 Where: TypeAlias = str | os.PathLike[str]
-"""A path, or a URL of fsspec."""
+"""A path or an fsspec URL."""
 
 allowed = set(PROTOCOLS)
-"""The protocols that this process may open."""
+"""The protocols allowed in this process."""
 
 CLIENTS = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "gcsfs"}
-"""Packages with error classes of their own that fsspec does not convert."""
+"""Packages with their own error classes, which fsspec does not convert."""
 
 
 def allow_protocols(*names: str) -> None:
-    """Allow this process to open URLs of further protocols of fsspec, such as ``https``.
+    """Allow this process to open URLs with further fsspec protocols, such as ``https``.
 
-    By default partirvm opens paths and URLs of ``file``, ``s3``, ``gs``, ``gcs``, ``az``, ``abfs`` and ``memory``. Jobs
-    that this process starts on a cluster may open the same. The command line has ``--allow-protocol``.
+    By default, partirvm opens paths and ``file``, ``s3``, ``gs``, ``gcs``, ``az``, ``abfs`` and ``memory`` URLs. Jobs
+    that this process starts on a cluster may open the same URLs. The command line has ``--allow-protocol``.
 
     Examples
     --------
@@ -40,13 +40,13 @@ def allow_protocols(*names: str) -> None:
 
 
 def absolute(place: Where) -> str:
-    """Return an absolute path, which is valid in every working folder. A URL is returned unchanged."""
+    """Return an absolute path, which is valid in any working directory. URLs are returned unchanged."""
     place = os.fspath(place)
-    return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - keeps symbolic links of the user
+    return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - keeps the user's symbolic links
 
 
 def protocol_of(place: str) -> str:
-    """Return the protocol of an address as fsspec reads it: ``file`` for a path. Raises ``UsageError`` for a chain."""
+    """Return an address's protocol as fsspec parses it: ``file`` for a path. Raises ``UsageError`` for a chain."""
     if "::" in place:
         raise UsageError(f"{place}: chained addresses ('::') are not opened: pass a single path or URL")
     if place.startswith("data:") and "://" not in place:
@@ -66,7 +66,7 @@ def require_address(place: str) -> None:
 
 
 def store_of(place: str) -> tuple[str, str]:
-    """Return the protocol and the host or bucket of an address; all paths of this machine are one store.
+    """Return the protocol and the host or bucket of an address; all paths on this machine are one store.
 
     >>> store_of("s3://bucket/jobs/1"), store_of("gcs://b/x"), store_of("/data/d.zarr")
     (('s3', 'bucket'), ('gs', 'b'), ('file', ''))
@@ -77,7 +77,7 @@ def store_of(place: str) -> tuple[str, str]:
 
 
 def open_filesystem(url: Where) -> tuple[Any, str]:
-    """Return file system and path inside. ``UsageError``: not allowed or unknown, ``StorageError``: silent store."""
+    """Return a file system and a path in it. ``UsageError`` if not allowed, ``StorageError`` if unreachable."""
     import fsspec
 
     url = os.fspath(url)
@@ -91,10 +91,10 @@ def open_filesystem(url: Where) -> tuple[Any, str]:
 
 @contextmanager
 def reading(place: str, advice: str = "is the address right?", broken: type[Exception] = FormatError) -> Iterator[None]:
-    """Convert errors of a store or of a decoder to errors of partirvm that name the place.
+    """Convert store or decoder errors to partirvm errors that name the place.
 
-    A missing file raises ``MissingDataError``; an ``OSError`` with a number, a time-out or an error of a store's client
-    ``StorageError``; any other error, ``broken``: the bytes differ from the written ones.
+    A missing file raises ``MissingDataError``; an ``OSError`` with an error number, a time-out or a store client's
+    error raises ``StorageError``; any other error means that the file is damaged, and raises ``broken``.
     """
     try:
         yield
@@ -112,10 +112,10 @@ def reading(place: str, advice: str = "is the address right?", broken: type[Exce
 
 @contextmanager
 def storing(place: str, advice: str = "make room or choose another place") -> Iterator[None]:
-    """Convert errors of a full, read-only, forbidden or silent store to a ``StorageError`` that names the place."""
+    """Convert errors of a full, read-only, forbidden or unreachable store to a ``StorageError`` naming the place."""
     try:
         yield
-    except PartirvmError:  # some are an OSError or a TimeoutError, too
+    except PartirvmError:  # some are also an OSError or a TimeoutError
         raise
     except Exception as error:
         if not isinstance(error, OSError) and not _is_of_client(error):
@@ -124,7 +124,7 @@ def storing(place: str, advice: str = "make room or choose another place") -> It
 
 
 def _is_of_client(error: Exception) -> bool:
-    """Return True for a time-out, a broken connection, and errors of the packages that talk to stores."""
+    """Return True for time-outs, broken connections and errors from store client packages."""
     packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     return isinstance(error, TimeoutError | ConnectionError) or bool(packages & CLIENTS)
 

@@ -1,7 +1,7 @@
-"""Values as JSON and arrays in a folder: the one format of models, specs and checkpoints.
+"""Values stored as JSON and arrays in a folder: the format shared by models, specs and checkpoints.
 
-A value is a tree of dataclasses, enums, tuples, lists, dicts, arrays, NumPy scalars, numbers, texts and None. JSON has
-``value`` and ``arrays`` (dtype, shape and order, on which BLAS bits depend), each distinct one stored once:
+A value is a tree of dataclasses, enums, tuples, lists, dicts, arrays, NumPy scalars, numbers, strings and None. The
+JSON has ``value`` and ``arrays`` (dtype, shape and order, on which BLAS bits depend), each array only once:
 
     None, bool, int, float, str, list    unchanged
     tuple, dict                          {"tuple": [...]}, {"dict": [[key, value], ...]}
@@ -9,13 +9,13 @@ A value is a tree of dataclasses, enums, tuples, lists, dicts, arrays, NumPy sca
     dataclass                            {"object": "Design", "fields": {field: value, ...}}
     NumPy scalar, array                  {"scalar": "<f8", "bytes": "..."}, {"array": 3}
 
-Classes and enums are looked up by name among those of a ``Codec``: decoding runs no code from the file.
+Classes and enums are looked up by name among those known to a ``Codec``: decoding runs no code from the file.
 
     GROUP/000000, …     the bytes of the JSON and of all arrays, one after the other, in parts of ``PART`` bytes
     GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part, and ``about``
 
-``group.json`` is written last: without it a group is incomplete. Reading takes no more memory than the stored bytes,
-and once more those of the largest array.
+``group.json`` is written last: without it, a group is incomplete. Reading takes no more memory than the stored bytes
+plus a second copy of the largest array.
 """
 
 import hashlib
@@ -39,10 +39,10 @@ from partirvm.storage.records import MOST, has_type, read_json, require, require
 Array: TypeAlias = NDArray[Any]
 
 KINDS = "?biufc"
-"""Kinds of dtypes (``numpy.dtype.kind``) that can be stored: bool, integer, float and complex."""
+"""Dtype kinds (``numpy.dtype.kind``) that can be stored: bool, integer, float and complex."""
 
 PART = 1 << 23
-"""Maximum number of bytes of a part of a group."""
+"""Maximum size in bytes of a part of a group."""
 
 HEAD = "group.json"
 """The object that makes a group complete."""
@@ -53,7 +53,7 @@ ADVICE = "restore it, or use the version of partirvm that wrote it"
 
 
 class Codec:
-    """Writes and reads values of these dataclasses and enums, and of those in the annotations of their fields."""
+    """Writes and reads values of the given dataclasses and enums, and of those in their field annotations."""
 
     def __init__(self, classes: Iterable[type]) -> None:
         self._classes, left = dict[str, Any](), list[Any](classes)
@@ -68,17 +68,17 @@ class Codec:
     def write(self, value: Any, location: str, kind: str, version: int, about: Any = None) -> None:
         """Write a value to a new folder or URL. ``about`` is JSON that can be read without the value.
 
-        Raises ``TypeError`` for what cannot be stored, ``ExistsError`` if the location is not empty, ``StorageError``.
+        Raises ``TypeError`` if it cannot be stored, ``ExistsError`` if the location is not empty, or ``StorageError``.
         """
         write_group(*self.encode(value), location, kind, version, about)
 
     def read(self, location: str, kind: str, version: int) -> Any:
-        """Return a group's value. Raises ``MissingDataError`` if it is damaged, ``FormatError`` if of another kind."""
+        """Return a group's value. Raises ``MissingDataError`` if damaged, ``FormatError`` for another kind of group."""
         with reading(f"{location}: the {kind.removeprefix('partirvm-')}", ADVICE):
             return self.decode(*read_group(location, kind, version))
 
     def encode(self, value: Any) -> tuple[dict[str, Any], list[Array]]:
-        """Return the JSON, without the entries of arrays, and the arrays. Raises ``TypeError`` as ``write`` does."""
+        """Return the JSON, without array entries, and the arrays. Raises ``TypeError`` as ``write`` does."""
         arrays, numbers = list[Array](), dict[int, int]()
 
         def encoded(value: Any) -> Any:
@@ -109,7 +109,7 @@ class Codec:
         return {"value": encoded(value)}, arrays
 
     def decode(self, tree: dict[str, Any], arrays: list[Array]) -> Any:
-        """Return the value. Raises ``ValueError`` or another builtin error for what this version did not encode."""
+        """Return the value. Raises ``ValueError`` or another builtin error for data not encoded by this version."""
 
         def decoded(tree: Any) -> Any:
             if tree is None or type(tree) in (bool, float, str) or (type(tree) is int and abs(tree) < MOST):
@@ -140,7 +140,7 @@ class Codec:
 
 
 def plain(dtype: str) -> np.dtype[Any]:
-    """Return the dtype of this name. Raises ``ValueError`` unless the dtype is numeric or bool."""
+    """Return the dtype with this name. Raises ``ValueError`` unless it is numeric or bool."""
     found: np.dtype[Any] = np.dtype(dtype)
     if found.kind not in KINDS:
         raise ValueError(f"arrays of dtype {dtype!r} are never stored")
@@ -148,7 +148,7 @@ def plain(dtype: str) -> np.dtype[Any]:
 
 
 def write_group(tree: Any, arrays: list[Array], location: str, kind: str, version: int, about: Any = None) -> None:
-    """Write the JSON and the arrays of an encoded value. Nothing is left after an error. Raises as ``Codec.write``."""
+    """Write an encoded value's JSON and arrays. An error leaves nothing behind. Raises like ``Codec.write``."""
     folder, parts = open_folder(location), list[tuple[int, str]]()
     entries = [(array.dtype.str, array.shape, "F" if array.flags.fnc else "C") for array in arrays]
     text = json.dumps({**tree, "arrays": entries}, separators=(",", ":")).encode()
@@ -164,13 +164,13 @@ def write_group(tree: Any, arrays: list[Array], location: str, kind: str, versio
             folder.create(HEAD, to_json(HEAD, head))
         except BaseException:
             with suppress(OSError):
-                if not folder.exists(HEAD):  # another writer may have been faster
+                if not folder.exists(HEAD):  # another writer may have finished first
                     folder.remove()
             raise
 
 
 def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], list[Array]]:
-    """Return the JSON and the arrays that ``write_group`` wrote. Raises as ``Codec.read``, or an error of a decoder."""
+    """Return the JSON and the arrays that ``write_group`` wrote. Raises like ``Codec.read``, or a decoder's error."""
     folder, what = open_folder(location), kind.removeprefix("partirvm-")
     head = read_json(folder, HEAD, missing=f"no {what} here, or it is incomplete: ")
     if head.get("kind") != kind:
@@ -186,7 +186,7 @@ def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], 
 
 
 def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
-    """Yield the bytes of flat arrays in parts of ``PART`` bytes."""
+    """Yield the bytes of flat arrays in parts of ``PART`` bytes each."""
     part = bytearray()
     for array in arrays:
         rest = array.view(np.uint8).data
@@ -199,7 +199,7 @@ def _divided(arrays: Iterable[Array]) -> Iterator[bytes]:
 
 
 def _reader(folder: Folder, parts: list[tuple[int, str]], what: str) -> Callable[[int], Array]:
-    """Return a function that returns the next bytes of a group, as many as its argument says."""
+    """Return a function that returns the next ``n_bytes`` of a group."""
     names, held, again = iter(enumerate(parts)), bytearray(), f"restore the file, or make the {what} again"
 
     def following(n_bytes: int) -> Array:

@@ -1,11 +1,11 @@
-"""A folder of small objects, on this machine or on a file system of fsspec.
+"""A folder of small objects, on this machine or on an fsspec file system.
 
-Every object is written in one step: if a process is killed, the previous state remains. On a local disk it is written
-beside its name, flushed, and renamed or linked, to survive a power failure. Requests to other stores are atomic.
+Every object is written in one step: if a process is killed, the previous state remains. On a local disk, it is written
+to a temporary file, flushed, and renamed or linked, to survive a power failure. Requests to other stores are atomic.
 
-If two processes ``create`` the same name, exactly one succeeds: numbered events, lease epochs and heads of groups rely
-on this. A client may repeat a request whose reply was lost, so ``create`` then compares the object with its own bytes:
-those of different writers must differ, by a token, or a time and an epoch.
+If two processes ``create`` the same name, exactly one succeeds: numbered events, lease epochs and group heads rely on
+this. A client may repeat a request whose reply was lost, so ``create`` then compares the object with its own bytes: the
+bytes of different writers must differ, by a token, or a time and an epoch.
 """
 
 import builtins
@@ -26,21 +26,21 @@ from partirvm.errors import StorageError
 from partirvm.storage.address import Where, open_filesystem, protocol_of, reading, storing
 
 REPLY_SECONDS = 300.0
-"""Limit of the write of an object: aiohttp waits without limit for the reply to ``Expect: 100-continue``."""
+"""Time limit for writing an object: aiohttp waits indefinitely for the reply to ``Expect: 100-continue``."""
 
 EXCLUSIVE = {"s3", "gs", "gcs", "az", "abfs", "memory"}
-"""Protocols whose stores create an object exclusively."""
+"""Protocols whose stores can create an object exclusively."""
 
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-"""Flag of a file that is read; Windows, which has no pipes in folders, does not know it."""
+"""Flag for opening a file to read; Windows, which has no pipes in folders, lacks it."""
 
 _creating = threading.Lock()
-"""Lock of exclusive creations: fsspec's memory looks before it writes, so that two threads could both succeed."""
+"""Lock for exclusive creation: fsspec's memory store checks before it writes, so two threads could both succeed."""
 
 
 def open_folder(location: Where) -> "Folder":
     """Return the folder at a path or fsspec URL; the folder need not exist."""
-    location = os.fspath(location).replace(os.sep, "/")  # Windows has another separator, and takes this one, too
+    location = os.fspath(location).replace(os.sep, "/")  # Windows has another separator but accepts this one
     if protocol_of(location) == "file":
         return Folder(location, location.removeprefix("file://"))
     filesystem, root = open_filesystem(location)
@@ -48,16 +48,16 @@ def open_folder(location: Where) -> "Folder":
 
 
 class Folder:
-    """A tree of objects under relative names such as ``events/000001.json``, or the place of one object.
+    """A tree of objects under relative names such as ``events/000001.json``, or the location of a single object.
 
-    ``location`` is what the user gave, ``path`` the path on this machine, None in another store. Methods raise builtin
-    errors, which ``storing`` converts.
+    ``location`` is what the user passed, ``path`` the path on this machine, or None in another store. Methods raise
+    builtin errors, which ``storing`` converts.
     """
 
     def __init__(self, location: str, root: str | Path, filesystem: Any = None) -> None:
         from fsspec.implementations.local import LocalFileSystem
 
-        if filesystem is None and str(root).startswith("~"):  # fsspec takes it for the home folder
+        if filesystem is None and str(root).startswith("~"):  # fsspec would expand it to the home folder
             root = Path(root).absolute()
         self._fs, self._root = filesystem or LocalFileSystem(), str(root).replace(os.sep, "/").rstrip("/")
         self.path = Path(root) if type(self._fs) is LocalFileSystem else None
@@ -65,7 +65,7 @@ class Folder:
         self.name, self.suffix = PurePosixPath(self._root).name, PurePosixPath(self._root).suffix
 
     def place(self, name: str = "") -> str:
-        """Return the path or URL of an object, for other libraries."""
+        """Return the path or URL of an object, for use by other libraries."""
         return str(self._at(name).as_posix()) if self.path is not None else f"{self.location}/{name}".rstrip("/")
 
     def at(self, name: str) -> "Folder":
@@ -78,16 +78,16 @@ class Folder:
         return Folder(location, root, self._fs)
 
     def read(self, name: str, most: int | None = None) -> bytes:
-        """Return the bytes of an object, at most the first ``most``. Raises ``FileNotFoundError``."""
+        """Return an object's bytes, at most the first ``most``. Raises ``FileNotFoundError``."""
         if self.path is None:
             with self._reading(name):
                 return bytes(self._fs.cat_file(self._at(name), start=0 if most else None, end=most))
-        # without waiting for a writer: a pipe among the files of somebody else has none
+        # without waiting for a writer: a pipe among somebody else's files has none
         with open(self._at(name), "rb", opener=lambda path, flags: os.open(path, flags | NO_WAIT)) as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file", self.place(name))
-            # read() would allocate all that it is allowed to read
+            # read() would allocate as much as it is allowed to read
             return file.read(about.st_size if most is None else min(about.st_size, most))
 
     def write(self, name: str, data: bytes) -> None:
@@ -99,7 +99,7 @@ class Folder:
                 part.replace(self._at(name))
 
     def create(self, name: str, data: bytes) -> None:
-        """Create an object. Of two concurrent calls exactly one succeeds. Raises ``FileExistsError`` if it exists."""
+        """Create an object. Of two concurrent calls, exactly one succeeds. Raises ``FileExistsError`` if it exists."""
         if self.path is not None:
             with _beside(self._at(name), data) as part:
                 try:
@@ -107,24 +107,24 @@ class Folder:
                 except OSError as error:
                     if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EOPNOTSUPP):
                         raise
-                    _write(self._at(name), data)  # a disk without links, where a kill may leave a damaged object
+                    _write(self._at(name), data)  # a disk without links, where a kill may leave a damaged file
             return
         try:
             with _creating:
                 self._send(name, data, mode="create")
         except Exception as error:
             found = None
-            self._fs.invalidate_cache(self._at(name))  # a listing from before does not show the object
+            self._fs.invalidate_cache(self._at(name))  # an earlier listing does not show the object
             with suppress(Exception):
                 found = self.read(name)
             if found is None:
                 raise
-            if found != data:  # with equal bytes only the reply was lost
+            if found != data:  # if the bytes are equal, only the reply was lost
                 raise FileExistsError(errno.EEXIST, "exists already", self.place(name)) from error
 
     def require_exclusive(self, name: str) -> None:
-        """Create an existing object again, and raise ``StorageError`` if that succeeds: two processes could both create
-        it, as in most file systems of fsspec. Those of ``EXCLUSIVE`` leave the decision to the store.
+        """Create an existing object again, and raise ``StorageError`` if that succeeds: then two processes could both
+        create it, as on most fsspec file systems. Those of ``EXCLUSIVE`` leave the decision to the store.
         """
         if self.path is not None:
             return
@@ -138,7 +138,7 @@ class Folder:
             )
 
     def list(self, name: str = "", *, hidden: bool = False) -> builtins.list[str]:
-        """Return the sorted names of the children of a folder; empty without a folder."""
+        """Return the sorted names of a folder's children; empty if there is no folder."""
         path, found = self._fs._strip_protocol(str(self._at(name))), set[str]()
         with suppress(FileNotFoundError), self._reading(name):
             self._fs.invalidate_cache(path)
@@ -147,11 +147,11 @@ class Folder:
         return sorted(child for child in names if hidden or not child.startswith("."))
 
     def empty(self) -> bool:
-        """Return True if the folder has no contents, including hidden files."""
+        """Return True if the folder has no contents, not even hidden files."""
         return not self.is_file() and not self.list(hidden=True)
 
     def exists(self, name: str = "") -> bool:
-        """Return True if an object or a folder has this name."""
+        """Return True if there is an object or a folder with this name."""
         path = str(self._at(name))
         with self._reading(name):
             self._fs.invalidate_cache(path)
@@ -163,19 +163,19 @@ class Folder:
             return bool(self._fs.isfile(self._root))
 
     def is_inside(self, other: "Folder") -> bool:
-        """Return True if this place is that of ``other``, or lies inside it. Links are followed."""
+        """Return True if this place is ``other`` or inside it. Links are followed."""
         if self.path is None or other.path is None:
             return f"{self.location}/".startswith(f"{other.location}/")
         return self.path.resolve().is_relative_to(other.path.resolve())
 
     def remove(self, name: str = "") -> None:
-        """Remove an object, or a folder with its contents; no-op without it."""
+        """Remove an object, or a folder with its contents; a no-op if it does not exist."""
         with suppress(FileNotFoundError):
             self._fs.invalidate_cache()
             self._fs.rm(str(self._at(name)), recursive=True)
 
     def remove_empty(self, name: str = "") -> None:
-        """Remove a local folder in one step if it has no contents besides hidden files of killed writers."""
+        """Remove a local folder in one step if it contains only hidden files left by killed writers."""
         if self.path is not None:
             with suppress(OSError):
                 for part in () if self.list(name) else self._at(name).glob(".*.part"):
@@ -183,20 +183,20 @@ class Folder:
                 self._at(name).rmdir()
 
     def flush(self, name: str) -> None:
-        """Wait until all files in a folder are flushed to disk. In other stores a completed request is durable."""
+        """Wait until all files in a folder are flushed to disk. In other stores, a completed request is durable."""
         if self.path is not None:
             flush(self._at(name))
 
     def scratch(self, name: str = "") -> AbstractContextManager[str]:
-        """Return a folder of this machine for unfinished files: ``name`` in this folder, or a temporary one."""
+        """Return a folder on this machine for unfinished files: ``name`` in this folder, or a temporary one."""
         if self.path is not None:
             return nullcontext(self.place(name))
         return tempfile.TemporaryDirectory(prefix="partirvm-output-")
 
     def publish(self, part: Path, check: Callable[[], None] = lambda: None) -> None:
-        """Move a finished file or folder here, and replace what is there. ``check`` is called before and may raise.
+        """Move a finished file or folder here, replacing what is there. ``check`` is called first and may raise.
 
-        On a local disk ``part`` must be on the same disk. When a folder is replaced, nothing exists for a moment.
+        If this is a local disk, ``part`` must be on it. When a folder is replaced, nothing exists for a moment.
         """
         with storing(self.location):
             if self.path is not None:
@@ -211,7 +211,7 @@ class Folder:
             if part.is_file():
                 self._fs.put_file(str(part), self._root)
                 return
-            self.remove("zarr.json")  # a Zarr group loses its root object first and gets it last
+            self.remove("zarr.json")  # a Zarr group's root object is removed first and written last
             self.remove()
             for file in sorted(filter(Path.is_file, part.rglob("*")), key=lambda file: file == part / "zarr.json"):
                 self._fs.put_file(str(file), f"{self._root}/{file.relative_to(part).as_posix()}")
@@ -225,13 +225,13 @@ class Folder:
         self._fs.pipe_file(self._at(name), data, **limit, **how)
 
     def _reading(self, name: str) -> AbstractContextManager[None]:
-        """Convert errors of a read request, because libraries of stores have their own error classes."""
+        """Convert the errors of a read request, since store libraries have their own error classes."""
         return reading(self.place(name), "check the connection to the store", StorageError)
 
 
 def sync(*paths: Path) -> None:
-    """Flush files, and the names in folders, to disk. A disk that does not support this causes no error."""
-    for path in paths if os.name == "posix" else ():  # Windows opens no folders
+    """Flush files and folder entries to disk. A disk that does not support this causes no error."""
+    for path in paths if os.name == "posix" else ():  # Windows cannot open folders
         handle = os.open(path, os.O_RDONLY)
         with suppress(OSError):
             os.fsync(handle)
@@ -245,7 +245,7 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def _beside(path: Path, data: bytes) -> Iterator[Path]:
-    """Yield a flushed file beside ``path``, to be given this name. It is removed at the end."""
+    """Yield a flushed temporary file beside ``path``, to be renamed to it. It is removed at the end."""
     _make(path.parent)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
@@ -257,10 +257,10 @@ def _beside(path: Path, data: bytes) -> Iterator[Path]:
 
 
 def _make(folder: Path) -> None:
-    """Make a folder whose name survives a power failure."""
+    """Create a folder whose name survives a power failure."""
     if not folder.is_dir():
         _make(folder.parent)
-        with suppress(FileExistsError):  # made by another process; of a file the next write states what it is
+        with suppress(FileExistsError):  # created by another process; if it is a file, the next write reports that
             folder.mkdir()
         sync(folder.parent)
 

@@ -1,18 +1,18 @@
-"""One writer of a folder at a time.
+"""A lease, which allows one writer of a folder at a time.
 
     lease/000003.json         the third holder: process, time, and mark (see below); created exclusively, immutable
     lease/000003.beat.json    rewritten regularly by the holder as a sign of life (heartbeat)
     lease/000003.over.json    the holder has released the lease
 
-The number is the *epoch*; the newest one holds the lease. A process takes it by creating the file of the next number,
-which only one can, if the holder has released the lease, is dead (on the same machine ``Process`` shows this at once),
-or wrote no heartbeat while watched for ``EXPIRY`` seconds: clocks may differ, so they are not compared.
+The number is the *epoch*; the newest epoch holds the lease. A process takes it by creating the file with the next
+number, which only one can do, if the holder has released the lease, is dead (on the same machine, ``Process`` shows
+this at once), or wrote no heartbeat while watched for ``EXPIRY`` seconds: clocks may differ, so they are not compared.
 
 A process that was frozen for an hour can still write what it was about to write. The lease makes such writes void: each
-event of a job carries the epoch of its writer and is created exclusively; ``lease/E.json`` contains a *mark*, the
-number of the last event when epoch E was claimed; readers ignore what an older epoch wrote beyond it. ``Lease.check``,
-before and after each publication, stops a holder that has lost the lease. Events also carry the *token* of the claim,
-so that an event of another folder is detected.
+job event carries its writer's epoch and is created exclusively; ``lease/E.json`` contains a *mark*, the number of the
+last event when epoch E was claimed; readers ignore what an older epoch wrote beyond it. ``Lease.check``, before and
+after each publication, stops a holder that has lost the lease. Events also carry the *token* of the claim, so that an
+event from another folder is detected.
 """
 
 import os
@@ -33,17 +33,17 @@ from partirvm.storage.folder import Folder
 from partirvm.storage.records import TIME, numbered, numbers, read_json, to_json
 
 BEAT = 3.0
-"""Seconds between two heartbeats."""
+"""Seconds between heartbeats."""
 
 EXPIRY = 15.0
-"""Seconds without heartbeat after which a holder on another machine counts as gone."""
+"""Seconds without a heartbeat after which a holder on another machine counts as gone."""
 
 CLAIM = {"time": TIME, "token": str, "host": str, "pid": int, "began": str, "space": str, "mark": int}
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process on a host; ``began`` is its start time, "" if unknown, ``space`` the boot and the container."""
+    """A process on a host; ``began`` is its start time, "" if unknown; ``space`` identifies the boot and container."""
 
     host: str
     pid: int
@@ -57,12 +57,12 @@ class Process:
 
     @property
     def local(self) -> bool:
-        """True if the process runs on this machine, in the same boot and namespace of process numbers."""
+        """True if the process is on this machine, in the same boot and PID namespace."""
         return (self.host, self.space) == (socket.gethostname(), _space())
 
     @property
     def dead(self) -> bool:
-        """True if the process has certainly ended: it ran on this machine, and its number is free or reused."""
+        """True if the process has certainly ended: it ran on this machine, and its PID is free or reused."""
         now = started(self.pid) if self.local and self.space else ""
         return now is None or bool(self.began and now and now != self.began)
 
@@ -71,7 +71,7 @@ class Process:
 
 
 def started(pid: int) -> str | None:
-    """Return a process's start in Linux's ticks since the boot; None if it ended (zombies, too), "" if unknown."""
+    """Return a process's start in Linux ticks since boot; None if it ended or is a zombie, "" if unknown."""
     with suppress(FileNotFoundError, ProcessLookupError):
         # the name in parentheses may contain any text; after the last parenthesis: state, 18 fields, start time
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -83,13 +83,13 @@ def started(pid: int) -> str | None:
 def _space() -> str:
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - it is no path
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - it is not a path
     return ""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds or held an epoch, with number, time on its clock and text of its last heartbeat."""
+    """The process that holds or held an epoch, with its last heartbeat's number, time (on its clock) and text."""
 
     epoch: int
     process: "Process"
@@ -101,16 +101,16 @@ class Holder:
 
     @property
     def gone(self) -> bool:
-        """True if the process certainly does not hold the lease any more."""
+        """True if the process certainly no longer holds the lease."""
         return self.over or self.process.dead
 
     def alive(self) -> bool:
-        """Return True if the holder appears alive at a single check; wrong if the clocks differ too much."""
+        """Return True if the holder appears alive at a single check; unreliable if the clocks differ too much."""
         return not self.gone and time.time() - self.last_beat < EXPIRY
 
 
 def claims(folder: Folder, *, last: bool = False) -> dict[int, dict[str, Any]]:
-    """Return the claim of each epoch, or only that of the last one."""
+    """Return the claim of each epoch, or only of the last."""
     while True:
         found = numbers(folder, "lease")[-1 if last else 0 :]
         try:
@@ -124,7 +124,7 @@ def holder(folder: Folder) -> Holder | None:
     """Return the holder of the newest epoch, or None if there is no epoch."""
     for epoch, claim in claims(folder, last=True).items():
         beat: dict[str, Any] = {"beat": 0, "time": claim["time"]}
-        with suppress(MissingDataError, FormatError, StorageError):  # a network disk replaces it meanwhile
+        with suppress(MissingDataError, FormatError, StorageError):  # a network disk may be replacing it
             beat = read_json(folder, numbered("lease", epoch, ".beat"), {"beat": int, "time": TIME, "doing?": str})
         over = folder.exists(numbered("lease", epoch, ".over"))
         process = Process(claim["host"], claim["pid"], claim["began"], claim["space"])
@@ -133,9 +133,9 @@ def holder(folder: Folder) -> Holder | None:
 
 
 def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 0.0) -> "Lease":
-    """Take the lease; a thread writes heartbeats until the lease is released or this process ends.
+    """Acquire the lease; a thread writes heartbeats until the lease is released or this process ends.
 
-    ``mark`` is called when the old holder is certainly gone. A holder on another machine is watched until it writes a
+    ``mark`` is called once the old holder is certainly gone. A holder on another machine is watched until it writes a
     heartbeat or counts as gone. Raises ``LeaseError`` if the holder is alive after ``patience`` seconds, and
     ``StorageError`` if the store does not support leases.
     """
@@ -152,7 +152,7 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
                 epoch, token = 1 if last is None else last.epoch + 1, uuid.uuid4().hex
                 claim = {"epoch": epoch, "token": token, **asdict(Process.this()), "time": time.time()}
                 name, claim["mark"] = numbered("lease", epoch), mark()  # may raise MissingDataError
-                with suppress(FileExistsError, FileNotFoundError):  # another process was faster, or withdrew
+                with suppress(FileExistsError, FileNotFoundError):  # another process got there first, or withdrew
                     folder.create(name, to_json(name, claim))
                     folder.require_exclusive(name)
                     return Lease(folder, epoch, token)
@@ -165,7 +165,7 @@ def acquire(folder: Folder, mark: Callable[[], int] = int, *, patience: float = 
 
 
 class Lease(AbstractContextManager["Lease"]):
-    """An epoch of the lease, held until ``release``; ``lost``: a newer one was found. Heartbeats carry ``doing``."""
+    """A lease epoch, held until ``release``; ``lost`` if a newer epoch was found. Heartbeats carry ``doing``."""
 
     def __init__(self, folder: Folder, epoch: int, token: str) -> None:
         self.epoch, self.token, self.lost, self.doing = epoch, token, False, ""
@@ -191,7 +191,7 @@ class Lease(AbstractContextManager["Lease"]):
         return {epoch: claim["token"] for epoch, claim in newest.items()} == {self.epoch: self.token}
 
     def release(self) -> None:
-        """Release the lease at once. The method may be called twice."""
+        """Release the lease at once. It is safe to call this twice."""
         if not self._ended.is_set():
             self._ended.set()
             self._thread.join()
@@ -210,7 +210,7 @@ class Lease(AbstractContextManager["Lease"]):
             self._folder.remove_empty()
 
     def __exit__(self, *_: object) -> None:
-        with suppress(LeaseError, StorageError):  # an error of the block is not replaced
+        with suppress(LeaseError, StorageError):  # do not replace an error in the block
             self.release()
 
     def _beat(self) -> None:

@@ -1,10 +1,10 @@
-"""JSON and chunks of numbers whose checksums show that they are whole, and the types of JSON from files.
+"""JSON and numeric chunks protected by checksums, and type checks for JSON from files.
 
 The schema of a JSON object maps each field that readers use to its type: an annotation such as ``list[str] | None``, a
-``range``, the schema of an object inside, or a tuple of alternatives. A field ``name?`` may be missing.
+``range``, the schema of a nested object, or a tuple of alternatives. A field ``name?`` may be missing.
 
-Readers of DATA use only the bytes of chunks, never the metadata that Zarr keeps of an array: no file chooses a codec.
-At most ``BLOSC_RATIO`` times the stored bytes of a chunk are allocated.
+Readers of DATA use only the chunk bytes, never Zarr's array metadata, so that no file chooses a codec. At most
+``BLOSC_RATIO`` times the stored bytes of a chunk are allocated.
 """
 
 import hashlib
@@ -26,29 +26,29 @@ from partirvm.storage.address import reading
 from partirvm.storage.folder import Folder
 
 HEAD = 1 << 25
-"""Maximum number of bytes of JSON."""
+"""Maximum size of JSON in bytes."""
 
 MOST = 1 << 63
-"""Bound of the absolute values of integers in files."""
+"""Bound on the absolute values of integers in files."""
 
 TIME = range(1 << 37)
-"""Times that a file may state, in seconds since 1970."""
+"""Times that a file may contain, in seconds since 1970."""
 
 BLOSC_HEADER, CRC = 16, 4
-"""Numbers of bytes before and after a compressed block."""
+"""Bytes before and after a compressed block."""
 
 BLOSC_RATIO = 255
-"""Largest ratio of LZ4, which compresses chunks of DATA."""
+"""Largest compression ratio of LZ4, which compresses DATA chunks."""
 
 
 Schema: TypeAlias = dict[str, Any]
 
 
 def read_json(folder: Folder, name: str, schema: Schema | None = None, missing: str = "") -> dict[str, Any]:
-    """Read at most ``HEAD`` bytes, and verify the JSON object of this schema that ``to_json`` wrote for this name.
+    """Read at most ``HEAD`` bytes and verify the JSON object, of this schema, that ``to_json`` wrote for this name.
 
-    Raises ``MissingDataError`` if it does not exist, with a text that begins with ``missing``, and ``FormatError`` if
-    it is damaged, moved or of another schema.
+    Raises ``MissingDataError``, with a message that begins with ``missing``, if it does not exist, and ``FormatError``
+    if it is damaged, moved or of another schema.
     """
     place = f"{folder.location}/{name}"
     try:
@@ -60,7 +60,7 @@ def read_json(folder: Folder, name: str, schema: Schema | None = None, missing: 
         value = json.loads(data)
         whole = value.pop("check") == digest(value)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise FormatError(f"{place}: damaged, not an object of partirvm: restore or remove the file") from error
+        raise FormatError(f"{place}: damaged, not a partirvm object: restore or remove the file") from error
     if not whole:
         raise FormatError(f"{place}: damaged, its content does not match its checksum: restore the file")
     if (own := value.pop("object", None)) != name:
@@ -70,22 +70,22 @@ def read_json(folder: Folder, name: str, schema: Schema | None = None, missing: 
 
 
 def to_json(name: str, value: dict[str, Any]) -> bytes:
-    """Serialise a JSON object for storage under this name. ``check`` is a checksum of name and content."""
+    """Serialise a JSON object to be stored under this name. ``check`` is a checksum of name and content."""
     named = {"object": name, **value}
     return json.dumps({**named, "check": digest(named)}, indent=1).encode()
 
 
 def digest(value: Any) -> str:
-    """Return a hash of a JSON value; the hash does not depend on the order of keys."""
+    """Return a hash of a JSON value, which does not depend on the order of keys."""
     text = json.dumps(json.loads(json.dumps(value)), sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
-    """Return the numbers of ``000001.json`` … from ``first``, or the lowest; ``MissingDataError`` if one is missing."""
+    """Return the numbers of ``000001.json`` … from ``first`` or the lowest. ``MissingDataError`` if one is missing."""
     found = listed_numbers(folder, series)
     there, whole = {*found}, range(first or found[0], found[-1] + 1) if found else range(0)
-    for number in whole:  # one by one: a file that was added by hand may have any number
+    for number in whole:  # one by one: a file added by hand may have any number
         if number not in there and not folder.exists(numbered(series, number)):  # a listing may miss a new object
             raise MissingDataError(
                 f"{folder.location}: {numbered(series, number)} is missing, but {numbered(series, found[-1])} exists: "
@@ -95,28 +95,28 @@ def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
 
 
 def listed_numbers(folder: Folder, series: str) -> list[int]:
-    """Return the numbers of the listed objects of a series in increasing order, with gaps."""
+    """Return the numbers of a series' listed objects in increasing order, with gaps."""
     found = (re.fullmatch(r"(\d{6,})\.json", name) for name in folder.list(series))
     return sorted(int(each[1]) for each in found if each and each[0] == f"{int(each[1]):06d}.json" != "000000.json")
 
 
 def numbered(series: str, number: int, suffix: str = "") -> str:
-    """Return the name of an object of a series of numbered objects."""
+    """Return the name of an object in a numbered series."""
     return f"{series}/{number:06d}{suffix}.json"
 
 
 def require(value: dict[str, Any], schema: Schema, place: str) -> None:
-    """Raise ``FormatError`` if a JSON object has not this schema."""
+    """Raise ``FormatError`` if a JSON object does not have this schema."""
     if not has_type(value, schema):
         raise FormatError(f"{place}: damaged, not as partirvm writes it: a field is missing or wrong: restore the file")
 
 
 PLAIN: dict[Any, tuple[type, ...]] = {bool: (bool, np.bool_), int: (int, np.integer), float: (int, float, np.number)}
-"""The types of values that an annotated type accepts."""
+"""The value types that an annotated type accepts."""
 
 
 def has_type(value: Any, hint: Any) -> bool:
-    """Return whether a value has an annotated type; type variables, ``Any`` and protocols accept more.
+    """Return whether a value has an annotated type; type variables, ``Any`` and protocols are checked less strictly.
 
     >>> has_type((1, 2.5), tuple[float, ...]), has_type({"a": None}, dict[str, int]), has_type(True, int)
     (True, False, False)
@@ -162,13 +162,13 @@ def require_format(found: Any, known: int, place: str, what: str) -> None:
 
 
 def checksum(block: NDArray[Any]) -> str:
-    """Return the CRC-32C and the sum of the words of 8 bytes of a block, as 24 hexadecimal digits; it is cheap."""
+    """Return a cheap checksum: a block's CRC-32C and the sum of its 8-byte words, as 24 hexadecimal digits."""
     words = np.ascontiguousarray(block).reshape(-1).view(np.uint64)
     return f"{google_crc32c.value(words):08x}{int(words.sum(dtype=np.uint64)):016x}"
 
 
 def create_blosc(place: str, shape: Sequence[int], chunk: Sequence[int], dtype: str, fill: float = math.nan) -> Any:
-    """Create an empty Zarr array at a path or URL, with chunks for ``read_blosc``, and return it."""
+    """Create and return an empty Zarr array at a path or URL, with chunks for ``read_blosc``."""
     import zarr
     from zarr.codecs import BloscCodec, Crc32cCodec
 
@@ -178,10 +178,10 @@ def create_blosc(place: str, shape: Sequence[int], chunk: Sequence[int], dtype: 
 
 
 def read_blosc(folder: Folder, name: str, shape: Sequence[int], dtype: str) -> NDArray[Any]:
-    """Read a chunk that Blosc compressed and CRC-32C protects. Raises ``ValueError`` if it is damaged."""
+    """Read a chunk compressed by Blosc and protected by CRC-32C. Raises ``ValueError`` if it is damaged."""
     import numcodecs.blosc
 
-    numcodecs.blosc.use_threads = False  # as Zarr does: threads of Blosc and of the caller do not mix
+    numcodecs.blosc.use_threads = False  # as Zarr does: Blosc's threads and the caller's do not mix
     nbytes = math.prod(shape) * np.dtype(dtype).itemsize
     data = np.frombuffer(folder.read(name, nbytes + BLOSC_HEADER + CRC + 1), np.uint8)
     body = data[:-CRC]

@@ -89,7 +89,7 @@ def test_a_limit_below_what_it_takes_is_refused(tmp_path: Path) -> None:
     status, _, _, said = ingested(tmp_path / "t.parquet", tmp_path / "d.zarr", 96)
     assert status == 2
     assert "t.parquet: ingesting 17 columns needs" in said
-    assert "the memory limit is 96 MiB: raise --memory-limit, or take fewer columns" in said
+    assert "the memory limit is 96 MiB: raise --memory-limit, or use fewer columns" in said
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 

@@ -157,7 +157,7 @@ def test_an_append_in_the_wrong_place(how, top, intact):
         swap(before / "attributes", last / "attributes")
     else:
         shutil.copy(other / "versions" / "000003.json", data / "versions" / "000003.json")
-    with pytest.raises(PartirvmError, match=r"are those of another group|no data here"):
+    with pytest.raises(PartirvmError, match=r"belong to another group|no data here"):
         ZarrSource(data)
 
 

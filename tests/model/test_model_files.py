@@ -195,7 +195,7 @@ def test_nearness_is_a_fraction_of_the_peak(bias):
     ("X", "says"),
     [
         ([["a", "b", "c"]], "X holds complex numbers, text"),
-        ([[1.0, np.inf, 2.0]], "values that are infinite"),
+        ([[1.0, np.inf, 2.0]], "infinite values"),
         ([1.0, 2.0, 3.0], "3 features"),
         (pd.DataFrame([[1.0, 2.0, 3.0]], columns=["ü b", "a", "d"]), "lacks columns .*: c. It has ü b, a, d"),
     ],

@@ -46,7 +46,7 @@ def test_panels_of_numbers_state_their_counts():
     heights = [bar.get_height() for bar in drawn(panels["Position in the predicted distribution"]).containers[0]]
     assert np.mean(heights) == pytest.approx(1.0)
     tenth = found.sample.values[np.argsort(found.sample.values[:, 2], kind="stable")][:40]
-    (errors,) = points_of(panels["Errors against predicted deviations"])
+    (errors,) = points_of(panels["Errors against predicted std"])
     assert errors[0] == pytest.approx(np.sqrt(np.mean((tenth[:, 0] - tenth[:, 1]) ** 2)))
     assert drawn(panels["Predictions"]).get_xlabel() == "predicted fare"
     same = NumberDiagnostics.of(*numbers(), np.arange(500))
