@@ -66,6 +66,7 @@ def digest(data: Path) -> Any:
     return str(ZarrSource(data).fingerprint())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("write", "ending"),
     some([(one_group, "parquet"), (many_groups, "parquet"), (csv, "csv")], [(one_group, "parquet")]),

@@ -96,6 +96,7 @@ def kinds(X, y, folder):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")
 def test_every_kind_of_input_gives_the_same_model(tmp_path):
     """Every row is a candidate, so that the order of rows does not matter. Other labels: data/test_labels."""

@@ -32,6 +32,7 @@ def wake(child, gate=None):
     assert "was taken over or replaced" in message
 
 
+@pytest.mark.slow
 def test_who_wakes_while_another_is_at_work(breeder, data, undisturbed, tmp_path):
     """The two run side by side for a moment: what the old one writes does not count, and nobody is disturbed by it."""
     store = queued(data, tmp_path / "job", "incremental")
