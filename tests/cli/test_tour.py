@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from by_default import some
 import zarr
+from by_default import some
 from click.testing import CliRunner
 from commandline import NOISE, Tour
 

@@ -112,6 +112,7 @@ def test_every_kind_of_input_gives_the_same_model(tmp_path):
         np.testing.assert_array_equal(found.predict(given[0]), expected.predict(X), err_msg=kind)
 
 
+@pytest.mark.slow
 def test_class_weights_are_sample_weights(tmp_path):
     """ "balanced" and a dict, in memory and of DATA: the bits of the products as sample weights."""
     X, codes = moons()
