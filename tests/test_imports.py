@@ -259,6 +259,7 @@ print(*sorted({name.partition(".")[0] for name in set(sys.modules) - before}))
 """
 
 
+@pytest.mark.slow
 def test_fits_to_arrays_and_predictions_need_no_tables_and_no_cluster(tmp_path, monkeypatch):
     """They run where these packages are not installed; predictions load no others than scikit-learn itself."""
     monkeypatch.chdir(tmp_path)

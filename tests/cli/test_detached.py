@@ -59,6 +59,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 def test_the_one_who_submits_may_be_killed(scheduler, data, tmp_path):
     """kill -9 as soon as submit has returned: the job comes to its end all the same, with the bits of a local fit."""
     arguments = (scheduler, str(data / "small.zarr"), str(tmp_path / "job"))

@@ -87,6 +87,7 @@ def test_many_signals_end_a_fit_in_order(tour, tmp_path):
     assert f"partirvm resume {job}" in (said if "stopped at once" in said else out)
 
 
+@pytest.mark.slow
 def test_many_signals_end_an_ingest_in_order(tour, tmp_path):
     """Whatever is half-written goes, and the status says that it failed."""
     output = tmp_path / "d.zarr"

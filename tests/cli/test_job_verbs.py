@@ -138,6 +138,7 @@ def test_two_ctrl_c_leave_at_once(tour, tmp_path):
     assert opened.state().reason == "stopped at once (KeyboardInterrupt)"
 
 
+@pytest.mark.slow
 def test_follow_shows_rounds_as_they_come(tour, tmp_path, cli):
     """From another process, until an abort; its own Ctrl-C, and a wait in vain, change nothing for the job."""
     job = str(tmp_path / "job")

@@ -50,6 +50,7 @@ def test_piped_progress_is_plain_lines_on_stderr(tour, cli, tmp_path):
     assert len({len(line) for line in [header, *rounds]}) == 1
 
 
+@pytest.mark.slow
 def test_memory_limit_holds(tmp_path):
     """VmHWM of the process that ingests nothing and fits close to the least that it can: without a limit 185 MiB."""
     rng = np.random.default_rng(0)
@@ -124,6 +125,7 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
+@pytest.mark.slow
 def test_the_live_view_runs_and_leaves_the_terminal_usable(tour, tmp_path):
     """A fit of six rounds: the view draws the last of them when it ends, however seldom it was drawn before."""
     choices = (*LONG[:4], "--partition-size", "20", "--max-rounds", "6", "--residual", "none")

@@ -219,6 +219,7 @@ def test_an_update_that_is_taken_back_at_the_mode_is_not_tried_for_ever(seed):
     assert reason is Termination.CONVERGED
 
 
+@pytest.mark.slow
 def test_alpha_and_mode_do_not_chase_each_other_for_ever():
     """Three groups that overlap: α of each quadratic's optimum overshoots, by turns in one direction and the other."""
     rng = np.random.default_rng(0)

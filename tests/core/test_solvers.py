@@ -82,6 +82,7 @@ def test_fixed_noise_stays_and_steps_are_heard():
     assert {1 / info.noise_variance for info in heard} == {start.beta}
 
 
+@pytest.mark.slow
 def test_auto_reaches_the_best_of_several_starts():
     """Sinc with a wide kernel: the fixed point from α = 1/M² ends tens of nats above that from the usual α; "auto"
     ends no lower. Both keep α above ``ALPHA_FLOOR``: below it, points of more evidence exist that neither reaches."""

@@ -66,6 +66,7 @@ def digest(data: Path) -> Any:
     return str(ZarrSource(data).fingerprint())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("write", "ending"),
     some([(one_group, "parquet"), (many_groups, "parquet"), (csv, "csv")], [(one_group, "parquet")]),
@@ -83,6 +84,7 @@ def test_the_limit_holds(write: Callable[[Path, int], None], ending: str, tmp_pa
     assert len({digest(tmp_path / f"{limit}.zarr") for limit in limits}) == 1
 
 
+@pytest.mark.slow
 def test_a_limit_below_what_it_takes_is_refused(tmp_path: Path) -> None:
     """What it needs, what it has, what to change; nothing is written."""
     one_group(tmp_path / "t.parquet", 30_000)

@@ -23,7 +23,19 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 CHAPTERS = {path.stem: path for path in sorted(DOCS.glob("guide/*.md")) if "```" in path.read_text()}
 
-SLOW = {"coming_from", "ecosystem", "kernels", "notebooks", "settings", "strategies"}
+SLOW = {
+    "coming_from",
+    "data",
+    "ecosystem",
+    "jobs",
+    "kernels",
+    "memory",
+    "notebooks",
+    "settings",
+    "strategies",
+    "targets",
+}
+SLOW |= {"uncertainty", "updates"}
 """Chapters whose calls are those of other chapters and of the examples of docstrings, with other values."""
 
 BLOCK = re.compile(

@@ -102,6 +102,7 @@ def test_a_rare_class_is_found(selection):
     assert (p[:-3] < 0.5).all()
 
 
+@pytest.mark.slow
 def test_a_thousand_classes():
     """Beside their other matrices 1,000 posteriors of 201 columns take 1,000 · 201² · 8 bytes: too much for 1 GiB.
 

@@ -96,6 +96,7 @@ def kinds(X, y, folder):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification")
 def test_every_kind_of_input_gives_the_same_model(tmp_path):
     """Every row is a candidate, so that the order of rows does not matter. Other labels: data/test_labels."""
@@ -111,6 +112,7 @@ def test_every_kind_of_input_gives_the_same_model(tmp_path):
         np.testing.assert_array_equal(found.predict(given[0]), expected.predict(X), err_msg=kind)
 
 
+@pytest.mark.slow
 def test_class_weights_are_sample_weights(tmp_path):
     """ "balanced" and a dict, in memory and of DATA: the bits of the products as sample weights."""
     X, codes = moons()

@@ -41,6 +41,7 @@ def test_a_killed_worker_changes_no_bits(data, reference, tmp_path, victim):
         runner.close()
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_no_rows_of_this_process(memory, reference):
     """Rows that were sent to the worker that dies are sent again; ``map`` goes on where it was, in order."""
     with cluster(2) as client:

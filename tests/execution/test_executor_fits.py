@@ -38,6 +38,7 @@ def fitted_bits(model):
     return bits(model.mean), bits(model.design.labels), bits(model.root), model.log_evidence.hex()
 
 
+@pytest.mark.slow
 def test_several_targets_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
     """A fit of DATA with two targets, its held-out scores and its predictions."""
     X, y, w = (part[:1500] for part in rows())

@@ -122,7 +122,7 @@ def evaluated(data):
 @pytest.mark.parametrize("kind", ["data", pytest.param("memory", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("executor", "blocks"),
-    some(product(EXECUTORS, STORES), {("three threads", "zarr"), ("three workers", "memory")}),
+    some(product(EXECUTORS, STORES), {("three workers", "memory")}),
     indirect=True,
 )
 def test_every_executor_gives_the_same_bits(executor, request, evaluated, blocks, kind):

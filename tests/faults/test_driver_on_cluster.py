@@ -102,6 +102,7 @@ def test_a_killed_worker(cluster, job, undisturbed):
     assert [event["event"] for event in job.store.events()].count("running") == 1
 
 
+@pytest.mark.slow
 def test_the_worker_that_holds_the_driver(cluster, job, undisturbed):
     """The scheduler begins the driver elsewhere, which goes on from the last checkpoint."""
     first = driver(job)

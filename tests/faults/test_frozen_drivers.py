@@ -32,6 +32,7 @@ def wake(child, gate=None):
     assert "was taken over or replaced" in message
 
 
+@pytest.mark.slow
 def test_who_wakes_while_another_is_at_work(breeder, data, undisturbed, tmp_path):
     """The two run side by side for a moment: what the old one writes does not count, and nobody is disturbed by it."""
     store = queued(data, tmp_path / "job", "incremental")
@@ -64,6 +65,7 @@ def test_who_loses_the_lease_in_the_middle_of_a_model_is_told_so(tmp_path, monke
     lease.release()
 
 
+@pytest.mark.slow
 def test_one_of_many_drivers_wins(breeder, data, undisturbed, tmp_path):
     """Four start at the same moment: one carries the job out, the others hear LeaseError; nothing is written twice."""
     store = queued(data, tmp_path / "job", "working-set")

@@ -28,7 +28,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.options import Request
 
 KILLS = {"working-set": 4, "incremental": 3, "split-merge": 3, "classes": 2, "pooled": 2}
-BY_DEFAULT = {(case, 0) for case in ("working-set", "classes", "pooled")}
+BY_DEFAULT = {(case, 0) for case in ("working-set", "classes")}
 """Spread over the run: each job is killed so often on its way."""
 
 
@@ -96,6 +96,7 @@ def test_an_abort_here(breeder, data_of, tmp_path, case, where, after):
         assert_usable(store, "flat enough")
 
 
+@pytest.mark.slow
 @pytest.mark.bits
 @pytest.mark.parametrize("state", some(["sorting", "writing", "cells", "model", "event"], {"cells"}))
 def test_a_kill_around_cells_changes_no_bits(breeder, data, tmp_path, monkeypatch, state):

@@ -100,6 +100,7 @@ def test_no_shape_is_believed_because_the_checksums_agree(shape, dtype, tmp_path
     assert peak_memory() - before < 50_000_000
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_a_field(job):
     """Its checksums agree: every field is missing, or a list. Decoding or ``attached`` refuses what is wrong."""
     spec = JobStore(job).restore().spec

@@ -72,6 +72,7 @@ def test_who_is_not_compared(rows, options):
     assert "reference" not in model.history_[-1]
 
 
+@pytest.mark.slow
 def test_a_job_tells_it_in_its_advice_and_on_its_page(tmp_path, monkeypatch):
     """A warning with both errors and what may help; the same in the status of the job, its report and its history,
     which is plain JSON."""

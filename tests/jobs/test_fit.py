@@ -101,6 +101,7 @@ def test_a_watcher_hears_every_tile_iteration_and_fit(folder, tmp_path):
     assert sum(entry["passes"] for entry in found.history) == read + 1  # the last residuals and left-out rows are one
 
 
+@pytest.mark.slow
 def test_an_aborted_split_merge_keeps_its_best_part(folder, tmp_path):
     """A resume goes on from all parts: it ends with the bits of a fit that was never aborted."""
     listener, job = Listener(), str(tmp_path / "job")

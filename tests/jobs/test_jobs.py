@@ -268,6 +268,7 @@ def test_a_resume_on_other_data_says_what_differs(tmp_path, what):
     assert job.model().n_vectors > 0
 
 
+@pytest.mark.slow
 def test_data_that_moved_are_given_again(tmp_path):
     """Held to the fingerprint; the job remembers the new place, and an update finds new rows there."""
     rows, job = own_job(tmp_path)

@@ -72,6 +72,7 @@ def test_classes_keep_blocks_in_a_quarter_of_a_limit_that_nobody_set(monkeypatch
     assert given.peak <= limit
 
 
+@pytest.mark.slow
 def test_a_job_keeps_blocks_beside_it_only_while_it_runs(data, tmp_path):
     """Zarr goes to JOB/kernel; what a killed process left there is removed by the next one, which ends alike."""
     whole = jobs.fit(data, str(tmp_path / "whole"), replace(ASKED, kernel_store="none"))

@@ -64,7 +64,7 @@ def pair(folder, place, asked, monkeypatch):
 
 
 @pytest.mark.bits
-@pytest.mark.parametrize("name", some(FITS, {"numbers", "several targets", "two classes"}))
+@pytest.mark.parametrize("name", some(FITS, {"numbers", "two classes"}))
 def test_a_resume_with_more_rounds_is_the_longer_fit(name, tmp_path, monkeypatch):
     """Bits and history; nothing is decided or learned again, the spec alone is read."""
     options = dict(FITS[name])
@@ -88,6 +88,7 @@ def test_a_resume_with_more_rounds_is_the_longer_fit(name, tmp_path, monkeypatch
         assert other.digest() != whole.model.digest(), "it tells whose centre is whose"
 
 
+@pytest.mark.slow
 def test_a_resume_with_more_effort_is_the_thorough_fit(tmp_path, monkeypatch):
     """A balanced fit ends by its effort, if the rule applies to small fits; resumed as a thorough one it is that."""
     monkeypatch.setattr(working_set, "LEAST_WORK", 1.0)

@@ -101,6 +101,7 @@ def test_time_that_is_over_leaves_no_spec(tmp_path):
     assert JobStore(tmp_path / "job").restore() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", some(["basic", "incremental", "working-set", "split-merge"], {"working-set"}))
 def test_rows_that_come_while_an_update_is_broken_off(tmp_path, strategy):
     """The update left no checkpoint: the next one is that of all the rows at once."""

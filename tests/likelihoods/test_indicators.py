@@ -194,6 +194,7 @@ def test_two_classes_of_many_rows_are_pooled():
     assert likelihood_for(2, "multinomial", 50_001).name == "bernoulli"
 
 
+@pytest.mark.slow
 def test_two_classes_that_hardly_overlap_are_pooled():
     """Even and odd digits, by default; not if a fifth of the labels is wrong, or if the boundary is smooth."""
     rng, (pixels, digit) = np.random.default_rng(1), load_digits(return_X_y=True)

@@ -77,6 +77,7 @@ def test_derivatives_are_finite_differences(family):
     np.testing.assert_allclose(density(logs)[1], -np.diff(ends)[:, 0] / 2e-5, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_search_finds_the_parameters_of_a_draw():
     """Errors drawn from a Gaussian process with noise: its length and the share of noise, within a third."""
     rng = np.random.default_rng(0)

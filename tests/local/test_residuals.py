@@ -206,6 +206,7 @@ def test_weights_may_have_any_unit():
     assert next(errors) == pytest.approx(next(errors), rel=0.02)
 
 
+@pytest.mark.slow
 def test_weights_divide_the_noise_of_a_row():
     """Rows of weight 1/100 have ten times the noise; with the weights their errors count less."""
     X, y = rough(900)

@@ -109,6 +109,7 @@ def test_classes(likelihood):
     assert (small.n_vectors, small.pruned.vectors, small.pruned.squared_error) == (2, 3, 0.0)
 
 
+@pytest.mark.slow
 def test_what_is_refused_and_what_changes_nothing(rows):
     X, y, _ = rows
     local = RVMRegressor(residual="local", random_state=0).fit(X, y[:, 0])

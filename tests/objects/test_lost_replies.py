@@ -179,6 +179,7 @@ class ReadsOnly(BaseHTTPRequestHandler):
         self.wfile.write(body if self.command != "HEAD" else b"")
 
 
+@pytest.mark.slow
 def test_a_store_that_reads_and_never_takes_a_write(s3_server, monkeypatch) -> None:
     """StorageError after the limit, not a wait without end."""
     monkeypatch.setattr("partirvm.storage.folder.REPLY_SECONDS", 1.0)

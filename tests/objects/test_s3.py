@@ -56,6 +56,7 @@ def places(s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[st
     return folder, bucket
 
 
+@pytest.mark.slow
 def test_a_killed_fit_is_resumed_to_the_bits_of_a_local_one(places):
     """kill −9 after the first round. A second driver gets ``LeaseError`` before, and goes on after it."""
     folder, bucket = places
@@ -93,6 +94,7 @@ def test_predictions_of_a_bucket_are_those_of_a_disk(places, ending, tmp_path):
     assert _objects(there) != _files(here)
 
 
+@pytest.mark.slow
 def test_report_and_model_are_written_to_a_bucket(places):
     folder, bucket = places
     assert "open it in a browser" in run("report", f"{folder}/job", f"{bucket}/report.html")

@@ -120,7 +120,7 @@ def test_nearest_rows_of_the_largest_errors(fitted):
         assert said not in without
 
 
-@pytest.mark.parametrize(("strategy", "held_out"), some(FITS, {("basic", False), ("working-set", True)}))
+@pytest.mark.parametrize(("strategy", "held_out"), some(FITS, {("basic", False)}))
 def test_every_number_is_there(fitted, strategy, held_out):
     job = fitted(strategy, held_out)
     html = job.html
@@ -294,7 +294,7 @@ NAMES = ["a<b>&c", "M" * 40, *(f"feature {k}" for k in range(28))]
 RELEVANCE = {name: 0.8**k for k, name in enumerate(NAMES)} | {f"noise {k}": 1e-4 for k in range(90)}
 
 
-@pytest.mark.parametrize("kind", some(["several", "two", "three"], {"several", "three"}))
+@pytest.mark.parametrize("kind", some(["several", "two", "three"], {"three"}))
 def test_the_page_can_be_read_without_seeing_it(kind):
     """Language, one main part, headings in order, a text for each drawing, and names of what a keyboard scrolls."""
     read = check(with_every_part(kind).html)

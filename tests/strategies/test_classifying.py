@@ -106,6 +106,7 @@ def test_candidates_by_surprise(K, likelihood):
                 assert set(rows[10 * number : 10 * number + 10]) == set(np.argsort(-missed)[:10].tolist())
 
 
+@pytest.mark.slow
 def test_a_fit_begins_where_the_last_one_stood():
     """α and weights of the columns that survived; the weights of an output sum to zero."""
     simulator = ClassSimulator(*groups(120, 3), n_classes=3, likelihood="multinomial")
