@@ -17,8 +17,8 @@ from dask.distributed import Client, LocalCluster, get_task_stream
 from partirvm import RVMRegressor, ingest
 
 # %%
-# The worker processes import this script, so all code that starts processes or uses the cluster is guarded by ``if
-# __name__ == "__main__":``. A notebook does not need this guard.
+# The worker processes import this script, so all code that starts processes or uses the cluster is guarded by
+# ``if __name__ == "__main__":``. A notebook does not need this guard.
 #
 # The workers read the rows themselves, so the dataset must be a folder or a URL that all of them can open. On a real
 # cluster, connect to the scheduler's address: ``Client("tcp://scheduler:8786")``.
