@@ -39,7 +39,7 @@ print(f"log loss: {log_loss(y_test, probabilities):.3f} nats")
 
 figure, axis = plt.subplots(figsize=(5.5, 5), layout="constrained")
 ConfusionMatrixDisplay.from_predictions(y_test, predicted, cmap="Blues", colorbar=False, ax=axis)
-axis.set(xlabel="predicted digit", ylabel="true digit", title="Numbers of test pictures")
+axis.set(xlabel="predicted digit", ylabel="true digit", title="Number of test images")
 plt.show()
 
 # %%

@@ -87,7 +87,7 @@ fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.plot(years, level, ".", color=GREY, label="rows")
 ax.plot(grid, gaussian.predict(grid), "--", color=ORANGE, label="Gaussian kernel")
 ax.plot(grid, seasonal.predict(grid), color=BLUE, label="periodic kernel and linear term")
-ax.set(xlabel="time (years)", ylabel="level", title="A trend and a season")
+ax.set(xlabel="time (years)", ylabel="level", title="A trend and a seasonal pattern")
 ax.legend()
 plt.show()
 

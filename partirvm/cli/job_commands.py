@@ -150,7 +150,7 @@ again = takes(
 @click.command()
 @takes("job", options.limits, again)
 def resume(job: str, **choices: Any) -> int:
-    """Resume a job that was aborted or interrupted, or that ended at a limit.
+    """Resume a job that was stopped, or that ended at a limit.
 
     The job continues from its last checkpoint. Its final model is bit-identical to that of an uninterrupted fit. Only
     the limits below can be changed; for other changes, start a new job. The limits on rounds and vectors include those

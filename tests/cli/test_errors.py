@@ -45,7 +45,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "ending": (("predict", "{job}", "{test}", "p.txt"), r"p\.txt.*\.zarr, \.parquet or \.csv"),
     "output in the way": (("predict", "{job}", "{test}", "good.csv"), r"good\.csv exists already.*--overwrite"),
     "damaged chunk": (("fit", "{damaged}", "{new}"), r"damaged\.zarr: chunk 0 of the array 'X'.*cannot be read"),
-    "changed data": (("fit", "{changed}", "{new}", "--verify"), r"changed\.zarr: chunk 0 of .* has other values"),
+    "changed data": (("fit", "{changed}", "{new}", "--verify"), r"changed\.zarr: chunk 0 of .* has values that differ"),
     "newer job": (("evaluate", "{newjob}", "{test}"), r"newjob: the job has format 99.*use the version"),
     "no scheduler": (("fit", "{train}", "{new}", "--scheduler", "tcp://127.0.0.1:9"), r"no Dask scheduler.*:9"),
 }

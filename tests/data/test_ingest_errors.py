@@ -192,7 +192,7 @@ def test_what_stands_there_is_kept(tmp_path: Path) -> None:
 def test_only_data_are_overwritten(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "1.jpg").write_text("a picture")
-    with pytest.raises(ExistsError, match="is not a dataset"):
+    with pytest.raises(ExistsError, match="is not a partirvm dataset"):
         ingest((X, Y), tmp_path / "photos", overwrite=True)
     assert (tmp_path / "photos" / "1.jpg").read_text() == "a picture"
 
