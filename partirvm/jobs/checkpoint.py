@@ -6,11 +6,10 @@ stored because their bits may depend on how they were computed.
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from partirvm.core.laplace import LaplaceState
 from partirvm.core.link import LogisticBlock
-from partirvm.core.scores import Scores
 from partirvm.core.statistics import GramStatistics
 from partirvm.core.updates import HyperState
 from partirvm.kernels import KERNELS
@@ -65,7 +64,8 @@ def stored(value: Any) -> Any:
     if isinstance(value, Checkpoint):
         return replace(value, spec=stored(value.spec), state=stored(value.state))
     if isinstance(value, RoundsState):
-        fit, scores = value.fit, replace(value.scores, diagnostics=()) if isinstance(value.scores, Scores) else None
+        fit, scores = value.fit, cast(Any, value.scores)
+        scores = scores and replace(scores, diagnostics=())
         if isinstance(fit, HyperState):
             fit = replace(fit, left_out=None, found=fit.posterior)
         local = replace(value.local, residuals=None, diagnostics=())  # as large as the data; not for resumed runs

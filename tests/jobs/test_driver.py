@@ -35,7 +35,7 @@ RUNS = [
 ]
 """Strategy, rows of the likelihood, whether rows are left out, and other options."""
 
-BY_DEFAULT = [RUNS[k] for k in (3, 7, 11)]
+BY_DEFAULT = [RUNS[k] for k in (3, 7, 10, 11)]
 
 
 def rows_of(classes=0, n=700):
