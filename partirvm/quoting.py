@@ -75,7 +75,7 @@ def html_table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
 
 
 def wrapped(text: str, width: int) -> str:
-    """Break lines longer than ``width`` between words, and align the rest with the value after a name (0: no breaks).
+    """Break lines longer than ``width`` (0: none) at spaces, and align continuation lines with the value after a name.
 
     >>> print(wrapped("memory    about 255 MiB of 16.5 GiB", 24))
     memory    about 255 MiB

@@ -210,7 +210,7 @@ def _arrow(where: str, name: str, block: Any, place: int) -> Any:
     try:
         array = pa.array(values, from_pandas=True)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        held = "values of several types, neither numbers nor labels, or numbers that do not fit into 64 bits"
+        held = "values of mixed types, values that are neither numbers nor labels, or numbers beyond 64 bits"
         raise DataError(f"{where}: the column {quoted(name)} holds {held} ({error}).") from error
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 

@@ -1,7 +1,7 @@
 """Fitted estimators and models on disk: ``save_model`` and ``load_model``.
 
-An estimator's file is that of its model, which also holds the parameters and the other attributes (``storage.codec``).
-Nothing is pickled.
+An estimator is saved in the file of its model, which also holds its parameters and other attributes
+(``storage.codec``). Nothing is pickled.
 """
 
 import os

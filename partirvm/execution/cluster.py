@@ -47,8 +47,8 @@ def connect(address: str) -> Any:
         text = f"{error} {error.__cause__ or ''}".rstrip()  # some ssl errors appear only in the text
         raise UsageError(
             f"no Dask scheduler responds at {address!r} ({text}): start one with `dask scheduler`, pass the address "
-            "that it prints, such as tcp://10.0.0.5:8786; if the scheduler uses TLS, pass its tls:// address, and name "
-            "the tls.yaml of a client's certificates, made together with the scheduler's, in DASK_CONFIG"
+            "that it prints, such as tcp://10.0.0.5:8786; if the scheduler uses TLS, pass its tls:// address, and set "
+            "DASK_CONFIG to a tls.yaml with client certificates that were created together with the scheduler's"
         ) from error
 
 

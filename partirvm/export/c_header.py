@@ -42,7 +42,7 @@ def to_c(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str]
     """
     name = re.sub(r"\W", "_", Path(path).stem, flags=re.ASCII)
     if not re.match("[A-Za-z]", name):
-        raise UsageError(f"{Path(path).name!r} gives no valid C names: begin the file name with a letter")
+        raise UsageError(f"{Path(path).name!r} cannot be turned into C names: begin the file name with a letter")
     graph, model = graph_of(model, outputs, level), model_of(model)
     header = Header(graph, dtype, name)
     centres = model.design.centres if len(model.design.centres) else np.zeros((1, len(graph.features)))

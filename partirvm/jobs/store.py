@@ -76,7 +76,7 @@ class JobStore:
                         f"{place} exists already: replace a job with --overwrite, or continue it with `partirvm resume`"
                     )
                 if not {SPEC_NAME, "lease"} & {*folder.list()}:
-                    raise ExistsError(f"{place} exists and is not a job: it is not overwritten; choose another folder")
+                    raise ExistsError(f"{place} exists and is not a job, so it is not overwritten: use another folder")
                 lease = held.enter_context(leases.acquire(folder))
                 lease.check()
                 folder.remove(SPEC_NAME)

@@ -74,7 +74,7 @@ class Sum(Kernel, name="sum", inside="parts", learned="weights", form=PreparedPa
         parts = tuple(map(part_of, _items(self.name, self.parts)))
         weights = Check("numbers", least=0.0, size=len(parts))("weights", self.weights or (1.0,) * len(parts))
         if not any(weights):
-            raise UsageError(f"weights of a sum are {weights}: some must be positive")
+            raise UsageError(f"the weights of a sum are {weights}: at least one must be positive")
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "weights", weights)
 

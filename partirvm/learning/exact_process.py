@@ -252,7 +252,7 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = 
 
 
 def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:
-    """Return by how many nats per row a kernel raises the evidence above that of the leading columns alone.
+    """Return the gain in evidence, in nats per row, of a kernel over the leading columns alone.
 
     The model is an RVM with few centres and one precision for all weights, at its best precision and noise variance, so
     that thousands of rows can screen kernels. With s the eigenvalues of ΦᵀΦ, c the squared projections of t on the

@@ -1,10 +1,10 @@
 """The rows of local residuals, sorted into cells of nearby rows, and the exact nearest-row search.
 
 A record holds a row's point in a metric (r,), its error for each of T targets, the logarithm of its noise factor, the
-inverse of its weight, and its number before shuffling. Records are sorted by the leaves of a k-d tree of some of the
-points (``leaf_order``); each run of records is a cell, whose rows lie in a box. They are in memory, or in a Zarr array
-whose chunks are the cells. A search looks for a point's nearest rows in the cell with the nearest box, and then in all
-cells whose boxes are no farther than the last of these rows. Its result therefore does not depend on the cells.
+inverse of its weight, and its number before shuffling. Records are sorted by their leaf in a k-d tree built on some of
+the points (``leaf_order``); consecutive records form a cell, whose rows lie in a box. They are in memory, or in a Zarr
+array whose chunks are the cells. A search looks for a point's nearest rows in the cell with the nearest box, and then
+in all cells whose boxes are no farther than the last of these rows. Its result therefore does not depend on the cells.
 """
 
 from collections.abc import Callable, Iterable, Iterator

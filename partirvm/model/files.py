@@ -46,7 +46,7 @@ def save_model(
     this process, or for a reference to another store.
     """
     if model.cells_place and not copy and store_of(model.cells_place) != store_of(os.fspath(location)):
-        raise UsageError(f"{location}: rows of local residuals are in {model.cells_place}: copy them with copy=True")
+        raise UsageError(f"{location}: the local-residual rows are in {model.cells_place}: copy them with copy=True")
     model = model.with_cells_at(absolute(model.cells_place))
     model.design.kernel.spec()  # raises UsageError for functions of this process
     if model.design.functions is not None:
@@ -68,8 +68,8 @@ def load_model(location: Where, *, allow_code: bool = False, cells: str = "") ->
     """Read a model from its folder or fsspec URL. No code from the file is run.
 
     ``cells`` is the folder of its local residual rows if these were moved with it. Raises ``MissingDataError`` if any
-    part is missing or damaged, ``FormatError`` for another kind of file, ``UsageError`` if its kernel or basis is a
-    named function and ``allow_code`` is false.
+    part is missing or damaged, ``FormatError`` if the file is of another kind, and ``UsageError`` if its kernel or
+    basis is a named function and ``allow_code`` is false.
     """
     return load_saved(location, allow_code=allow_code, cells=cells)[0]
 
@@ -93,7 +93,7 @@ def _with_cells(model: AnyModel, location: str, cells: str) -> AnyModel:
     if model.cells_place and own.exists():
         return model.with_cells_at(own.place())
     if model.cells_place and store_of(model.cells_place) != store_of(location):
-        raise FormatError(f"{location}: the local-residual rows are in another store: save it with copy=True")
+        raise FormatError(f"{location}: the local-residual rows are in another store: save the model with copy=True")
     return model
 
 

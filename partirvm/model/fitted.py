@@ -244,7 +244,7 @@ class Model(FittedModel):
 
     @cached_property
     def _widened(self) -> tuple[Float, float]:
-        """A root of Σ with the uncertainty of α and β, and the degrees of freedom of the noise."""
+        """A square root of Σ, widened for the uncertainty in α and β, and the degrees of freedom of the noise."""
         if not self.n_rows:  # a constant target
             return self.root, np.inf
         alpha, mean, known = self.alpha, self.mean, self.known_alpha

@@ -105,6 +105,6 @@ def augmenting_of(store: JobStore, model: AnyModel, data: str, executor: Executo
     training, state = ZarrSource(data), store.folded()
     if what := difference(training, state.request["fingerprint"]):
         raise ChangedDataError(
-            f"{data}: it is not the dataset that {store.location} was fitted to ({what}): pass {state.request['data']}"
+            f"{data} is not the dataset that {store.location} was fitted to ({what}): pass {state.request['data']}"
         )
     return Augmenting.of(model, training, executor)

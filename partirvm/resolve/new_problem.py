@@ -130,11 +130,11 @@ def _check_classes(source: Source, there: int, rows: int) -> None:
     """Raise ``DataError`` for fewer than two classes, or many classes with few rows, which are probably numbers."""
     target = quoted(source.columns.target)
     if there < 2:
-        found = "one class" if there else "no class"
-        raise DataError(f"the target {target} has {found} in all rows of positive weight: two are needed")
+        found = "only one class" if there else "no classes"
+        raise DataError(f"the target {target} has {found} among the rows with positive weight: at least two are needed")
     if there > MANY and rows < 2 * there:
         needs = f"with more than {MANY} classes, each needs 2 rows on average; merge rare classes, or fit a number"
-        raise DataError(f"the target {target} has {there:,} classes in {rows:,} rows of positive weight: {needs}")
+        raise DataError(f"the target {target} has {there:,} classes in {rows:,} rows with positive weight: {needs}")
 
 
 def new_problem(source: Source, moments: Moments, codes: Codes | None, request: Request, *, held_out: bool) -> Problem:

@@ -95,7 +95,7 @@ def resolve(
     interrupted: Interrupted = lambda: None,
     on_step: OnStep = lambda number, total, text: None,
 ) -> FitSpec:
-    """Check the data, resolve every "auto" of a checked request, learn the kernel if requested, and plan.
+    """Check the data, resolve every "auto" in a validated request, learn the kernel if requested, and plan the fit.
 
     ``on_step`` is called during kernel learning. If ``interrupted`` returns ``TIME``, the remaining learning and
     measuring is skipped. Raises ``Stopped`` if it returns ``ABORTED``, ``UsageError`` for an invalid option,

@@ -178,8 +178,8 @@ class Lease(AbstractContextManager["Lease"]):
         if not self._holds():
             self.lost = True
             raise LeaseLostError(
-                f"{self._folder.location} was taken over or replaced by another process, which repeats unpublished "
-                f"work, while this process (epoch {self.epoch}) was silent: this process stops"
+                f"{self._folder.location} was taken over or replaced by another process while this one (epoch "
+                f"{self.epoch}) was unresponsive: this process stops, and the other repeats unpublished work"
             )
 
     def _holds(self) -> bool:

@@ -189,7 +189,7 @@ def read_blosc(folder: Folder, name: str, shape: Sequence[int], dtype: str) -> N
         raise ValueError("its checksum is wrong")
     states, block, stored = struct.unpack_from("<III", body, 4)
     if (states, stored) != (nbytes, len(body)) or block > nbytes or nbytes > BLOSC_RATIO * stored:
-        raise ValueError(f"it states {states:,} bytes in blocks of {block:,}, but should have {nbytes:,}")
+        raise ValueError(f"it declares {states:,} bytes in blocks of {block:,}, but should have {nbytes:,}")
     whole = np.empty(shape, dtype)
     numcodecs.blosc.decompress(body, whole)
     return whole

@@ -21,7 +21,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "data in the way": (("ingest", "good.csv", "{train}", *INGEST), r"train\.zarr exists already.*--overwrite"),
     "no data": (("fit", "gone.zarr", "{new}"), r"gone\.zarr: this is not a dataset.*partirvm ingest"),
     "job in the way": (("fit", "{train}", "{job}"), r"job exists already.*--overwrite"),
-    "not a job": (("fit", "{train}", "{test}", "--overwrite"), r"exists and is not a job: it is not overwritten"),
+    "not a job": (("fit", "{train}", "{test}", "--overwrite"), r"exists and is not a job, so it is not overwritten"),
     "two orders": (
         ("ingest", "good.csv", "{new}", "--target", "y", "--shuffle", "1", "--no-shuffle"),
         r"exclude each other.*partirvm ingest --help",
@@ -39,7 +39,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "augmenting with others": (
         ("predict", "{job}", "{test}", "p.csv", "--augment", "{test}"),
-        r"test\.zarr: it is not the dataset that .*job was fitted to \(3,000 rows at the start, 700 now.*train\.zarr",
+        r"test\.zarr is not the dataset that .*job was fitted to \(3,000 rows at the start, 700 now.*train\.zarr",
     ),
     "no job": (("evaluate", "gone", "{test}"), r"gone: no job here"),
     "ending": (("predict", "{job}", "{test}", "p.txt"), r"p\.txt.*\.zarr, \.parquet or \.csv"),

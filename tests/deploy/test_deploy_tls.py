@@ -86,7 +86,7 @@ def test_a_client_without_the_certificates_is_refused(cluster, config, scheme):
     assert done.returncode == 2
     assert done.stdout == ""
     assert f"no Dask scheduler responds at '{address}'" in done.stderr
-    assert "pass its tls:// address, and name the tls.yaml" in done.stderr
+    assert "pass its tls:// address, and set DASK_CONFIG to a tls.yaml" in done.stderr
     assert not cluster.folder.joinpath("refused").exists()
 
 

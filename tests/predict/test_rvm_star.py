@@ -76,7 +76,7 @@ def test_a_copy_of_the_data_will_do_and_others_will_not(folder, tmp_path):
     X, y, w = rows()
     y[17] += 1e-9
     ingest((X, y, w), tmp_path / "other.zarr", tile_rows=128)
-    with pytest.raises(ChangedDataError, match=r"other\.zarr: it is not the dataset.*train\.zarr"):
+    with pytest.raises(ChangedDataError, match=r"other\.zarr is not the dataset.*train\.zarr"):
         predict(folder, tmp_path / "other.csv", augment=str(tmp_path / "other.zarr"))
     assert not list(tmp_path.glob("*other.csv*"))
 
