@@ -64,7 +64,7 @@ class MemoryLimitError(PartirvmError, MemoryError):
 
 
 class ExistsError(PartirvmError, FileExistsError):
-    """The output exists already, and overwriting was not requested."""
+    """The output already exists, and overwriting was not requested."""
 
 
 class StorageError(PartirvmError, OSError):

@@ -217,7 +217,7 @@ def require_target(source: "Source") -> None:
     """Raise ``DataError`` for data without a target."""
     if source.n_targets == 0:
         target = quoted(source.columns.target)
-        raise DataError(f"{source}: the data have no target, as for prediction: ingest a source that has {target}.")
+        raise DataError(f"{source}: the data have no target: ingest a source that has {target}.")
 
 
 def require_like(source: "Source", columns: Columns, n_targets: int = 0) -> None:

@@ -101,7 +101,7 @@ class Publication:
         self.before = open_data(url)[1] if append else None
         self.found, self.number = list(filter(GROUP.fullmatch, names)), max(numbers, default=0) + 1
         if numbers and not overwrite and not append:
-            raise ExistsError(f"{url} exists already. Choose another name, or pass overwrite=True (`--overwrite`).")
+            raise ExistsError(f"{url} already exists. Choose another name, or pass overwrite=True (`--overwrite`).")
         if folder.is_file() or not (numbers or all(map(GROUP.fullmatch, names))):
             raise ExistsError(f"{url} exists and is not a partirvm dataset. Choose another name.")
 

@@ -108,7 +108,7 @@ class TrainingRows:
 def training_rows(estimator: Any, X: Any, y: Any, sample_weight: Any, columns: Columns | None = None) -> TrainingRows:
     """Check rows in memory and return those with positive weight; with ``columns``, they must match earlier rows."""
     if not in_memory(X):
-        raise UsageError(f"X is {type(X).__name__}, but updates of an estimator take rows in memory: use a job instead")
+        raise UsageError(f"X is {type(X).__name__}, but an estimator is updated with rows in memory: use a job instead")
     more, weights = columns is not None, None
     X, columns, y = rows_of(estimator, X, columns, y, ensure_min_samples=1 if more else 2, reset=not more)
     if sample_weight is not None:

@@ -99,7 +99,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
         """
         stream: Stream | None = getattr(self, "_stream", None)
         if stream is None and hasattr(self, "model_"):
-            raise UsageError("partial_fit cannot continue: fit and files keep no rows; use partial_fit from the start")
+            raise UsageError("partial_fit cannot continue: fit and files keep no rows; call partial_fit from the start")
         request, journal, before = self.parameters(), MemoryJournal(), None
         calls: tuple[TrainingRows, ...] = ()
         if stream is not None:

@@ -81,7 +81,7 @@ def explain(model: Any, X: Any, background: Any, permutations: int = 4, seed: in
     columns, sparse, errors = model.columns, model.sparse(), None
     rows, others = checked_rows(X, columns), checked_rows(background, columns)
     if not len(others) or permutations < 2:
-        raise UsageError("background has no rows, or permutations is below 2: pass more")
+        raise UsageError("background needs at least one row, and permutations must be at least 2")
     own, base = sparse.moments(rows, variance=False)[0], sparse.moments(others, variance=False)[0].mean()
     made = {name: column for column, cycles in columns.dates.items() for name in cyclic(column, cycles)}
     owners = np.array([columns.given.index(made.get(name, name)) for name in columns.features])

@@ -73,7 +73,7 @@ class JobStore:
             if folder.exists() and not folder.empty():
                 if not overwrite:
                     raise ExistsError(
-                        f"{place} exists already: replace a job with --overwrite, or continue it with `partirvm resume`"
+                        f"{place} already exists: replace a job with --overwrite, or continue it with `partirvm resume`"
                     )
                 if not {SPEC_NAME, "lease"} & {*folder.list()}:
                     raise ExistsError(f"{place} exists and is not a job, so it is not overwritten: use another folder")

@@ -204,7 +204,7 @@ class Family(Kernel, Value):
             del found["gamma"]
             return {**found, given_for: replace(self, multiples=(1.0,), metric="auto")}
         if self.spec() != type(self)(self.gamma).spec():
-            raise UsageError(f"{self!r} needs numbers as gamma, from which an estimator's gamma='learn-shared' starts")
+            raise UsageError(f"{self!r} needs a numeric gamma, from which an estimator's gamma='learn-shared' starts")
         return found
 
     def widths(self, n_features: int) -> Float:

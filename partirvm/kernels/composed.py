@@ -139,7 +139,7 @@ class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
         columns = _items(self.name, self.columns)
         right = all(isinstance(j, int | np.integer) and not isinstance(j, bool) and j >= 0 for j in columns)
         if not right or len(set(columns)) < len(columns):
-            raise UsageError(f"columns of a kernel are {columns}: they must be different positions of features, from 0")
+            raise UsageError(f"the columns of a kernel are {columns}: they must be distinct feature positions, from 0")
         object.__setattr__(self, "columns", tuple(map(int, columns)))
 
     def relevances(self, n_features: int) -> Float | None:

@@ -136,7 +136,7 @@ def evaluated(given: str | Function, what: str, points: Float, centres: Float | 
         right_shape = f"({len(points)}, {'B' if centres is None else len(centres)})"
         raise UsageError(f"{what} returned the shape {found.shape} for {shapes}: it must return {right_shape}")
     if bad := found.size - int(np.isfinite(found).sum()):
-        raise UsageError(f"{what} returned {bad:,} values of {found.size:,} that are NaN or infinite")
+        raise UsageError(f"{what} returned {found.size:,} values, of which {bad:,} are NaN or infinite")
     return found
 
 

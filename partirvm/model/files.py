@@ -141,4 +141,4 @@ def _require_shapes(model: AnyModel) -> None:
             found["residuals"] = (cells.records.shape, (cells.n_rows, cells.width))
     for name, (shape, right) in found.items():
         if shape != right:
-            raise ValueError(f"the array {name!r} has shape {shape} in place of {right}")
+            raise ValueError(f"the array {name!r} has shape {shape} instead of {right}")

@@ -88,7 +88,7 @@ class Model(FittedModel):
         ``evidence_noise``, local noise and interval quantiles stay. The loss does not include the prior of α.
         """
         if self.residuals is not None:
-            raise UsageError("local residuals are errors of all vectors: prune model_.sparse(), or set max_vectors")
+            raise UsageError("local residuals depend on all vectors: prune model_.sparse(), or set max_vectors")
         return super().prune(max_vectors)
 
     def _with_error(self, growth: Float) -> Self:

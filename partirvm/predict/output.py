@@ -54,7 +54,7 @@ def check_output(output: str, *, overwrite: bool = False) -> Folder:
         raise UsageError(f"output {output!r} must end in .zarr, .parquet or .csv")
     if place.exists():
         if not overwrite:
-            raise ExistsError(f"{output} exists already: replace it with --overwrite")
+            raise ExistsError(f"{output} already exists: replace it with --overwrite")
         replaceable = place.is_file()
         if place.suffix == ".zarr":
             replaceable = place.exists("zarr.json") and KIND.encode() in place.read("zarr.json", 1 << 20)

@@ -133,7 +133,7 @@ def opened(data: str, columns: Columns, client: Any, *, labelled: bool = False) 
         yield ZarrSource(data)
         return
     if client is not None:
-        raise UsageError(f"{data} is a table, which workers do not read: ingest it first, with like=… (`--like`)")
+        raise UsageError(f"{data} is a table, which workers cannot read: ingest it first, with like=… (`--like`)")
     with TemporaryDirectory() as folder:
         without = () if labelled else columns.targets or (columns.target,)
         source = ingest(data, f"{folder}/rows.zarr", like=columns, exclude=without, shuffle=None, auto=True)

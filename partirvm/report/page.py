@@ -52,7 +52,7 @@ class Report:
         place = open_folder(str(location))
         text = json.dumps(self.values, indent=1) if place.suffix == ".json" else self.html
         if not overwrite and place.exists():
-            raise ExistsError(f"{location} exists already: replace it with --overwrite")
+            raise ExistsError(f"{location} already exists: replace it with --overwrite")
         with storing(place.location):
             place.write("", text.encode())
 

@@ -120,7 +120,7 @@ class Folder:
             if found is None:
                 raise
             if found != data:  # if the bytes are equal, only the reply was lost
-                raise FileExistsError(errno.EEXIST, "exists already", self.place(name)) from error
+                raise FileExistsError(errno.EEXIST, "already exists", self.place(name)) from error
 
     def require_exclusive(self, name: str) -> None:
         """Create an existing object again, and raise ``StorageError`` if that succeeds: then two processes could both

@@ -108,7 +108,7 @@ def numbered(series: str, number: int, suffix: str = "") -> str:
 def require(value: dict[str, Any], schema: Schema, place: str) -> None:
     """Raise ``FormatError`` if a JSON object does not have this schema."""
     if not has_type(value, schema):
-        raise FormatError(f"{place}: damaged, not as partirvm writes it: a field is missing or wrong: restore the file")
+        raise FormatError(f"{place}: damaged, a field is missing or wrong: restore the file")
 
 
 PLAIN: dict[Any, tuple[type, ...]] = {bool: (bool, np.bool_), int: (int, np.integer), float: (int, float, np.number)}

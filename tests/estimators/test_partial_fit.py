@@ -75,7 +75,7 @@ def test_steps_and_refusals():
         first.partial_fit(X, np.column_stack([y, y]))
     with pytest.raises(UsageError, match=r"strategy is 'working-set', but partial_fit began with 'auto'"):
         again.set_params(strategy=WorkingSet("gain")).partial_fit(X, y)
-    with pytest.raises(UsageError, match="X is str, but updates of an estimator take rows in memory"):
+    with pytest.raises(UsageError, match="X is str, but an estimator is updated with rows in memory"):
         RVMRegressor().partial_fit("rows.zarr", None)
     digest = first.model_.digest()
     with pytest.raises(UsageError, match=r"gamma is 7\.0, but partial_fit began with 0\.5: set it back"):

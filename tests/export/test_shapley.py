@@ -134,5 +134,5 @@ def test_estimators_explain_frames_and_corrections_by_local_residuals() -> None:
     alone = model.model_.sparse()
     np.testing.assert_allclose(found["base_values"], alone.predict(frame[:50]).mean(), rtol=1e-12)
     np.testing.assert_array_equal(found["values"][:, :2], alone.explain(frame[:20], frame[:50])["values"])
-    with pytest.raises(UsageError, match="background has no rows"):
+    with pytest.raises(UsageError, match="background needs at least one row"):
         model.explain(frame[:20], frame[:0])

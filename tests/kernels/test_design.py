@@ -80,7 +80,7 @@ def test_specs_and_pickles():
     ("function", "message"),
     [
         (lambda X: X[:, 0], r"returned the shape \(128,\)"),
-        (lambda X: X / 0.0, "128 values of 128 that are NaN or infinite"),
+        (lambda X: X / 0.0, "128 values, of which 128 are NaN or infinite"),
         (lambda X: X @ np.ones(5), "failed for points"),
         (lambda X: np.hstack([X, X]), "returned 2 columns, but 1 in the first call"),
     ],

@@ -213,7 +213,7 @@ BROKEN = {
     "kernel_cases:nothing": r"'kernel_cases' has no attribute 'nothing'",
     "kernel_cases:D": r"it is a int, which is not callable",
     "kernel_cases:narrow": r"returned the shape \(128, 3\) for points .*\(16, 3\): it must return \(128, 16\)",
-    "kernel_cases:unknown": r"returned 2,048 values of 2,048 that are NaN or infinite",
+    "kernel_cases:unknown": r"returned 2,048 values, of which 2,048 are NaN or infinite",
     "numpy:dot": r"kernel numpy:dot failed for points .*ValueError",
 }
 

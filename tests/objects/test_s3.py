@@ -100,7 +100,7 @@ def test_report_and_model_are_written_to_a_bucket(places):
     assert "open it in a browser" in run("report", f"{folder}/job", f"{bucket}/report.html")
     assert _objects(f"{bucket}/report.html")[""].startswith(b"<!")
     Report({}).save(f"{bucket}/report.json")
-    with pytest.raises(ExistsError, match="exists already"):
+    with pytest.raises(ExistsError, match="already exists"):
         Report({}).save(f"{bucket}/report.json")
     model = load_model(f"{folder}/job")
     save_model(model, f"{bucket}/model.rvm")

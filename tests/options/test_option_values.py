@@ -95,7 +95,7 @@ def test_nested_names():
         ({"strategy": Gaussian()}, r"strategy is Gaussian\(.*which is a value of kernel"),
         ({"kernel": Gaussian(0.5), "gamma": 2.0}, "gamma is 2.0, but the kernel has its own"),
         ({"kernel": Gaussian(), "gamma": "learn-shared"}, "gamma is 'learn-shared', and Gaussian.*leave gamma out"),
-        ({"kernel": Polynomial("scale", 2)}, r"Polynomial\(gamma='scale', degree=2\) needs numbers as gamma"),
+        ({"kernel": Polynomial("scale", 2)}, r"Polynomial\(gamma='scale', degree=2\) needs a numeric gamma"),
         ({"kernel": ["linear", Gaussian()]}, "must be numbers in a list"),
         ({"kernel": ["linear", Gaussian(0.5, multiples=(1, 2))]}, "must not set multiples or metric here"),
         ({"noise": Noise(prior=(1,))}, r"Noise\.prior is \(1,\): it must be 2 numbers"),
