@@ -321,7 +321,7 @@ def pandas_frame(X: Any, name: str = "X") -> Any:
     """Convert a frame with Arrow's PyCapsule protocol (polars, …) to pandas, else return X; lazy: ``DataError``."""
     module, arrow = module_of(X), hasattr(X, "__arrow_c_stream__")
     if hasattr(X, "collect_schema") and not arrow:
-        raise DataError(f"{name} is a {type(X).__name__} of {module}, not yet computed: pass its collect()")
+        raise DataError(f"{name} is a {type(X).__name__} of {module}, not yet computed: call collect() first")
     if not arrow or module in ("pandas", "dask", "dask_expr", "distributed", "numpy", "zarr", "partirvm"):
         return X
     import pyarrow as pa

@@ -202,7 +202,7 @@ class RVMRegressor(MultiOutputMixin, RegressorMixin, RelevanceVectorMachine):
 
         Each column is one function, with weights drawn from N(μ, Σ). With local residuals, it is the mean plus a random
         multiple, the same at all X, of the mean's standard deviation. ``noise`` adds the noise of a new target to each
-        value; without it, functions of a warped target are those of its median. ``random_state`` is an int, a
+        value; without it, the functions of a warped target are medians. ``random_state`` is an int, a
         RandomState or None. Raises ``DataError`` if the features differ, ``UsageError`` for several targets.
         """
         check_is_fitted(self)

@@ -53,7 +53,7 @@ def explain(model: Any, X: Any, background: Any, permutations: int = 4, seed: in
     have the target's unit, or that of a warped target's map. ``data`` (n, p) holds the rows, with category codes and
     days for dates. ``feature_names`` are the p columns as passed: one that becomes several kernel inputs (levels, date
     cycles, gaps) has one value. Local residuals form a last column, with NaN as data and the correction as value; the
-    base excludes them. ``output_names`` is the target or its map. ``error_std`` is None.
+    base excludes them. ``output_names`` names the target or its map. ``error_std`` is None.
 
     Values are exact for kernels that are products over columns (Gaussian, Laplacian, categorical, linear spline, and
     any kernel of one column), for products and sums of these, and for ``basis="linear"``. For others, such as Matérn
