@@ -321,7 +321,7 @@ def pandas_frame(X: Any, name: str = "X") -> Any:
     """Convert a frame with Arrow's PyCapsule protocol (polars, …) to pandas, else return X; lazy: ``DataError``."""
     module, arrow = module_of(X), hasattr(X, "__arrow_c_stream__")
     if hasattr(X, "collect_schema") and not arrow:
-        raise DataError(f"{name} is a {type(X).__name__} of {module}, not yet computed: call collect() first")
+        raise DataError(f"{name} is a {module} {type(X).__name__}, not yet computed: call collect() first")
     if not arrow or module in ("pandas", "dask", "dask_expr", "distributed", "numpy", "zarr", "partirvm"):
         return X
     import pyarrow as pa
@@ -329,7 +329,7 @@ def pandas_frame(X: Any, name: str = "X") -> Any:
     try:
         return pa.table(X).to_pandas(date_as_object=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(f"{name}, a {type(X).__name__} of {module}, cannot be read as a table: {error}") from error
+        raise DataError(f"{name}, a {module} {type(X).__name__}, cannot be read as a table: {error}") from error
 
 
 def pandas_column(y: Any) -> Any:

@@ -35,7 +35,7 @@ grid = np.linspace(0, 10, 2_000)[:, None]
 # -------------
 #
 # gamma is in 1/unit² of the standardised feature: a value of 1 gives a wide kernel, and 625 gives a narrow one. The
-# third kernel offers the gamma values 1, 25 and 625 together.
+# third kernel combines the gamma values 1, 25 and 625.
 
 kernels = {
     "gamma = 1": Gaussian(gamma=1.0),

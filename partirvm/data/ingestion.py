@@ -249,7 +249,7 @@ class Budget:
         least = max(LEAST_BATCH, 64 * 8 * width)
         needs = ALLOWANCE + max(held + BATCHES * least, tile_bytes(width, tile_rows) + 2 * LEAST_SORT)
         if self.base + needs > self.limit:
-            total = f"{-(-(self.base + needs) >> 20):,} MiB ({self.base >> 20:,} MiB of it are used already)"
+            total = f"{-(-(self.base + needs) >> 20):,} MiB ({self.base >> 20:,} MiB of it are already in use)"
             limit = f"the memory limit is {self.limit >> 20:,} MiB: {MORE}"
             raise MemoryLimitError(f"{table.name}: ingesting {width - 2} columns needs {total}, but {limit}.")
         return min((self.limit - self.base - ALLOWANCE - held) // BATCHES, max(table.most_batch, least))

@@ -232,7 +232,7 @@ def require_like(source: "Source", columns: Columns, n_targets: int = 0) -> None
     for what, found, wanted in pairs:
         if found != wanted:
             differ = f"the {what} of the data are {found!r:.200}, those of the training data {wanted!r:.200}"
-            raise DataError(f"{source}: {differ}: ingest it with the training dataset as like= (`--like`)")
+            raise DataError(f"{source}: {differ}: ingest it again, with the training dataset as `like` (`--like`)")
 
 
 def check_dtype(name: str, dtype: Any) -> None:

@@ -116,8 +116,8 @@ def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttribute
         if not (numbers := listed_numbers(folder, VERSIONS)):
             stem = url.rstrip("/").rpartition("/")[2].partition(".")[0].strip("*") or "data"
             made = f"`partirvm ingest {url} {stem}.zarr`" if is_table(url) else f"`partirvm ingest SOURCE {url}`"
-            left = "if an interrupted ingest left the folder, delete it"
-            raise MissingDataError(f"{url}: this is not a dataset. {made} makes one; {left}.")
+            left = "if an interrupted ingest left this folder behind, delete it"
+            raise MissingDataError(f"{url}: this is not a dataset. Create one with {made}; {left}.")
         try:
             pointer = read_json(folder, numbered(VERSIONS, numbers[-1]), {"group": str})
             return folder, attributes_of(folder, pointer["group"])

@@ -77,7 +77,7 @@ class RelevanceVectorMachine(BaseEstimator):
     Parameters
     ----------
     kernel : str, option value, kernel, callable, list of these, or None
-        An option value such as ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` has options of its own.
+        An object such as ``Gaussian(gamma="learn-per-feature", multiples=(1, 8))`` takes its own options.
         ``partirvm.kernels`` has kernels with fixed parameters, and their sums and products.
     gamma : {"learn", "learn-shared", "learn-per-feature", "scale"}, float or array of shape (d,)
         "auto" is an alias of "learn", whereas gamma="auto" of scikit-learn's ``SVC`` is 1/(number of features).
@@ -100,8 +100,8 @@ class RelevanceVectorMachine(BaseEstimator):
         ``kernel=None, basis="linear", standardize=False``, X is the design matrix, and each of its columns has an α.
     warp : words or Warp
         ``Warp(target="log")`` also warps the target of a regression.
-    strategy : words or option value
-        Option values have their own options: ``WorkingSet(selection="gain", fit_rows="sample", sample_rows=5000)``.
+    strategy : words or strategy object
+        A strategy object takes its own options: ``WorkingSet(selection="gain", fit_rows="sample", sample_rows=5000)``.
     partition_size : "auto" or int
     solver : words
         The fixed point is MacKay's (1992); "fast" is the algorithm of Tipping & Faul (2003), for a regression with one
@@ -229,16 +229,15 @@ class RelevanceVectorMachine(BaseEstimator):
         ----------
         X : array-like, data frame, Zarr or Dask array (N, d), Dask data frame, or dataset
             Missing values (NaN) are allowed. In data frames (pandas, polars, Arrow), categorical columns and text
-            become categories, and dates become days and cycles (``model_.columns``). A dataset is the path or URL of
-            the output of ``ingest`` (with ``classes=True`` for labels); it includes y and weights. X is not kept.
-        y : array-like (N,), or (N, T) for a regression with T targets
-            Targets, or labels of any type that has an order; either of the same kind as X or a NumPy array.
-        sample_weight : array-like (N,), optional
-            In a regression, the noise variance of a row is σ²/weight: a row with known relative noise r has weight
-            1/r². In a classification, a row of weight 2 counts as two rows. Rows with weight 0 are ignored.
-        X_val, y_val, sample_weight_val : as X, y and sample_weight, optional
-            Held-out rows: their error or log loss is recorded in ``history_`` and ends the fit when it stops falling
-            (early stopping). Other libraries call this ``eval_set``. X_val may be a dataset.
+            become categories, and dates become day counts and cycles (see ``model_.columns``). A dataset is the path or
+            URL of the output of ``ingest`` (with ``classes=True`` for labels); it includes y and weights. X is not
+            kept. y : array-like (N,), or (N, T) for a regression with T targets Targets, or labels of any type that has
+            an order; either of the same kind as X or a NumPy array. sample_weight : array-like (N,), optional In a
+            regression, the noise variance of a row is σ²/weight: a row with known relative noise r has weight 1/r². In
+            a classification, a row of weight 2 counts as two rows. Rows with weight 0 are ignored. X_val, y_val,
+            sample_weight_val : as X, y and sample_weight, optional Held-out rows: their error or log loss is recorded
+            in ``history_`` and ends the fit when it stops falling (early stopping). Other libraries call this
+            ``eval_set``. X_val may be a dataset.
 
         Raises
         ------

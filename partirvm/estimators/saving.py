@@ -83,7 +83,7 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
     Raises
     ------
     MissingDataError
-        If the location does not exist, or a file is missing or damaged; a ``FileNotFoundError``.
+        If the location does not exist, or a file is missing or damaged. This is also a ``FileNotFoundError``.
     FormatError
         If the location contains something else, or a file written by another version of partirvm.
     UsageError

@@ -224,7 +224,7 @@ class Family(Kernel, Value):
         return replace(self, gamma=tuple(factor * gamma for gamma in self.gamma))
 
     def shared(self, gradient: Float) -> Float:
-        """Return the gradient with respect to a shared log gamma, given the gradients for all features (d,)."""
+        """Return the gradient with respect to a shared log gamma from the gradients of all features (d,)."""
         return gradient if len(self.gamma) > 1 else np.array([gradient.sum()])
 
 

@@ -134,7 +134,7 @@ class Codec:
                     return np.frombuffer(bytes.fromhex(text), plain(dtype))[0]
                 case {"enum": name, "member": member}:
                     return self._classes[name][member]
-            raise ValueError(f"found {tree!r:.80} instead of a value")
+            raise ValueError(f"expected an encoded value, found {tree!r:.80}")
 
         return decoded(tree["value"])
 

@@ -68,7 +68,7 @@ def test_polars_targets_and_enums():
     assert classes.classes_.tolist() == ["no", "yes"]
     with pytest.raises(DataError, match=r"y has 60 missing labels, the first in row 0 \(counted from 0\)"):
         classes.fit(given, pl.Series([None] * 60, dtype=pl.String))
-    with pytest.raises(DataError, match="a LazyFrame of polars, not yet computed: call collect"):
+    with pytest.raises(DataError, match="a polars LazyFrame, not yet computed: call collect"):
         model.fit(given.lazy(), y)
     with pytest.raises(DataError, match="X, a Series of polars"):
         model.predict(pl.Series(y))
