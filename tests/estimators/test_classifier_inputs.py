@@ -152,7 +152,7 @@ def test_what_is_refused(tmp_path):
         (made, chunked, {"sample_weight": da.from_array(first)}, DataError, "one class"),
         (made, (X, codes), {"sample_weight": 0 * first}, DataError, "(?i)weights .*zero"),
         (made, (X, codes), {"X_val": X, "y_val": np.where(codes == 0, 0, 9)}, DataError, "label 9 in y is not"),
-        (made, (classes,), {"X_val": other}, DataError, "like="),
+        (made, (classes,), {"X_val": other}, DataError, "`--like`"),
         (RVMClassifier(solver="fast"), (X, codes), {}, UsageError, "use 'fixed-point'"),
         (RVMClassifier(class_weight={"x": 1.0}), (X, codes), {}, UsageError, "names 'x'"),
         (RVMClassifier(class_weight={0: 0.0}), (classes,), {}, UsageError, "fewer than two classes"),

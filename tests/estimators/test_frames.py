@@ -70,7 +70,7 @@ def test_polars_targets_and_enums():
         classes.fit(given, pl.Series([None] * 60, dtype=pl.String))
     with pytest.raises(DataError, match="a polars LazyFrame, not yet computed: call collect"):
         model.fit(given.lazy(), y)
-    with pytest.raises(DataError, match="X, a Series of polars"):
+    with pytest.raises(DataError, match="X, a polars Series"):
         model.predict(pl.Series(y))
 
 
