@@ -22,7 +22,7 @@ def _shown(error: Exception) -> str:
 
 
 class PartirvmError(Exception):
-    """Base of every error that partirvm raises deliberately. The command line maps it to exit status 2 (or 4)."""
+    """Base class of all errors that partirvm raises deliberately. The command line maps it to exit status 2 (or 4)."""
 
     __str__ = _shown
 
@@ -76,7 +76,7 @@ class LeaseError(PartirvmError, RuntimeError):
 
 
 class LeaseLostError(LeaseError):
-    """Another process took over the job while this one was silent; later writes by this one are ignored."""
+    """Another process took over the job while this one was unresponsive; later writes by this one are ignored."""
 
 
 class NumericalError(PartirvmError, ArithmeticError):
@@ -96,7 +96,7 @@ class JobFailedError(PartirvmError, RuntimeError):
 
 
 class PartirvmWarning(UserWarning):
-    """Base of every warning of partirvm: the fit is correct, but something should be checked."""
+    """Base class of all partirvm warnings: the fit is correct, but something should be checked."""
 
     __str__ = _shown
 

@@ -122,9 +122,9 @@ def ingest(
     Raises
     ------
     DataError, MissingDataError
-        Columns hold values that cannot be used, which the message lists with the options that settle them; there are no
+        Columns hold values that cannot be used, which the message lists with the options that fix them; there are no
         rows; files differ in their columns or cannot be read; or the columns of appended rows differ from those of
-        DATA, or the rows are in DATA already.
+        DATA, or DATA already contains the rows.
     UsageError
         Options contradict each other, or a table has no target and ``like`` is None.
     MemoryLimitError, ExistsError, StorageError, LeaseError

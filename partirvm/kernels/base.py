@@ -29,7 +29,7 @@ class Kernel:
     """Base class of kernel functions k(x, z), which are frozen dataclasses.
 
     ``learned`` names the field with the parameters, a tuple of positive numbers, ``inside`` the one with components. A
-    ``decreasing`` kernel falls from 1 at its centre. Class definitions set these and the ``name``.
+    ``decreasing`` kernel decreases from 1 at its centre. Class definitions set these and the ``name``.
     """
 
     name: ClassVar[str]
