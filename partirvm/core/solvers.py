@@ -93,9 +93,9 @@ def screened(state: HyperState, rule: StopRule, on_step: Watch = lambda info: No
 def beside(state: HyperState) -> HyperState:
     """Return the fit of the P columns that have just entered a fit of one target, with the α of the M others fixed.
 
-    With the C = I/β + ΦA⁻¹Φᵀ of the others as noise, its statistics are ΦᵀC⁻¹Φ, whose diagonal is s, ΦᵀC⁻¹t, which is
-    q, and tᵀC⁻¹t (Tipping & Faul 2003, eqs. 19 and 22). So an iteration takes P³ instead of (M + P)³ operations. Its β,
-    initially 1, multiplies C⁻¹: with better columns the noise falls.
+    With the covariance C = I/β + ΦA⁻¹Φᵀ of the others as noise, its statistics are ΦᵀC⁻¹Φ (its diagonal is s), ΦᵀC⁻¹t
+    (which is q) and tᵀC⁻¹t (Tipping & Faul 2003, eqs. 19 and 22). So an iteration takes P³ instead of (M + P)³
+    operations. Its β, initially 1, multiplies C⁻¹: with better columns the noise falls.
     """
     statistics, beta = state.statistics, float(state.beta)
     entered = np.asarray(state.entered)

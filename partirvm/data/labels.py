@@ -18,7 +18,7 @@ Labels = NDArray[Any]
 
 
 def find_classes(y: Any) -> Labels:
-    """Return the distinct labels of y (N,), a NumPy, Zarr or Dask array, in sorted order, (K,), with the dtype of y.
+    """Return the sorted distinct labels (K,) of y (N,), a NumPy, Zarr or Dask array; they have the dtype of y.
 
     Raises ``DataError`` for missing labels, continuous values, labels of several types and fewer than two classes.
     """

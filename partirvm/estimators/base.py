@@ -309,7 +309,7 @@ class RelevanceVectorMachine(BaseEstimator):
             self.feature_relevance_ = relevance
 
     def __call__(self, X: Any) -> Any:
-        """Return the result of ``predict`` or ``predict_proba``: ``shap.Explainer(model, X)`` takes a callable."""
+        """Return what ``predict`` or ``predict_proba`` returns, because ``shap.Explainer`` takes a callable."""
         return getattr(self, "predict_proba" if is_classifier(self) else "predict")(X)
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:

@@ -157,7 +157,7 @@ def _grown(store: JobStore, request: Json, allow_code: bool, changed: Json) -> J
     last: Any = store.restore(lambda each: resumes(each, source.n_rows), allow_code=allow_code)
     if last is None or not is_growable(last.state, last.spec):
         raise UsageError(
-            f"{store.location} cannot be updated: it has no fit that new rows could join (no round is finished, "
+            f"{store.location} cannot be updated: it has no fit to add new rows to (no round has finished, "
             "split-merge ended before its last merge, or the target is constant): start a new job"
         )
     # as many rounds as the last update, or the fit, had

@@ -98,7 +98,7 @@ def all_warped(scaling: Scaling, kernel: Kernel, raw: Float) -> Scaling:
 def _skewed(raw: Float, scaling: Scaling, kernel: Kernel, seen: int = 200) -> list[int]:
     """Return the positions of numeric features of rows (n, d) with a long tail, by decreasing kurtosis.
 
-    The first ``seen`` rows must have more than four distinct values: switches and short code lists are not warped.
+    It must take more than four values in the first ``seen`` rows: flags and short lists of codes are not warped.
     """
     deviation = np.nanstd(raw, axis=0)
     z = (raw - np.nanmean(raw, axis=0)) / np.where(deviation > 0, deviation, 1.0)

@@ -182,7 +182,7 @@ class KernelSearch:
 def kernel_record(
     problem: Problem, kernel: Kernel, variance: Any, rows: int, log_evidence: float, facts: dict[str, Any]
 ) -> Record:
-    """Make the history record of a learned kernel from facts on scaled targets; ``variance`` is the noise variance."""
+    """Make the history record of a learned kernel; ``variance`` is the noise variance of the scaled targets."""
     scale, shift = problem.empty.scaling.t_scale, 0.0
     if variance is not None:
         facts |= noise(variance, scale)

@@ -178,11 +178,11 @@ def evaluate(
 
     ``n_rows``, ``n_vectors``, ``rmse``, ``nlpd`` (mean negative log density of the noisy prediction, nats), ``crps``
     (mean continuous ranked probability score), ``interval_score_95`` (mean score of the 95 % interval), and the
-    fractions of targets inside their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. For several
-    targets, these are means over the targets, ``rmse`` a root mean square, and ``targets`` has the scores of each by
-    name. For classes, there are ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row, nats), ``brier``,
-    ``ece``, and for two classes ``roc_auc`` (None if DATA contain only one): ``core.scores.ClassScores``. ``augment``
-    and ``allow_code`` are as in ``predict``. Raises ``DataError`` if DATA have no target, or if targets, features or
+    fractions of targets inside their intervals: ``coverage_50``, ``_80``, ``_90``, ``_95`` and ``_99``. With several
+    targets, these are means over the targets (``rmse``: a root mean square), and ``targets`` maps names to scores. For
+    classes, there are ``n_rows``, ``n_vectors``, ``accuracy``, ``log_loss`` (mean per row, nats), ``brier``, ``ece``,
+    and for two classes ``roc_auc`` (None if DATA contain only one): ``core.scores.ClassScores``. ``augment`` and
+    ``allow_code`` are as in ``predict``. Raises ``DataError`` if DATA have no target, or if targets, features or
     classes differ, and the errors of ``predict``.
     """
     store = JobStore(job)

@@ -114,7 +114,7 @@ def resolve_kernel(request: Request, moments: Moments, columns: Columns, scaling
 
 
 def _named(family: type[Family], request: Request, moments: Moments, columns: Columns, scaling: Scaling) -> Kernel:
-    """Make the kernel of a family with the gamma of a request, or by the rule 1/(d·var) for each kind of features."""
+    """Return the kernel of a family with the requested gamma or, for a rule, 1/(d·var) for each kind of feature."""
     gamma, d, inputs = request.gamma, len(columns.features), moments.inputs
     if not _is(gamma, *RULES):
         if isinstance(gamma, str):

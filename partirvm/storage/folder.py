@@ -78,7 +78,7 @@ class Folder:
         return Folder(location, root, self._fs)
 
     def read(self, name: str, most: int | None = None) -> bytes:
-        """Return an object's bytes, at most the first ``most``. Raises ``FileNotFoundError``."""
+        """Return the bytes of an object, or only the first ``most``. Raises ``FileNotFoundError``."""
         if self.path is None:
             with self._reading(name):
                 return bytes(self._fs.cat_file(self._at(name), start=0 if most else None, end=most))

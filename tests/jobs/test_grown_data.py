@@ -104,5 +104,5 @@ def test_what_cannot_be_updated(tmp_path):
         if lines:
             jobs.run_job(folder, watcher=Stopper(lines))
         ingest(rows(10, 1), place, append=True)
-        with pytest.raises(UsageError, match="job cannot be updated: it has no fit that new rows could join"):
+        with pytest.raises(UsageError, match="job cannot be updated: it has no fit to add new rows to"):
             open_job(folder).update()
