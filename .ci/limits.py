@@ -15,17 +15,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 LIMITS = {
-    "lines of partirvm": 25_000,
-    "lines of code of partirvm": 15_500,
-    "files of partirvm": 150,
-    "lines of tests": 26_000,
-    "lines of benchmarks": 6_500,
+    "lines of partirvm": 31_250,
+    "lines of code of partirvm": 19_375,
+    "files of partirvm": 188,
+    "lines of tests": 32_500,
+    "lines of benchmarks": 8_125,
     "methods of the likelihood protocol": 12,
     "depth of inheritance in strategies": 1,
     "class names that occur twice": 0,
     "names of files that occur twice": 0,
     "branches on the kind of target": 8,
-    "files that a default fit enters": 70,
+    "files that a default fit enters": 90,
     "frames before a kernel block": 15,
 }
 """Greatest count of each."""
