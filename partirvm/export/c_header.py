@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from partirvm.errors import UsageError
+from partirvm.export.c_text import c_array, c_comment, c_string, is_short
 from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, model_of, template, write
-from partirvm.quoting import printable
 from partirvm.storage import Where
 from partirvm.types import AS_IT_IS, Float
 
@@ -48,8 +48,16 @@ def to_c(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str]
     centres = model.design.centres if len(model.design.centres) else np.zeros((1, len(graph.features)))
     rows = centres[:: -(-len(centres) // TESTED)].astype(header.io).astype(float)
     expected, unit = _expected(model, rows, level)
-    page = template("model.h.jinja", number=_number, quoted=_quoted).render(
-        header=header, simple=ELEMENTWISE, title=repr(model), rows=rows, expected=expected, unit=unit, least=TOLERANCE
+    labels = [header.label(str(label)) for label in graph.labels] if "label" in graph.outputs else []
+    page = template("model.h.jinja", number=_number, comment=c_comment).render(
+        header=header,
+        simple=ELEMENTWISE,
+        labels=labels,
+        title=repr(model),
+        rows=rows,
+        expected=expected,
+        unit=unit,
+        least=TOLERANCE,
     )
     write(path, f"{page}\n".encode())
 
@@ -64,6 +72,15 @@ class Header:
         self.real, self.io = ("float" if each == "float32" else "double" for each in (inner, outer))
         self.suffix = "f" if self.real == "float" else ""
         self.constants = list[dict[str, Any]]()
+        self.long_labels = list[dict[str, Any]]()
+
+    def label(self, text: str) -> str:
+        """Return a string literal, or the name of an array of characters if a literal would be too long."""
+        if is_short(text):
+            return c_string(text)
+        name = f"{self.name}_label{len(self.long_labels)}"
+        self.long_labels.append({"name": name, "texts": c_array(text)})
+        return name
 
     def text_of(self, node: Quantity) -> str:
         """Return the C expression for an elementwise operation."""
@@ -106,10 +123,6 @@ def _number(value: float, suffix: str = "") -> str:
         return "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
     found = f"{value:.{9 if suffix else 17}g}"
     return (found if re.search(r"[.e]", found) else f"{found}.0") + suffix
-
-
-def _quoted(label: Any) -> str:
-    return '"' + re.sub(r'[\\"]', r"\\\g<0>", printable(str(label))) + '"'
 
 
 def _expected(model: Any, X: Float, level: float) -> tuple[dict[str, Float], float]:
