@@ -53,7 +53,7 @@ def forms(model: Any, folder: Path) -> Any:
         yield "C", dtype, f"{dtype}.so", in_c(model, folder, dtype)
         model.to_numpy(folder / "m.npz", dtype)
         names: dict[str, Any] = {}
-        exec((folder / "partirvm_predict.py").read_text(), names)
+        exec((folder / "m_predict.py").read_text(), names)
         yield "NumPy", dtype, "m.npz", names["load"](folder / "m.npz")
     X = np.random.default_rng(0).normal(size=(5000, 8))
     process = GaussianProcessRegressor(alpha=0.01, optimizer=None).fit(X, np.sin(X[:, 0]))

@@ -13,8 +13,12 @@ import click
 import numpy as np
 
 from partirvm.cli.running import DEMO, ExitStatus, echo
-from partirvm.errors import UsageError
+from partirvm.errors import ExistsError, UsageError
+from partirvm.storage import open_folder, storing
 from partirvm.types import Float
+
+MARK = ".partirvm-demo"
+"""An empty file in a folder of the demo, whose other files may then be replaced."""
 
 FIT = ("--max-vectors", "200", "--neighbours", "20")
 
@@ -35,13 +39,16 @@ def load_terrain() -> tuple[Float, Float, Float]:
 
 
 def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:
-    """Run the demo with these commands, write its files to the folder ``output``, and return the exit status."""
+    """Run the demo with these commands, write its files to the folder ``output``, and return the exit status.
+
+    Raises ``UsageError`` for a folder that is not on this machine, ``ExistsError`` if it has files that no demo wrote.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     began = time.perf_counter()
-    folder, terrain = Path(output), load_terrain()
-    folder.mkdir(parents=True, exist_ok=True)
+    terrain = load_terrain()
+    folder = _own_folder(output)
     heights, points = terrain[0].ravel(), np.stack(np.meshgrid(*terrain[1:]), axis=-1).reshape(-1, 2)
     order = np.random.default_rng(20060101).permutation(len(heights))
     test, validation, train = np.split(order, np.round(np.array([0.1, 0.2]) * len(heights)).astype(int))
@@ -72,6 +79,20 @@ def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:
         f"{scores['n_rows']:,} test cells; {time.perf_counter() - began:.0f} s\npicture: {picture}"
     )
     return ExitStatus.DONE
+
+
+def _own_folder(output: str) -> Path:
+    """Return a new folder, or that of an earlier demo."""
+    place = open_folder(output)
+    folder = place.path
+    if folder is None:
+        raise UsageError(f"{output}: the demo writes to a folder on this machine: pass a path")
+    if not place.empty() and not (folder / MARK).is_file():
+        raise ExistsError(f"{output} contains files that the demo did not write: choose another folder")
+    with storing(output):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MARK).touch()
+    return folder
 
 
 def draw(terrain: tuple[Float, Float, Float], job: str, prediction: str, path: Path) -> None:

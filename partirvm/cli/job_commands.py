@@ -4,7 +4,6 @@ from __future__ import annotations  # the help does not load ``jobs.Job``
 
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,6 +15,7 @@ from partirvm.cli.running import ExitStatus, cluster, echo, in_foreground, show,
 from partirvm.errors import DoneError, ExistsError, JobFailedError, MissingDataError, PartirvmError
 from partirvm.options import TABLE
 from partirvm.quoting import format_bytes
+from partirvm.storage import open_folder
 
 
 def detached(opened: jobs.Job, as_json: bool) -> int:
@@ -239,8 +239,9 @@ def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: st
     """Export the model of a job for use without partirvm.
 
     The extension of OUTPUT selects the format: .onnx for ONNX Runtime and others (needs the package onnx), .h for C
-    (C99, no allocation), .npz for NumPy, together with its reader partirvm_predict.py. The input is a numeric row in
-    feature order, with categories as codes. A model with local residuals is refused: fit with --residual none.
+    (C99, no allocation), .npz for NumPy, together with a reader, which is m_predict.py for m.npz. OUTPUT may be a URL.
+    The input is a numeric row in feature order, with categories as codes. A model with local residuals is refused: fit
+    with --residual none.
 
     \b
     Examples:
@@ -249,15 +250,15 @@ def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: st
     """
     from partirvm.export import FORMATS
 
-    path = Path(output)
-    if path.suffix not in FORMATS:
+    place = open_folder(output)
+    if place.suffix not in FORMATS:
         raise click.UsageError(f"{output!r} must end in .onnx, .h or .npz.", click.get_current_context())
-    if path.exists() and not overwrite:
+    if place.exists() and not overwrite:
         raise ExistsError(f"{output} exists; pass --overwrite to replace it")
     given = {name: value for name, value in choices.items() if value is not None}
     model = jobs.open_job(job).model(allow_code=allow_code)
-    FORMATS[path.suffix](model, path, outputs=outputs.split(",") if outputs else (), **given)
-    echo(f"{output}: written, {format_bytes(path.stat().st_size)}")
+    FORMATS[place.suffix](model, output, outputs=outputs.split(",") if outputs else (), **given)
+    echo(f"{output}: written, {format_bytes(place.size())}")
 
 
 @click.command()

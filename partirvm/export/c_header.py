@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from partirvm.errors import UsageError
 from partirvm.export.c_text import c_array, c_comment, c_string, is_short
 from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, model_of, template, write
-from partirvm.storage import Where
+from partirvm.storage import Where, open_folder
 from partirvm.types import AS_IT_IS, Float
 
 ELEMENTWISE = {
@@ -40,9 +39,10 @@ def to_c(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str]
     With ``dtype`` "int16", the covariance is stored as integers, half the size of "float32", unless weights cancel so
     much that double precision is used internally. Other parameters and errors are as in ``to_onnx``.
     """
-    name = re.sub(r"\W", "_", Path(path).stem, flags=re.ASCII)
+    place = open_folder(path)
+    name = re.sub(r"\W", "_", place.name.removesuffix(place.suffix), flags=re.ASCII)
     if not re.match("[A-Za-z]", name):
-        raise UsageError(f"{Path(path).name!r} cannot be turned into C names: begin the file name with a letter")
+        raise UsageError(f"{place.name!r} cannot be turned into C names: begin the file name with a letter")
     graph, model = graph_of(model, outputs, level), model_of(model)
     header = Header(graph, dtype, name)
     centres = model.design.centres if len(model.design.centres) else np.zeros((1, len(graph.features)))

@@ -307,7 +307,7 @@ def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:
 
 
 def write(path: Where, content: bytes) -> None:
-    """Write a file completely or not at all. Raises ``StorageError`` if it cannot be written."""
+    """Write a file or an object at a URL, completely or not at all. Raises ``StorageError`` if that is impossible."""
     with storing(str(path)):
         open_folder(path).write("", content)
 

@@ -2,21 +2,31 @@
 
 import io
 import json
+import re
 from collections.abc import Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from partirvm.errors import ExistsError
 from partirvm.export.graph import Quantity, dtypes, graph_of, template, write
-from partirvm.storage import Where
+from partirvm.storage import Folder, Where, open_folder
+
+MARK = '"""Predict with a model in a NumPy file written by partirvm '
+"""Beginning of each reader, by which a file is known to be one."""
 
 
 def to_numpy(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str] = (), level: float = 0.95) -> None:
-    """Write an .npz file and ``partirvm_predict.py``, which needs only NumPy. See ``to_onnx`` for the parameters."""
-    graph, path = graph_of(model, outputs, level), Path(path)
+    """Write an .npz file and its reader, a Python module beside it that needs only NumPy.
+
+    The reader of ``m.npz`` is ``m_predict.py``; it replaces an older reader, but no other file (``ExistsError``).
+    Parameters and other errors are as in ``to_onnx``.
+    """
+    graph = graph_of(model, outputs, level)
     inner, outer = dtypes(graph, dtype)
+    place = open_folder(path)
+    reader = reader_beside(place)
     constants = dict[str, Any]()
 
     def name_of(arg: Any) -> Any:
@@ -33,5 +43,20 @@ def to_numpy(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[
     file = io.BytesIO()
     np.savez_compressed(file, graph=np.array(text), **constants)
     write(path, file.getvalue())
-    reader = template("partirvm_predict.py.jinja").render(version=version("partirvm"))
-    write(path.with_name("partirvm_predict.py"), reader.encode())
+    module = reader.name.removesuffix(".py")
+    text = template("reader.py.jinja").render(version=version("partirvm"), module=module)
+    write(reader.place(), text.encode())
+
+
+def reader_beside(place: Folder) -> Folder:
+    """Return the place of the reader of an .npz file. Raises ``ExistsError`` if another file has its name."""
+    stem = re.sub(r"\W", "_", place.name.removesuffix(place.suffix), flags=re.ASCII)
+    if not re.match("[A-Za-z_]", stem):
+        stem = f"model_{stem}"  # the name of a module begins with a letter
+    reader = place.sibling(f"{stem}_predict.py")
+    if reader.exists() and not (reader.is_file() and reader.read("", len(MARK)) == MARK.encode()):
+        raise ExistsError(
+            f"{reader.place()} exists and is not a reader written by partirvm, so it is not replaced: choose another "
+            "name for the .npz file, after which its reader is named"
+        )
+    return reader

@@ -162,6 +162,12 @@ class Folder:
         with self._reading(""):
             return bool(self._fs.isfile(self._root))
 
+    def size(self) -> int:
+        """Return the bytes of the object at this place."""
+        with self._reading(""):
+            self._fs.invalidate_cache(self._root)
+            return int(self._fs.size(self._root))
+
     def is_inside(self, other: "Folder") -> bool:
         """Return True if this place is ``other`` or inside it. Links are followed."""
         if self.path is None or other.path is None:

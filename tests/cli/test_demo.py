@@ -74,3 +74,20 @@ def test_the_whole_demo(tmp_path):
     assert scores["rmse"] < 4
     assert 0.93 < scores["coverage_95"] < 0.97
     assert Path(tmp_path, "demo", "terrain.png").stat().st_size > 100_000
+
+
+@pytest.mark.parametrize("name", ["train.parquet", "terrain.png", ".hidden"])
+def test_the_demo_replaces_no_file_of_somebody_else(name, tmp_path, capsys):
+    """Nor does it write below the working folder if the output is a URL."""
+    (tmp_path / name).write_text("mine")
+    assert main(["demo", "--output", str(tmp_path), "--quiet"]) == 2
+    assert "choose another folder" in capsys.readouterr().err
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [(name, "mine")]
+
+
+@pytest.mark.parametrize("output", ["memory://demo", "s3://bucket/demo"])
+def test_the_demo_needs_a_folder_on_this_machine(output, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--output", output, "--quiet"]) == 2
+    assert "pass a path" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -162,7 +162,7 @@ def in_c(library: Any, k: int, model: Any, X: Any, dtype: str) -> dict[str, Any]
 def reader(folder: Path) -> Any:
     """Return the function ``load`` of the reader that was written beside a model."""
     names: dict[str, Any] = {}
-    exec((folder / "partirvm_predict.py").read_text(), names)
+    exec((folder / "model_predict.py").read_text(), names)
     return names["load"]
 
 
@@ -202,7 +202,7 @@ def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) 
     X, classes = rng.normal(size=(60, 2)), np.array(["no", "yes"])
     model = RVMClassifier(random_state=0).fit(X, classes[(X[:, 0] > 0).astype(int)])
     model.to_numpy(tmp_path / "model.npz")
-    code = f"from partirvm_predict import load; print(load('model.npz')({X[:5].tolist()})['label'].tolist())"
+    code = f"from model_predict import load; print(load('model.npz')({X[:5].tolist()})['label'].tolist())"
     alone = f"import sys; sys.path.insert(0, '.'); {code}; assert 'partirvm' not in sys.modules"
     python = [sys.executable, "-I", "-B", "-c", alone]
     said = subprocess.run(python, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
@@ -214,4 +214,4 @@ def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) 
     local = RVMRegressor("gaussian", gamma=0.3, residual="local", random_state=0).fit(X, X[:, 0] + rng.normal(size=60))
     with pytest.raises(UsageError, match=r"export model\.sparse\(\)"):
         local.to_c(tmp_path / "model.h")
-    assert {each.name for each in tmp_path.iterdir()} == {"model.npz", "partirvm_predict.py"}
+    assert {each.name for each in tmp_path.iterdir()} == {"model.npz", "model_predict.py"}

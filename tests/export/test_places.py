@@ -1,0 +1,113 @@
+"""Exports go where they are told, also to URLs, and replace no file of somebody else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+
+from partirvm import RVMRegressor, ingest, jobs
+from partirvm.cli import main
+from partirvm.errors import ExistsError, UsageError
+from partirvm.options import Request
+
+ENDINGS = ["npz", "h", "onnx"]
+OTHER_NAMES = [("Größe", "Gr__e"), ("'''", "___"), ("_", "_")]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
+    """A job, and an estimator."""
+    folder = tmp_path_factory.mktemp("made")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
+    ingest((X, y), folder / "d.zarr")
+    request = Request(gamma=0.2, strategy="working-set", partition_size=10, max_rounds=1, residual="none")
+    jobs.fit(str(folder / "d.zarr"), str(folder / "job"), request)
+    return str(folder / "job"), RVMRegressor(gamma=0.2, residual="none").fit(X, y)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_command_writes_to_a_url(ending: str, made: tuple[str, Any], here: Path, capsys: Any) -> None:
+    """The same bytes as in a file; nothing below the working folder."""
+    url = f"memory://exports/{ending}/m.{ending}"
+    assert main(["export", made[0], url]) == 0
+    assert f"{url}: written, " in capsys.readouterr().out
+    assert not list(here.iterdir())
+    assert main(["export", made[0], url]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert main(["export", made[0], url, "--overwrite"]) == 0
+    assert main(["export", made[0], f"m.{ending}"]) == 0
+    names = {"npz": ["m.npz", "m_predict.py"]}.get(ending, [f"m.{ending}"])
+    assert sorted(each.name for each in here.iterdir()) == names
+    for name in names:
+        written = fsspec.filesystem("memory").cat_file(f"/exports/{ending}/{name}")
+        assert (here / name).read_bytes() == written or name == "m.npz"  # an archive contains times
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_methods_write_to_urls_and_paths(ending: str, made: tuple[str, Any], here: Path) -> None:
+    method = {"npz": made[1].to_numpy, "h": made[1].to_c, "onnx": made[1].to_onnx}[ending]
+    for place in (f"memory://methods/a.{ending}", f"file://{here}/b.{ending}", f"c.{ending}", here / f"d.{ending}"):
+        method(place)
+    assert fsspec.filesystem("memory").exists(f"/methods/a.{ending}")
+    assert {each.name for each in here.glob(f"*.{ending}")} == {f"b.{ending}", f"c.{ending}", f"d.{ending}"}
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/m.npz", "file:///x::memory://m.npz", "nowhere://a/m.npz"])
+def test_other_protocols_and_chains_are_refused(url: str, made: tuple[str, Any], here: Path, capsys: Any) -> None:
+    assert main(["export", made[0], url]) == 2
+    said = capsys.readouterr().err
+    assert "--allow-protocol" in said or "'::'" in said
+    with pytest.raises(UsageError, match=r"--allow-protocol|'::'"):
+        made[1].to_numpy(url)
+    assert not list(here.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"# my own file", b"", b'"""Predict with my own code."""', b"\xff\xfe"])
+def test_a_reader_replaces_no_other_file(content: bytes, made: tuple[str, Any], here: Path, capsys: Any) -> None:
+    """Not even with --overwrite; and the model is not written either."""
+    (here / "m_predict.py").write_bytes(content)
+    (here / "partirvm_predict.py").write_bytes(content)
+    for flags in ([], ["--overwrite"]):
+        assert main(["export", made[0], "m.npz", *flags]) == 2
+        assert "another name" in capsys.readouterr().err
+    with pytest.raises(ExistsError, match="m_predict"):
+        made[1].to_numpy("m.npz")
+    assert main(["export", made[0], "other.npz"]) == 0
+    found = {each.name: each.read_bytes() for each in here.iterdir() if not each.name.startswith("other")}
+    assert found == {"m_predict.py": content, "partirvm_predict.py": content}
+
+
+def test_a_folder_is_not_replaced_by_a_reader(made: tuple[str, Any], here: Path) -> None:
+    (here / "m_predict.py").mkdir()
+    with pytest.raises(ExistsError, match="m_predict"):
+        made[1].to_numpy("m.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [("m", "m"), ("my-model.v2", "my_model_v2"), ("2024", "model_2024"), *OTHER_NAMES],
+)
+def test_a_reader_can_be_imported(name: str, module: str, made: tuple[str, Any], here: Path) -> None:
+    """Its name is that of a module; an older reader is replaced."""
+    for _ in range(2):
+        made[1].to_numpy(here / f"{name}.npz")
+    assert sorted(each.name for each in here.iterdir()) == sorted([f"{name}.npz", f"{module}_predict.py"])
+    text = f"import {module}_predict as m; print(m.load({f'{name}.npz'!r})([[0.5, 0.5]])['mean'][0])"
+    python = [sys.executable, "-I", "-B", "-c", f"import sys; sys.path.insert(0, '.'); {text}"]
+    said = subprocess.run(python, cwd=here, capture_output=True, text=True, check=True).stdout
+    assert float(said) == pytest.approx(float(made[1].predict([[0.5, 0.5]])[0]), abs=1e-9)
