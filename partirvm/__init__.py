@@ -17,6 +17,7 @@ _HOMES = {
     "data": ["ingest"],
     "estimators": ["RVMClassifier", "RVMRegressor", "load_model", "save_model"],
     "jobs": ["open_job", "plan", "submit"],
+    "kernels.permission": ["allow_functions"],
     "kernels": ["Categorical", "Gaussian", "Laplacian", "Matern32", "Matern52", "Polynomial"],
     "options.values": ["AlphaPrior", "Incremental", "Local", "Noise", "Radial", "SplitMerge", "Warp", "WorkingSet"],
     "report.plots": ["DiagnosticsDisplay"],
@@ -29,14 +30,15 @@ _MODULES = {name: f"partirvm.{module}" for module, names in _HOMES.items() for n
 
 __all__ = ["AlphaPrior", "Categorical", "DiagnosticsDisplay", "FitCallback", "Gaussian", "Incremental", "Laplacian"]
 __all__ += ["Local", "Matern32", "Matern52", "Noise", "Polynomial", "RVMClassifier", "RVMRegressor", "Radial"]
-__all__ += ["SplitMerge", "Warp", "WorkingSet", "__version__", "allow_protocols", "ingest", "load_model", "open_job"]
-__all__ += ["plan", "save_model", "submit"]
+__all__ += ["SplitMerge", "Warp", "WorkingSet", "__version__", "allow_functions", "allow_protocols", "ingest"]
+__all__ += ["load_model", "open_job", "plan", "save_model", "submit"]
 
 if TYPE_CHECKING:
     from partirvm.data import ingest
     from partirvm.estimators import RVMClassifier, RVMRegressor, load_model, save_model
     from partirvm.jobs import open_job, plan, submit
     from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial
+    from partirvm.kernels.permission import allow_functions
     from partirvm.options.values import AlphaPrior, Incremental, Local, Noise, Radial, SplitMerge, WorkingSet
     from partirvm.report.plots import DiagnosticsDisplay
     from partirvm.report.progress import FitCallback

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -45,6 +45,19 @@ The result of a fit of many similar columns depends on the last bits, which diff
 """
 
 
+class DeclaredState:
+    """Base class of dataclasses whose restored state has only their fields.
+
+    A pickle or a file of skops may contain further attributes. Those that this package adds are computed again; others
+    could take the place of methods.
+    """
+
+    def __setstate__(self, state: Any) -> None:
+        for name in (each.name for each in fields(self)):  # type: ignore[arg-type]
+            if name in state:
+                object.__setattr__(self, name, state[name])
+
+
 def levels_of(codes: Float, count: int) -> Int:
     """Return the levels (n,) of a feature's codes; ``count`` for other and missing codes."""
     return np.where((codes.real >= 0) & (codes.real < count), codes.real, count).astype(np.int64)
@@ -68,7 +81,7 @@ def pulled_back(function: Callable[[Any], Any], X: Float, weights: Float) -> Flo
 
 
 @dataclass(frozen=True)
-class FeatureMap:
+class FeatureMap(DeclaredState):
     """Map from d features in raw units to d' ≥ d inputs: the feature columns, then additional ones.
 
     A feature with ``spreads`` s > 0 (d,) becomes asinh((x − centre)/s): linear near its centre, logarithmic in its
@@ -125,7 +138,7 @@ class FeatureMap:
 
 
 @dataclass(frozen=True)
-class TargetMap:
+class TargetMap(DeclaredState):
     """Map of a target t to z: "none" (z = t), "log" (log t), or "asinh" (asinh((t − centre)/spread)), and back."""
 
     kind: str = "none"
@@ -173,7 +186,7 @@ AS_IT_IS = TargetMap()
 
 
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(DeclaredState):
     """Map from raw inputs (n, d) and targets (n, T) to those of the model, by column: (x − shift) / scale.
 
     ``features`` first maps the d features to d' inputs, ``target`` the target. A missing number becomes ``blank``
@@ -262,7 +275,7 @@ def cyclic(column: str, cycles: Iterable[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(DeclaredState):
     """Names and meaning of the columns.
 
     ``categories`` maps a categorical feature to its levels; ``classes`` are the labels of the target's codes, or None

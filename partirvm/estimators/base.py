@@ -26,6 +26,7 @@ from partirvm.execution import executor_for
 from partirvm.export import to_c, to_numpy, to_onnx
 from partirvm.jobs.driver import Driver, MemoryJournal
 from partirvm.jobs.run import run, with_new_rows
+from partirvm.kernels.permission import FunctionParameters
 from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
 from partirvm.model.fitted import relevances
@@ -69,7 +70,7 @@ def documented(estimator: Documented) -> Documented:
 
 
 @dataclass(eq=False, repr=False)
-class RelevanceVectorMachine(BaseEstimator):
+class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
     """Base class of the estimators. A subclass adds parameters, ``_take`` (the model's attributes) and predictions.
 
     Its ``_coded`` returns numeric targets (N,), and the class labels (K,) if the targets are class codes.
@@ -171,6 +172,7 @@ class RelevanceVectorMachine(BaseEstimator):
         bare = copy(self)
         bare.client = None
         cloned: Self = super(RelevanceVectorMachine, bare).__sklearn_clone__()
+        cloned._permit(self._permitted())
         cloned.client = self.client
         return cloned.set_callbacks(*getattr(self, "_callbacks", ()))
 
@@ -202,6 +204,7 @@ class RelevanceVectorMachine(BaseEstimator):
 
         Raises ``UsageError`` for a value that its option does not allow, and for an option that is set twice.
         """
+        self.require_permitted_parameters()
         values = self.get_params(deep=False)
         del values["client"], values["verbose"]
         state = values.pop("random_state")

@@ -19,6 +19,7 @@ from partirvm.errors import PartirvmError
 from partirvm.execution.cluster import ATTEMPTS, QUESTION, WORKER_TIMEOUT, Cluster
 from partirvm.execution.kernel_store import Keeping, forget
 from partirvm.execution.local import POLL, SHARE, OfTile, Progress, added, grouped, solution, tile_statistics
+from partirvm.kernels.permission import permit_names, permitted_names
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
 from partirvm.process import one_blas_thread, resident_memory, return_freed_memory, usable_cores
@@ -197,7 +198,8 @@ class DaskExecutor:
     def _submit(self, name: str, function: Any, *arguments: Any) -> Any:
         """Submit a task; functions and arguments may be futures. Dask's dashboard shows tasks by ``name``."""
         with self._cluster.reaching():
-            return self._client.submit(on_worker, function, *arguments, key=_key(name), pure=False)
+            names = permitted_names()
+            return self._client.submit(on_worker, names, function, *arguments, key=_key(name), pure=False)
 
     def _finished(self, waiting: Collection[Any]) -> set[Any]:
         """Return the tasks that ended within ``POLL`` s. Raises ``CancelledError`` for lost data, or a task's error."""
@@ -235,8 +237,9 @@ def run_tiles(passes: list[Pass], parts: list[Source], tiles: list[tuple[int, in
     return total.result()
 
 
-def on_worker(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a task's function on a worker, with one BLAS thread."""
+def on_worker(names: tuple[str, ...], function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a task's function on a worker, with one BLAS thread; it may call the user's functions with these names."""
+    permit_names(names)
     return_freed_memory()
     with one_blas_thread():
         return function(*arguments)

@@ -14,7 +14,7 @@ import numpy as np
 from partirvm.errors import UsageError
 from partirvm.options.constraints import Check, near
 from partirvm.options.values import Value, held
-from partirvm.types import Float
+from partirvm.types import DeclaredState, Float
 
 KERNELS: dict[str, type["Kernel"]] = {}
 """Dictionary of all kernels that have a spec, by name. Each kernel class is registered when it is defined."""
@@ -25,7 +25,7 @@ PIECE_ROWS = 128
 """Number of rows of one matrix product, a divisor of `PANEL_ROWS`. Larger products are not faster."""
 
 
-class Kernel:
+class Kernel(DeclaredState):
     """Base class of kernel functions k(x, z), which are frozen dataclasses.
 
     ``learned`` names the field with the parameters, a tuple of positive numbers, ``inside`` the one with components. A

@@ -15,7 +15,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel, NoKernel, PreparedKernel
 from partirvm.kernels.composed import PreparedSeveral, Several, inside
 from partirvm.kernels.functions import LINEAR, Basis, FunctionKernel, label_of
-from partirvm.types import BIAS, Float, Int, Scaling
+from partirvm.types import BIAS, DeclaredState, Float, Int, Scaling
 
 NONE = np.zeros(0, np.int64)  # Empty integer array, used if there are no centres or no leading columns
 TEMPER = 0.5
@@ -24,7 +24,7 @@ mean neglects rows with large errors: the RMSE rises by 1 %, with ½ by .3 %."""
 
 
 @dataclass(frozen=True)
-class LocalNoise:
+class LocalNoise(DeclaredState):
     """Noise factor exp(Σ_m w_m k(x, z_m) − ``shift``), of points and ``centres`` (m, d) in kernel coordinates.
 
     The mean of the factor over the rows of the fit is one. Far from all centres it is exp(−``shift``), near one.
@@ -41,7 +41,7 @@ class LocalNoise:
 
 
 @dataclass(frozen=True)
-class Design:
+class Design(DeclaredState):
     """Design of M columns: the leading columns (``bias`` and ``functions``), then one kernel column per centre.
 
     ``centres`` (m, d) are rows in raw units, with ``labels`` (m,) int64. ``origin`` (d,), in the kernel's coordinates,

@@ -1,14 +1,13 @@
 """User-defined Python functions: kernels, and explicit basis functions φ_b(x) as leading columns of a design.
 
 A function is a path "module:function", which every process imports at first use, or any callable, for fits in this
-process only. Functions are called for arbitrary blocks of rows in the model's coordinates; they must not change their
+process only. One that comes from a file is called only with permission (``permission``). Functions are called for arbitrary blocks of rows in the model's coordinates; they must not change their
 arguments, and each value must depend only on its own row, or on its point and its centre.
 """
 
 import pkgutil
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
 from typing import Any
@@ -17,23 +16,32 @@ import numpy as np
 
 from partirvm.errors import UsageError
 from partirvm.kernels.base import GROUP, PIECE_ROWS, Kernel, PreparedKernel, by_groups, padded
-from partirvm.types import BIAS, Float, Int, pulled_back
-
-Function = Callable[..., Any]
+from partirvm.kernels.permission import PATH, Function, FunctionHolder, functions_of, register, require_permission
+from partirvm.kernels.permission import _allowed as allowed_names
+from partirvm.types import BIAS, DeclaredState, Float, Int, pulled_back
 
 LINEAR = "linear"  # Name of the basis functions that are the features
-
-_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class PreparedFunction(PreparedKernel):
     """The ``function`` of a kernel, prepared for centres (m, d)."""
 
     def __init__(self, kernel: Any, centres: Float, origin: Float | None) -> None:
-        self.function, self.centres, self.own = kernel.function, centres, not isinstance(kernel, FunctionKernel)
+        self.kernel = kernel
+        self.centres = centres
+        self.own = not isinstance(kernel, FunctionKernel)
+        # a function of the class itself, whatever a restored object has under this name
+        self.function = type(kernel).function if self.own else kernel.function
+        self._check()
         function_of(self.function, "kernel")  # checks that the function can be imported
 
+    def _check(self) -> None:
+        """Raise ``UsageError`` if a user's function may not be called."""
+        if not self.own:
+            require_permission(self.kernel, self.function, "kernel")
+
     def __call__(self, points: Float, out: Float) -> None:
+        self._check()
         pieces = padded(points, PIECE_ROWS)
 
         def write(some: slice, work: Float) -> None:
@@ -48,7 +56,7 @@ class PreparedFunction(PreparedKernel):
 
 
 @dataclass(frozen=True)
-class FunctionKernel(Kernel, name="function", form=PreparedFunction):
+class FunctionKernel(FunctionHolder, Kernel, name="function", form=PreparedFunction):
     """Kernel computed by a function of points (n, d) and centres (m, d), which returns the values (n, m).
 
     It is called for ``GROUP`` centres at a time, padded, so that a column does not depend on the other columns.
@@ -58,13 +66,14 @@ class FunctionKernel(Kernel, name="function", form=PreparedFunction):
 
     def __post_init__(self) -> None:
         require_function(self.function, "kernel")
+        register(self)
 
     def spec(self) -> dict[str, Any]:
         return {"name": self.name, "function": name_of(self.function, "kernel")}
 
 
 @dataclass(frozen=True)
-class Basis:
+class Basis(FunctionHolder, DeclaredState):
     """The B basis functions of points (n, d), in order. Function b has the label −2 − b (``label_of``).
 
     Each part is a path, a callable, or "linear" (the features themselves), with the number of its functions.
@@ -76,6 +85,7 @@ class Basis:
         for function, _ in self.parts:
             if function != LINEAR:
                 require_function(function, "basis")
+        register(self)
 
     @property
     def size(self) -> int:
@@ -86,6 +96,8 @@ class Basis:
         """Return φ_b(x) (n, B) for points (n, d), in bits that do not depend on the block. Raises ``UsageError``."""
         found = []
         for function, size in self.parts:
+            if function != LINEAR:
+                require_permission(self, function, "basis")
             values = points if function == LINEAR else evaluated(function, "basis", padded(points, PIECE_ROWS))
             if values.shape[1] != size:
                 what = f"basis {title_of(function)} returned {values.shape[1]} columns, but {size} in the first call"
@@ -158,7 +170,7 @@ def function_of(given: str | Function, what: str) -> Function:
 
 def require_function(given: Any, what: str) -> None:
     """Raise ``UsageError`` unless ``given`` is a callable, or has the form "module:function"."""
-    path = isinstance(given, str) and _PATH.fullmatch(given)
+    path = isinstance(given, str) and PATH.fullmatch(given)
     if isinstance(given, type) or not (path or callable(given)):
         raise UsageError(f"the {what} is {given!r}: it must be '{LINEAR}', a callable, or 'module:function'")
 
@@ -176,22 +188,10 @@ def name_of(function: Any, what: str) -> str:
 
 
 def require_no_code(value: Any, place: str) -> None:
-    """Raise ``UsageError`` if a kernel, a basis or a spec would import a function."""
-    if found := ", ".join(dict.fromkeys(_functions_in(value))):
+    """Raise ``UsageError`` if a kernel, a basis or a spec would import a function that is not allowed."""
+    names = dict.fromkeys(name for name in functions_of(value) if isinstance(name, str) and name not in allowed_names)
+    if names:
         raise UsageError(
-            f"{place}: its kernel or basis is {found}, which would be imported from this machine and run. If you "
-            "trust it, pass --allow-code, or allow_code=True"
+            f"{place}: its kernel or basis is {', '.join(names)}, which would be imported from this machine and run. "
+            "If you trust it, pass --allow-code, or allow_code=True"
         )
-
-
-def _functions_in(value: Any) -> Iterator[str]:
-    """Yield the path of each function that a kernel, a basis or a spec imports when it is evaluated."""
-    inner: Any = value if isinstance(value, tuple | list) else ()
-    if isinstance(value, str) and _PATH.fullmatch(value):
-        yield value
-    elif isinstance(value, Mapping):
-        inner = value.values()
-    elif is_dataclass(value):
-        inner = [getattr(value, field.name) for field in fields(value)]
-    for each in inner:
-        yield from _functions_in(each)

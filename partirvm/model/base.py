@@ -24,7 +24,7 @@ from partirvm.options.constraints import Check
 from partirvm.process import one_blas_thread
 from partirvm.quoting import html_table
 from partirvm.storage.codec import Codec
-from partirvm.types import BIAS, PANEL_ROWS, Columns, Float
+from partirvm.types import BIAS, PANEL_ROWS, Columns, DeclaredState, Float
 
 HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
 """Number of rows of a panel, a multiple of the piece size, so that only the last piece is copied."""
@@ -55,7 +55,7 @@ class Pruned:
 
 
 @dataclass(frozen=True)
-class FittedModel:
+class FittedModel(DeclaredState):
     """A model of M columns; ``log_evidence`` is in nats, ``n_rows`` the number of training rows.
 
     ``mean`` is (M,) or, with C linear predictors or targets, (M, C), ``alpha`` is (M,), and ``root`` is R with Σ = RRᵀ,

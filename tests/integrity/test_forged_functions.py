@@ -1,0 +1,292 @@
+"""Functions that a file names are not called, whichever library restored the objects, until they are allowed.
+
+Fields of our own objects are forged before they are written: the function leaves a trace when its module is imported.
+The default run takes a part of the cases; all are
+
+    python -m pytest -m slow tests/integrity/test_forged_functions.py
+"""
+
+from __future__ import annotations
+
+import copy
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+from by_default import some
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from partirvm import RVMClassifier, RVMRegressor, allow_functions, load_model, save_model
+from partirvm.errors import PartirvmError, UsageError
+from partirvm.kernels import FunctionKernel, Gaussian, OnColumns, Product, Several, Sum, permission
+from partirvm.kernels.design import LocalNoise
+from partirvm.kernels.functions import Basis
+from partirvm.model import files
+
+MODULE = """
+from pathlib import Path
+(Path(__file__).parent / "imported").touch()
+import numpy as np
+def kernel(X, Z):
+    return np.exp(-((X[:, None] - Z[None]) ** 2).sum(axis=2))
+def basis(X):
+    return np.sin(X)
+"""
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 3))
+Y = X[:, 0] + 0.1 * RNG.normal(size=60)
+
+NAME, OF_BASIS = "forged_code:kernel", "forged_code:basis"
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file that appears when the module of the functions is imported; nothing is permitted at the start."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "forged_code.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=":")
+    sys.modules.pop("forged_code", None)
+    permission._allowed.clear()
+    permission._called.clear()
+    yield folder / "imported"
+    sys.modules.pop("forged_code", None)
+    permission._allowed.clear()
+    permission._called.clear()
+
+
+def fitted(kind: type = RVMRegressor) -> Any:
+    y = Y if kind is RVMRegressor else Y > 0
+    return kind(gamma=0.5, basis="linear", max_rounds=1, random_state=0).fit(X, y)
+
+
+def with_design(model: Any, **changed: Any) -> Any:
+    model.model_ = replace(model.model_, design=replace(model.model_.design, **changed))
+    return model
+
+
+def shadowed(model: Any, place: Any, name: str, value: Any) -> Any:
+    """Put an attribute into the dictionary of an object."""
+    place.__dict__[name] = value
+    return model
+
+
+def with_parameters(model: Any, **parameters: Any) -> Any:
+    model.__dict__.update(parameters)
+    return model
+
+
+FUNCTION = FunctionKernel(NAME)
+COLUMN = OnColumns(FUNCTION, (0,))
+
+FORGERIES: dict[str, Any] = {
+    "kernel": lambda m: with_design(m, kernel=FUNCTION),
+    "part of a sum": lambda m: with_design(m, kernel=Sum((Gaussian(0.5), COLUMN))),
+    "part of a product": lambda m: with_design(m, kernel=Product((Gaussian(0.5), FUNCTION))),
+    "one of several": lambda m: with_design(m, kernel=Several((FUNCTION, Gaussian(0.5)))),
+    "columns": lambda m: with_design(m, kernel=COLUMN),
+    "basis": lambda m: with_design(m, functions=Basis(((OF_BASIS, 3),))),
+    "basis beside features": lambda m: with_design(m, functions=Basis((("linear", 3), (OF_BASIS, 3)))),
+    "noise": lambda m: with_design(m, noise=LocalNoise(FUNCTION, X[:3], np.ones(3), 0.0)),
+    "parameter kernel": lambda m: with_parameters(m, kernel=NAME),
+    "parameter list": lambda m: with_parameters(m, kernel=["gaussian", NAME]),
+    "parameter value": lambda m: with_parameters(m, kernel=FUNCTION),
+    "parameter sum": lambda m: with_parameters(m, kernel=Sum((Gaussian(0.5), FUNCTION))),
+    "parameter basis": lambda m: with_parameters(m, basis=OF_BASIS),
+    "parameter basis list": lambda m: with_parameters(m, basis=["linear", OF_BASIS]),
+    "learned kernel": lambda m: with_parameters(m, kernel_=FUNCTION),
+    "history": lambda m: with_parameters(m, history_=[{**m.history_[0], "kernel": NAME, "basis": [OF_BASIS]}]),
+    "set_params": lambda m: m.set_params(kernel=NAME, gamma="learn"),
+}
+
+
+def by_joblib(model: Any, place: Path) -> Any:
+    joblib.dump(model, place)
+    return joblib.load(place)
+
+
+def by_pickle(model: Any, place: Path) -> Any:
+    place.write_bytes(pickle.dumps(model))
+    return pickle.loads(place.read_bytes())
+
+
+def by_skops(model: Any, place: Path) -> Any:
+    skops = pytest.importorskip("skops.io")
+    stored = skops.dumps(model)
+    trusted = skops.get_untrusted_types(data=stored)
+    assert all(name.startswith("partirvm.") for name in trusted)
+    return skops.loads(stored, trusted=trusted)
+
+
+def by_load_model(model: Any, place: Path) -> Any:
+    save_model(model, place)
+    return load_model(place)
+
+
+def by_mlflow(model: Any, place: Path) -> Any:
+    """What MLflow calls to load the files of ``partirvm.mlflow.log_model``."""
+    from partirvm.mlflow import _load_pyfunc
+
+    save_model(model, place)
+    return _load_pyfunc(str(place))
+
+
+DOORS = {"skops": by_skops, "joblib": by_joblib, "pickle": by_pickle, "load_model": by_load_model, "mlflow": by_mlflow}
+
+CASES = [(door, forgery) for door in DOORS for forgery in FORGERIES]
+QUICK = [(door, name) for door in ("skops", "joblib") for name in ("part of a sum", "basis", "parameter kernel")]
+QUICK += [("load_model", "kernel"), ("mlflow", "noise"), ("pickle", "parameter value")]
+
+
+def use(model: Any) -> None:
+    """Whatever somebody does with a model; errors of partirvm are expected."""
+    uses = [
+        lambda: model.predict(X),
+        lambda: model.predict(X, return_std=True),
+        lambda: model.model_.design.block(X),
+        lambda: model.explain(X[:2], X),
+        lambda: copy.deepcopy(model).predict(X),
+        lambda: pickle.loads(pickle.dumps(model)).predict(X),
+        lambda: model.prune(3).predict(X),
+        lambda: clone(model).fit(X, Y),
+        lambda: copy.copy(model).fit(X, Y),
+        lambda: RVMRegressor(kernel=model.kernel_, max_rounds=1).fit(X, Y),
+        lambda: model.fit(X, Y),
+    ]
+    for each in uses:
+        try:
+            each()
+        except (PartirvmError, AttributeError, TypeError, ValueError):
+            continue
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("door", "forgery"), some(CASES, QUICK))
+def test_a_forged_function_is_not_called(door: str, forgery: str, trace: Path, tmp_path: Path) -> None:
+    model = FORGERIES[forgery](fitted())
+    try:
+        found = DOORS[door](model, tmp_path / "file")
+    except PartirvmError as error:
+        assert "allow_code=True" in str(error) or door in ("load_model", "mlflow")
+    else:
+        use(found)
+    assert not trace.exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_skops_constructs_nothing_that_is_permitted(trace: Path) -> None:
+    """It calls constructors with arguments from a file, for objects whose pickles do; so could a forged file."""
+    skops = pytest.importorskip("skops.io")
+
+    class Forged(FunctionKernel):
+        def __reduce__(self) -> Any:
+            return type(self), (self.function,)
+
+    Forged.__module__ = FunctionKernel.__module__
+    Forged.__qualname__ = Forged.__name__ = "FunctionKernel"
+    model = with_design(fitted(), kernel=Forged(NAME))
+    stored = skops.dumps(model)
+    found = skops.loads(stored, trusted=skops.get_untrusted_types(data=stored))
+    assert type(found.model_.design.kernel) is FunctionKernel
+    use(found)
+    assert not trace.exists()
+
+
+def test_the_error_names_the_function_and_what_to_do(trace: Path, tmp_path: Path) -> None:
+    found = by_joblib(FORGERIES["kernel"](fitted()), tmp_path / "m")
+    with pytest.raises(UsageError, match=r"forged_code:kernel comes from a file.*allow_functions\('forged_code"):
+        found.predict(X)
+    found = by_joblib(FORGERIES["parameter basis"](fitted()), tmp_path / "m")
+    with pytest.raises(UsageError, match=r"basis forged_code:basis comes from a file"):
+        found.fit(X, Y)
+    assert not trace.exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("door", some(DOORS, {"skops", "load_model"}))
+def test_allowed_functions_are_called(door: str, trace: Path, tmp_path: Path) -> None:
+    """After ``allow_functions``, whichever library restored the estimator; its predictions are those of the original."""
+    model = RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y)
+    permission._called.clear()
+    allow_functions(NAME)
+    found = DOORS[door](model, tmp_path / "file")
+    if door != "mlflow":
+        np.testing.assert_array_equal(found.predict(X), model.predict(X))
+        np.testing.assert_array_equal(clone(found).fit(X, Y).predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("name", ["no colon", "", 3, "a:b; import os", None])
+def test_only_names_are_allowed(name: Any) -> None:
+    with pytest.raises(UsageError, match="pass 'module:function'"):
+        allow_functions(name)
+
+
+def radial(A: Any, B: Any) -> Any:
+    return np.exp(-((A[:, None] - B[None]) ** 2).sum(axis=2))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kernel", [NAME, FunctionKernel(NAME), Sum((Gaussian(0.5), FunctionKernel(NAME)))])
+def test_copies_and_searches_keep_permission(kernel: Any, trace: Path) -> None:
+    """clone and copies in this process, and a search in two worker processes, need nothing more."""
+    model = RVMRegressor(kernel=kernel, max_rounds=1, random_state=0)
+    expected = clone(model).fit(X, Y).predict(X)
+    for made in (copy.copy(model), copy.deepcopy(model), clone(clone(model))):
+        np.testing.assert_array_equal(made.fit(X, Y).predict(X), expected)
+        np.testing.assert_array_equal(copy.deepcopy(made).predict(X), expected)
+        np.testing.assert_array_equal(copy.deepcopy(made.model_).predict(X), expected)
+    search = GridSearchCV(model, {"max_rounds": [1, 2]}, cv=2, n_jobs=2, error_score="raise").fit(X, Y)
+    np.testing.assert_array_equal(search.best_estimator_.predict(X).shape, (60,))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_callables_and_names_in_a_grid_reach_workers(trace: Path) -> None:
+    grid = {"kernel": [NAME, FunctionKernel(NAME), radial, "gaussian"]}
+    search = GridSearchCV(RVMRegressor(max_rounds=1, random_state=0), grid, cv=2, n_jobs=2, error_score="raise")
+    scores = search.fit(X, Y).cv_results_["mean_test_score"]
+    assert np.ptp(scores[:3]) == 0
+    same = cross_val_score(RVMRegressor(kernel=radial, max_rounds=1, random_state=0), X, Y, cv=2, n_jobs=2)
+    assert same.mean() == scores[0]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_pickle_of_a_callable_works(tmp_path: Path, trace: Path) -> None:
+    """A callable is part of the pickle, which runs code anyway."""
+    model = RVMRegressor(kernel=radial, max_rounds=1, random_state=0).fit(X, Y)
+    for door in (by_joblib, by_pickle):
+        found = door(model, tmp_path / "m")
+        np.testing.assert_array_equal(found.predict(X), model.predict(X))
+        np.testing.assert_array_equal(clone(found).fit(X, Y).predict(X), model.predict(X))
+
+
+@pytest.mark.slow
+def test_another_program_needs_permission(tmp_path: Path, trace: Path) -> None:
+    """A pickle in a file, opened by a program that this process did not start as a worker."""
+    joblib.dump(RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y), tmp_path / "m")
+    allowed = "import partirvm; partirvm.allow_functions('forged_code:kernel');"
+    for before, status in (("", 1), (allowed, 0)):
+        code = f"{before}import joblib; joblib.load('m').predict([[0.0, 0.0, 0.0]])"
+        python = [sys.executable, "-c", code]
+        done = subprocess.run(python, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == status, done.stderr
+        assert ("allow_functions" in done.stderr) == (status == 1)
+
+
+def test_files_are_read_with_permission(trace: Path, tmp_path: Path) -> None:
+    model = RVMRegressor(kernel=NAME, max_rounds=1, random_state=0).fit(X, Y)
+    save_model(model, tmp_path / "m")
+    with pytest.raises(UsageError, match="allow_code=True"):
+        files.load_model(tmp_path / "m")
+    permission._called.clear()
+    np.testing.assert_array_equal(load_model(tmp_path / "m", allow_code=True).predict(X), model.predict(X))
