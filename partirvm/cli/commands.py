@@ -206,14 +206,14 @@ def fit(data: str, job: str, validation: str | None, scheduler: str | None, deta
 def predict(job: str, data: str, output: str, scheduler: str | None, quiet: bool, as_json: bool, **how: Any) -> None:
     """Predict every row of a dataset or a table.
 
-    Uses the last model of a job. DATA is a dataset, or a CSV or Parquet file (or a glob of them) with the columns of
-    the training data, in any order. The extension of OUTPUT selects its format: .zarr, .parquet or .csv. For
-    regression, the columns are mean, the expected target, and std, the standard deviation of a new measurement,
-    including its noise (mean_TARGET and std_TARGET for several targets). For classification, they are label, the most
-    probable class, and p_CLASS, the probability of each class. --interval adds lower and upper: a new measurement lies
-    between them with the given probability (lower_TARGET and upper_TARGET for several targets, which need local
-    residuals; lower_CLASS and upper_CLASS for classes, a credible interval for the probability of each class). Row i of
-    the output corresponds to row i of the table. No target is needed.
+    Uses the last model of a job. DATA is a dataset, or a table with the columns of the training data, in any order: the
+    same CSV and Parquet files, folders, globs and URLs as for `ingest`. The extension of OUTPUT selects its format:
+    .zarr, .parquet or .csv. For regression, the columns are mean, the expected target, and std, the standard deviation
+    of a new measurement, including its noise (mean_TARGET and std_TARGET for several targets). For classification, they
+    are label, the most probable class, and p_CLASS, the probability of each class. --interval adds lower and upper: a
+    new measurement lies between them with the given probability (lower_TARGET and upper_TARGET for several targets,
+    which need local residuals; lower_CLASS and upper_CLASS for classes, a credible interval for the probability of each
+    class). Row i of the output corresponds to row i of the table. No target is needed.
 
     The output appears under its name once all rows have been predicted. Until then, the predictions are in a hidden
     folder next to it, such as .predictions.csv.partial. If the command is killed, this folder remains, and the next

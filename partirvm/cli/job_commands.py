@@ -12,7 +12,7 @@ from partirvm import jobs
 from partirvm.cli import options
 from partirvm.cli.options import FLAGS, as_flags, takes
 from partirvm.cli.running import ExitStatus, cluster, echo, in_foreground, show, show_status, width_of
-from partirvm.errors import DoneError, ExistsError, JobFailedError, MissingDataError, PartirvmError
+from partirvm.errors import DoneError, JobFailedError, MissingDataError, PartirvmError
 from partirvm.options import TABLE
 from partirvm.quoting import format_bytes
 from partirvm.storage import open_folder
@@ -248,13 +248,12 @@ def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: st
       partirvm export jobs/run1 model.onnx
       partirvm export jobs/run1 model.h --dtype float32 --outputs mean
     """
-    from partirvm.export import FORMATS
+    from partirvm.export import FORMATS, check_export
 
     place = open_folder(output)
     if place.suffix not in FORMATS:
         raise click.UsageError(f"{output!r} must end in .onnx, .h or .npz.", click.get_current_context())
-    if place.exists() and not overwrite:
-        raise ExistsError(f"{output} exists; pass --overwrite to replace it")
+    check_export(output, overwrite=overwrite)
     given = {name: value for name, value in choices.items() if value is not None}
     model = jobs.open_job(job).model(allow_code=allow_code)
     FORMATS[place.suffix](model, output, outputs=outputs.split(",") if outputs else (), **given)

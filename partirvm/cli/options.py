@@ -149,7 +149,7 @@ VALUES = {
 
 SWITCHES = {
     "--quiet": "Print no progress, only errors and warnings.",
-    "--overwrite": "Replace an existing output.",
+    "--overwrite": "Replace an existing output that partirvm wrote.",
     "--detach": "With --scheduler: submit the fit to the cluster and return.",
     "--allow-code": "Allow the job's Python kernel or basis function to be imported and run; such jobs require it.",
 }

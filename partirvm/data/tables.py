@@ -2,6 +2,7 @@
 
 import codecs
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,8 @@ import numpy as np
 
 from partirvm.errors import DataError, MissingDataError
 from partirvm.quoting import listed
-from partirvm.storage import open_filesystem, reading
+from partirvm.storage import open_filesystem, open_folder, reading
+from partirvm.storage.address import QUERIES, protocol_of, without_query
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst")
 ENDINGS = (*CSV_ENDINGS, ".parquet", ".pq")
@@ -59,9 +61,32 @@ def numbers(values: Any) -> np.ndarray[Any, Any]:
     return np.from_dlpack(values.fill_null(float("nan")) if values.null_count else values)
 
 
+def is_glob(url: str) -> bool:
+    """Return True for an address with characters that stand for other characters."""
+    return any(mark in url for mark in "*?[")
+
+
 def is_table(url: str) -> bool:
-    """Return True for the name of a file or glob that ``ingest`` can read."""
-    return url.lower().endswith((*ENDINGS, ".npz"))
+    """Return True for the name of a file or glob that ``ingest`` can read, or a folder of such files.
+
+    >>> is_table("trips.CSV.gz"), is_table("https://host/trips.parquet?id=1"), is_table("trips.zarr")
+    (True, True, False)
+    """
+    if without_query(url).lower().endswith((*ENDINGS, ".npz")):
+        return True
+    if protocol_of(url) in QUERIES:
+        return False  # it is a file, not a folder
+    folder = open_folder(url)
+    return "versions" not in folder.list() and not folder.is_file() and bool(_files(url)[1])
+
+
+def ingesting(url: str, like: str = "") -> str:
+    """Return the command that ingests a table, with the training dataset ``like`` or, without it, a target to name."""
+    name = without_query(url).rstrip("/").rpartition("/")[2]
+    stem = re.sub(r"[^\w-].*", "", name.lstrip(".")) or "data"
+    given = ["--like", shlex.quote(like)] if like else ["--target", "COLUMN"]
+    given = [] if name.lower().endswith(".npz") else given
+    return " ".join(["partirvm ingest", shlex.quote(url), f"{stem}.zarr", *given])
 
 
 def is_text(kind: Any) -> bool:
@@ -73,20 +98,30 @@ def is_text(kind: Any) -> bool:
 
 def file_table(url: str) -> Reader:
     """Return the table in a file, or in the files of a folder or glob, which must be all CSV or all Parquet."""
+    filesystem, files, found = _files(url)
+    if not files:
+        kinds = f"ingest reads files that end in {', '.join(ENDINGS)}, and a single .npz file"
+        if found:
+            raise MissingDataError(f"{url}: no file here has a known extension: {kinds}: rename or convert the files.")
+        raise MissingDataError(f"{url}: there is no such file or folder, or it is empty: check the path; {kinds}.")
+    n_csv = sum(without_query(file).lower().endswith(CSV_ENDINGS) for file in files)
+    if 0 < n_csv < len(files):
+        raise DataError(f"{url} holds both CSV and Parquet files: select one kind.")
+    return (csv_table if n_csv else parquet_table)(url, filesystem, files)
+
+
+def _files(url: str) -> tuple[Any, list[str], list[str]]:
+    """Return a file system, and the paths of the tables and of all files at an address, except hidden ones."""
     filesystem, path = open_filesystem(url)
     with reading(url):
-        if any(mark in path for mark in "*?[") and not filesystem.exists(path):
+        if protocol_of(url) in QUERIES:
+            found = [path]  # a listing would look for links in the file
+        elif is_glob(path) and not filesystem.exists(path):
             found = list(filesystem.glob(path))
         else:
             below = path.rstrip("/")
             found = [file for file in filesystem.find(path) if not re.search(r"/[._]", file.removeprefix(below))]
-    files = sorted(file for file in found if file.lower().endswith(ENDINGS))
-    if not files:
-        raise MissingDataError(f"{url}: there is no file that ingest can read ({', '.join(ENDINGS)}, or one .npz).")
-    n_csv = sum(file.lower().endswith(CSV_ENDINGS) for file in files)
-    if 0 < n_csv < len(files):
-        raise DataError(f"{url} holds both CSV and Parquet files: select one kind.")
-    return (csv_table if n_csv else parquet_table)(url, filesystem, files)
+    return filesystem, sorted(file for file in found if without_query(file).lower().endswith(ENDINGS)), found
 
 
 @contextmanager
@@ -98,7 +133,8 @@ def opened(filesystem: Any, path: str) -> Iterator[Any]:
     import pyarrow as pa
 
     local = type(filesystem).__name__ == "LocalFileSystem"
-    compression = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}.get(path[path.rfind(".") :].lower())
+    ending = without_query(path).rpartition(".")[2].lower()
+    compression = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}.get(ending)
     with (
         reading(path, "check that the file is complete and that its extension matches its type", DataError),
         pa.OSFile(path, "rb") if local else filesystem.open(path, "rb") as file,

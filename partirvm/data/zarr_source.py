@@ -20,6 +20,7 @@ Readers use the attributes, which contain a checksum of each chunk; the Zarr arr
 
 import os
 import re
+import shlex
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -27,10 +28,11 @@ import numpy as np
 
 from partirvm.core.moments import Moments
 from partirvm.data.source import Source, hash_of, hash_tile
-from partirvm.data.tables import is_table
-from partirvm.errors import ChangedDataError, FormatError, MissingDataError
+from partirvm.data.tables import file_table, ingesting, is_table
+from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
+from partirvm.quoting import listed
 from partirvm.storage import Folder, Where, open_folder, reading
-from partirvm.storage.address import absolute, allow_protocols, protocol_of
+from partirvm.storage.address import QUERIES, absolute, allow_protocols, protocol_of
 from partirvm.storage.codec import Codec
 from partirvm.storage.records import checksum, digest, listed_numbers, numbered, read_blosc, read_json
 from partirvm.types import Columns, Int
@@ -112,18 +114,46 @@ def open_data(url: str, group: str | None = None) -> tuple[Folder, DataAttribute
     folder = open_folder(url)
     if group is not None:
         return folder, attributes_of(folder, group)
+    if protocol_of(url) in QUERIES and is_table(url):  # no folder
+        raise MissingDataError(f"{url}: {_not_data(url)}")
     while True:
         if not (numbers := listed_numbers(folder, VERSIONS)):
-            stem = url.rstrip("/").rpartition("/")[2].partition(".")[0].strip("*") or "data"
-            made = f"`partirvm ingest {url} {stem}.zarr`" if is_table(url) else f"`partirvm ingest SOURCE {url}`"
-            left = "if an interrupted ingest left this folder behind, delete it"
-            raise MissingDataError(f"{url}: this is not a dataset. Create one with {made}; {left}.")
+            raise MissingDataError(f"{url}: {_not_data(url)}")
         try:
             pointer = read_json(folder, numbered(VERSIONS, numbers[-1]), {"group": str})
             return folder, attributes_of(folder, pointer["group"])
         except MissingDataError:
             if listed_numbers(folder, VERSIONS)[-1:] == numbers[-1:]:
                 raise
+
+
+def _not_data(url: str) -> str:
+    """Say what is at a place that holds no dataset, and what to do."""
+    made = f"`partirvm ingest SOURCE {shlex.quote(url)}`"
+    if is_table(url):
+        return _not_ingested(url)
+    folder = open_folder(url)
+    if not folder.exists():
+        return f"this is not a dataset, and nothing has this name: check the path, or create a dataset with {made}"
+    if folder.is_file():
+        return "this is a file, not a dataset: pass a folder that `partirvm ingest` made"
+    names = folder.list()
+    if all(map(GROUP.fullmatch, names)):
+        return f"this is not a dataset, but an empty or an unfinished one: create it with {made}"
+    return "this is not a dataset, but another folder: pass a folder that `partirvm ingest` made"
+
+
+def _not_ingested(url: str) -> str:
+    """Say how to ingest a table, and which columns it has if its header can be read."""
+    columns = ""
+    try:
+        if not url.lower().endswith(".npz"):
+            columns = f", where COLUMN is one of: {listed(file_table(url).columns)}"
+    except MissingDataError:
+        return "this is not a dataset, and nothing has this name: check the path"
+    except DataError:
+        pass  # ingest reports it
+    return f"this is a table, not a dataset: make a dataset of it first: `{ingesting(url)}`{columns}"
 
 
 def attributes_of(folder: Folder, group: str) -> DataAttributes:

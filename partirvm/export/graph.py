@@ -31,7 +31,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.kernels.functions import LINEAR
 from partirvm.quoting import printable
-from partirvm.storage import Where, open_folder, storing
+from partirvm.storage import Folder, Where, open_folder, require_replaceable, storing
 from partirvm.types import SWEEPS, FeatureMap, Float, Scaling
 
 SINGLE = 100.0
@@ -304,6 +304,16 @@ def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:
     if dtype not in ("float32", "float64"):
         raise UsageError(f"dtype is {dtype!r}: it must be 'float32' or 'float64'")
     return "float64" if graph.amplification > SINGLE else dtype, dtype
+
+
+def check_export(path: Where, *, overwrite: bool = False) -> None:
+    """Raise ``ExistsError`` if the place of an export is taken: ``overwrite`` permits replacing earlier exports only."""
+
+    def is_export(place: Folder) -> bool:
+        content = place.read("") if place.is_file() else b""
+        return b"partirvm" in content or (place.suffix == ".npz" and b"graph.npy" in content)
+
+    require_replaceable(open_folder(path), "an exported model", is_export, overwrite=overwrite)
 
 
 def write(path: Where, content: bytes) -> None:

@@ -29,11 +29,22 @@ from partirvm.jobs.checkpoint import load_checkpoint, save_checkpoint
 from partirvm.jobs.state import JobState, Status, fold, observed
 from partirvm.local.cells import Cells
 from partirvm.model import AnyModel, load_model, save_model
-from partirvm.storage import Where, open_folder, storing
+from partirvm.storage import Folder, Where, open_folder, storing
 from partirvm.storage import lease as leases
 from partirvm.storage.codec import HEAD
 from partirvm.storage.lease import Lease
-from partirvm.storage.records import TIME, Schema, numbered, numbers, read_json, require, require_format, to_json
+from partirvm.storage.records import HEAD as MOST_JSON
+from partirvm.storage.records import (
+    TIME,
+    Schema,
+    listed_numbers,
+    numbered,
+    numbers,
+    read_json,
+    require,
+    require_format,
+    to_json,
+)
 
 FORMAT = 12
 READS = 5  # maximum number of reads of a model
@@ -71,12 +82,12 @@ class JobStore:
         folder, place = store.folder, store.location
         with storing(place), ExitStack() as held:
             if folder.exists() and not folder.empty():
+                if not _is_job(folder):
+                    raise ExistsError(f"{place} exists and is not a job, so it is not overwritten: use another folder")
                 if not overwrite:
                     raise ExistsError(
                         f"{place} already exists: replace a job with --overwrite, or continue it with `partirvm resume`"
                     )
-                if not {SPEC_NAME, "lease"} & {*folder.list()}:
-                    raise ExistsError(f"{place} exists and is not a job, so it is not overwritten: use another folder")
                 lease = held.enter_context(leases.acquire(folder))
                 lease.check()
                 folder.remove(SPEC_NAME)
@@ -97,7 +108,10 @@ class JobStore:
 
     def spec(self) -> dict[str, Any]:
         """Return the request. Raises ``MissingDataError`` if there is no job, ``FormatError`` if it is damaged."""
-        spec = read_json(self.folder, SPEC_NAME, missing="no job here: ")
+        try:
+            spec = read_json(self.folder, SPEC_NAME)
+        except MissingDataError as error:
+            raise MissingDataError(_no_job(self.folder)) from error
         require_format(spec.get("format"), FORMAT, self.location, "job")
         require(spec, SPEC, f"{self.location}/{SPEC_NAME}")
         return spec
@@ -300,3 +314,23 @@ class JobStore:
                 lease.check()
                 self.folder.remove(f"{name}/{child}")
             self.folder.remove_empty(name)
+
+
+def _is_job(folder: Folder) -> bool:
+    """Return True if partirvm wrote the request of a job here, or a claim of its lease, whether damaged or not."""
+    for name in (SPEC_NAME, *(numbered("lease", number) for number in listed_numbers(folder, "lease"))):
+        with suppress(OSError):
+            if f'"object": "{name}"'.encode() in folder.read(name, MOST_JSON):
+                return True
+    return False
+
+
+def _no_job(folder: Folder) -> str:
+    """Return a message about a place without a job."""
+    if not folder.exists():
+        found = "no job here: this path does not exist"
+    elif folder.is_file():
+        found = "no job here: this is a file, and a job is a folder"
+    else:
+        found = f"no job here: {SPEC_NAME} is missing"
+    return f"{folder.location}: {found}: check the path, or start a job with `partirvm fit DATA JOB`"

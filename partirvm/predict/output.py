@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.data.labels import label_array
-from partirvm.errors import ExistsError, UsageError
-from partirvm.storage import Folder, open_folder, storing
+from partirvm.data.tables import file_table
+from partirvm.errors import PartirvmError, UsageError
+from partirvm.storage import Folder, open_folder, require_replaceable, storing
 
 KIND = "partirvm-prediction"
 """The ``kind`` attribute of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
@@ -45,22 +46,31 @@ def write_output(output: Folder, part: Path, tables: Iterable[Table], n_rows: in
 
 
 def check_output(output: str, *, overwrite: bool = False) -> Folder:
-    """Return OUTPUT if it may be written; ``overwrite`` permits replacing a file or a Zarr prediction.
+    """Return OUTPUT if it may be written; ``overwrite`` permits replacing earlier predictions, but no other file.
 
     Raises ``UsageError`` for a wrong location or extension, ``ExistsError`` if it may not be overwritten.
     """
     place = open_folder(output)
     if place.suffix not in (".zarr", ".parquet", ".csv"):
         raise UsageError(f"output {output!r} must end in .zarr, .parquet or .csv")
-    if place.exists():
-        if not overwrite:
-            raise ExistsError(f"{output} already exists: replace it with --overwrite")
-        replaceable = place.is_file()
-        if place.suffix == ".zarr":
-            replaceable = place.exists("zarr.json") and KIND.encode() in place.read("zarr.json", 1 << 20)
-        if not replaceable:
-            raise ExistsError(f"{output} exists but is not a prediction, so it is not overwritten: choose another path")
+    require_replaceable(place, "a prediction", _is_prediction, overwrite=overwrite)
     return place
+
+
+def _is_prediction(place: Folder) -> bool:
+    """Return True for a table of predictions: a Zarr group says so, and other tables have their columns."""
+    if place.suffix == ".zarr":
+        return place.exists("zarr.json") and KIND.encode() in place.read("zarr.json", 1 << 20)
+    if not place.is_file():
+        return False
+    try:
+        columns = file_table(place.location).columns
+    except PartirvmError:
+        return False  # it may be a damaged table of the user
+    means = [column.removeprefix("mean") for column in columns if re.match("mean(_|$)", column)]
+    if means:
+        return columns[: 2 * len(means)] == tuple(f"{kind}{target}" for kind in ("mean", "std") for target in means)
+    return columns[0] == "label" and all(re.match("(p|lower|upper)_", column) for column in columns[1:])
 
 
 def array_name(column: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.data import ZarrSource, ingest
 from partirvm.data.source import Source, Together, require_like
-from partirvm.data.tables import is_table
+from partirvm.data.tables import ingesting, is_table
 from partirvm.data.writer import ExternalSorter, claimed
 from partirvm.errors import DataWarning, UsageError, warn
 from partirvm.execution import executor_for
@@ -54,8 +54,8 @@ def predict(
 ) -> int:
     """Write the model's predictions at each row of DATA to OUTPUT; return the number of rows.
 
-    DATA may be a table, a CSV or Parquet file or a glob: its columns are found by name (``opened``). OUTPUT is a .zarr,
-    .parquet or .csv file, at a path or an fsspec URL, with the rows of DATA in their order before shuffling and the
+    DATA may be a table, whatever ``ingest`` reads from a path or URL: its columns are found by name (``opened``). OUTPUT
+    is a .zarr, .parquet or .csv file, at a path or an fsspec URL, with the rows of DATA in their order before shuffling and the
     model's ``value_names`` as columns; for classes, the most probable ``label`` comes first. An ``interval``, a level
     such as 0.95, adds the ends of the estimators' ``predict_interval``, for classes the bands of their probabilities.
     OUTPUT appears under its name only when it is complete. Until then, the rows are in a hidden folder beside it (for a
@@ -133,7 +133,8 @@ def opened(data: str, columns: Columns, client: Any, *, labelled: bool = False) 
         yield ZarrSource(data)
         return
     if client is not None:
-        raise UsageError(f"{data} is a table, which workers cannot read: ingest it first, with like=… (`--like`)")
+        command = ingesting(data, like="TRAIN_DATA")
+        raise UsageError(f"{data} is a table, which workers cannot read: ingest it first, with like=…: `{command}`")
     with TemporaryDirectory() as folder:
         without = () if labelled else columns.targets or (columns.target,)
         source = ingest(data, f"{folder}/rows.zarr", like=columns, exclude=without, shuffle=None, auto=True)

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.errors import ExistsError, PartirvmError
+from partirvm.errors import PartirvmError
 from partirvm.options import Request
 from partirvm.quoting import counted, moment, printable
 from partirvm.report.history import MEASURED, SIDES, Kind, columns, figures_of, format_share, kind_of, last_model
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
 from partirvm.report.text import figure_rows, is_corrected, parameter_text
-from partirvm.storage import open_folder, storing
+from partirvm.storage import Folder, open_folder, require_replaceable, storing
 from partirvm.types import OFF
 
 LISTS = ("directions", "bases", "outputs", "sizes", "damaged")
@@ -27,6 +27,10 @@ LISTS = ("directions", "bases", "outputs", "sizes", "damaged")
 
 FEATURES = 6
 """Number of features that are named for each direction."""
+
+
+MARK = "· partirvm</title>"
+"""Text of each page, by which a file is known to be one."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +55,19 @@ class Report:
         """Write all values (.json) or the page. Raises ``ExistsError`` unless ``overwrite``, or ``StorageError``."""
         place = open_folder(str(location))
         text = json.dumps(self.values, indent=1) if place.suffix == ".json" else self.html
-        if not overwrite and place.exists():
-            raise ExistsError(f"{location} already exists: replace it with --overwrite")
+        require_replaceable(place, "a report", _is_report, overwrite=overwrite)
         with storing(place.location):
             place.write("", text.encode())
 
     def _repr_html_(self) -> str:
         style = "width:100%;height:900px;border:1px solid #ccc"
         return f'<iframe title="Report of a job" sandbox srcdoc="{escape(self.html)}" style="{style}"></iframe>'
+
+
+def _is_report(place: Folder) -> bool:
+    """Return True for a file that ``Report.save`` wrote."""
+    mark = '"status_advice"' if place.suffix == ".json" else MARK
+    return place.is_file() and mark.encode() in place.read("")
 
 
 def report_of(job: Any) -> Report:

@@ -5,6 +5,6 @@ This package imports no fit, model or data modules, so that jobs, models, data a
 """
 
 from partirvm.storage.address import Where, open_filesystem, reading, storing
-from partirvm.storage.folder import Folder, open_folder
+from partirvm.storage.folder import Folder, open_folder, require_replaceable
 
-__all__ = ["Folder", "Where", "open_filesystem", "open_folder", "reading", "storing"]
+__all__ = ["Folder", "Where", "open_filesystem", "open_folder", "reading", "require_replaceable", "storing"]

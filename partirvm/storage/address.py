@@ -6,6 +6,7 @@ beyond ``PROTOCOLS`` only if the user names them, chains never. Endpoints and cr
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, cast
@@ -17,6 +18,9 @@ PROTOCOLS = ("file", "s3", "gs", "gcs", "az", "abfs", "memory")
 
 Where: TypeAlias = str | os.PathLike[str]
 """A path or an fsspec URL."""
+
+QUERIES = ("http", "https")
+"""The protocols whose addresses may have a query, and name a single file rather than a folder."""
 
 allowed = set(PROTOCOLS)
 """The protocols allowed in this process."""
@@ -53,6 +57,15 @@ def protocol_of(place: str) -> str:
         return "data"
     protocol, found, _ = place.partition("://")
     return protocol if found else "file"
+
+
+def without_query(place: str) -> str:
+    """Return an address without its query and fragment. In a path or a glob, ``?`` and ``#`` are part of the name.
+
+    >>> without_query("https://host/a.csv?version=2"), without_query("s3://bucket/20?6.csv")
+    ('https://host/a.csv', 's3://bucket/20?6.csv')
+    """
+    return re.split("[?#]", place, maxsplit=1)[0] if place.partition("://")[0] in QUERIES else place
 
 
 def require_address(place: str) -> None:

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from partirvm.errors import StorageError
+from partirvm.errors import ExistsError, StorageError
 from partirvm.storage.address import Where, open_filesystem, protocol_of, reading, storing
 
 REPLY_SECONDS = 300.0
@@ -233,6 +233,33 @@ class Folder:
     def _reading(self, name: str) -> AbstractContextManager[None]:
         """Convert the errors of a read request, since store libraries have their own error classes."""
         return reading(self.place(name), "check the connection to the store", StorageError)
+
+
+def require_replaceable(place: Folder, what: str, is_ours: Callable[[Folder], bool], *, overwrite: bool) -> None:
+    """Raise ``ExistsError`` if there is anything at ``place``, unless it is ``what`` and ``overwrite`` is true.
+
+    Parameters
+    ----------
+    place : Folder
+        The output, a file or a folder.
+    what : str
+        What partirvm would write there, such as "a report".
+    is_ours : callable
+        Returns True if partirvm wrote what is there. Anything else is never replaced, and no message offers it.
+    overwrite : bool
+        Whether the user allowed replacing.
+    """
+    with storing(place.location):
+        if not place.exists():
+            return
+        ours = is_ours(place)
+    if not ours:
+        raise ExistsError(
+            f"{place.location} exists and is not {what} that partirvm wrote, so it is not overwritten: choose another "
+            "name"
+        )
+    if not overwrite:
+        raise ExistsError(f"{place.location} already exists: choose another name, or replace it with --overwrite")
 
 
 def sync(*paths: Path) -> None:

@@ -60,11 +60,13 @@ def read_json(folder: Folder, name: str, schema: Schema | None = None, missing: 
         value = json.loads(data)
         whole = value.pop("check") == digest(value)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise FormatError(f"{place}: damaged, not a partirvm object: restore or remove the file") from error
+        raise FormatError(
+            f"{place}: damaged, or not a file that partirvm wrote: restore the file, or pass another location"
+        ) from error
     if not whole:
         raise FormatError(f"{place}: damaged, its content does not match its checksum: restore the file")
     if (own := value.pop("object", None)) != name:
-        raise FormatError(f"{place}: this file was moved or copied from {own}: restore or remove it")
+        raise FormatError(f"{place}: this file was moved or copied from {own}: restore it, or move it elsewhere")
     require(value, schema or {}, place)
     return cast(dict[str, Any], value)
 
@@ -89,7 +91,7 @@ def numbers(folder: Folder, series: str, first: int | None = None) -> list[int]:
         if number not in there and not folder.exists(numbered(series, number)):  # a listing may miss a new object
             raise MissingDataError(
                 f"{folder.location}: {numbered(series, number)} is missing, but {numbered(series, found[-1])} exists: "
-                "restore the missing file, or remove the other if it was added by hand"
+                "restore the missing file, or move the other elsewhere if it was added by hand"
             )
     return list(whole)
 

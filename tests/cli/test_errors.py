@@ -19,7 +19,10 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no option": (("fit", "{train}", "{new}", "--wdith", "3"), r"No such option.*--wdith"),
     "evaluation without a target": (("evaluate", "{job}", "{bare}"), r"bare\.zarr: the data have no target.*'fare'"),
     "data in the way": (("ingest", "good.csv", "{train}", *INGEST), r"train\.zarr already exists.*--overwrite"),
-    "no data": (("fit", "gone.zarr", "{new}"), r"gone\.zarr: this is not a dataset.*partirvm ingest"),
+    "no data": (("fit", "gone.zarr", "{new}"), r"gone\.zarr: this is not a dataset, and nothing has this name.*ingest"),
+    "no table": (("evaluate", "{job}", "gone.csv"), r"gone\.csv: there is no such file or folder.*check the path"),
+    "a job for data": (("plan", "{job}"), r"job: this is not a dataset, but another folder"),
+    "a file for a job": (("compare", "{job}", "good.csv"), r"good\.csv: no job here: this is a file"),
     "job in the way": (("fit", "{train}", "{job}"), r"job already exists.*--overwrite"),
     "not a job": (("fit", "{train}", "{test}", "--overwrite"), r"exists and is not a job, so it is not overwritten"),
     "two orders": (
@@ -43,7 +46,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "no job": (("evaluate", "gone", "{test}"), r"gone: no job here"),
     "ending": (("predict", "{job}", "{test}", "p.txt"), r"p\.txt.*\.zarr, \.parquet or \.csv"),
-    "output in the way": (("predict", "{job}", "{test}", "good.csv"), r"good\.csv already exists.*--overwrite"),
+    "output in the way": (("predict", "{job}", "{test}", "old.csv"), r"old\.csv already exists.*--overwrite"),
     "damaged chunk": (("fit", "{damaged}", "{new}"), r"damaged\.zarr: chunk 0 of the array 'X'.*cannot be read"),
     "changed data": (("fit", "{changed}", "{new}", "--verify"), r"changed\.zarr: chunk 0 of .* has values that differ"),
     "newer job": (("evaluate", "{newjob}", "{test}"), r"newjob: the job has format 99.*use the version"),
@@ -78,6 +81,7 @@ def places(tour: Tour, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with a table in it."""
     (tmp_path / "good.csv").write_text("a,b,y\n1,2,3\n4,5,6\n7,8,10\n")
+    (tmp_path / "old.csv").write_text("mean,std\n1,2\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -221,5 +221,5 @@ def test_export_writes_the_form_of_the_ending(tour, cli, tmp_path):
         assert (status, "written" in out) == (0, True)
     status, _, err = cli("export", tour.job, str(tmp_path / "model.h"))
     assert status == 2
-    assert "pass --overwrite" in err
+    assert "replace it with --overwrite" in err
     assert cli("export", tour.job, str(tmp_path / "model.pkl"))[0] == 2

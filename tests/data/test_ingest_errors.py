@@ -114,7 +114,7 @@ WRONG: list[tuple[str, Callable[[Path], Any], dict[str, Any], type[Exception], s
     ("no X", npz(Z=X, y=Y), {}, DataError, "no array X in the archive.*Z, y"),
     ("not an archive", csv("PK nothing", "a.npz"), {}, DataError, "a.npz: cannot be read"),
     ("not Parquet", csv("PAR1", "t.parquet"), {"target": "y"}, DataError, "t.parquet: cannot be read"),
-    ("unknown ending", csv(GOOD, "t.xlsx"), {"target": "y"}, MissingDataError, "no file that ingest can read"),
+    ("unknown ending", csv(GOOD, "t.xlsx"), {"target": "y"}, MissingDataError, "no file here has a known extension"),
     ("no gzip", raw(ROWS, "t.csv.gz"), TARGET, DataError, "incorrect header check"),
     ("gzip checksum", raw(ZIPPED[:-8] + bytes(4) + ZIPPED[-4:], "t.csv.gz"), TARGET, DataError, "incorrect data check"),
     ("a long cell", csv(f"a,y\n1,2\n{LONG},3\n"), NUMBERS, DataError, r"'x{20,60}….*\(200,000 characters\)"),
