@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.version import Version
 
 import partirvm
 
@@ -39,3 +40,36 @@ def test_the_oldest_versions_are_the_lower_bounds():
     asked = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["plot"]]
     for name, bound in (re.match(r"([\w-]+)(?:\[.*\])?>=(.+)", line).groups() for line in asked):
         assert f"{pinned[name]}.".startswith(f"{bound}."), name
+
+
+FIXED = {
+    "bokeh": ("3.8.2", "CVE-2026-21883"),
+    "click": ("8.3.3", "CVE-2026-7246"),
+    "cryptography": ("50.0.0", "CVE-2026-69247"),
+    "dask": ("2026.1.1", "CVE-2026-23528"),
+    "distributed": ("2026.1.1", "CVE-2026-23528"),
+    "flask": ("3.1.3", "CVE-2026-27205"),
+    "flask-cors": ("6.0.0", "CVE-2024-6866"),
+    "jinja2": ("3.1.6", "CVE-2025-27516"),
+    "mlflow-skinny": ("3.13.0", "CVE-2026-8147"),
+    "numpy": ("1.22.0", "CVE-2021-41495"),
+    "onnx": ("1.22.0", "GHSA-hwpq-hmq9-wj77"),
+    "psutil": ("5.6.7", "CVE-2019-18874"),
+    "pyarrow": ("23.0.1", "CVE-2026-25087"),
+    "pytest": ("9.0.3", "CVE-2025-71176"),
+    "scikit-learn": ("1.5.0", "CVE-2024-5206"),
+    "scipy": ("1.10.0", "CVE-2023-25399"),
+    "skops": ("0.13.0", "CVE-2025-54886"),
+}
+"""The version of each dependency in which the last published vulnerability was fixed, and its number."""
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_lower_bounds_exclude_versions_with_known_vulnerabilities(name):
+    """In the dependencies and in every extra."""
+    asked = [line for extra in PROJECT["optional-dependencies"].values() for line in extra]
+    bounds = [re.match(r"([\w-]+)(?:\[.*\])?>=(.+)", line) for line in [*PROJECT["dependencies"], *asked]]
+    found = [bound[2] for bound in bounds if bound and bound[1] == name]
+    fixed, _ = FIXED[name]
+    assert found
+    assert all(Version(bound) >= Version(fixed) for bound in found)

@@ -194,7 +194,7 @@ def _run_again(job: str, verb: str, scheduler: str | None, detach: bool, quiet: 
         try:
             if detach:
                 return detached(getattr(opened, verb)(client=client, **how), as_json)
-            attempt = opened.requeue(grown=verb == "update", **how).attempt
+            attempt = opened.requeue(client=client, grown=verb == "update", **how).attempt
         except DoneError as error:
             show(opened.progress(), as_flags(str(error)), as_json)
             return ExitStatus.DONE

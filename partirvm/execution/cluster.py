@@ -9,11 +9,12 @@ import inspect
 import math
 import platform
 import time
-from collections.abc import Callable, Coroutine, Iterator
+import uuid
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar, cast
 
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmError, UsageError
 from partirvm.execution.local import POLL
@@ -66,18 +67,24 @@ class Cluster:
     """A ``distributed.Client``, and ``patience``, the seconds to wait for a worker before raising an error.
 
     ``n_threads`` and ``least_threads`` are the thread counts of all workers and of the smallest, as last polled.
+    ``n_lost`` is the number of workers that have left without being retired, and ``last_lost`` the time of the last.
     """
 
     def __init__(self, client: Any, patience: float = WORKER_TIMEOUT) -> None:
         self.client, self.patience = client, patience
         self.address = address_of(client)
         self.n_threads = self.least_threads = 1
+        self.n_lost = 0
+        self.last_lost = 0.0
+        self._known_workers: set[str] = set()
+        self._first_task: Any = None  # its future
         self._last_poll = time.monotonic()
         self._silent_since: float | None = None
         self._empty_since: float | None = None
 
     def workers(self) -> dict[str, Any]:
         """Wait for at least one worker, and return the scheduler's record of each worker. Raises like ``poll``."""
+        self._submit_first_task()
         while not (workers := self.poll()):
             time.sleep(0.1)
         return workers
@@ -97,7 +104,7 @@ class Cluster:
             raise self.failure()
         try:
             identity = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=QUESTION)
-        except (OSError, RuntimeError, AttributeError):  # unreachable, event loop ended, client closed
+        except (OSError, RuntimeError, AttributeError, CancelledError):  # unreachable, loop ended, client closed
             identity = None
         self._last_poll = now = time.monotonic()
         if identity is None:
@@ -109,13 +116,49 @@ class Cluster:
         threads = [worker["nthreads"] for worker in workers.values()]
         self.n_threads, self.least_threads = sum(threads) or 1, min(threads, default=1)
         self._silent_since = None
+        self._count_lost(workers.keys())
         self._empty_since = None if workers else self._empty_since or now
         if self._empty_since is not None and now - self._empty_since > self.patience:
+            self.close()
             raise NoWorkersError(
                 f"the cluster at {self.address} has had no worker for {self.patience:.0f} s: start one with "
                 f"`dask worker {self.address}`"
             )
         return workers
+
+    def _submit_first_task(self) -> None:
+        """Submit a small task, and keep its result on the cluster until ``close``.
+
+        ``cluster.adapt`` starts a worker only for a task, and ends the last worker only if it holds no result.
+        """
+        if self._first_task is None:
+            with suppress(Exception):  # the client has just closed, which the next poll reports
+                self._first_task = self.client.submit(len, "1", key=f"first-task-{uuid.uuid4().hex}", pure=False)
+
+    def close(self) -> None:
+        """Release the result of the first task, so that an adaptive cluster may end its last worker."""
+        if self._first_task is not None:
+            self._first_task.release()
+            self._first_task = None
+
+    def _count_lost(self, workers: Collection[str]) -> None:
+        """Count the known workers that have left without being retired, for example by ``cluster.adapt``."""
+        gone = self._known_workers.difference(workers)
+        self._known_workers = set(workers)
+        for address in sorted(gone):
+            removals = [event for event in self._events_of(address) if event[1].get("action") == "remove-worker"]
+            left_at, removal = removals[-1] if removals else (time.time(), {})
+            if not removal.get("expected"):
+                self.n_lost += 1
+                self.last_lost = max(self.last_lost, left_at)
+
+    def _events_of(self, address: str) -> Sequence[tuple[float, dict[str, Any]]]:
+        """Return the scheduler's events about a worker, or none if the scheduler does not respond."""
+        try:
+            events = self.client.sync(self.client.scheduler.events, topic=address, callback_timeout=QUESTION)
+        except (OSError, RuntimeError, AttributeError, CancelledError):
+            return ()
+        return cast(Sequence[tuple[float, dict[str, Any]]], events)
 
     def call(self, coroutine: Coroutine[Any, Any, R], seconds: float = math.inf) -> R:
         """Return the result of a call in the client's event loop. Raises like ``poll``, and on a time-out."""
@@ -137,6 +180,13 @@ class Cluster:
                     called.cancel()
                 if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:  # the event loop has ended
                     coroutine.close()
+
+    def ask(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        """Return the cluster's response to a question that concerns no task. Raises ``ClusterError`` without one."""
+        try:
+            return self.call(coroutine, ANSWER)
+        except CancelledError as error:  # this process is a worker that has been told to stop
+            raise self.failure() from error
 
     @contextmanager
     def reaching(self) -> Iterator[None]:
@@ -190,7 +240,7 @@ class Cluster:
         question = {"op": "versions", "packages": list(PACKAGES)}
         ours = get_versions(PACKAGES)["packages"]
         self.workers()  # workers that leave in the meantime do not answer
-        found = self.call(self.client.scheduler.broadcast(msg=question, on_error="ignore"), ANSWER)
+        found = self.ask(self.client.scheduler.broadcast(msg=question, on_error="ignore"))
         for worker, theirs in found.items():
             for name in ("python", *PACKAGES):
                 if (other := theirs["packages"][name]) != ours[name]:
@@ -223,7 +273,7 @@ def start(client: Any, key: str, function: Callable[..., Any], *args: Any, **opt
     with cluster.reaching():
         future = client.submit(_drive, tuple(allowed), function, args, options, key=key, pure=False)
         fire_and_forget(future)  # type: ignore[no-untyped-call,unused-ignore]
-    cluster.call(accepted(), ANSWER)
+    cluster.ask(accepted())
 
 
 def _drive(protocols: tuple[str, ...], function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:

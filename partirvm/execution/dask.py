@@ -45,6 +45,11 @@ class DaskExecutor:
         self._cluster.check_packages()
 
     @property
+    def lost_workers(self) -> tuple[int, float]:
+        """Number of workers lost so far, as last polled, and the time of the last loss."""
+        return self._cluster.n_lost, self._cluster.last_lost
+
+    @property
     def threads(self) -> int:
         """Threads for a dense fit in this process: as many as the smallest worker has, which may be this process."""
         return min(self._cluster.least_threads, usable_cores())
@@ -149,10 +154,11 @@ class DaskExecutor:
             release()
 
     def close(self) -> None:
-        """Release the rows sent to workers."""
+        """Release the rows sent to workers, and the workers of an adaptive cluster."""
         for _, futures in self._sent.values():
             _release(futures.values())
         self._sent.clear()
+        self._cluster.close()
 
     def _level(self, n_tiles: int) -> int:
         """Return the level of a task's run of tiles (log2 of its length), given the total number of tiles."""

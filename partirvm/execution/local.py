@@ -123,6 +123,7 @@ class LocalExecutor:
     """Executor on threads of this process, each holding one finished tile; their number does not affect results."""
 
     forget = staticmethod(forget)
+    lost_workers = (0, 0.0)  # as in ``DaskExecutor``; this process has none to lose
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or usable_cores()

@@ -6,7 +6,8 @@ records no end: the next one takes the expired lease and resumes. If a cluster f
 
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, cast
 
 from partirvm.core.termination import Termination
 from partirvm.errors import ChangedDataError, ClusterError, LeaseError, MissingDataError, StorageError
-from partirvm.execution import executor_for
+from partirvm.execution import Executor, executor_for
 from partirvm.jobs import request as requests
 from partirvm.jobs.checkpoint import Checkpoint, attached, resumes
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome, Watcher
@@ -36,6 +37,9 @@ TAKE_OVER_SECONDS = 40.0
 
 POLL_SECONDS = 0.2
 """Seconds between two polls for requests to end the job."""
+
+LOSS_SECONDS = 60.0
+"""Minimum number of seconds between two events about lost workers."""
 
 
 @dataclass(kw_only=True)
@@ -102,7 +106,7 @@ def fit(
     it ends with the last saved model, if any; JOB can be resumed.
     """
     _plan(parameters, data, validation, how.get("client"), lambda: Termination.TIME)
-    requests.create(data, job, parameters, validation, overwrite)
+    requests.create(data, job, parameters, validation, overwrite, how.get("client"))
     return run_job(job, attempt=1, allow_code=True, **how)
 
 
@@ -140,10 +144,11 @@ def run_attempt(
         before = float(state.history[-1]["seconds"]) if state.history else 0.0
         source, held_out = requests.open_unchanged(asked["data"], asked["fingerprint"]), requests.open_held_out(asked)
         request, poll = check_parameters(requests.parameters_of(asked)), _poll(store, state.attempt, watcher)
-        with closing(executor_for(client)) as executor:
+        with closing(executor_for(client)) as executor, _recorded_losses(store, executor) as record_losses:
             began, over = time.monotonic() - before, timer(request.time_limit)
 
             def interrupted() -> Termination | None:
+                record_losses()
                 return poll() or over()
 
             def on_step(number: int, total: int, stage: str) -> None:
@@ -196,6 +201,30 @@ def _poll(store: JobStore, attempt: int, watcher: Watcher) -> Interrupted:
 
 
 @contextmanager
+def _recorded_losses(store: JobStore, executor: Executor) -> Iterator[Callable[[], None]]:
+    """Return a function that records the loss of workers as an event; the end of the block records the remaining ones.
+
+    There is at most one such event per ``LOSS_SECONDS``, however many workers are lost.
+    """
+    recorded = 0
+    recorded_at = -LOSS_SECONDS
+
+    def record(seconds: float = LOSS_SECONDS) -> None:
+        nonlocal recorded, recorded_at
+        n_lost, last_lost = executor.lost_workers
+        if n_lost > recorded and time.monotonic() - recorded_at >= seconds:
+            recorded_at = time.monotonic()
+            store.record({"event": "workers", "lost": n_lost - recorded, "last": last_lost})
+            recorded = n_lost
+
+    try:
+        yield record
+    finally:
+        with suppress(LeaseError, StorageError):  # the error that ends the block is more important
+            record(0.0)
+
+
+@contextmanager
 def _ending(store: JobStore) -> Iterator[None]:
     """Record an exception that leaves the block as an event, if the job can still be written, and re-raise it."""
     try:
@@ -204,7 +233,8 @@ def _ending(store: JobStore) -> Iterator[None]:
         with suppress(LeaseError, StorageError):
             status = store.folded().status
             changed = isinstance(error, ChangedDataError | MissingDataError) and status is Status.RUNNING
-            if isinstance(error, ClusterError) or changed or not isinstance(error, Exception):
+            stopped = isinstance(error, ClusterError | CancelledError)  # the latter from a worker that shuts down
+            if stopped or changed or not isinstance(error, Exception):
                 event = {"event": "interrupted", "reason": str(error) or f"stopped at once ({type(error).__name__})"}
             else:
                 reason = f"{type(error).__name__}: {error}"

@@ -6,6 +6,7 @@ Any process that can read a job folder can open the job with ``open_job``.
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 from collections.abc import Iterator
@@ -14,11 +15,11 @@ from typing import Any, get_type_hints
 
 from partirvm.core.termination import Termination
 from partirvm.errors import LeaseError, UsageError
-from partirvm.execution.cluster import address_of, start
+from partirvm.execution.cluster import start
 from partirvm.jobs.attempt import TAKE_OVER_SECONDS, run_attempt, run_job
 from partirvm.jobs.checkpoint import Checkpoint
-from partirvm.jobs.request import Place, Places, create, request_of, requeue
-from partirvm.jobs.state import TRANSITIONS, JobState, Status
+from partirvm.jobs.request import Place, Places, create, request_of, requeue, scheduler_of
+from partirvm.jobs.state import TRANSITIONS, JobState, Status, lost_workers_of
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.model.fitted import basis_functions_json, directions_json, relevances, sizes_json
@@ -70,10 +71,9 @@ def submit(
     >>> folder.cleanup()
     """
     asked, client = request_of(estimator, client)
-    if client is not None:
-        address_of(client)  # with a closed client, no folder is changed
+    scheduler_of(client)  # with a closed client, no folder is changed
     made = Job(absolute(job))
-    return made._start(create(data, made.location, asked, validation, overwrite), True, client)
+    return made._start(create(data, made.location, asked, validation, overwrite, client), True, client)
 
 
 def open_job(job: Where) -> Job:
@@ -142,8 +142,9 @@ class Job:
             "status": state.status.value,
             "reason": state.reason,
             "doing": state.doing,
-            "advice": advice_of(state),
+            "advice": advice_of(state, self.location),
             "attempt": state.attempt,
+            "lost_workers": lost_workers_of(state),
             "strategy": (state.plan or {}).get("strategy"),
             "fits": sum(entry["kind"] not in ("heuristic", "kernel") for entry in state.history),
             **{key: last.get(key) for key in keys.split()},
@@ -196,9 +197,8 @@ class Job:
         The job is not changed if an error is raised: ``UsageError`` for other changes or a missing permission,
         ``DoneError`` if nothing would change, ``MissingDataError``, ``ChangedDataError``, or ``LeaseError``.
         """
-        if client is not None:
-            address_of(client)
-        return self._start(self.requeue(allow_code=allow_code, allow_data=allow_data, **changed), allow_code, client)
+        state = self.requeue(client=client, allow_code=allow_code, allow_data=allow_data, **changed)
+        return self._start(state, allow_code, client)
 
     def update(self, **how: Any) -> Job:
         """Update with rows appended to the DATA; ``how`` is as in ``resume``, but the only limit is ``max_rounds``.
@@ -274,9 +274,19 @@ class Job:
         return self.status()
 
 
-def advice_of(state: JobState) -> str:
+def resume_command(state: JobState, location: str) -> str:
+    """Return the command that resumes a job where it ran: in one process, or on the cluster of its last request."""
+    words = ["partirvm", "resume", location]
+    if scheduler := state.request.get("scheduler"):
+        words += ["--scheduler", scheduler]
+    return shlex.join(words)
+
+
+def advice_of(state: JobState, location: str = "JOB") -> str:
     """Return the advice for the status or, if the job is done, for the reason, and remarks on accuracy."""
     advice, last = state.status.advice, state.history[-1] if state.history else {}
+    if state.status in {Status.QUEUED, Status.INTERRUPTED, Status.FAILED}:
+        return f"{advice} The command: `{resume_command(state, location)}`"
     if state.status is not Status.DONE:
         return advice
     if state.reason in Termination._value2member_map_:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, DoneError, MissingDataError, UsageError
-from partirvm.execution.cluster import package_versions
+from partirvm.execution.cluster import address_of, package_versions
 from partirvm.jobs.checkpoint import resumes
 from partirvm.jobs.run import is_growable
 from partirvm.jobs.state import JobState, Status
@@ -93,8 +93,18 @@ def difference(source: ZarrSource, began: Json) -> str:
     return "" if now == began else rows + "values, names, categories, classes, moments or tile size differ"
 
 
-def create(data: Where, job: str, parameters: Request, validation: Place, overwrite: bool) -> JobState:
-    """Create a queued job after all checks that read no rows, and return its state. Raises as ``fit`` does."""
+def scheduler_of(client: Any) -> str:
+    """Return the address of a client's scheduler, or an empty string without a client."""
+    return "" if client is None else address_of(client)
+
+
+def create(
+    data: Where, job: str, parameters: Request, validation: Place, overwrite: bool, client: Any = None
+) -> JobState:
+    """Create a queued job after all checks that read no rows, and return its state. Raises as ``fit`` does.
+
+    ``client`` is that of the cluster on which the job will run; the job keeps the address of its scheduler.
+    """
     source, held_out = open_sources(data, validation)
     parameters = check_parameters(parameters)
     check_request(source, parameters, held_out)
@@ -105,16 +115,23 @@ def create(data: Where, job: str, parameters: Request, validation: Place, overwr
         "validation_fingerprint": None if held_out is None else held_out.fingerprint(),
         "parameters": portable(parameters),
         "versions": package_versions(),
+        "scheduler": scheduler_of(client),
     }
     return JobStore.create(job, spec, overwrite=overwrite).folded()
 
 
 def requeue(
-    location: str, *, allow_code: bool = False, allow_data: Places = (), grown: bool = False, **changed: Any
+    location: str,
+    *,
+    client: Any = None,
+    allow_code: bool = False,
+    allow_data: Places = (),
+    grown: bool = False,
+    **changed: Any,
 ) -> JobState:
     """Queue a job again, with new locations of moved DATA. Raises as ``Job.resume`` or ``Job.update`` does.
 
-    ``grown`` is for an update.
+    ``client`` is as in ``create``; ``grown`` is for an update.
     """
     changed = {key: value for key, value in changed.items() if value is not None}
     moved: dict[str, str] = {name: absolute(changed.pop(name)) for name in ("data", "validation") if name in changed}
@@ -131,7 +148,7 @@ def requeue(
             raise UsageError(f"{location} was cancelled and its model discarded: start a new job")
         open_held_out(request)
         event = _grown(store, request, allow_code, changed) if grown else _resumed(location, state, request, changed)
-        store.record({"event": "queued", **event, **moved})
+        store.record({"event": "queued", **event, **moved, "scheduler": scheduler_of(client)})
         return store.folded()
 
 

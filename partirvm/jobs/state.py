@@ -1,9 +1,10 @@
 """The state of a job, as a pure fold over its request and events.
 
 Each transition is an event with the name of the new state, a ``time`` and a ``reason``. The other events are ``plan``,
-and ``fit`` with one line of history. In a ``running`` event, ``history`` is the number of lines at the checkpoint from
-which the driver resumes; later lines belong to repeated rounds and are dropped. A driver that dies writes no event, so
-``observed`` combines events, lease and requests to end.
+``fit`` with one line of history, and ``workers`` with the number of ``lost`` workers of a cluster since the last such
+event and the time of the ``last`` loss. In a ``running`` event, ``history`` is the number of lines at the checkpoint
+from which the driver resumes; later lines belong to repeated rounds and are dropped. A driver that dies writes no
+event, so ``observed`` combines events, lease and requests to end.
 """
 
 import time
@@ -55,7 +56,7 @@ TRANSITIONS = {
 """The statuses that may follow each status."""
 
 # What a ``queued`` event may change in the request.
-CHANGED = ("data", "validation", "fingerprint", "rounds")
+CHANGED = ("data", "validation", "fingerprint", "rounds", "scheduler")
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,10 @@ class JobState:
     found, and ``added`` is True if that run added any. ``doing`` describes the current stage of kernel learning.
     ``request`` is ``spec.json`` with the changes by resumes and updates; after an update, its ``rounds`` are those that
     the update may make; ``fingerprint`` is that of the last fit.
+
+    ``n_runs`` is the number of ``running`` events of this attempt: a scheduler restarts a driver whose worker was lost.
+    ``n_lost`` counts the lost workers of this attempt that a driver has seen, and ``last_lost`` is the time of the last
+    loss, or None.
     """
 
     status: "Status" = Status.QUEUED
@@ -83,6 +88,9 @@ class JobState:
     before: tuple[dict[str, Any], ...] = ()
     added: bool = False
     doing: str = ""
+    n_runs: int = 0
+    n_lost: int = 0
+    last_lost: float | None = None
     request: dict[str, Any] = field(default_factory=dict)
 
     def settled(self) -> "JobState":
@@ -99,6 +107,11 @@ class JobState:
         return round(before + max(time.time() - max(at, self.since), 0.0), 3)
 
 
+def lost_workers_of(state: JobState) -> dict[str, Any]:
+    """Return how many workers this attempt has lost, when it lost the last, and the restarts of its driver, as JSON."""
+    return {"workers": state.n_lost, "last": state.last_lost, "restarts": max(state.n_runs - 1, 0)}
+
+
 def fold(events: Iterable[dict[str, Any]], request: dict[str, Any] | None = None) -> JobState:
     """Return the state of a job after these events. Raises ``FormatError`` for an event that cannot follow."""
     request = request or {}
@@ -112,6 +125,8 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
         return replace(state, plan=event)
     if kind == "fit" and status is Status.RUNNING:
         return replace(state, history=(*state.history, event), added=True)
+    if kind == "workers":
+        return replace(state, n_lost=state.n_lost + int(event["lost"]), last_lost=float(event["last"]))
     if kind not in {"fit", *Status}:
         return state
     if kind not in TRANSITIONS[status]:
@@ -123,18 +138,23 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
     if new.status is Status.QUEUED:
         changes = {name: event[name] for name in CHANGED if name in event}
         changes["parameters"] = {**state.request.get("parameters", {}), **event.get("changes", {})}
-        return replace(new, attempt=state.attempt + 1, ended=None, request={**state.request, **changes})
+        request = {**state.request, **changes}
+        counts = {"n_runs": 0, "n_lost": 0, "last_lost": None}
+        return replace(new, attempt=state.attempt + 1, ended=None, request=request, **counts)
     if new.status is Status.RUNNING:
         before = state.settled().history
         history = before[: int(event.get("history", len(before)))]
-        return replace(new, began=state.began or at, ended=None, history=history, before=before, added=False)
+        began, n_runs = state.began or at, state.n_runs + 1
+        new = replace(new, history=history, before=before, added=False)
+        return replace(new, began=began, ended=None, n_runs=n_runs)
     return replace(new.settled(), ended=at, seconds=event.get("seconds")) if new.status.final else new
 
 
 def observed(state: JobState, *, held: bool, requested: tuple[str, str] | None = None, lost: bool = False) -> JobState:
     """Return the state corrected by the lease (``lost``: not released) and ``requested`` (``JobStore.requested``)."""
     if (state.status is Status.RUNNING and not held) or (state.status is Status.QUEUED and lost):
-        reason = "the process that ran it has ended without recording an end"
+        times = f"; {state.n_runs} processes have run it" if state.n_runs > 1 else ""
+        reason = f"the process that ran it has ended without recording an end{times}"
         return replace(state.settled(), status=Status.INTERRUPTED, reason=reason)
     if state.status is Status.RUNNING and requested is not None:
         return replace(state, status=Status.ABORTING, reason=requested[1])

@@ -57,10 +57,16 @@ SPEC_NAME, EVENTS = "spec.json", "events"
 FINGERPRINT = {"n_rows": int, "n_features": int, "hashes": list[str], "about": str, "moments": str}
 
 SPEC: Schema = {"time": TIME, "data": str, "validation": str | None, "parameters": {"kernel": Any, "basis": Any}}
-SPEC |= {"versions": dict[str, str], "fingerprint": FINGERPRINT, "validation_fingerprint": (FINGERPRINT, None)}
+SPEC |= {
+    "scheduler?": str,
+    "versions": dict[str, str],
+    "fingerprint": FINGERPRINT,
+    "validation_fingerprint": (FINGERPRINT, None),
+}
 
 EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason?": str}
 EVENT |= {"model?": str, "checkpoint?": str, "fingerprint?": FINGERPRINT, "rounds?": int | None}
+EVENT |= {"scheduler?": str, "lost?": int, "last?": TIME}
 EVENT |= {"history?": int, "seconds?": float | None, "changes?": {}, "data?": str, "validation?": str | None}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
-from partirvm.jobs.state import JobState, Status
+from partirvm.jobs.state import JobState, Status, lost_workers_of
 from partirvm.quoting import counted, format_bytes, format_duration, moment, named, printable
 from partirvm.report.history import MISSING, QUANTITIES, SIDES, Lines, aligned, figures_of, formatted, kind_of
 
@@ -41,12 +41,26 @@ def status_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("status", f"{facts['status']} since {moment(facts['since'])}{attempt}"),
         ("reason", None if facts["status"] == Status.DONE else facts["reason"]),
         ("now", facts["doing"]),
+        ("workers", lost_workers_text(facts.get("lost_workers", {}))),
         ("strategy", facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"),
         *figure_rows(facts),
         ("ended" if Status(facts["status"]).final else "advice", facts["advice"]),
         ("model", "none yet" if facts["n_vectors"] is None else None),
     ]
     return [(name, text) for name, text in pairs if text and text != MISSING]
+
+
+def lost_workers_text(lost: Mapping[str, Any]) -> str:
+    """Return text on the ``lost_workers`` of ``Job.progress``: how many, when, and how often the driver was restarted.
+
+    Without a loss the text is empty.
+    """
+    parts = []
+    if lost.get("workers"):
+        parts.append(f"{counted(lost['workers'], 'worker')} lost, the last at {moment(lost['last'])}")
+    if lost.get("restarts"):
+        parts.append(f"the driver was started again {counted(lost['restarts'], 'time')}")
+    return "; ".join(parts)
 
 
 def status_text(facts: Mapping[str, Any]) -> str:
@@ -114,6 +128,7 @@ def jobs_table(jobs: Sequence[dict[str, Any]], width: int = 0) -> str:
 def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) -> Iterator[str]:
     """Yield lines for a job's states: each change of status, plan or round once, within ``width``; as JSON, rounds."""
     lines, begun, plan, printed, doing = Lines(), None, None, 0, ""
+    losses = ""
     for state in states:
         new = state.history[printed:]
         printed = max(printed, len(state.history))
@@ -127,6 +142,10 @@ def followed(states: Iterable[JobState], as_json: bool = False, width: int = 0) 
         if state.doing and state.doing.partition(":")[0] != doing:  # the rest has a rate, which always changes
             doing = state.doing.partition(":")[0]
             yield state.doing
+        lost = lost_workers_text(lost_workers_of(state))
+        if lost and lost != losses:
+            losses = lost
+            yield lost
         if state.status is not Status.QUEUED and state.plan is not None and state.plan != plan:
             plan = state.plan
             yield from plan["text"].splitlines()
@@ -148,7 +167,7 @@ def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = s
     titles = {"n_rows": "rows", "rho": "sparseness ρ", "n_vectors": "vectors", "seconds": "time", **QUANTITIES}
     titles |= {"peak_memory": "memory", "planned_seconds": "planned time"}
     beside = {"job", "since", "attempt", "reason", "doing", "advice", "data", "parameters"}
-    beside |= {"kind", "number", "level", "candidates", "vectors", "model"}  # of the last fit
+    beside |= {"lost_workers", "kind", "number", "level", "candidates", "vectors", "model"}  # of the last fit
     keys = [key for key in jobs[0] if key not in beside]
     rows = [[titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)] for key in keys]
     asked = {name: [job["parameters"].get(name) for job in jobs] for name in jobs[0]["parameters"]}

@@ -1,5 +1,6 @@
 """A cluster that falls apart: workers that die or never come, a scheduler that dies, packages that differ."""
 
+import asyncio
 import os
 import signal
 
@@ -7,11 +8,12 @@ import pytest
 from backend_cases import PASSES, TILE, HeldSource, bits, first_row, long_fit, rows
 from by_default import some
 from clusters import Processes, cluster
-from distributed import Client
+from distributed import Client, LocalCluster
 from distributed.versions import get_versions
-from waiting import Clock, stopped, wait_for
+from waiting import PATIENCE, Clock, stopped, wait_for
 
 from partirvm import RVMRegressor, submit
+from partirvm.cli import main
 from partirvm.errors import ClusterError, NoWorkersError
 from partirvm.execution import cluster as cluster_module
 from partirvm.execution.cluster import PACKAGES, connect, start
@@ -96,6 +98,103 @@ def test_a_cluster_without_workers_is_given_up(monkeypatch):
         with pytest.raises(NoWorkersError, match="dask worker"):
             DaskExecutor(client, patience=1.0)
         assert 1.0 < clock.now - began < 1.0 + 2 * (clock.now - began) / clock.naps
+
+
+ADAPTIVE = {"n_workers": 0, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "2GiB"}
+
+
+def test_an_adaptive_cluster_starts_a_worker_for_a_fit(data, reference):
+    """It has none at first, keeps one between the passes, and ends it when the executor is closed."""
+    with LocalCluster(**ADAPTIVE) as local, Client(local, set_as_default=False) as client:
+        local.adapt(minimum=0, maximum=1, interval="100ms", wait_count=1)
+        runner = DaskExecutor(client, patience=PATIENCE)
+        (worker,) = client.scheduler_info(n_workers=-1)["workers"]
+        assert bits(runner.run([PASSES["gram"]], data)[0]) == bits(reference["gram"])
+        assert list(client.scheduler_info(n_workers=-1)["workers"]) == [worker]
+        runner.close()
+        wait_for(lambda: not client.scheduler_info(n_workers=-1)["workers"], "the end of the worker")
+
+
+@pytest.mark.slow
+def test_an_adaptive_cluster_runs_every_kind_of_work(data, tmp_path, monkeypatch):
+    """A submitted job, a resume, an estimator, its prediction of DATA, and the command line: each from no worker."""
+    monkeypatch.setattr(DaskExecutor.__init__, "__defaults__", (PATIENCE,))
+    job, other = str(tmp_path / "job"), str(tmp_path / "other")
+    options = {"gamma": 1.0, "strategy": "working-set", "partition_size": 20, "residual": "none"}
+    with LocalCluster(**ADAPTIVE) as local, Client(local, set_as_default=False) as client:
+        local.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2)
+
+        def idle():
+            wait_for(lambda: not client.scheduler_info(n_workers=-1)["workers"], "the end of the workers")
+
+        made = submit(RVMRegressor(**options, max_rounds=1), data.url, job, client=client)
+        assert made.wait(PATIENCE).value == "done"
+        idle()
+        assert made.resume(client=client, max_rounds=2).wait(PATIENCE).value == "done"
+        idle()
+        address = client.scheduler.address
+        assert main(["predict", job, data.url, str(tmp_path / "new.csv"), "--scheduler", address]) == 0
+        idle()
+        RVMRegressor(**options, max_rounds=1, client=client).fit(*rows())
+        idle()
+        flags = ["--gamma", "1", "--partition-size", "20", "--strategy", "working-set", "--max-rounds", "1"]
+        assert main(["fit", data.url, other, *flags, "--scheduler", address]) == 0
+
+
+def test_lost_workers_are_counted_and_retired_ones_are_not(one_worker, monkeypatch):
+    """By the scheduler's events; a worker without events, as after a restart of the scheduler, was lost."""
+    made = cluster_module.Cluster(one_worker)
+    present = [{"a", "b", "c", "d"}, {"b", "c", "d"}, {"c", "d"}, {"c", "d"}, {"d", "e"}]
+    events = {
+        "a": ((5.0, {"action": "add-worker"}), (7.0, {"action": "remove-worker", "expected": False})),
+        "b": ((8.0, {"action": "remove-worker", "expected": True}),),
+        "c": ((9.0, {"action": "remove-worker"}),),
+    }
+    asked = []
+
+    def sync(function, topic=None, **options):
+        if topic is not None:
+            asked.append(topic)
+            return events[topic]
+        return {"workers": {address: {"nthreads": 1} for address in present.pop(0)}}
+
+    monkeypatch.setattr(one_worker, "sync", sync)
+    counts = []
+    while present:
+        made.poll()
+        counts.append((made.n_lost, made.last_lost))
+    assert counts == [(0, 0.0), (1, 7.0), (1, 7.0), (1, 7.0), (2, 9.0)]
+    assert asked == ["a", "b", "c"]
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_a_lost_worker(data):
+    """Of two: one is killed and its nanny starts another; then one is retired, which is no loss."""
+    with cluster(2) as client:
+        runner = DaskExecutor(client)
+        found = client.run(os.getpid)
+        victim, *_ = found
+        os.kill(found[victim], signal.SIGKILL)
+        wait_for(lambda: victim not in client.scheduler_info(n_workers=-1)["workers"], "the loss")
+        runner.run([PASSES["gram"]], data)
+        n_lost, last_lost = runner.lost_workers
+        assert n_lost == 1
+        assert last_lost > 0.0
+        retired = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+        client.retire_workers([retired])
+        runner.run([PASSES["gram"]], data)
+        assert runner.lost_workers == (n_lost, last_lost)
+        runner.close()
+
+
+def test_a_question_whose_process_is_stopped_is_a_cluster_error(one_worker):
+    """A worker that is told to stop cancels the calls of its client: no CancelledError, which would be lost data."""
+
+    async def cancelled():
+        raise asyncio.CancelledError
+
+    with pytest.raises(ClusterError, match="the worker that ran the fit was stopped"):
+        cluster_module.Cluster(one_worker).ask(cancelled())
 
 
 def test_other_packages_on_the_workers_are_refused(one_worker, monkeypatch):

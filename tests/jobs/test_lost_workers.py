@@ -1,0 +1,130 @@
+"""Workers that a cluster loses during a fit: events, the state of the job, and what its readers are told."""
+
+from concurrent.futures import CancelledError
+from types import SimpleNamespace
+
+import pytest
+from reference import written
+from waiting import Clock
+
+from partirvm import RVMRegressor, ingest, open_job
+from partirvm.errors import LeaseError
+from partirvm.execution import LocalExecutor
+from partirvm.jobs import attempt
+from partirvm.jobs.job import advice_of
+from partirvm.jobs.request import create
+from partirvm.jobs.state import Status, fold, lost_workers_of, observed
+from partirvm.report.text import followed, status_text
+
+SCHEDULER = "tcp://10.0.0.5:8786"
+
+
+def running(at):
+    """A driver has begun."""
+    return {"event": "running", "time": at, "history": 0}
+
+
+def losses(at, count):
+    """Workers were lost, the last two seconds before."""
+    return {"event": "workers", "time": at, "lost": count, "last": at - 2.0}
+
+
+def test_many_losses_are_few_events(tmp_path, monkeypatch):
+    """100 workers lost in 100 s: events after 1, 61 and 100 of them."""
+    store, clock, executor = written(tmp_path / "job"), Clock(), SimpleNamespace(lost_workers=(0, 0.0))
+    monkeypatch.setattr(attempt, "time", clock)
+    with attempt._recorded_losses(store, executor) as record:
+        record()
+        for number in range(1, 101):
+            clock.sleep(1.0)
+            executor.lost_workers = number, clock.now
+            record()
+    events = [event for event in store.events() if event["event"] == "workers"]
+    assert [event["lost"] for event in events] == [1, 60, 39]
+    assert [event["last"] for event in events] == [clock.now - 99.0, clock.now - 39.0, clock.now]
+    store.lease.release()
+
+
+def test_an_error_is_not_hidden_by_the_events_of_losses(tmp_path):
+    """The lease is lost when the end of the block records what is left: the error of the block is raised."""
+    store, executor = written(tmp_path / "job"), SimpleNamespace(lost_workers=(1, 0.0))
+    store.lease.release()
+    store.lease = None
+    with pytest.raises(LeaseError):
+        store.record({"event": "workers"})
+    with pytest.raises(KeyError, match="cause"), attempt._recorded_losses(store, executor):
+        raise KeyError("cause")
+
+
+def test_a_fit_in_one_process_loses_none():
+    """Its executor says so, too."""
+    executor = LocalExecutor(1)
+    assert executor.lost_workers == (0, 0.0)
+    executor.close()
+
+
+def test_the_state_counts_losses_and_restarts():
+    """Of the last attempt: a resume begins to count again."""
+    request = {"time": 0.0, "parameters": {}, "scheduler": SCHEDULER}
+    events = [running(1.0), losses(5.0, 2), running(6.0), losses(9.0, 3)]
+    assert lost_workers_of(fold(events, request)) == {"workers": 5, "last": 7.0, "restarts": 1}
+    events += [{"event": "queued", "time": 10.0, "scheduler": "tcp://other:1"}, running(11.0)]
+    state = fold(events, request)
+    assert lost_workers_of(state) == {"workers": 0, "last": None, "restarts": 0}
+    assert state.request["scheduler"] == "tcp://other:1"
+
+
+@pytest.mark.parametrize("scheduler", ["", SCHEDULER])
+def test_a_driver_that_nobody_starts_again_has_its_command(scheduler):
+    """Four processes have run it and died, as many as Dask allows: the reason counts them, the advice has a command."""
+    events = [running(float(at)) for at in range(4)]
+    state = observed(fold(events, {"time": 0.0, "scheduler": scheduler}), held=False)
+    assert state.status is Status.INTERRUPTED
+    assert "4 processes have run it" in state.reason
+    command = "partirvm resume 'jobs/run 1'" + (f" --scheduler {scheduler}" if scheduler else "")
+    assert f"`{command}`" in advice_of(state, "jobs/run 1")
+
+
+def test_losses_are_a_line_of_status_and_of_follow():
+    """Each change once."""
+    events = [running(0.0), losses(86_402.0, 1)]
+    states = [fold(events[:count]) for count in (1, 2, 2)] + [fold([*events, running(86_500.0)])]
+    lines = [line for line in followed(states) if "lost" in line]
+    assert len(lines) == 2
+    assert lines[0].startswith("1 worker lost, the last at 2 Jan 1970")
+    assert lines[1] == f"{lines[0]}; the driver was started again 1 time"
+    facts = {"job": "jobs/run1", "status": "running", "since": 0.0, "attempt": 1, "reason": "", "doing": ""}
+    facts |= {"strategy": None, "advice": "", "n_vectors": None, "train_rmse": None}
+    text = status_text({**facts, "lost_workers": lost_workers_of(states[1])})
+    assert f"workers         {lines[0]}" in text.splitlines()
+    assert "lost" not in status_text({**facts, "lost_workers": lost_workers_of(states[0])})
+
+
+def test_a_worker_that_stops_during_the_first_questions_leaves_a_job_that_can_be_resumed(tmp_path, monkeypatch):
+    """Its calls are cancelled: the job is interrupted, not failed with an empty message."""
+    data = ingest(([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]), tmp_path / "rows.zarr")
+    job = str(tmp_path / "job")
+    create(data.url, job, RVMRegressor(gamma=1.0).parameters(), None, False)
+
+    def cancelled(client):
+        raise CancelledError
+
+    monkeypatch.setattr(attempt, "executor_for", cancelled)
+    with pytest.raises(CancelledError):
+        attempt.run_job(job, allow_code=True)
+    state = open_job(job).state()
+    assert state.status is Status.INTERRUPTED
+    assert state.reason == "stopped at once (CancelledError)"
+
+
+def test_a_job_keeps_the_address_of_its_scheduler(tmp_path):
+    """From its request, and from each resume."""
+    data = ingest(([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]), tmp_path / "rows.zarr")
+    client = SimpleNamespace(scheduler=SimpleNamespace(address=SCHEDULER))
+    job = str(tmp_path / "job")
+    create(data.url, job, RVMRegressor(gamma=1.0).parameters(), None, False, client)
+    assert f"partirvm resume {job} --scheduler {SCHEDULER}" in open_job(job).progress()["advice"]
+    open_job(job).requeue()
+    assert f"`partirvm resume {job}`" in open_job(job).progress()["advice"]
+    open_job(job).requeue(client=client)
+    assert open_job(job).state().request["scheduler"] == SCHEDULER
