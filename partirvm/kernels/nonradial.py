@@ -13,6 +13,7 @@ import numpy as np
 from partirvm.kernels.base import Family, Kernel, PreparedKernel, Products, by_groups, origin_of, runs
 from partirvm.kernels.functions import Function, PreparedFunction
 from partirvm.options.constraints import Check
+from partirvm.options.values import field_with_text
 from partirvm.types import Float
 
 
@@ -131,7 +132,7 @@ class PreparedInner(PreparedKernel):
 class Polynomial(Family, name="polynomial", form=PreparedInner, decreasing=False):
     """Polynomial kernel ``(Σ_j gamma_j x_j z_j + coef0)^degree``.
 
-    Non-default values of ``degree`` (at least 1, default 3) and ``coef0`` (at least 0, default 1) need a numeric gamma.
+    Non-default values of ``degree`` and ``coef0`` need a numeric gamma.
 
     Examples
     --------
@@ -140,8 +141,8 @@ class Polynomial(Family, name="polynomial", form=PreparedInner, decreasing=False
     Polynomial(gamma=(1.0,), degree=2)
     """
 
-    degree: int = 3
-    coef0: float = 1.0
+    degree: int = field_with_text(3, "Degree of the polynomial, at least 1.")
+    coef0: float = field_with_text(1.0, "Constant that is added to the inner product, at least 0.")
     numbers: ClassVar[dict[str, Check]] = {"degree": Check("whole", least=1), "coef0": Check("real", least=0)}
 
     def value(self, work: Float) -> None:
