@@ -78,6 +78,28 @@ class Kernel:
         self.prepare(centres, origin)(points, found)
         return found
 
+    def exported(self, x: Any, Z: Float) -> Any:
+        """Return k(x, z) for the M centres Z (M, d) as ``operations`` on the quantity x (n, d).
+
+        Only operations of the kernel's own class count: a derived class may have other values. Raises ``UsageError``
+        without them.
+        """
+        own = type(self)
+        if "operations" not in vars(own):
+            raise UsageError(
+                f"the kernel {self.name!r} cannot be exported: the class {own.__name__} does not define `operations`, "
+                "its formula in the operations of exports (partirvm.export.graph); add that method, or use a kernel of "
+                "partirvm.kernels"
+            )
+        return self.operations(x, Z)
+
+    def operations(self, x: Any, Z: Float) -> Any:
+        """Return k(x, z) for the M centres Z (M, d) by operators and NumPy functions of the quantity x (n, d).
+
+        A quantity and its operations are those of ``export.graph``. Each class that can be exported defines its own.
+        """
+        raise NotImplementedError
+
     def spec(self) -> dict[str, Any]:
         """Return the name and fields as JSON. Raises ``UsageError`` for a callable that is local to this process."""
         options = ("multiples", "metric")  # options of an estimator
@@ -222,6 +244,18 @@ class Family(Kernel, Value):
 
     def rescaled(self, factor: float) -> Self:
         return replace(self, gamma=tuple(factor * gamma for gamma in self.gamma))
+
+    def used(self, x: Any, Z: Float) -> tuple[Any, Float, Float]:
+        """Return the quantity x (n, d), the centres Z (M, d) and gamma (d,) without the features whose gamma is 0."""
+        widths = self.widths(Z.shape[1])
+        columns = np.flatnonzero(widths)
+        return x.some(columns), Z[:, columns], widths[columns]
+
+    def squares(self, x: Any, Z: Float) -> Any:
+        """Return r² = Σ_j gamma_j (x_j − z_j)² (n, M) for the quantity x (n, d) and the centres Z (M, d)."""
+        x, Z, widths = self.used(x, Z)
+        root = np.sqrt(widths)
+        return x.graph("Squares", x * root, (Z * root).T)
 
     def shared(self, gradient: Float) -> Float:
         """Return the gradient with respect to a shared log gamma from the gradients of all features (d,)."""

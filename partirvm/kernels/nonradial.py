@@ -6,7 +6,8 @@ negative inputs, as in Tipping (2001), it is not. The last two kernels are funct
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import reduce
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -71,6 +72,10 @@ class Laplacian(Family, name="laplacian", form=PreparedSteps):
     {'name': 'laplacian', 'gamma': [0.5]}
     """
 
+    def operations(self, x: Any, Z: Float) -> Any:
+        x, Z, widths = self.used(x, Z)
+        return np.exp(-x.graph("Steps", x * widths, (Z * widths).T))
+
 
 @dataclass(frozen=True, repr=False)
 class Categorical(Family, name="categorical", form=PreparedSteps):
@@ -82,6 +87,10 @@ class Categorical(Family, name="categorical", form=PreparedSteps):
     >>> RVMRegressor(kernel=Categorical(gamma=(2.0, 0.01)), standardize=False).kernel
     Categorical(gamma=(2.0, 0.01))
     """
+
+    def operations(self, x: Any, Z: Float) -> Any:
+        x, Z, widths = self.used(x, Z)
+        return np.exp(-x.graph("Differ", x, Z.T, widths))
 
 
 def _spline(points: Float, centres: Float) -> Float:
@@ -99,12 +108,18 @@ class LinearSpline(Kernel, name="linear-spline", form=PreparedFunction):
 
     function: ClassVar[Function] = staticmethod(_spline)
 
+    def operations(self, x: Any, Z: Float) -> Any:
+        return x.graph("Spline", x, Z.T)
+
 
 @dataclass(frozen=True)
 class Linear(Kernel, name="linear", form=PreparedFunction):
     """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has a scale."""
 
     function: ClassVar[Function] = staticmethod(lambda points, centres: points @ centres.T)
+
+    def operations(self, x: Any, Z: Float) -> Any:
+        return x @ Z.T
 
 
 class PreparedInner(PreparedKernel):
@@ -149,3 +164,7 @@ class Polynomial(Family, name="polynomial", form=PreparedInner, decreasing=False
         """Replace s by (s + coef0)^degree."""
         work += self.coef0
         work **= self.degree
+
+    def operations(self, x: Any, Z: Float) -> Any:
+        inner = x @ (Z * self.widths(Z.shape[1])).T + self.coef0
+        return reduce(np.multiply, [inner] * self.degree)
