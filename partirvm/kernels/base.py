@@ -14,12 +14,15 @@ import numpy as np
 from partirvm.errors import UsageError
 from partirvm.options.constraints import Check, near
 from partirvm.options.values import Value, held
-from partirvm.types import Float
+from partirvm.types import Bool, Float
 
 KERNELS: dict[str, type["Kernel"]] = {}
 """Dictionary of all kernels that have a spec, by name. Each kernel class is registered when it is defined."""
 
 ALIASES = {"rbf": "gaussian"}  # Alternative names of kernels, as in scikit-learn
+NEGLIGIBLE = 1e-30
+"""A gamma up to this has no effect on a kernel value of inputs up to 1e6; one that is learned can still rise again."""
+
 GROUP = 16  # Number of columns that are computed together, so that temporary arrays stay in the cache
 PIECE_ROWS = 128
 """Number of rows of one matrix product, a divisor of `PANEL_ROWS`. Larger products are not faster."""
@@ -155,6 +158,14 @@ class Kernel:
         weights = getattr(self, "weights", (1.0,) * len(found))
         weighted = [weight * own for weight, own in zip(weights, found, strict=True) if own is not None]
         return np.sum(weighted, axis=0) if found and len(weighted) == len(found) else None
+
+    def effective(self, n_features: int) -> Bool:
+        """Return the features (n_features,) on which the values depend: those with a gamma, all without gammas."""
+        own = None if self.components else self.relevances(n_features)
+        if own is not None:
+            return own > NEGLIGIBLE
+        found = [part.effective(n_features) for part in self.components]
+        return np.any(found, axis=0) if found else np.ones(n_features, dtype=np.bool_)
 
     def per_feature(self, n_features: int) -> Self:
         """Return the kernel with one gamma per feature instead of one gamma for all features."""

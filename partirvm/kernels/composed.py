@@ -10,7 +10,7 @@ import numpy as np
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel, PreparedKernel, by_groups, part_of, runs
 from partirvm.options.constraints import Check
-from partirvm.types import Float, Int
+from partirvm.types import Bool, Float, Int
 
 SIZE = 64  # Number of columns that are evaluated together; at least the group size of the component kernels
 
@@ -152,6 +152,11 @@ class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
         own, found = self.kernel.relevances(len(self.columns)), np.zeros(n_features)
         found[self.mine(n_features)] = 0.0 if own is None else own
         return None if own is None else found
+
+    def effective(self, n_features: int) -> Bool:
+        found = np.zeros(n_features, dtype=np.bool_)
+        found[self.mine(n_features)] = self.kernel.effective(len(self.columns))
+        return found
 
     def operations(self, x: Any, Z: Float) -> Any:
         columns = list(self.columns)

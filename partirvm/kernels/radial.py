@@ -15,8 +15,19 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import GROUP, Family, Kernel, PreparedKernel, Products, as_numbers, origin_of, part_of, runs
-from partirvm.types import Float
+from partirvm.kernels.base import (
+    GROUP,
+    NEGLIGIBLE,
+    Family,
+    Kernel,
+    PreparedKernel,
+    Products,
+    as_numbers,
+    origin_of,
+    part_of,
+    runs,
+)
+from partirvm.types import Bool, Float
 
 
 class PreparedRadial(PreparedKernel):
@@ -269,6 +280,10 @@ class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirect
     def relevances(self, n_features: int) -> Float | None:
         """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""
         return np.asarray(self.kernel.widths(len(self.axes)) @ self.matrix**2)
+
+    def effective(self, n_features: int) -> Bool:
+        widths = np.where(self.kernel.widths(len(self.axes)) > NEGLIGIBLE, 1.0, 0.0)
+        return np.asarray(widths @ self.matrix**2 > 0.0)
 
     def per_feature(self, n_features: int) -> Self:
         return replace(self, kernel=self.kernel.per_feature(len(self.axes)))
