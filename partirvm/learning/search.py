@@ -274,8 +274,9 @@ def without_weak_features(stage: KernelSearch) -> KernelSearch:
     for reduced, removed in reductions(stage.kernel, stage.pool.scaling.n_inputs):
         point = stage.score(stage.design(reduced), stage.best, False)
         if point.value > stage.best.value - LOSS * removed:
-            stage.sample.on_best(stage.design(reduced))
-            return replace(stage, start=reduced, middle=reduced.logs, logs=reduced.logs, best=point)
+            found = replace(stage, start=reduced, middle=reduced.logs, logs=reduced.logs, best=point)
+            found.sample.on_best(found.design(found.kernel))
+            return found
     return stage
 
 
