@@ -248,8 +248,8 @@ class Scaling:
         if self.features is None:
             return inputs
         inputs = inputs.copy()
-        for _ in self.features.gaps if self.regressions is not None else ():
-            for j in self.features.gaps.tolist():
+        if self.regressions is not None:
+            for j in len(self.features.gaps) * self.features.gaps.tolist():  # repeated: one may need another
                 if inputs[j]:
                     inputs |= self.regressions[j] != 0.0
         return self.features.used(inputs)

@@ -258,11 +258,12 @@ def switched_off(kernel: Kernel, n_features: int, share: float) -> Kernel:
 
     def make(old: Any, columns: Int) -> Kernel:
         if isinstance(old, Directions):
-            own = old.relevances(len(columns))
+            own = old.kernel.widths(len(old.axes)) @ old.matrix**2
             matrix = np.where(own < share * own.max(), 0.0, old.matrix)
             inner = replace(old.kernel, gamma=small(np.array(old.kernel.gamma)))
             return replace(old, kernel=inner, axes=tuple(map(tuple, matrix.tolist())))
-        return old if isinstance(old.gamma, str) else replace(old, gamma=small(np.array(old.gamma)))
+        family: Family = old
+        return replace(family, gamma=small(np.array(family.gamma)))
 
     if isinstance(kernel, Several):
         return replace(kernel, kernels=tuple(switched_off(each, n_features, share) for each in kernel.kernels))
