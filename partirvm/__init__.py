@@ -2,10 +2,10 @@
 
 ``RVMRegressor`` and ``RVMClassifier`` follow scikit-learn; ``ingest`` converts files and arrays to DATA; ``plan``
 shows what a fit would do; ``submit`` starts a job, a fit in the background, ``open_job`` reopens it; strategies,
-kernels, solvers and priors with options are values, such as ``WorkingSet`` and ``Gaussian``; ``save_model`` writes an
-estimator or a model, ``load_model`` reads either, or the model of a job; ``DiagnosticsDisplay`` plots predictions
-against observations; ``FitCallback`` follows a fit. Names are loaded at first use, so that importing is
-quick.
+kernels, noise, warps and priors with options are values, such as ``WorkingSet`` and ``Gaussian``; solvers are words
+such as ``"fast"``, with their options beside them; ``save_model`` writes an estimator or a model, ``load_model`` reads
+either, or the model of a job; ``DiagnosticsDisplay`` plots predictions against observations; ``FitCallback`` follows a
+fit. Names are loaded at first use, so that importing is quick.
 """
 
 import importlib
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from partirvm.jobs import open_job, plan, submit
     from partirvm.kernels import Categorical, Gaussian, Laplacian, Matern32, Matern52, Polynomial
     from partirvm.kernels.permission import allow_functions
-    from partirvm.options.values import AlphaPrior, Incremental, Local, Noise, Radial, SplitMerge, WorkingSet
+    from partirvm.options.values import AlphaPrior, Incremental, Local, Noise, Radial, SplitMerge, Warp, WorkingSet
     from partirvm.report.plots import DiagnosticsDisplay
     from partirvm.report.progress import FitCallback
     from partirvm.storage.address import allow_protocols

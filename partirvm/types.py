@@ -27,7 +27,6 @@ COMPARED_ROWS = 1000, 20_000  # minimum and maximum rows to compare a learned fi
 RESIDUAL_TEACHERS, RESIDUAL_NEIGHBOURS = 4096, 40  # maximum rows that teach local residuals; neighbours
 RESIDUAL_TARGETS = 4  # maximum number of targets for which they are tried: each takes as long as a single one
 EXTRA_COLUMNS = 120  # test rows whose extra basis functions are evaluated together; a multiple of 24
-OFF = 1e-3  # relevance, as a fraction of the largest, below which a feature counts as switched off
 
 BIAS = -1
 """Label of the bias column. Negative labels mark *leading* columns: not offered by rows, candidates in every fit."""
@@ -124,6 +123,23 @@ class FeatureMap(DeclaredState):
         further = [np.full(table.shape[1] - 1, j) for j, table in self.tables]
         effects = [j for j, _ in self.effects]
         return np.concatenate([np.arange(len(self.spreads)), *further, effects, self.gaps]).astype(np.int64)
+
+    def used(self, inputs: Bool) -> Bool:
+        """Return the features (d,) on which some of the ``inputs`` (d',) depend."""
+        inputs, found, place = inputs.copy(), np.zeros(len(self.spreads), dtype=np.bool_), len(self.spreads)
+        for j, table in self.tables:
+            varies = (table != table[0]).any(axis=0)
+            inputs[j] &= varies[0]
+            further = slice(place, place + table.shape[1] - 1)
+            inputs[further] &= varies[1:]
+            place = further.stop
+        for _, weights in self.effects:
+            if inputs[place] and len(self.numbers):  # the effect of a level may depend on numbers
+                curves = (weights[:, 1:] != 0.0).any(axis=0).reshape(-1, len(self.numbers))
+                found[self.numbers[curves.any(axis=0)]] = True
+            place += 1
+        found[self.sources[inputs]] = True
+        return found
 
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names (d',) of the inputs."""
@@ -235,6 +251,21 @@ class Scaling(DeclaredState):
     def names(self, features: Sequence[str]) -> tuple[str, ...]:
         """Return the names (d',) of the inputs, given those of the features (d,)."""
         return tuple(features) if self.features is None else self.features.names(features)
+
+    def features_of(self, inputs: Bool) -> Bool:
+        """Return the features (d,) from which these inputs (d',) are computed.
+
+        An input may be missing and then be predicted from others. Coordinates that are equal for all levels depend on
+        nothing.
+        """
+        if self.features is None:
+            return inputs
+        inputs = inputs.copy()
+        if self.regressions is not None:
+            for j in len(self.features.gaps) * self.features.gaps.tolist():  # repeated: one may need another
+                if inputs[j]:
+                    inputs |= self.regressions[j] != 0.0
+        return self.features.used(inputs)
 
     def inputs(self, X: Float) -> Float:
         """Inputs (n, d') in the kernel's coordinates."""

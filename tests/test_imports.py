@@ -223,6 +223,15 @@ def test_every_public_name_is_there_and_has_an_example():
         _ = partirvm.nothing
 
 
+def test_type_checkers_see_every_public_name():
+    """The imports under ``TYPE_CHECKING`` are those of ``__all__``, from the modules of the lazy names."""
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    imported = {name.name: node.module for node in block.body for name in node.names}
+    assert set(imported) == {*partirvm.__all__} - {"__version__"}
+    assert imported == partirvm._MODULES
+
+
 def test_the_way_of_a_fit_loads_no_tables_and_no_cluster():
     """``from partirvm.jobs import fit``, by which the command line fits."""
     assert not loaded("from partirvm.jobs import fit") & {"sklearn", "pandas", "pyarrow", "distributed", "matplotlib"}

@@ -27,11 +27,11 @@ model = RVMRegressor(kernel="gaussian", gamma="learn-per-feature", random_state=
 common = RVMRegressor(kernel="gaussian", gamma="learn-shared", random_state=0).fit(X, y)
 
 # %%
-# ``feature_relevance_`` is a feature's width parameter times its variance, as a fraction of the largest such value. The
-# relevance of an irrelevant feature is zero or close to zero. ``get_support`` returns the features whose relevance is
-# above 0.001.
+# ``feature_relevance_`` is the share of the variance of the predictions that is due to a feature, alone or with others
+# (total Sobol index). It is zero for a feature that is switched off, and close to zero for one with little effect.
+# ``get_support`` returns the features with at least a given relevance.
 
-print("relevant features:", model.get_support(indices=True).tolist())
+print("relevant features:", model.get_support(indices=True, threshold=1e-3).tolist())
 for name, fitted in (("one width per feature", model), ("one common width", common)):
     error = np.sqrt(np.mean((fitted.predict(X_test) - y_test) ** 2))
     print(f"{name}: RMSE {error:.2f} on new rows, noise {fitted.noise_variance_**0.5:.2f} (true value: 1.00)")
@@ -41,12 +41,12 @@ for name, fitted in (("one width per feature", model), ("one common width", comm
 
 names = [f"x{j}" for j in range(10)]
 relevance = np.maximum(model.feature_relevance_, 1e-6)
-colours = np.where(model.get_support(), "#0072B2", "#BBBBBB")
+colours = np.where(model.get_support(threshold=1e-3), "#0072B2", "#BBBBBB")
 
 figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
 axis.barh(names, relevance, color=colours)
-axis.axvline(1e-3, color="#D55E00", ls="--", label="threshold of get_support")
-axis.set(xscale="log", xlim=(1e-6, 2), xlabel="relevance (fraction of the largest)", ylabel="feature")
+axis.axvline(1e-3, color="#D55E00", ls="--", label="threshold")
+axis.set(xscale="log", xlim=(1e-6, 2), xlabel="relevance (share of the variance of predictions)", ylabel="feature")
 axis.invert_yaxis()
 axis.legend(loc="lower right")
 plt.show()

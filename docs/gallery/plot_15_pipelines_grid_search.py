@@ -81,7 +81,7 @@ plt.show()
 # Select features in a pipeline
 # -----------------------------
 #
-# When an RVM learns one width per feature, the widths show how relevant each feature is. ``SelectFromModel`` passes
+# ``feature_relevance_`` shows how much of the predictions' variance is due to each feature. ``SelectFromModel`` passes
 # only the relevant features to the next step.
 
 selected = SelectFromModel(

@@ -29,7 +29,6 @@ from partirvm.jobs.run import run, with_new_rows
 from partirvm.kernels.permission import FunctionParameters
 from partirvm.model import FAR, OfRows
 from partirvm.model.base import bases_of
-from partirvm.model.fitted import relevances
 from partirvm.options import TABLE, Request
 from partirvm.options.table import Auto, AutoOrNone, Effort, Gamma, KernelStore, SolverName, StrategyName
 from partirvm.options.values import AlphaPrior, Strategy, Value, Warp, entry, flat, listed_words
@@ -39,7 +38,7 @@ from partirvm.report.progress import FitCallback, Progress
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
-from partirvm.types import OFF, Float
+from partirvm.types import Float
 
 Documented = TypeVar("Documented", bound=type)
 
@@ -133,8 +132,8 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         standardised problem; 0 and ∞ where pruned
     kernel_ : kernel with its learned parameters
     gamma_ : float or ndarray of shape (d,); only if the kernel has a gamma, or one for each kind of column
-    feature_relevance_ : ndarray of shape (d,), gamma times the feature's variance as the kernel sees both, as a
-        fraction of the largest; only if the kernel has a gamma
+    feature_relevance_ : ndarray of shape (d,), the share of the variance of the predictions due to each feature,
+        alone or with others (total Sobol index, see ``model.relevance``); 0 only if the model does not depend on it
     history_ : list of dict, one per fit; with several targets, errors are root mean squares over the targets
     termination_ : Termination, a value with ``advice``
     plan_ : Plan
@@ -234,13 +233,15 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
             Missing values (NaN) are allowed. In data frames (pandas, polars, Arrow), categorical columns and text
             become categories, and dates become day counts and cycles (see ``model_.columns``). A dataset is the path or
             URL of the output of ``ingest`` (with ``classes=True`` for labels); it includes y and weights. X is not
-            kept. y : array-like (N,), or (N, T) for a regression with T targets Targets, or labels of any type that has
-            an order; either of the same kind as X or a NumPy array. sample_weight : array-like (N,), optional In a
-            regression, the noise variance of a row is σ²/weight: a row with known relative noise r has weight 1/r². In
-            a classification, a row of weight 2 counts as two rows. Rows with weight 0 are ignored. X_val, y_val,
-            sample_weight_val : as X, y and sample_weight, optional Held-out rows: their error or log loss is recorded
-            in ``history_`` and ends the fit when it stops falling (early stopping). Other libraries call this
-            ``eval_set``. X_val may be a dataset.
+            kept.
+        y : array-like (N,), or (N, T) for a regression with T targets
+            Targets, or labels of any type that has an order; either of the same kind as X or a NumPy array.
+        sample_weight : array-like (N,), optional
+            In a regression, the noise variance of a row is σ²/weight: a row with known relative noise r has weight
+            1/r². In a classification, a row of weight 2 counts as two rows. Rows with weight 0 are ignored.
+        X_val, y_val, sample_weight_val : as X, y and sample_weight, optional
+            Held-out rows: their error or log loss is recorded in ``history_`` and ends the fit when it stops falling
+            (early stopping). Other libraries call this ``eval_set``. X_val may be a dataset.
 
         Raises
         ------
@@ -300,31 +301,34 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         self.basis_names_, self.basis_relevance_ = np.array(bases.names, dtype=object), bases.relevance
         self.basis_weights_, self.basis_alpha_ = bases.weights.T, bases.alpha.T
         self.kernel_, self._input_variance = model.design.kernel, variance
-        for name in ("gamma_", "feature_relevance_"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("gamma_", None)
         gamma = getattr(self.kernel_, "gamma", None)
         own = self.kernel_.relevances(len(variance))
         if gamma is not None:
             self.gamma_ = gamma[0] if len(gamma) == 1 else np.array(gamma)
         elif own is not None and isinstance(self.kernel, str | Value) and not hasattr(self.kernel_, "kernels"):
             self.gamma_ = own
-        if (relevance := relevances(model.design, variance)) is not None:
-            self.feature_relevance_ = relevance
+        self.feature_relevance_ = model.relevance
 
     def __call__(self, X: Any) -> Any:
         """Return what ``predict`` or ``predict_proba`` returns, because ``shap.Explainer`` takes a callable."""
         return getattr(self, "predict_proba" if is_classifier(self) else "predict")(X)
 
-    def get_support(self, indices: bool = False) -> NDArray[Any]:
-        """Return the relevant features: a mask (d,), or with ``indices`` their positions.
+    def get_support(self, indices: bool = False, threshold: float = 0.0) -> NDArray[Any]:
+        """Return the features that the model depends on, or those with at least some relevance.
 
-        A feature is relevant if its ``feature_relevance_`` is at least 0.001; in a pipeline: ``SelectFromModel`` with
-        ``importance_getter="feature_relevance_", threshold=1e-3``. Raises ``UsageError`` without per-feature widths.
+        The other features are switched off: no value of theirs changes a prediction. In a pipeline, use
+        ``SelectFromModel`` with ``importance_getter="feature_relevance_"`` and a ``threshold`` such as 1e-3.
+
+        Parameters
+        ----------
+        indices : bool, default=False
+            Return the positions of the features instead of a mask (d,).
+        threshold : float, default=0.0
+            The least ``feature_relevance_`` of a feature; with 0, all features that the model depends on.
         """
         check_is_fitted(self)
-        if not hasattr(self, "feature_relevance_"):
-            raise UsageError(f"the {self.kernel_.name} kernel has no per-feature widths, so there are no relevances")
-        mask = self.feature_relevance_ >= OFF
+        mask = (self.feature_relevance_ > 0.0) & (self.feature_relevance_ >= threshold)
         return np.flatnonzero(mask) if indices else mask
 
     def prune(self, max_vectors: int = 50) -> Self:

@@ -19,14 +19,12 @@ NumPy operators and functions of a ``Quantity`` add such nodes, so the model's o
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from partirvm import kernels
 from partirvm.errors import UsageError
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.kernels.functions import LINEAR
@@ -44,6 +42,29 @@ NAMES = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "p
 NAMES |= {"maximum": "Max", "minimum": "Min", "negative": "Neg", "absolute": "Abs", "arcsinh": "Asinh"}
 NAMES |= {"isnan": "IsNaN", "logaddexp": "LogAddExp"}
 """Operations whose names differ from NumPy's function names."""
+
+OPERATIONS = {
+    "Input",
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Pow",
+    "Max",
+    "Min",
+    "LogAddExp",
+    "Where",
+    "Neg",
+    "Exp",
+    "Expm1",
+    "Log",
+}
+OPERATIONS |= {"Sqrt", "Sinh", "Asinh", "Tanh", "Cos", "Sigmoid", "IsNaN", "Less", "Gather", "Concat", "MatMul", "Sum"}
+OPERATIONS |= {"Softmax", "ArgMax", "Squares", "Steps", "Differ", "Spline", "Table"}
+"""All operations of the table above, which every format has."""
+
+REPLACING = {"Abs", "Sign", "Sin", "Greater"}
+"""Further operations of a format that lacks some: those that replace them."""
 
 TO_ONE, OF_MATRIX = ("Sum", "ArgMax"), ("Gather", "MatMul", "Squares", "Steps", "Differ", "Spline", "Table")
 """Operations of width 1, and operations that have the width of their second argument."""
@@ -93,6 +114,8 @@ class Graph:
         """Add a node for an operation on values and constants, and return its value."""
         if op in self.lacking:
             return self.lacking[op](*args)
+        if op not in OPERATIONS and not (self.lacking and op in REPLACING):
+            raise UsageError(f"the operation {op!r} is in no export: use those that partirvm.export.graph lists")
         given = [each if isinstance(each, Quantity) else np.atleast_1d(np.asarray(each, float)) for each in args]
         wide = [each.width if isinstance(each, Quantity) else each.shape[-1] for each in given]
         width = 1 if op in TO_ONE else sum(wide) if op == "Concat" else wide[1] if op in OF_MATRIX else max(wide)
@@ -154,6 +177,10 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
 
 def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
     """Add a classification's probabilities, and the code of the most probable class."""
+    if model.likelihood not in ("bernoulli", "multinomial"):
+        raise UsageError(
+            f"classes with the likelihood {model.likelihood!r} cannot be exported: use the model in Python"
+        )
     graph.labels = model.classes
     phi = columns_of(graph, model.design, _inputs(graph, model.design.scaling))
     f = _linear(graph, model, phi, model.mean, np.zeros(model.mean.shape[1]))
@@ -196,7 +223,7 @@ def _noise(model: Any, inputs: Any) -> Any:
     variance, noise = np.atleast_1d(model.noise_variance), model.design.noise
     if noise is None:
         return variance
-    logs = kernel_values(noise.kernel, inputs, noise.centres) @ noise.weights[:, None] - float(noise.shift)
+    logs = noise.kernel.exported(inputs, noise.centres) @ noise.weights[:, None] - float(noise.shift)
     return np.exp(logs * (1.0 if model.calibration is not None else TEMPER)) * variance
 
 
@@ -253,50 +280,9 @@ def columns_of(graph: Graph, design: Design, inputs: Any) -> Any:
     if len(design.centres):
         centres, groups = design.scaling.inputs(design.centres), [design.which == k for k in range(len(design.kernels))]
         pairs = [(kernel, mine) for kernel, mine in zip(design.kernels, groups, strict=True) if mine.any()]
-        found = graph.joined([kernel_values(kernel, inputs, centres[mine]) for kernel, mine in pairs])
+        found = graph.joined([kernel.exported(inputs, centres[mine]) for kernel, mine in pairs])
         parts.append(found.some(np.argsort(np.argsort(design.which, kind="stable"))))
     return graph.joined(parts) if parts else None
-
-
-def kernel_values(kernel: kernels.Kernel, x: Any, Z: Float) -> Any:
-    """Return k(x, z) for the M centres Z (M, d), (n, M). Raises ``UsageError`` for a user function."""
-    match kernel:
-        case kernels.OnColumns():
-            columns = list(kernel.columns)
-            return kernel_values(kernel.kernel, x.some(columns), Z[:, columns])
-        case kernels.Product() | kernels.Sum():
-            return kernel.join([kernel_values(part, x, Z) for part in kernel.parts])
-        case kernels.Directions():
-            middle, turned = Z.mean(axis=0), kernel.matrix.T
-            return kernel_values(kernel.kernel, (x - middle) @ turned, (Z - middle) @ turned)
-        case kernels.Linear():
-            return x @ Z.T
-        case kernels.LinearSpline():
-            return x.graph("Spline", x, Z.T)
-        case kernels.Polynomial():
-            inner = x @ (Z * kernel.widths(Z.shape[1])).T + kernel.coef0
-            return reduce(np.multiply, [inner] * kernel.degree)
-        case _ if kernel.decreasing:
-            return _decreasing(kernel, x, Z)
-    raise UsageError(f"the kernel {kernel.name!r} is a Python function, which cannot be exported")
-
-
-def _decreasing(kernel: Any, x: Any, Z: Float) -> Any:
-    """Return the values of a kernel that decreases with distance; features with gamma 0 are left out."""
-    widths = kernel.widths(Z.shape[1])
-    used = np.flatnonzero(widths)
-    x, Z, widths = x.some(used), Z[:, used], widths[used]
-    if isinstance(kernel, kernels.Categorical):
-        return np.exp(-x.graph("Differ", x, Z.T, widths))
-    if isinstance(kernel, kernels.Laplacian):
-        return np.exp(-x.graph("Steps", x * widths, (Z * widths).T))
-    root = np.sqrt(widths)
-    squares = x.graph("Squares", x * root, (Z * root).T)
-    if isinstance(kernel, kernels.Gaussian):
-        return np.exp(-squares)
-    once = isinstance(kernel, kernels.Matern32)  # once differentiable, otherwise twice
-    s = np.sqrt(squares * (3.0 if once else 5.0))
-    return (1.0 + (s if once else s * (1.0 + s / 3.0))) * np.exp(-s)
 
 
 def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:

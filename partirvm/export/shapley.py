@@ -31,8 +31,8 @@ from partirvm.kernels.base import Family, runs
 from partirvm.kernels.functions import LINEAR
 from partirvm.types import Float, Int, cyclic
 
-SEPARABLE = kernels.Gaussian | kernels.Laplacian | kernels.Categorical | kernels.LinearSpline | kernels.Linear
-"""Kernels that are a product over inputs, or a sum."""
+SEPARABLE = (kernels.Gaussian, kernels.Laplacian, kernels.Categorical, kernels.LinearSpline, kernels.Linear)
+"""Kernels that are a product over inputs, or a sum. A class derived from one of them may have other values."""
 
 ROWS, BLOCK = 64, 1 << 17
 """Number of rows whose factors are in memory together, and number of factors per step."""
@@ -143,9 +143,9 @@ def products_of(kernel: kernels.Kernel, inputs: Int, owners: Int) -> list[tuple[
         mine = np.flatnonzero((widths > 0) & (owners[inputs] == owner))
         part = replace(kernel, gamma=tuple(widths[mine].tolist())) if isinstance(kernel, Family) else kernel
         factors.append((owner, part, inputs[mine]))
-    if len(factors) > 1 and not isinstance(kernel, SEPARABLE):
+    if len(factors) > 1 and type(kernel) not in SEPARABLE:
         raise JointError
-    return [(1.0, [each]) for each in factors] if isinstance(kernel, kernels.Linear) else [(1.0, factors)]
+    return [(1.0, [each]) for each in factors] if type(kernel) is kernels.Linear else [(1.0, factors)]
 
 
 def _add(found: Float, factors: list[Any], X: Float, background: Float, centres: Float, weights: Float) -> None:

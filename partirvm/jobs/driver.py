@@ -7,8 +7,13 @@ together, and several dense fits of one step run in parallel. Models and history
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, cast
 
+import numpy as np
+
+from partirvm.core.left_out import sampled_rows
+from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.core.updates import StepInfo
 from partirvm.data.source import Source
@@ -21,10 +26,12 @@ from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.base import DenseFit, Pass, PassFit, Solved
 from partirvm.model import AnyModel
+from partirvm.model.relevance import feature_relevance, most_rows
 from partirvm.process import on_threads, one_blas_thread
 from partirvm.strategies import AnyStrategy
 from partirvm.strategies.problem import FitResiduals, LearnKernel, Options, Problem, Record, Save, Steps, Stopped
 from partirvm.strategies.rounds import IncrementalRounds, early_state
+from partirvm.types import Float
 
 RESUMABLE = ("round", "part", "kernel", "final")
 """Kinds of history lines after which a checkpoint is taken; a run resumes after ``final`` only with more rows."""
@@ -197,6 +204,7 @@ class Driver:
                 model: Any = self._likelihood.model(design, each.fit, self.source.columns, each.moderate)
                 if each.residuals is not None:
                     model = replace(model, residuals=replace(each.residuals, n_rows=self.source.n_rows))
+                model = replace(model, relevance=feature_relevance(model, self._relevance_rows))
                 self._journal.save(model)
                 self.usable = True
             entry = line(each.record, self._spent.share(len(instructions) - number), self._began, saved=each.model)
@@ -204,6 +212,14 @@ class Driver:
             self._journal.record(entry)
             self.watcher.on_record(entry)
             self._last = each.record
+
+    @cached_property
+    def _relevance_rows(self) -> Float:
+        """Random rows in random order, for the relevance of features: the same in every run of a fit."""
+        rows = sampled_rows(self.source.n_rows, None, most_rows(self.source.n_features), shuffled=self.source.shuffled)
+        tile = self.source.gather(np.arange(self.source.n_rows) if rows is None else rows)
+        X = tile.X[tile.present]
+        return np.asarray(X[stream(0, Purpose.RELEVANCE_ROWS).permutation(len(X))])
 
     def _passes(self, passes: Sequence[Pass]) -> list[Any]:
         source = self.held_out if passes[0].held_out else self.source

@@ -22,7 +22,7 @@ from partirvm.jobs.request import Place, Places, create, request_of, requeue, sc
 from partirvm.jobs.state import TRANSITIONS, JobState, Status, lost_workers_of
 from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
-from partirvm.model.fitted import basis_functions_json, directions_json, relevances, sizes_json
+from partirvm.model.fitted import basis_functions_json, directions_json, sizes_json
 from partirvm.quoting import html_table
 from partirvm.storage import Where, open_folder
 from partirvm.storage.address import absolute
@@ -242,11 +242,11 @@ class Job:
             return {}
         model = self.store.model(allow_code=True)
         design, variance = model.design, last.spec.input_variance
-        features, found = model.columns.features, relevances(design, variance)
+        features, found = model.columns.features, model.relevance
         names = design.scaling.names(features)
         return {
             "outputs": model.output_names,
-            "relevance": None if found is None else dict(zip(names, found.tolist(), strict=False)),
+            "relevance": None if found is None else dict(zip(features, found.tolist(), strict=True)),
             "directions": directions_json(design.kernel, variance, names),
             "bases": basis_functions_json(model),
             "missing": design.scaling.shares_missing(features),

@@ -128,15 +128,9 @@ def _warn_of_data(spec: FitSpec, columns: Columns) -> None:
 
 def _warn_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> None:
     """Warn about defects of a finished fit, such as a noise estimate at its floor or the memory limit."""
-    last, limit, schedule = outcome.last, spec.request.max_vectors, spec.plan.schedule
+    last, schedule = outcome.last, spec.plan.schedule
     if last is None or last.kind == "early":
         return
-    if limit is not None and last.vectors > limit:
-        errors.warn(
-            f"{last.vectors:,} vectors exceed max_vectors = {limit:,}: {spec.request.strategy} fits all rows as "
-            "candidates at once and cannot respect this limit; choose another strategy",
-            errors.LimitWarning,
-        )
     if last.kind == "part":
         return
     if last.floored:

@@ -14,12 +14,15 @@ import numpy as np
 from partirvm.errors import UsageError
 from partirvm.options.constraints import Check, near
 from partirvm.options.values import Value, held
-from partirvm.types import DeclaredState, Float
+from partirvm.types import Bool, DeclaredState, Float
 
 KERNELS: dict[str, type["Kernel"]] = {}
 """Dictionary of all kernels that have a spec, by name. Each kernel class is registered when it is defined."""
 
 ALIASES = {"rbf": "gaussian"}  # Alternative names of kernels, as in scikit-learn
+NEGLIGIBLE = 1e-30
+"""A gamma up to this has no effect on a kernel value of inputs up to 1e6; one that is learned can still rise again."""
+
 GROUP = 16  # Number of columns that are computed together, so that temporary arrays stay in the cache
 PIECE_ROWS = 128
 """Number of rows of one matrix product, a divisor of `PANEL_ROWS`. Larger products are not faster."""
@@ -78,6 +81,28 @@ class Kernel(DeclaredState):
         self.prepare(centres, origin)(points, found)
         return found
 
+    def exported(self, x: Any, Z: Float) -> Any:
+        """Return k(x, z) for the M centres Z (M, d) as ``operations`` on the quantity x (n, d).
+
+        Only operations of the kernel's own class count: a derived class may have other values. Raises ``UsageError``
+        without them.
+        """
+        own = type(self)
+        if "operations" not in vars(own):
+            raise UsageError(
+                f"the kernel {self.name!r} cannot be exported: the class {own.__name__} does not define `operations`, "
+                "its formula in the operations of exports (partirvm.export.graph); add that method, or use a kernel of "
+                "partirvm.kernels"
+            )
+        return self.operations(x, Z)
+
+    def operations(self, x: Any, Z: Float) -> Any:
+        """Return k(x, z) for the M centres Z (M, d) by operators and NumPy functions of the quantity x (n, d).
+
+        A quantity and its operations are those of ``export.graph``. Each class that can be exported defines its own.
+        """
+        raise NotImplementedError
+
     def spec(self) -> dict[str, Any]:
         """Return the name and fields as JSON. Raises ``UsageError`` for a callable that is local to this process."""
         options = ("multiples", "metric")  # options of an estimator
@@ -133,6 +158,14 @@ class Kernel(DeclaredState):
         weights = getattr(self, "weights", (1.0,) * len(found))
         weighted = [weight * own for weight, own in zip(weights, found, strict=True) if own is not None]
         return np.sum(weighted, axis=0) if found and len(weighted) == len(found) else None
+
+    def effective(self, n_features: int) -> Bool:
+        """Return the features (n_features,) on which the values depend: those with a gamma, all without gammas."""
+        own = None if self.components else self.relevances(n_features)
+        if own is not None:
+            return own > NEGLIGIBLE
+        found = [part.effective(n_features) for part in self.components]
+        return np.any(found, axis=0) if found else np.ones(n_features, dtype=np.bool_)
 
     def per_feature(self, n_features: int) -> Self:
         """Return the kernel with one gamma per feature instead of one gamma for all features."""
@@ -222,6 +255,18 @@ class Family(Kernel, Value):
 
     def rescaled(self, factor: float) -> Self:
         return replace(self, gamma=tuple(factor * gamma for gamma in self.gamma))
+
+    def used(self, x: Any, Z: Float) -> tuple[Any, Float, Float]:
+        """Return the quantity x (n, d), the centres Z (M, d) and gamma (d,) without the features whose gamma is 0."""
+        widths = self.widths(Z.shape[1])
+        columns = np.flatnonzero(widths)
+        return x.some(columns), Z[:, columns], widths[columns]
+
+    def squares(self, x: Any, Z: Float) -> Any:
+        """Return r² = Σ_j gamma_j (x_j − z_j)² (n, M) for the quantity x (n, d) and the centres Z (M, d)."""
+        x, Z, widths = self.used(x, Z)
+        root = np.sqrt(widths)
+        return x.graph("Squares", x * root, (Z * root).T)
 
     def shared(self, gradient: Float) -> Float:
         """Return the gradient with respect to a shared log gamma from the gradients of all features (d,)."""

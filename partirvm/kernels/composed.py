@@ -10,7 +10,7 @@ import numpy as np
 from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel, PreparedKernel, by_groups, part_of, runs
 from partirvm.options.constraints import Check
-from partirvm.types import Float, Int
+from partirvm.types import Bool, Float, Int
 
 SIZE = 64  # Number of columns that are evaluated together; at least the group size of the component kernels
 
@@ -84,6 +84,9 @@ class Sum(Kernel, name="sum", inside="parts", learned="weights", form=PreparedPa
     def join(self, values: Sequence[Float]) -> Float:
         return reduce(np.add, (weight * own for weight, own in zip(self.weights, values, strict=True)))
 
+    def operations(self, x: Any, Z: Float) -> Any:
+        return self.join([part.exported(x, Z) for part in self.parts])
+
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
         """Return weights ∘ ∂k/∂k_i of each part, ∂k/∂k_i = weights[i], and Σ weights ∘ ∂k/∂ log weights[i]."""
         sums = [np.einsum("mn,mn->", weights, own) for own in values]
@@ -101,6 +104,9 @@ class Product(Kernel, name="product", inside="parts", form=PreparedParts):
 
     def join(self, values: Sequence[Float]) -> Float:
         return reduce(np.multiply, values)
+
+    def operations(self, x: Any, Z: Float) -> Any:
+        return self.join([part.exported(x, Z) for part in self.parts])
 
     def slopes(self, values: Sequence[Float], weights: Float) -> tuple[list[Float], list[Float]]:
         """Return weights ∘ ∂k/∂k_i, as the product of the other parts: the quotient k/k_i would fail for k_i = 0."""
@@ -146,6 +152,15 @@ class OnColumns(Kernel, name="columns", inside="kernel", form=PreparedColumns):
         own, found = self.kernel.relevances(len(self.columns)), np.zeros(n_features)
         found[self.mine(n_features)] = 0.0 if own is None else own
         return None if own is None else found
+
+    def effective(self, n_features: int) -> Bool:
+        found = np.zeros(n_features, dtype=np.bool_)
+        found[self.mine(n_features)] = self.kernel.effective(len(self.columns))
+        return found
+
+    def operations(self, x: Any, Z: Float) -> Any:
+        columns = list(self.columns)
+        return self.kernel.exported(x.some(columns), Z[:, columns])
 
     def per_feature(self, n_features: int) -> Self:
         return replace(self, kernel=self.kernel.per_feature(len(self.columns)))

@@ -15,7 +15,7 @@ from partirvm.errors import UsageError
 from partirvm.kernels.base import Kernel, NoKernel, PreparedKernel
 from partirvm.kernels.composed import PreparedSeveral, Several, inside
 from partirvm.kernels.functions import LINEAR, Basis, FunctionKernel, label_of
-from partirvm.types import BIAS, DeclaredState, Float, Int, Scaling
+from partirvm.types import BIAS, Bool, DeclaredState, Float, Int, Scaling
 
 NONE = np.zeros(0, np.int64)  # Empty integer array, used if there are no centres or no leading columns
 TEMPER = 0.5
@@ -107,6 +107,18 @@ class Design(DeclaredState):
         if isinstance(self.kernel, Several):
             return PreparedSeveral(self.kernel, centres, self.which, self.origin)
         return self.kernel.prepare(centres, self.origin)
+
+    @property
+    def effective(self) -> Bool:
+        """The scaled inputs (d',) on which a column depends; a Python function may depend on all features."""
+        d, found = self.centres.shape[1], np.zeros(self.scaling.n_inputs, dtype=np.bool_)
+        if len(self.active):
+            assert self.functions is not None
+            linear = all(function == LINEAR for function, _ in self.functions.parts)
+            found[self.active % d if linear else np.arange(d)] = True
+        for number in np.unique(self.which).tolist() if len(self.centres) else ():
+            found |= self.kernels[number].effective(len(found))
+        return found
 
     def peaks(self) -> Float:
         """Return the peak value k(z, z) of each kernel column, (m,)."""

@@ -6,13 +6,15 @@ negative inputs, as in Tipping (2001), it is not. The last two kernels are funct
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import reduce
+from typing import Any, ClassVar
 
 import numpy as np
 
 from partirvm.kernels.base import Family, Kernel, PreparedKernel, Products, by_groups, origin_of, runs
 from partirvm.kernels.functions import Function, PreparedFunction
 from partirvm.options.constraints import Check
+from partirvm.options.values import field_with_text
 from partirvm.types import Float
 
 
@@ -70,6 +72,10 @@ class Laplacian(Family, name="laplacian", form=PreparedSteps):
     {'name': 'laplacian', 'gamma': [0.5]}
     """
 
+    def operations(self, x: Any, Z: Float) -> Any:
+        x, Z, widths = self.used(x, Z)
+        return np.exp(-x.graph("Steps", x * widths, (Z * widths).T))
+
 
 @dataclass(frozen=True, repr=False)
 class Categorical(Family, name="categorical", form=PreparedSteps):
@@ -81,6 +87,10 @@ class Categorical(Family, name="categorical", form=PreparedSteps):
     >>> RVMRegressor(kernel=Categorical(gamma=(2.0, 0.01)), standardize=False).kernel
     Categorical(gamma=(2.0, 0.01))
     """
+
+    def operations(self, x: Any, Z: Float) -> Any:
+        x, Z, widths = self.used(x, Z)
+        return np.exp(-x.graph("Differ", x, Z.T, widths))
 
 
 def _spline(points: Float, centres: Float) -> Float:
@@ -98,12 +108,18 @@ class LinearSpline(Kernel, name="linear-spline", form=PreparedFunction):
 
     function: ClassVar[Function] = staticmethod(_spline)
 
+    def operations(self, x: Any, Z: Float) -> Any:
+        return x.graph("Spline", x, Z.T)
+
 
 @dataclass(frozen=True)
 class Linear(Kernel, name="linear", form=PreparedFunction):
     """Linear kernel k(x, z) = x·z. It has no parameters, since the prior of each weight already has a scale."""
 
     function: ClassVar[Function] = staticmethod(lambda points, centres: points @ centres.T)
+
+    def operations(self, x: Any, Z: Float) -> Any:
+        return x @ Z.T
 
 
 class PreparedInner(PreparedKernel):
@@ -131,7 +147,7 @@ class PreparedInner(PreparedKernel):
 class Polynomial(Family, name="polynomial", form=PreparedInner, decreasing=False):
     """Polynomial kernel ``(Σ_j gamma_j x_j z_j + coef0)^degree``.
 
-    Non-default values of ``degree`` (at least 1, default 3) and ``coef0`` (at least 0, default 1) need a numeric gamma.
+    Non-default values of ``degree`` and ``coef0`` need a numeric gamma.
 
     Examples
     --------
@@ -140,11 +156,15 @@ class Polynomial(Family, name="polynomial", form=PreparedInner, decreasing=False
     Polynomial(gamma=(1.0,), degree=2)
     """
 
-    degree: int = 3
-    coef0: float = 1.0
+    degree: int = field_with_text(3, "Degree of the polynomial, at least 1.")
+    coef0: float = field_with_text(1.0, "Constant that is added to the inner product, at least 0.")
     numbers: ClassVar[dict[str, Check]] = {"degree": Check("whole", least=1), "coef0": Check("real", least=0)}
 
     def value(self, work: Float) -> None:
         """Replace s by (s + coef0)^degree."""
         work += self.coef0
         work **= self.degree
+
+    def operations(self, x: Any, Z: Float) -> Any:
+        inner = x @ (Z * self.widths(Z.shape[1])).T + self.coef0
+        return reduce(np.multiply, [inner] * self.degree)

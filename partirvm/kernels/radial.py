@@ -15,8 +15,19 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from partirvm.errors import UsageError
-from partirvm.kernels.base import GROUP, Family, Kernel, PreparedKernel, Products, as_numbers, origin_of, part_of, runs
-from partirvm.types import Float
+from partirvm.kernels.base import (
+    GROUP,
+    NEGLIGIBLE,
+    Family,
+    Kernel,
+    PreparedKernel,
+    Products,
+    as_numbers,
+    origin_of,
+    part_of,
+    runs,
+)
+from partirvm.types import Bool, Float
 
 
 class PreparedRadial(PreparedKernel):
@@ -42,7 +53,7 @@ class PreparedRadial(PreparedKernel):
 
     def slopes(self, points: Float, values: Float, weights: Float) -> Iterator[tuple[slice, Float]]:
         """Yield S = weights ∘ ∂k/∂r², (g, n), for each group of centres."""
-        widened = points if isinstance(self.kernel, Gaussian) else self._widened(points)  # its slope is −k
+        widened = points if type(self.kernel) is Gaussian else self._widened(points)  # its slope is −k
         for some in runs(len(self.centres), self.products.size):
             block = np.empty(values.T[some].shape) if widened is points else self.products.block(widened, some)
             self.kernel.slope(block, values.T[some])
@@ -111,6 +122,9 @@ class Gaussian(Family, name="gaussian", form=PreparedRadial):
         np.minimum(work, 0.0, out=work)
         np.exp(work, out=work)
 
+    def operations(self, x: Any, Z: Float) -> Any:
+        return np.exp(-self.squares(x, Z))
+
     def slope(self, work: Float, values: Float) -> None:
         """Replace any contents by ∂k/∂r² = −k."""
         np.negative(values, out=work)
@@ -132,6 +146,10 @@ class Matern32(Family, name="matern32", form=PreparedRadial):
         s = _scaled(work, 3.0)
         np.multiply(1.0 + s, np.exp(-s), out=work)
 
+    def operations(self, x: Any, Z: Float) -> Any:
+        s = np.sqrt(self.squares(x, Z) * 3.0)
+        return (1.0 + s) * np.exp(-s)
+
     def slope(self, work: Float, values: Float) -> None:
         """Replace −r² by ∂k/∂r² = −(3/2) e⁻ˢ, from k without another exponential."""
         np.divide(-1.5 * values, 1.0 + _scaled(work, 3.0), out=work)
@@ -152,6 +170,10 @@ class Matern52(Family, name="matern52", form=PreparedRadial):
         """Replace −r² by k = (1 + s + s²/3) e⁻ˢ."""
         s = _scaled(work, 5.0)
         np.multiply(1.0 + s * (1.0 + s / 3.0), np.exp(-s), out=work)
+
+    def operations(self, x: Any, Z: Float) -> Any:
+        s = np.sqrt(self.squares(x, Z) * 5.0)
+        return (1.0 + s * (1.0 + s / 3.0)) * np.exp(-s)
 
     def slope(self, work: Float, values: Float) -> None:
         """Replace −r² by ∂k/∂r² = −(5/6)(1 + s) e⁻ˢ, from k without another exponential."""
@@ -251,9 +273,17 @@ class Directions(Kernel, name="directions", inside="kernel", form=PreparedDirect
         axes: Any = logs[count:].reshape(self.matrix.shape).tolist()
         return replace(self, kernel=self.kernel.with_logs(logs[:count]), axes=axes)
 
+    def operations(self, x: Any, Z: Float) -> Any:
+        middle, turned = Z.mean(axis=0), self.matrix.T
+        return self.kernel.exported((x - middle) @ turned, (Z - middle) @ turned)
+
     def relevances(self, n_features: int) -> Float | None:
         """Return the diagonal of the metric, Σ_i gamma_i a_ij² of each feature j."""
         return np.asarray(self.kernel.widths(len(self.axes)) @ self.matrix**2)
+
+    def effective(self, n_features: int) -> Bool:
+        widths = np.where(self.kernel.widths(len(self.axes)) > NEGLIGIBLE, 1.0, 0.0)
+        return np.asarray(widths @ self.matrix**2 > 0.0)
 
     def per_feature(self, n_features: int) -> Self:
         return replace(self, kernel=self.kernel.per_feature(len(self.axes)))

@@ -34,7 +34,7 @@ from partirvm.kernels import Kernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.features import all_warped
 from partirvm.learning.forms import EACH, learn, with_gammas
-from partirvm.learning.process_search import FEW, ROWS, WORK, in_order, process_record, splits
+from partirvm.learning.process_search import FEW, ROWS, WORK, in_order, process_record, splits, without_weak_features
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions
 from partirvm.likelihoods import POOLED
@@ -81,7 +81,7 @@ def learn_classes(
             choice = choose(left_out(sample, problem, one, order, min(LATE_ROWS, columns), best), form)
         if choice["form"] == EACH:
             return problem.with_kernel(best.kernel)
-    best = best if choice["form"] == EACH else one
+    best = without_weak_features(rows, best) if choice["form"] == EACH else one
     sample.on_best(problem.with_kernel(best.kernel).empty)
     sample.log(process_record(rows, best, choice))
     return problem.with_kernel(best.kernel)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.core import ascent
 from partirvm.kernels import WITH_GAMMA, Directions, Family, Kernel, OnColumns, Several, Sum, kernel_from_spec
+from partirvm.kernels.base import NEGLIGIBLE
 from partirvm.kernels.composed import inside, replaced
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.sample import Entry, SampledRows, evaluate
@@ -159,7 +159,7 @@ def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
         return {}
     kernel, logs = kernel_from_spec(entry["kernel"]), kernel_from_spec(entry["kernel"]).logs
     names, entries = _names(kernel, features), axes_of(kernel.parameters)
-    switched = sorted(ascent.off(logs, ascent.groups(kernel.parameters)).tolist())
+    switched = np.flatnonzero(np.isfinite(logs) & (logs <= np.log(NEGLIGIBLE)) & ~entries).tolist()
     order = [k for k in np.argsort(-logs, kind="stable").tolist() if k not in switched and not entries[k]]
     off = _first([names[k].removeprefix("gamma of ") for k in switched])
     verdict = {None: "", True: " over all rows: kernel accepted", False: " over all rows: kernel rejected"}
@@ -167,7 +167,7 @@ def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
         f"{_compared(entry['choice'] or {})}{described(kernel)}, "
         f"{_first([f'{names[k]} {np.exp(logs[k]):.3g}' for k in order])}: from {entry['rows']:,} rows × "
         f"{entry['candidates']:,} centres, {entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats"
-        f"{verdict[entry['taken']]}{off and f'; switched off: {off}'}"
+        f"{verdict[entry['taken']]}{off and f'; not in the kernel: {off}'}"
     )
     return {"text": text}
 

@@ -26,7 +26,7 @@ from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, tied
 from partirvm.learning.features import warped
 from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, along_directions, learn, turnable, with_family
 from partirvm.learning.sample import SampledRows
-from partirvm.learning.search import LearningOptions, kernel_record
+from partirvm.learning.search import LOSS, LearningOptions, kernel_record, reductions
 from partirvm.process import in_threads
 from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
@@ -233,6 +233,7 @@ def learn_regression(
             choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
         rows = ProcessRows.of(sample, problem, order[: max(min(columns, LAST_ROWS), most)])
         best = climb(rows, best, LAST_STEPS) if len(rows.X) > most else best
+        best = without_weak_features(rows, best)
         sample.on_best(problem.with_kernel(best.kernel).empty)
         sample.log(process_record(rows, best, facts | choice))
         return problem.with_kernel(best.kernel)
@@ -257,6 +258,17 @@ def _choose(
     if turned is not None and (metric != "auto" or choice["gain"] > choice["error"]):
         best, choice["form"], square = turned, DIRECTIONS, found[1, 1]
     return best, square, choice
+
+
+def without_weak_features(rows: ProcessRows, best: ProcessFit) -> ProcessFit:
+    """Switch weak features off in a kernel, unless its evidence falls by more than ``LOSS`` nats for each."""
+    before: tuple[float, Float] | None = None
+    for reduced, removed in reductions(best.kernel, rows.X.shape[1]):
+        before = before or rows.evaluate(best)
+        found = rows.evaluate(replace(best, kernel=reduced))
+        if found is not None and before is not None and found[0] > before[0] - LOSS * removed:
+            return replace(best, kernel=reduced, value=best.value + found[0] - before[0], pairs=[])
+    return best
 
 
 def process_record(rows: ProcessRows, best: ProcessFit, choice: dict[str, Any]) -> Record:

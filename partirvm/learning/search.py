@@ -17,7 +17,7 @@ while the kernel changes: tied or updated α gave no higher evidence. If feature
 starts with their gamma raised.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self, TypeAlias
@@ -27,13 +27,15 @@ import numpy as np
 from partirvm.core import ascent
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
-from partirvm.kernels import Kernel
+from partirvm.kernels import Directions, Family, Kernel
+from partirvm.kernels.base import NEGLIGIBLE
+from partirvm.kernels.composed import Several, replaced
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import EvidencePoint, SampledRows, evaluate, evaluate_fit
 from partirvm.likelihoods.gaussian import noise
 from partirvm.strategies.problem import KernelLearned, LearnKernel, Problem, Record
 from partirvm.strategies.stages import SHARE
-from partirvm.types import LEARNING_ROWS, Bool, Float
+from partirvm.types import LEARNING_ROWS, Bool, Float, Int
 
 LEAST = 20
 """Minimum number of rows for kernel learning."""
@@ -223,13 +225,71 @@ def first_stage(sample: SampledRows, problem: Problem, learning: LearningOptions
     return stage
 
 
+SMALL = NEGLIGIBLE * 1e-10
+"""Gamma of a feature that is switched off. A later search can raise it, as it cannot raise 0."""
+
+LOSS = 1.0
+"""Maximum loss of evidence, in nats for each of them, by which features without effect are switched off."""
+
+
+SHARES = 1e-3, 1e-4, 1e-5
+"""Shares of the largest gamma below which features are switched off; the next one is tried if the evidence falls. Where
+the largest gamma is that of a wave, a feature with a thousandth of it may still have a large linear effect."""
+
+
+def reductions(kernel: Kernel, n_features: int) -> Iterator[tuple[Kernel, int]]:
+    """Yield the kernel with fewer and fewer features switched off, and their number, while it is above 0."""
+    for share in SHARES:
+        reduced = switched_off(kernel, n_features, share)
+        removed = kernel.effective(n_features) & ~reduced.effective(n_features)
+        if removed.any():
+            yield reduced, int(removed.sum())
+
+
+def switched_off(kernel: Kernel, n_features: int, share: float) -> Kernel:
+    """Return the kernel without the features whose gamma is below this share of the largest.
+
+    Their gamma becomes ``SMALL``, as do such gammas of directions; entries of directions in such features become 0. A
+    gamma that is 0 stays 0.
+    """
+
+    def small(gamma: Float) -> tuple[float, ...]:
+        return tuple(np.where((gamma > 0.0) & (gamma < share * gamma.max()), SMALL, gamma).tolist())
+
+    def make(old: Any, columns: Int) -> Kernel:
+        if isinstance(old, Directions):
+            own = old.kernel.widths(len(old.axes)) @ old.matrix**2
+            matrix = np.where(own < share * own.max(), 0.0, old.matrix)
+            inner = replace(old.kernel, gamma=small(np.array(old.kernel.gamma)))
+            return replace(old, kernel=inner, axes=tuple(map(tuple, matrix.tolist())))
+        family: Family = old
+        return replace(family, gamma=small(np.array(family.gamma)))
+
+    if isinstance(kernel, Several):
+        return replace(kernel, kernels=tuple(switched_off(each, n_features, share) for each in kernel.kernels))
+    return replaced(kernel, np.arange(n_features), Directions | Family, make)
+
+
+def without_weak_features(stage: KernelSearch) -> KernelSearch:
+    """Switch weak features off in the best kernel of a stage, unless its evidence falls by more than ``LOSS`` each."""
+    for reduced, removed in reductions(stage.kernel, stage.pool.scaling.n_inputs):
+        point = stage.score(stage.design(reduced), stage.best, False)
+        if point.value > stage.best.value - LOSS * removed:
+            found = replace(stage, start=reduced, middle=reduced.logs, logs=reduced.logs, best=point)
+            found.sample.on_best(found.design(found.kernel))
+            return found
+    return stage
+
+
 def grow(stage: KernelSearch, problem: Problem, most: int) -> KernelSearch:
     """Double the number of centres, up to ``most``, while half of each weight or more is determined; log each stage."""
     while True:
-        stage.sample.log(stage.record(problem))
         count = min(2 * stage.count, most, len(stage.pool.labels))
         if stage.best.determined < 0.5 or count <= stage.count:
+            stage = without_weak_features(stage)
+            stage.sample.log(stage.record(problem))
             return stage
+        stage.sample.log(stage.record(problem))
         stage = stage.again(count=count, number=stage.number + 1, most=min(stage.most, LAST_EVALUATIONS)).climb()
 
 
@@ -243,6 +303,7 @@ def learn_again(sample: SampledRows, instruction: LearnKernel) -> KernelLearned:
     if not np.array_equal(wider, stage.logs):
         stage.middle = wider  # the bounds of the search are relative to its start
         stage.climb(wider)
+    stage = without_weak_features(stage)
     return KernelLearned(stage.kernel, stage.best.value > stage.first, stage.best.rows, stage.evaluations)
 
 

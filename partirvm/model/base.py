@@ -24,7 +24,7 @@ from partirvm.options.constraints import Check
 from partirvm.process import one_blas_thread
 from partirvm.quoting import html_table
 from partirvm.storage.codec import Codec
-from partirvm.types import BIAS, PANEL_ROWS, Columns, DeclaredState, Float
+from partirvm.types import BIAS, PANEL_ROWS, Bool, Columns, DeclaredState, Float
 
 HEIGHT = PANEL_ROWS - PANEL_ROWS % ROWS
 """Number of rows of a panel, a multiple of the piece size, so that only the last piece is copied."""
@@ -59,7 +59,8 @@ class FittedModel(DeclaredState):
     """A model of M columns; ``log_evidence`` is in nats, ``n_rows`` the number of training rows.
 
     ``mean`` is (M,) or, with C linear predictors or targets, (M, C), ``alpha`` is (M,), and ``root`` is R with Σ = RRᵀ,
-    (M, M) or (C, M, M); (1, M, M) if all predictors share it.
+    (M, M) or (C, M, M); (1, M, M) if all predictors share it. ``relevance`` (d,) is that of each feature
+    (``model.relevance``), or None if no rows were at hand.
     """
 
     far_values: ClassVar[str]
@@ -73,6 +74,7 @@ class FittedModel(DeclaredState):
     n_rows: int
     columns: Columns
     pruned: Pruned = field(default=Pruned(), kw_only=True)
+    relevance: Float | None = field(default=None, kw_only=True)
 
     to_onnx, to_c, to_numpy = to_onnx, to_c, to_numpy
 
@@ -87,10 +89,11 @@ class FittedModel(DeclaredState):
         return html_table(type(self).__name__, facts.items())
 
     def digest(self) -> str:
-        """Return a hash of all but the evidence and pruning costs: models with equal digests predict the same bits."""
+        """Return a hash of all that predicts, without evidence, pruning costs and relevance: equal digests predict the
+        same bits."""
         codec = Codec((*KERNELS.values(), type(self)))
-        tree, arrays = codec.encode(replace(self.with_cells_at(""), log_evidence=0.0, pruned=Pruned()))
-        del tree["value"]["fields"]["pruned"]
+        tree, arrays = codec.encode(replace(self.with_cells_at(""), log_evidence=0.0, pruned=Pruned(), relevance=None))
+        del tree["value"]["fields"]["pruned"], tree["value"]["fields"]["relevance"]
         sums = [hashlib.blake2b(f"{a.shape} {a.dtype}".encode() + a.tobytes(), digest_size=16) for a in arrays]
         text = re.sub(r'{"array": (\d+)}', lambda found: sums[int(found[1])].hexdigest(), json.dumps(tree))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -108,6 +111,18 @@ class FittedModel(DeclaredState):
     def n_vectors(self) -> int:
         """Number of relevance vectors, not counting the bias and basis functions."""
         return len(self.design.centres)
+
+    @property
+    def used_features(self) -> Bool:
+        """The features (d,) on which a prediction depends, as the structure of the model shows."""
+        return self.design.scaling.features_of(self._used_inputs())
+
+    def _used_inputs(self) -> Bool:
+        """Return the scaled inputs (d',) on which a prediction depends."""
+        found = self.design.effective
+        if self.design.noise is not None:
+            found = found | self.design.noise.kernel.effective(len(found))
+        return found
 
     @one_blas_thread()
     def prune(self, max_vectors: int = 50) -> Self:
@@ -128,6 +143,8 @@ class FittedModel(DeclaredState):
         mean, done = mean.reshape(-1, *self.mean.shape[1:]), self.pruned
         pruned = Pruned(done.vectors + count, done.log_evidence + loss, done.squared_error)
         found = replace(self, design=design, mean=mean, root=root, alpha=self.alpha[left], pruned=pruned)
+        if self.relevance is not None:  # of the model before; features of deleted vectors alone are switched off
+            found = replace(found, relevance=np.where(found.used_features, self.relevance, 0.0))
         return replace(found, log_evidence=self.log_evidence - loss)._with_error(growth)
 
     def _with_error(self, growth: Float) -> Self:

@@ -111,6 +111,8 @@ def _require_shapes(model: AnyModel) -> None:
     found = {"labels": (design.labels.shape, (m,)), "t_shift": (scaling.t_shift.shape, T)}
     found |= {"mean": (model.mean.shape[:1], (M,)), "root": (model.root.shape, square)}
     found["alpha"] = (model.alpha.shape, (M,))
+    if model.relevance is not None:
+        found["relevance"] = (model.relevance.shape, (d,))
     if scaling.features is not None:
         inputs = len(scaling.features.sources)
         found["warps"] = (scaling.features.centres.shape + scaling.features.spreads.shape, (d, d))

@@ -26,7 +26,7 @@ from partirvm.kernels.design import TEMPER, Design
 from partirvm.local.residuals import LocalResiduals
 from partirvm.model.base import HEIGHT, FittedModel, OfRows, bases_of, linear_values
 from partirvm.process import one_blas_thread
-from partirvm.types import AS_IT_IS, STEP, Columns, Float
+from partirvm.types import AS_IT_IS, STEP, Bool, Columns, Float
 
 BOTH = np.array([[-1.0], [1.0]])
 """Factors for the multiples at the two ends of an interval."""
@@ -98,6 +98,14 @@ class Model(FittedModel):
             error, noise = float(error[0]), float(noise[0])
         pruned = replace(self.pruned, squared_error=self.pruned.squared_error + error)
         return replace(self, pruned=pruned, noise_variance=noise)
+
+    def _used_inputs(self) -> Bool:
+        found = super()._used_inputs()
+        if self.residuals is not None:
+            metric = self.residuals.metric
+            found = found | (metric.axes != 0.0).any(axis=0)
+            found[[feature for feature, *_ in metric.levels]] = True
+        return found
 
     @property
     def own_residuals(self) -> LocalResiduals:
@@ -386,16 +394,6 @@ class Model(FittedModel):
         """Raise ``UsageError`` for several targets."""
         if self.n_targets > 1:
             raise UsageError(f"{what} need a single-target model: fit one per target, as with MultiOutputRegressor")
-
-
-def relevances(design: Design, variance: Float) -> Float | None:
-    """Return gamma·variance (d,) as a fraction of the largest, for inputs of ``variance`` (d'); None without gamma."""
-    inputs = design.kernel.relevances(len(variance))
-    if inputs is None:
-        return None
-    found = np.zeros(design.centres.shape[1])
-    np.maximum.at(found, design.scaling.sources, inputs * variance)
-    return found / (found.max() or 1.0)
 
 
 def directions_json(kernel: Kernel, variance: Float, features: Sequence[str]) -> list[dict[str, Any]]:

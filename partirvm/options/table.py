@@ -54,7 +54,7 @@ class Request:
         Inverse squared width of the kernel: "learn", "learn-shared", "learn-per-feature", "scale", a number, or one
         number per feature (see Kernels in the guide).
     max_vectors
-        Maximum number of relevance vectors.  [default: no limit]
+        Maximum number of relevance vectors. A fit of all rows at once deletes the others in steps.  [default: no limit]
     max_rounds
         Maximum number of rounds for "working-set" or "incremental".  [default: no limit]
     effort

@@ -22,6 +22,11 @@ def held(name: str, **more: Any) -> Any:
     return field(default=TABLE[name].default, metadata={"option": name}, **more)
 
 
+def field_with_text(default: Any, text: str) -> Any:
+    """Return the field for a parameter that is no option of its own; ``text`` is its entry in the docstring."""
+    return field(default=default, metadata={"text": text})
+
+
 def listed_words(option: Option) -> str:
     """Return the words of an option as docstrings list them."""
     return "{" + ", ".join(f'"{word}"' for word in option.check.words) + "}"
@@ -34,14 +39,17 @@ def entry(name: str, kind: str, default: Any, text: str) -> str:
 
 
 def document(kind: Any) -> None:
-    """Add the fields that are options to a value's docstring, before its examples."""
+    """Add the fields to a value's docstring, before its examples: options, and those that have a text."""
     if kind.__doc__ is None:  # python -OO has no docstrings
         return
-    text = list[str]()
-    for name, of_table in options_of(kind).items():
-        option = TABLE[of_table]
-        listed = listed_words(option) + ", " if option.check.kind == "word" else ""
-        text.append(entry(name, listed, option.default, option.meaning))
+    text, options = list[str](), options_of(kind)
+    for each in fields(kind):
+        if each.name in options:
+            option = TABLE[options[each.name]]
+            listed = listed_words(option) + ", " if option.check.kind == "word" else ""
+            text.append(entry(each.name, listed, option.default, option.meaning))
+        elif "text" in each.metadata:
+            text.append(entry(each.name, f"{type(each.default).__name__}, ", each.default, each.metadata["text"]))
     summary, mark, examples = textwrap.dedent(" " * 4 + kind.__doc__).partition("Examples\n")
     kind.__doc__ = "\n".join([summary.rstrip(), "", "Parameters", "----------", *text, "", mark + examples])
 
@@ -207,9 +215,9 @@ class Warp(Value, name="auto", of="warp"):
 class AlphaPrior(Value, name="gamma", of="alpha_prior"):
     """Gamma prior on the precision α of each weight, and fixed precisions.
 
-    ``shape`` and ``rate`` apply to the standardised problem (Tipping 2001, appendix A); (0, 0) is flat in log α. With a
-    positive rate, no α becomes infinite; a vector is deleted if no α raises the evidence without the prior. Kernel
-    learning ignores the prior. Basis functions in ``fixed`` ("bias" or others in ``basis_names_``) are kept.
+    The prior applies to the standardised problem (Tipping 2001, appendix A). With a positive rate, no α becomes
+    infinite; a vector is deleted if no α raises the evidence without the prior. Kernel learning ignores the prior.
+    Basis functions in ``fixed`` ("bias" or others in ``basis_names_``) are kept.
 
     Examples
     --------
@@ -218,8 +226,8 @@ class AlphaPrior(Value, name="gamma", of="alpha_prior"):
     {'bias': 1e-06}
     """
 
-    shape: float = TABLE["alpha_prior"].default[0]
-    rate: float = TABLE["alpha_prior"].default[1]
+    shape: float = field_with_text(TABLE["alpha_prior"].default[0], "Shape of the Gamma prior; 0 is flat in log α.")
+    rate: float = field_with_text(TABLE["alpha_prior"].default[1], "Rate of the Gamma prior; 0 is flat in log α.")
     fixed: Mapping[str, float] | None = held("fixed_alpha")
 
     def flat(self, given_for: str) -> dict[str, Any]:

@@ -20,10 +20,12 @@ from partirvm.report.history import MEASURED, SIDES, Kind, columns, figures_of, 
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
 from partirvm.report.text import figure_rows, is_corrected, parameter_text
 from partirvm.storage import Folder, open_folder, require_replaceable, storing
-from partirvm.types import OFF
 
 LISTS = ("directions", "bases", "outputs", "sizes", "damaged")
 """Values that are lists, which are empty without a model."""
+
+LEAST_SHARE = 1e-3
+"""Smallest share of variance or of squared distances that is shown as a number."""
 
 FEATURES = 6
 """Number of features that are named for each direction."""
@@ -156,7 +158,7 @@ def _page(job: Any) -> str:
         curves=[*history_charts(job.history, kind), *size_charts(job.sizes, last)],
         targets=target_charts(from_json(diagnostics), job.outputs),
         diagnostics=diagnostics,
-        off=OFF,
+        least_share=LEAST_SHARE,
         main_features=lambda loadings: sorted(loadings.items(), key=lambda pair: -abs(pair[1]))[:FEATURES],
         columns=columns(kind, kind.shown(job.history)),
         parameter_text=parameter_text,

@@ -248,8 +248,8 @@ class DiagnosticsDisplay:
 
     Parameters
     ----------
-    found : sequence of ``core.diagnostics.NumberDiagnostics`` (one per target), or one ``ClassDiagnostics`` names :
-    sequence of str, optional
+    found : sequence of ``core.diagnostics.NumberDiagnostics`` (one per target), or one ``ClassDiagnostics``
+    names : sequence of str, optional
         Names of the targets, or of the classes.
 
     Attributes

@@ -116,8 +116,11 @@ class Rounds:
         return (yield from self.last_fit(state, reason))
 
     def last_fit(self, state: RoundsState, reason: Termination, warm: Any = None) -> Steps[RoundsState]:
-        """Fit until convergence, from ``warm`` if given; settle, score and save."""
+        """Fit until convergence, from ``warm`` if given; settle, score and save. The limit on vectors holds."""
         state = yield from stages.solved(state, stages.final_rule(state.options), warm=warm)
+        most = state.options.max_vectors
+        if most is not None and state.fit.n_vectors > most:
+            state, reason = (yield from stages.limited(state)), Termination.VECTORS
         state = yield from stages.settled((yield from stages.pruned(state)))
         return (yield from self.ended(state, reason))
 
@@ -144,8 +147,12 @@ class BasicRound(Rounds):
     def start(self, problem: Problem, options: Options) -> RoundsState:
         """Return the state before the fit, in which all rows form one partition."""
         options = replace(options, partition_size=problem.n_rows * problem.n_kernels, fit_rows="full")
-        options = replace(options, max_vectors=None, max_rounds=None, max_columns=None)
+        options = replace(options, max_rounds=None, max_columns=None)
         return stages.first_state(problem, options, selection="all")
+
+    def room(self, state: RoundsState) -> tuple[int, Termination | None]:
+        """Return how many rows may join next: ``max_vectors`` applies to the vectors that remain."""
+        return super().room(replace(state, options=replace(state.options, max_vectors=None)))
 
 
 class IncrementalRounds(Rounds):
@@ -161,6 +168,8 @@ def early_state(problem: Problem, options: Options) -> RoundsState:
     """
     rows, outputs = min(EARLY_ROWS, problem.n_rows), max(problem.n_outputs, problem.n_targets)
     candidates = max(MAX_COLUMNS // (outputs * max(problem.n_kernels, 1)), MIN_CANDIDATES)
+    if options.max_vectors is not None:
+        candidates = min(candidates, options.max_vectors // max(problem.n_kernels, 1))
     size, tol = min(candidates, rows) * problem.n_kernels, INTERMEDIATE * options.tol
     how: dict[str, Any] = {"max_rounds": 1, "max_iterations": STEPS, "max_passes": STEPS, "tol": tol}
     few = Options(size, "random", "sample", "sample", rows, moderate=options.moderate, seed=options.seed, **how)

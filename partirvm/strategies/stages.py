@@ -18,8 +18,10 @@ import numpy as np
 
 from partirvm.core.diagnostics import to_json
 from partirvm.core.left_out import LeftOut, left_out_of
+from partirvm.core.pruning import least_loss
 from partirvm.core.scores import ClassScores, Scores
 from partirvm.core.termination import StopRule, Termination
+from partirvm.core.updates import without
 from partirvm.kernels.design import NONE, Design
 from partirvm.likelihoods.base import Fit, survivors
 from partirvm.likelihoods.gaussian import left_out_diagnostics
@@ -55,6 +57,9 @@ PRUNED, FEWEST_PRUNED, RISE = 0.3, 30, 0.2
 and the largest rise in the log loss ÷ ``CLASS_GAIN``."""
 
 NO_RESIDUALS = ResidualsFitted()
+
+UNNAMED = Columns(())
+"""Columns of a model that is not saved."""
 
 SHARE = 0.4
 """Maximum number of centres, as a fraction of the rows in kernel learning; with more, the evidence overfits."""
@@ -195,6 +200,28 @@ def pruned(state: RoundsState) -> Steps[RoundsState]:
             if not trial.fit.ramp.loss <= most:
                 break
             state = trial
+    return state
+
+
+def limited(state: RoundsState) -> Steps[RoundsState]:
+    """Delete vectors from a last fit of all rows until at most ``max_vectors`` remain, and fit the others again.
+
+    Each step deletes at most a share ``PRUNED`` of the vectors, those whose deletion, one after another, costs the
+    least evidence (``core.pruning``); the fit between two steps changes α and the noise. The noise and the left-out
+    errors of the last fit are then those of the remaining vectors.
+    """
+    most = state.options.max_vectors
+    while most is not None and state.fit.n_vectors > most:
+        count = min(state.fit.n_vectors - most, max(int(PRUNED * state.fit.n_vectors), 1))
+        model: Any = state.problem.likelihood.model(state.design, state.fit, UNNAMED, state.options.moderate)
+        roots = model.root if model.root.ndim == 3 else model.root[None]
+        first = state.design.n_leading
+        gone = least_loss(model.alpha, model.mean.reshape(len(model.mean), -1), roots, first, count)
+        centres = np.delete(np.arange(len(state.design.centres)), gone - first)
+        state = replace(state, design=state.design.take(centres))
+        if state.problem.likelihood.dense:
+            state = replace(state, fit=without(state.fit, gone))
+        state = yield from solved(state, final_rule(state.options))
     return state
 
 

@@ -1,15 +1,30 @@
-"""Which features count: of an estimator, through scikit-learn's selectors, and of a job; gamma_j·var_j by hand."""
+"""Which features count, measured on the model itself: of an estimator, through selectors, of a job and of its page."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from by_default import some
+from sklearn.feature_selection import SelectFromModel
 
-from partirvm import RVMClassifier, RVMRegressor, ingest, jobs, open_job
+from partirvm import (
+    Gaussian,
+    RVMClassifier,
+    RVMRegressor,
+    Warp,
+    ingest,
+    jobs,
+    kernels,
+    load_model,
+    open_job,
+    save_model,
+)
 from partirvm.options import Request
 
 GAMMA = (0.2, 0.5, 1e-5, 0.0)
 NAMES = ("age", "height", "shoe", "door")
 ASK = {"gamma": GAMMA, "standardize": False, "partition_size": 30, "max_rounds": 1}
+
+pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 
 
 @pytest.fixture
@@ -19,26 +34,172 @@ def frame(rng):
     return pd.DataFrame(X, columns=NAMES), X[:, 0] + np.sin(3 * X[:, 1]) + 0.1 * rng.normal(size=120)
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
-@pytest.mark.parametrize("classifies", [False, True])
-def test_support_of_an_estimator(frame, classifies):
-    """By position and by name, of a frame's columns; 1e-5·var is below a thousandth of the largest, 0 is nothing."""
+def total_index(predict, X, j, rng):
+    """Jansen's estimator of the total Sobol index, over 40 permutations of all rows."""
+    values, squares = predict(X), []
+    for _ in range(40):
+        changed = X.copy()
+        changed[:, j] = rng.permutation(X[:, j])
+        squares.append((values - predict(changed)) ** 2)
+    return np.mean(squares) / (2 * values.var())
+
+
+def test_support_of_an_estimator(frame, rng):
+    """By position and by name, of a frame's columns; a gamma of 1e-5 is little, one of 0 is nothing."""
     X, y = frame
-    model = (RVMClassifier if classifies else RVMRegressor)(**ASK).fit(X, y > 0 if classifies else y)
-    expected = np.array(GAMMA) * X.to_numpy().var(axis=0)
-    assert model.feature_relevance_ == pytest.approx(expected / expected.max())
-    assert model.get_support().tolist() == [True, True, False, False]
-    assert model.get_support(indices=True).tolist() == [0, 1]
-    assert model.feature_names_in_[model.get_support()].tolist() == ["age", "height"]
+    model = RVMRegressor(**ASK).fit(X, y)
+    for j, relevance in enumerate(model.feature_relevance_):
+        assert relevance == pytest.approx(total_index(model.model_.predict, X.to_numpy(), j, rng), rel=0.3)
+    assert model.get_support().tolist() == [True, True, True, False]
+    assert model.get_support(threshold=1e-3).tolist() == [True, True, False, False]
+    assert model.get_support(indices=True, threshold=1e-3).tolist() == [0, 1]
+    assert model.feature_names_in_[model.get_support()].tolist() == ["age", "height", "shoe"]
+    selector = SelectFromModel(RVMRegressor(**ASK), importance_getter="feature_relevance_", threshold=1e-3).fit(X, y)
+    assert selector.get_feature_names_out().tolist() == ["age", "height"]
 
 
-@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_relevance_of_classes(frame, rng):
+    """The share of the variance of the probabilities, summed over classes."""
+    X, y = frame
+    codes = np.searchsorted(np.quantile(y, [0.3, 0.7]), y)
+    model = RVMClassifier(**ASK).fit(X, codes)
+    X, p = X.to_numpy(), model.predict_proba(X)
+    changed = X[:, None].repeat(4, axis=1)
+    for j in range(4):
+        changed[:, j, j] = rng.permutation(X[:, j])
+    squares = [((p - model.model_.predict_proba(changed[:, j])) ** 2).mean(axis=0).sum() for j in range(4)]
+    assert model.feature_relevance_ == pytest.approx(np.array(squares) / (2 * p.var(axis=0).sum()), rel=0.5, abs=1e-4)
+    assert model.get_support().tolist() == [True, True, True, False]
+
+
 def test_relevance_of_a_job(frame, tmp_path):
-    """By name, as an estimator's, from what the job's folder holds."""
+    """By name, as an estimator's, from what the job's folder holds; the model keeps it when it is saved and pruned."""
     X, y = frame
     ingest((X.to_numpy(), y), str(tmp_path / "data"), shuffle=None)
     jobs.fit(str(tmp_path / "data"), str(tmp_path / "job"), Request(**ASK))
-    expected = np.array(GAMMA) * X.to_numpy().var(axis=0)
     found = open_job(tmp_path / "job").facts()["relevance"]
+    model = open_job(tmp_path / "job").model()
     assert list(found) == ["x0", "x1", "x2", "x3"]
-    assert list(found.values()) == pytest.approx((expected / expected.max()).tolist())
+    assert list(found.values()) == model.relevance.tolist()
+    assert model.prune(5).relevance.tolist() == model.relevance.tolist()
+    save_model(model, tmp_path / "model")
+    assert load_model(tmp_path / "model").relevance.tolist() == model.relevance.tolist()
+    assert found["x3"] == 0.0 < found["x2"] < 1e-3 < found["x1"]
+
+
+@pytest.mark.parametrize("kernel", ["linear", "gaussian", "none"])
+def test_a_linear_effect_has_its_share_of_the_variance(kernel, rng):
+    """Var(b_j x_j) / Var f, by a kernel, by wide Gaussians that are nearly linear, and by a linear basis alone."""
+    X = rng.normal(size=(2000, 5)) * [1.0, 2.0, 5.0, 1.0, 1.0]
+    b = np.array([1.0, -0.4, 0.3, 0.0, 0.1])
+    y = X @ b + 0.1 * rng.normal(size=2000)
+    how = {"linear": {"kernel": "linear"}, "gaussian": {"kernel": Gaussian(1e-3)}}
+    how["none"] = {"kernel": None, "basis": "linear"}
+    asked = {"random_state": 0, "max_rounds": 2, "partition_size": 40, "residual": "none"}
+    model = RVMRegressor(**how[kernel], **({} if kernel == "none" else asked)).fit(X, y)
+    share = b**2 * X.var(axis=0)
+    assert model.feature_relevance_ == pytest.approx(share / share.sum(), rel=0.15, abs=1e-3)
+
+
+def test_a_linear_effect_counts_beside_a_wave():
+    """Its gamma is a small share of that of the wave; features without effect are switched off."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(1500, 8))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * X[:, 3] + 0.2 * rng.normal(size=1500)
+    model = RVMRegressor(random_state=0, effort="quick", residual="none", reference="none").fit(X, y)
+    parts = np.array([(1 - np.exp(-8)) / 2, 1.0, 1.0, 0.25])
+    assert model.feature_relevance_[:4] == pytest.approx(parts / 1.75, rel=0.35)
+    assert model.get_support(threshold=1e-3).tolist() == [True] * 4 + [False] * 4
+    text = str(model.plan_) + "".join(entry.get("text", "") for entry in model.history_)
+    assert "switched off" not in text
+
+
+def mixed(n=260):
+    """Six numeric features, of which two have an effect and one is missing at times, and two categorical ones."""
+    rng = np.random.default_rng(8)
+    X = pd.DataFrame(rng.normal(size=(n, 6)), columns=list("abcdef"))
+    X["skewed"] = np.exp(2 * rng.normal(size=n))
+    X["zone"] = pd.Categorical(rng.choice(list("uvw"), n))
+    X["shop"] = pd.Categorical(rng.integers(0, 12, n).astype(str))
+    y = np.sin(2 * X["a"]) + 0.5 * X["b"] + (X["zone"] == "u") + 0.3 * rng.normal(size=12)[X["shop"].cat.codes]
+    y = y + 0.3 * np.log(X["skewed"]) + 0.1 * rng.normal(size=n)
+    X.loc[rng.uniform(size=n) < 0.1, "c"] = np.nan
+    return X, y.to_numpy()
+
+
+NUMBERS = list("abdef")
+WIDTHS = Gaussian((0.3, 0.01, 0.0, 0.0, 0.0))
+
+KINDS = {
+    "learned, all columns": {},
+    "learned widths": {"kernel": Gaussian("learn-per-feature")},
+    "numbers": {"columns": NUMBERS, "kernel": WIDTHS},
+    "linear basis": {"columns": NUMBERS, "kernel": WIDTHS, "basis": "linear"},
+    "linear basis alone": {"columns": NUMBERS, "kernel": None, "basis": "linear"},
+    "functions": {"columns": NUMBERS, "kernel": WIDTHS, "basis": lambda X: X[:, 3:4] ** 2},
+    "a function as kernel": {"columns": NUMBERS, "kernel": lambda X, Z: np.exp(-((X[:, :1] - Z[:, :1].T) ** 2))},
+    "warps": {"columns": ["a", "skewed", "f"], "warp": Warp(target="asinh")},
+    "directions": {"columns": NUMBERS, "kernel": Gaussian("learn", metric="directions")},
+    "given directions": {
+        "columns": NUMBERS,
+        "kernel": kernels.Directions(Gaussian((0.5, 0.1)), ((1.0, 0.0, 0.5, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0, 0.0))),
+    },
+    "columns": {"columns": NUMBERS, "kernel": kernels.OnColumns(Gaussian(0.5), (0, 3))},
+    "sum": {
+        "columns": NUMBERS,
+        "kernel": kernels.Sum((kernels.OnColumns(Gaussian(0.5), (0,)), kernels.OnColumns(kernels.Linear(), (1,)))),
+    },
+    "several": {"columns": NUMBERS, "kernel": [WIDTHS, Gaussian((0.0, 0.0, 0.1, 0.0, 0.0))]},
+    "missing values": {"columns": ["a", "c", "f"], "kernel": Gaussian("learn-per-feature")},
+    "categories": {"columns": ["a", "zone", "shop"], "kernel": Gaussian("learn-per-feature")},
+    "levels": {"columns": ["a", "b", "shop", "f"]},
+    "local residuals": {"columns": NUMBERS, "kernel": WIDTHS, "residual": "local"},
+    "local noise": {"columns": NUMBERS, "kernel": WIDTHS, "noise": "local"},
+    "several targets": {"columns": NUMBERS, "kernel": WIDTHS, "targets": 2},
+    "two classes": {"columns": NUMBERS, "kernel": WIDTHS, "classes": 2},
+    "three classes": {"columns": NUMBERS, "kernel": WIDTHS, "classes": 3},
+}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    some([*KINDS], {"linear basis", "functions", "missing values", "levels", "local residuals", "three classes"}),
+)
+def test_no_value_of_a_feature_that_is_switched_off_changes_a_prediction(kind):
+    """Its mean, its extremes and a far value; by more than 1e-6 standard deviations of the target, or of 1."""
+    X, y = mixed()
+    asked = {"random_state": 0, "effort": "quick", "reference": "none"} | KINDS[kind]
+    X, classes, targets = X[asked.pop("columns", [*X])], asked.pop("classes", 0), asked.pop("targets", 1)
+    if classes:
+        asked.pop("reference")
+        y = np.searchsorted(np.quantile(y, np.arange(1, classes) / classes), y)
+    model = (RVMClassifier if classes else RVMRegressor)(**asked)
+    model.fit(X, np.column_stack([y, y**2]) if targets > 1 else y)
+
+    def predicted(rows):
+        return model.predict_proba(rows) if classes else np.stack(model.predict(rows, return_std=True))
+
+    before, off = predicted(X), [name for name, on in zip(X, model.get_support(), strict=True) if not on]
+    if "kernel" in asked and asked["kernel"] is WIDTHS and not {"basis", "noise"} & {*asked}:
+        assert off == ["d", "e", "f"]
+    for name in off:
+        numeric = X[name].dtype.kind == "f"
+        for value in (X[name].mean(), X[name].min(), X[name].max(), 1e3) if numeric else X[name].cat.categories:
+            changed = X.assign(**{name: value})
+            if not numeric:
+                changed[name] = changed[name].astype(X[name].dtype)
+            assert np.abs(predicted(changed) - before).max() < 1e-6 * (1.0 if classes else y.std())
+
+
+@pytest.mark.parametrize("d", [300, 1000])
+def test_many_features_are_cheap(d):
+    """Those with an effect are found among many; the work is bounded."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, d))
+    y = X[:, 0] - 0.5 * X[:, 1] + 0.1 * rng.normal(size=200)
+    gamma = np.full(d, 1e-9)
+    gamma[:2] = 0.05, 0.05
+    model = RVMRegressor(kernel=Gaussian(gamma), strategy="basic", residual="none").fit(X, y)
+    assert np.argsort(-model.feature_relevance_)[:2].tolist() == [0, 1]
+    assert model.feature_relevance_[:2] == pytest.approx([0.8, 0.2], rel=0.5)
+    assert (model.feature_relevance_[2:] < 1e-3).all()

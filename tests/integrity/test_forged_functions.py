@@ -9,7 +9,6 @@ The default run takes a part of the cases; all are
 from __future__ import annotations
 
 import copy
-
 import pickle
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from by_default import some
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from partirvm import RVMClassifier, RVMRegressor, allow_functions, load_model, save_model
+from partirvm import RVMRegressor, allow_functions, load_model, save_model
 from partirvm.errors import PartirvmError, UsageError
 from partirvm.kernels import FunctionKernel, Gaussian, OnColumns, Product, Several, Sum, permission
 from partirvm.kernels.design import LocalNoise

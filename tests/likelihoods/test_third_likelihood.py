@@ -19,7 +19,7 @@ from partirvm.core.termination import StopRule, Termination
 from partirvm.core.updates import HyperState, maximise
 from partirvm.errors import UsageError
 from partirvm.kernels.design import Design
-from partirvm.likelihoods import GAUSSIAN, LIKELIHOODS
+from partirvm.likelihoods import LIKELIHOODS
 from partirvm.likelihoods.base import Pass, PassFit, survivors
 from partirvm.likelihoods.gaussian import GaussianLikelihood
 from partirvm.options import Request
@@ -78,7 +78,6 @@ class StudentLikelihood(GaussianLikelihood):
 
     name: str = "student"
     words: tuple[str, ...] = ("student",)
-    small_fits: GaussianLikelihood | None = GAUSSIAN
 
     def measure(self, *args):
         return ()
@@ -168,7 +167,7 @@ def test_the_mean_is_the_mode_and_outliers_do_not_move_it(rows, data, strategy, 
 
 
 def test_an_estimator_asks_for_it_and_everything_is_automatic(rows):
-    """The kernel is learned and the partition size measured by the likelihood that stands for it."""
+    """The kernel is learned with Gaussian noise; the partition size is measured by the likelihood itself."""
     X, y, clean = rows
     model = RVMRegressor(noise=Noise(variance="student"), random_state=0).fit(X, y)
     assert np.abs(model.predict(X) - clean).mean() < 0.1

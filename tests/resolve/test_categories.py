@@ -93,17 +93,16 @@ def test_kernels_that_stay_as_they_are():
 
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_what_is_learned_is_told_by_names():
-    """In plan and history; relevance gamma·v beside gamma·variance, and the features that it selects."""
+    """In plan and history, and the features that the model uses."""
     X, y = rows(250)
     asked = {"gamma": "learn-per-feature", "partition_size": 50, "max_rounds": 2, "random_state": 0}
     fitted = RVMRegressor(kernel="gaussian", **asked).fit(X, y)
     text = next(entry["text"] for entry in fitted.history_ if entry["kind"] == "kernel")
-    for part in (" × categorical, gamma of ", "gamma of x ", "gamma of zone ", "switched off: noise"):
+    for part in (" × categorical, gamma of ", "gamma of x ", "gamma of zone ", "not in the kernel: noise"):
         assert part in text
     assert text in str(fitted.plan_)
     (of_noise, of_x), (of_zone,) = (part.kernel.gamma for part in fitted.kernel_.parts)
     assert fitted.gamma_.tolist() == [of_noise, of_zone, of_x]
-    relevance = np.array([of_noise, of_zone * 0.5 * (1 - 1 / 3), of_x])
-    np.testing.assert_allclose(fitted.feature_relevance_, relevance / relevance.max(), rtol=1e-9)
+    assert fitted.feature_relevance_[0] == 0.0 < fitted.feature_relevance_[1:].min()
     assert fitted.get_support().tolist() == [False, True, True]
     assert fitted.score(X, y) > 0.99
