@@ -27,6 +27,7 @@ from partirvm.learning.features import warped
 from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, along_directions, learn, turnable, with_family
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions, kernel_record
+from partirvm.learning.steep import explains_little, steep_directions
 from partirvm.process import in_threads
 from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
@@ -223,6 +224,15 @@ def learn_regression(
     problem, widths, turned, evidence = search(sample, problem, order, most, **tried)
     chosen = max(evidence, key=evidence.__getitem__, default="")
     facts = {"families": evidence, "family": chosen}
+    if learning.metric != "widths" and explains_little(ProcessRows.of(sample, problem, order[:most]), widths):
+        steep = steep_directions(sample, problem, order, columns, widths)
+        if steep is not None and len(order) <= FEW:
+            rows = ProcessRows.of(sample, problem, order[: min(columns, LAST_ROWS)])
+            steep = climb(rows, steep, LAST_STEPS)
+            sample.on_best(problem.with_kernel(steep.kernel).empty)
+            sample.log(process_record(rows, steep, {"form": DIRECTIONS, "families": {}}))
+            return problem.with_kernel(steep.kernel)
+        turned = turned if steep is None else steep
     if most >= min(ROWS, len(order)) and len(order) <= FEW:
         most = min(most, len(order))
         turned = turned if learning.metric != "auto" or promising(widths, turned, d) else None
