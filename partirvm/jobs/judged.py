@@ -93,8 +93,9 @@ def _described(parts: list[Farthest]) -> str:
     rows = np.sort(np.concatenate([part.rows for part in parts])[order[:count][:NAMED]])
     names = ", ".join(f"{row:,}" for row in rows) + (", …" if count > NAMED else "")
     share = min(np.floor(1000 * held[count - 1] / square) / 10, 99.9)
-    return f"{count:,} row{'s' * (count > 1)} carr{'y' if count > 1 else 'ies'} {share:.1f} % of the target's sum of " + (
-        f"squares (counted from 0: {names})"
+    return (
+        f"{count:,} row{'s' * (count > 1)} carr{'y' if count > 1 else 'ies'} {share:.1f} % of the target's sum of "
+        + (f"squares (counted from 0: {names})")
     )
 
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.forms import along_directions, turnable
-from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.sample import SampledRows
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
