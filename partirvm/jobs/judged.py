@@ -93,10 +93,8 @@ def _described(parts: list[Farthest]) -> str:
     rows = np.sort(np.concatenate([part.rows for part in parts])[order[:count][:NAMED]])
     names = ", ".join(f"{row:,}" for row in rows) + (", …" if count > NAMED else "")
     share = min(np.floor(1000 * held[count - 1] / square) / 10, 99.9)
-    return (
-        f"{count:,} row{'s' * (count > 1)} carr{'y' if count > 1 else 'ies'} {share:.1f} % of the target's sum of "
-        + (f"squares (counted from 0: {names})")
-    )
+    subject = "1 row carries" if count == 1 else f"{count:,} rows carry"
+    return f"{subject} {share:.1f} % of the target's sum of squares (counted from 0: {names})"
 
 
 @dataclass(frozen=True)
@@ -146,9 +144,9 @@ def _losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:
     trees = [HistGradientBoostingRegressor(random_state=0).fit(X, each).predict(new_X) for each in t.T]
     predicted = {
         "mean": np.broadcast_to(t.mean(axis=0), new_t.shape),
-        "linear least squares": LinearRegression().fit(X, t).predict(new_X),
-        "10 nearest neighbours": KNeighborsRegressor(10).fit(X, t).predict(new_X),
-        "boosted trees": np.column_stack(trees),
+        "least squares": LinearRegression().fit(X, t).predict(new_X),
+        "regression on 10 nearest neighbours": KNeighborsRegressor(10).fit(X, t).predict(new_X),
+        "boosting": np.column_stack(trees),
     }
     return {name: ((each - new_t) ** 2).mean(axis=1) for name, each in predicted.items()}
 
@@ -165,7 +163,7 @@ def _class_losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, F
     frequencies = np.bincount(codes)[classes] / len(codes)
     rivals: dict[str, Any] = {
         "logistic regression": LogisticRegression(max_iter=1000),
-        "boosted trees": HistGradientBoostingClassifier(random_state=0),
+        "boosting": HistGradientBoostingClassifier(random_state=0),
     }
     losses = {"mean": -np.log(frequencies[places])}
     for name, rival in rivals.items():

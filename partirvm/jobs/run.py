@@ -203,8 +203,8 @@ def _warn_without_vectors(spec: FitSpec, driver: Driver) -> None:
         return
     errors.warn(
         f"no relevance vector is left, so the model predicts the {predicted}, with a {loss} of {verdict.own:.3g} on "
-        f"{verdict.rows:,} left-out rows, where {verdict.better} have {verdict.losses[verdict.better]:.3g}: try another "
-        "kernel, such as kernel='matern32', more rows, or transformed features",
+        f"{verdict.rows:,} left-out rows, where {verdict.better} has {verdict.losses[verdict.better]:.3g}: try "
+        "another kernel, such as kernel='matern32', more rows, or transformed features",
         errors.AccuracyWarning,
     )
 

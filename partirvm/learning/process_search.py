@@ -247,24 +247,17 @@ def learn_regression(
     problem, widths, turned, evidence = search(sample, problem, order, most, **tried)
     chosen = max(evidence, key=evidence.__getitem__, default="")
     facts = {"families": evidence, "family": chosen}
-    if (
-        learning.metric != "widths"
-        and len(order) >= WIDE * d
-        and explains_little(ProcessRows.of(sample, problem, order[:most]), widths)
-    ):
-        steep = steep_directions(sample, problem, order, columns, widths)
+    if learning.metric != "widths" and len(order) >= WIDE * d:
+        steep = _from_steep_start(sample, problem, order, most, columns, widths)
         if steep is not None and len(order) <= FEW:
-            rows = ProcessRows.of(sample, problem, order[: min(columns, LAST_ROWS)])
-            steep = climb(rows, steep, LAST_STEPS)
-            sample.on_best(problem.with_kernel(steep.kernel).empty)
-            sample.log(process_record(rows, steep, {"form": DIRECTIONS, "families": {}}))
-            return problem.with_kernel(steep.kernel)
-        turned = turned if steep is None else steep
+            return steep
+        turned = turned if steep is None else ProcessFit(steep.empty.kernel, 0.0, 0.0)
     if most >= min(ROWS, len(order)) and len(order) <= FEW:
         most = min(most, len(order))
         turned = turned if learning.metric != "auto" or promising(widths, turned, d) else None
         sample.on_step("left-out rows")
-        doubtful = len(order) < WIDE * d or explains_little(ProcessRows.of(sample, problem, order[:most]), widths)
+        little = explains_little(ProcessRows.of(sample, problem, order[:most]), widths)
+        doubtful = little or len(order) < WIDE * d
         found = left_out(sample, problem, widths, turned, order, most, afresh=doubtful)
         best, square, choice = _choose(found[1:], widths, turned, learning.metric)
         if doubtful and problem.bias and not better_than_mean(square, found[0, 1]):
@@ -283,6 +276,27 @@ def learn_regression(
     problem = problem.with_kernel(with_family(problem.empty.kernel, chosen, d)) if chosen else problem
     warm, directed = replace(learning, warm=widths.kernel.logs), None if turned is None else turned.kernel
     return problem.with_kernel(learn(replace(sample, log=log), problem, warm, seed, directed))
+
+
+def _from_steep_start(
+    sample: SampledRows, problem: Problem, order: Int, most: int, columns: int, widths: ProcessFit
+) -> Problem | None:
+    """Return the problem with a kernel of ``learning.steep`` if ``widths`` explain little of ``most`` rows.
+
+    None if that kernel is not better either. With few rows, it is the result, and is logged; a fit may have ``columns``
+    columns.
+    """
+    if not explains_little(ProcessRows.of(sample, problem, order[:most]), widths):
+        return None
+    steep = steep_directions(sample, problem, order, columns, widths)
+    if steep is None:
+        return None
+    if len(order) <= FEW:
+        rows = ProcessRows.of(sample, problem, order[: min(columns, LAST_ROWS)])
+        steep = climb(rows, steep, LAST_STEPS)
+        sample.log(process_record(rows, steep, {"form": DIRECTIONS}))
+    sample.on_best(problem.with_kernel(steep.kernel).empty)
+    return problem.with_kernel(steep.kernel)
 
 
 def better_than_mean(square: Float, mean_square: Float) -> bool:
