@@ -198,7 +198,11 @@ class LeftOut:
         overconfidence = float(np.mean(self.errors[:, 0] ** 2) / (np.mean(self.variances[:, 1]) + 1 / beta))
         top, levels = quantiles(_pooled(np.abs(errors) / np.sqrt(variances + noise), centres))
         if n >= FEWEST:
-            noise = max(noise, min(self.least_square - variance, noise + target_variance))
+            least_noise = min(self.least_square - variance, noise + target_variance)
+            if least_noise > noise:  # these errors are too small, and so are their quantiles
+                noise = least_noise
+                normal = [quantile(top * k / GRID) for k in range(1, GRID + 1)]
+                levels = tuple(np.maximum(levels, normal).tolist())
         return Calibration(n, noise, overconfidence, top, levels)
 
     def diagnostics(self, calibration: Calibration) -> NumberDiagnostics:

@@ -19,6 +19,7 @@ from partirvm.core.termination import Termination
 from partirvm.data import Source
 from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
+from partirvm.jobs.judged import Verdict, judged, outliers
 from partirvm.learning.forms import kernel_text
 from partirvm.learning.sample import Spent, gathered
 from partirvm.quoting import listed, quoted
@@ -69,9 +70,16 @@ def run(
         journal.record(entry)
         driver.watcher.on_record(entry)
     _warn_of_data(spec, source.columns)
+    if named := outliers(spec, source, driver.executor):
+        errors.warn(
+            f"{named}, so they decide the fit: set `Warp(target='asinh')` (`--warp-target asinh`), or drop them",
+            errors.DataWarning,
+        )
     with keeping_blocks(spec.plan, driver.executor.forget, beside) as driver.keep_blocks:
         outcome = driver.run(STRATEGIES[spec.request.strategy](), spec.problem, spec.options, journal, checkpoint)
     _warn_of_fit(outcome, spec, remarks)
+    if outcome.last is not None and outcome.last.kind == "final" and not outcome.last.vectors:
+        _warn_without_vectors(spec, driver)
     return outcome
 
 
@@ -154,17 +162,45 @@ def _warn_of_fit(outcome: Outcome, spec: FitSpec, remarks: list[str]) -> None:
             "data prune fewer than half of their candidates; raise the limit, or use the working-set strategy",
             errors.LimitWarning,
         )
-    if not last.vectors and spec.problem.target_variance and spec.problem.empty.functions is None:
-        predicted = "class frequencies" if spec.problem.n_classes else "mean"
+    ends = {outcome.reason, *[last.termination] * (last.kind == "final")}  # rounds need not converge
+    in_order = [Termination.VECTORS] * (schedule.has_rounds and not schedule.selects)
+    for reason in ends & {Termination.MEMORY, Termination.ITERATIONS, *in_order}:
+        errors.warn(reason.advice, errors.LimitWarning)
+
+
+def _warn_without_vectors(spec: FitSpec, driver: Driver) -> None:
+    """Warn that a fit ended without relevance vectors, and whether other methods predict left-out rows better."""
+    problem = spec.problem
+    if not problem.target_variance or problem.empty.functions is not None:
+        return
+    predicted = "class frequencies" if problem.n_classes else "mean"
+    verdict: Verdict | None = None
+    if spec.plan.machine.limit >= LEAST_MEMORY and driver.interrupted() is None:
+        with suppress(errors.PartirvmError):  # a finished fit does not fail because of its report
+            verdict = judged(spec, driver.source, driver.executor)
+    if verdict is None or (spec.plan.learned is None and not verdict.better):
         errors.warn(
             f"no relevance vector is left, so the model predicts the {predicted}: the kernel does not fit these "
             "data; try another gamma",
             errors.DataWarning,
         )
-    ends = {outcome.reason, *[last.termination] * (last.kind == "final")}  # rounds need not converge
-    in_order = [Termination.VECTORS] * (schedule.has_rounds and not schedule.selects)
-    for reason in ends & {Termination.MEMORY, Termination.ITERATIONS, *in_order}:
-        errors.warn(reason.advice, errors.LimitWarning)
+        return
+    loss = "log loss" if problem.n_classes else "RMSE"
+    if not verdict.better:
+        others = ", ".join(f"{name} {each:.3g}" for name, each in verdict.losses.items())
+        errors.warn(
+            f"no relevance vector is left, so the model predicts the {predicted}: on {verdict.rows:,} left-out rows, "
+            f"no other method is clearly better than its {loss} of {verdict.own:.3g} either ({others}); these features "
+            "hardly predict the target: use other features or more rows",
+            errors.DataWarning,
+        )
+        return
+    errors.warn(
+        f"no relevance vector is left, so the model predicts the {predicted}, with a {loss} of {verdict.own:.3g} on "
+        f"{verdict.rows:,} left-out rows, where {verdict.better} has {verdict.losses[verdict.better]:.3g}: try "
+        "another kernel, such as kernel='matern32', more rows, or transformed features",
+        errors.AccuracyWarning,
+    )
 
 
 def worse(entry: Entry, history: Sequence[Entry]) -> str:

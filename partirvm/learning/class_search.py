@@ -33,10 +33,21 @@ from partirvm.core.ramp import LeftOutClasses, Ramp
 from partirvm.kernels import Kernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.features import all_warped
-from partirvm.learning.forms import EACH, learn, with_gammas
-from partirvm.learning.process_search import FEW, ROWS, WORK, in_order, process_record, splits, without_weak_features
+from partirvm.learning.forms import EACH, MEAN, learn, with_gammas
+from partirvm.learning.process_search import (
+    FEW,
+    ROWS,
+    WIDE,
+    WORK,
+    better_than_mean,
+    in_order,
+    process_record,
+    splits,
+    without_weak_features,
+)
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LearningOptions
+from partirvm.learning.steep import explains_little
 from partirvm.likelihoods import POOLED
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
@@ -72,7 +83,12 @@ def learn_classes(
     best, choice, asked = climb(rows, one, STEPS), {"form": EACH}, problem.n_classes > 2 or not many
     if asked and not (many and form == ONE):
         sample.on_step("left-out rows")
-        choice = choose(left_out(sample, problem, one, order, most), form)
+        errors = left_out(sample, problem, one, order, most)
+        choice = choose(errors, form)
+        doubtful = len(order) < WIDE * problem.empty.scaling.n_inputs or explains_little(rows, one)
+        square = errors[1 if choice["form"] == EACH else 0]
+        if not many and doubtful and problem.bias and not better_than_mean(square, errors[2]):
+            choice = {"form": MEAN, "rows": len(square)}
     if many and choice["form"] == EACH:
         stated = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
         warm = replace(learning, warm=best.kernel.logs, metric="widths")
@@ -142,7 +158,7 @@ def unscaled(problem: Problem) -> Kernel:
 def left_out(
     sample: SampledRows, problem: Problem, one: ProcessFit, order: Int, most: int, each: ProcessFit | None = None
 ) -> Float:
-    """Return the squared errors of n left-out rows, times the row weights, with one width and a width each, (2, n).
+    """Return the squared errors of n left-out rows, times the row weights, with one width, a width each, and neither.
 
     Both are learned from the other rows; for ``each``, if given, only a common factor of its widths is. The errors are
     means over indicators, whose mean square is 1.
@@ -152,12 +168,13 @@ def left_out(
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
         own = climb(rows, one, ONE_STEPS if each is None else LATE_STEPS, together=True)
         other = climb(rows, own, STEPS) if each is None else climb(rows, each, LATE_STEPS, together=True)
-        found.append([(rows.predicted(fit, new)[0] ** 2).mean(axis=1) / new.inverse for fit in (own, other)])
+        errors = [*(rows.predicted(fit, new)[0] for fit in (own, other)), new.t]
+        found.append([(each**2).mean(axis=1) / new.inverse for each in errors])
     return np.concatenate(found, axis=1)
 
 
 def choose(errors: Float, one: str) -> dict[str, Any]:
-    """Choose between the form ``one`` and a width per feature by squared errors (2, n); return what was compared."""
-    gain, (by_one, by_each) = errors[0] - errors[1], np.sqrt(errors.mean(axis=1)).tolist()
+    """Choose between the form ``one`` and a width per feature by squared errors (3, n); return what was compared."""
+    gain, (by_one, by_each) = errors[0] - errors[1], np.sqrt(errors[:2].mean(axis=1)).tolist()
     wins = gain.mean() > gain.std() / np.sqrt(len(gain))
     return {"form": EACH if wins else one, "rows": len(gain), "errors": {one: by_one, EACH: by_each}}

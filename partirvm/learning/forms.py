@@ -24,7 +24,7 @@ from partirvm.likelihoods.passes import InputGradientPass
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
 
-EACH, DIRECTIONS = "a width per feature", "a width per direction"
+EACH, DIRECTIONS, MEAN = "a width per feature", "a width per direction", "the mean alone"
 """Names of two kernel forms in the history and the plan."""
 
 FAMILIES = {"gaussian": 1.0, "matern52": 0.75, "matern32": 0.5}

@@ -24,9 +24,10 @@ from partirvm.kernels.composed import inside
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, tied_gain
 from partirvm.learning.features import warped
-from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, along_directions, learn, turnable, with_family
+from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, MEAN, along_directions, learn, turnable, with_family
 from partirvm.learning.sample import SampledRows
 from partirvm.learning.search import LOSS, LearningOptions, kernel_record, reductions
+from partirvm.learning.steep import explains_little, noise_alone, steep_directions
 from partirvm.process import in_threads
 from partirvm.strategies.problem import Problem, Record
 from partirvm.types import Float, Int
@@ -61,6 +62,13 @@ end."""
 
 FOLDS, LEFT_OUT = 5, 400
 """Number of folds in which directions are compared with widths, and of left-out rows after which no fold follows."""
+
+
+WIDE = 10
+"""Rows per feature below which folds start the search again, and the mean alone is a candidate."""
+
+BETTER = 0.5
+"""Minimum fall of the squared error from that of the mean alone, in standard errors, for a kernel to be used."""
 
 
 def searchable(problem: Problem) -> bool:
@@ -159,23 +167,39 @@ def _turned(rows: ProcessRows, widths: ProcessFit, current: ProcessFit) -> Proce
 
 
 def left_out(
-    sample: SampledRows, problem: Problem, widths: ProcessFit, turned: ProcessFit | None, order: Int, most: int
+    sample: SampledRows,
+    problem: Problem,
+    widths: ProcessFit,
+    turned: ProcessFit | None,
+    order: Int,
+    most: int,
+    *,
+    afresh: bool = False,
 ) -> Float:
-    """Predict n left-out rows by widths and, unless None, by directions.
+    """Predict n left-out rows by the mean alone, by widths and, unless None, by directions.
 
     With one split of many rows, both fits were learned from the kept rows and are used as they are. In folds of few
     rows, they are learned again from the other folds, at most ``most`` rows: with the parameters of all rows, errors
-    would be a fifth too small. Returns log densities in nats and squared errors times row weights, for scaled targets,
-    (2, 2, n) or (1, 2, n).
+    would be a fifth too small. If ``afresh``, the search in a fold starts as that of all rows did: where features are
+    many, a few steps from the optimum of all rows still contain what the left-out rows taught. Returns log densities
+    in nats and squared errors times row weights, for scaled targets, (3, 2, n) or (2, 2, n).
     """
     found, parts = [], splits(order, most)
+    d = problem.empty.scaling.n_inputs
     for kept, outside in parts:
         rows, new = (ProcessRows.of(sample, problem, each) for each in (kept, outside))
         fits = [widths, turned]
-        if len(parts) > 1:
+        if len(parts) > 1 and afresh:
+            first = ProcessRows.of(sample, problem, kept[: max(len(kept) // 2, FIRST_ROWS)])
+            own = _from_starts(first, rows, rows)
+            radial = inside(widths.kernel, d, RadialKernel)
+            if radial:
+                own = climb(rows, replace(own, kernel=with_family(own.kernel, radial[0][0].name, d)), FOLD_STEPS)
+            fits = [own, None if turned is None else directions(rows, own, 1)]
+        elif len(parts) > 1:
             own = climb(rows, widths, FOLD_STEPS)
             fits = [own, None if turned is None else directions(rows, own, 1, turned.pairs)]
-        predicted = [rows.predicted(fit, new) for fit in fits if fit is not None]
+        predicted = [rows.predicted(fit, new) for fit in (noise_alone(rows), *fits) if fit is not None]
         found.append([[density, (errors**2).mean(axis=1) / new.inverse] for errors, density in predicted])
     return np.concatenate(found, axis=-1)
 
@@ -223,12 +247,21 @@ def learn_regression(
     problem, widths, turned, evidence = search(sample, problem, order, most, **tried)
     chosen = max(evidence, key=evidence.__getitem__, default="")
     facts = {"families": evidence, "family": chosen}
+    if learning.metric != "widths" and len(order) >= WIDE * d:
+        steep = _from_steep_start(sample, problem, order, most, columns, widths)
+        if steep is not None and len(order) <= FEW:
+            return steep
+        turned = turned if steep is None else ProcessFit(steep.empty.kernel, 0.0, 0.0)
     if most >= min(ROWS, len(order)) and len(order) <= FEW:
         most = min(most, len(order))
         turned = turned if learning.metric != "auto" or promising(widths, turned, d) else None
         sample.on_step("left-out rows")
-        found = left_out(sample, problem, widths, turned, order, most)
-        best, square, choice = _choose(found, widths, turned, learning.metric)
+        little = explains_little(ProcessRows.of(sample, problem, order[:most]), widths)
+        doubtful = little or len(order) < WIDE * d
+        found = left_out(sample, problem, widths, turned, order, most, afresh=doubtful)
+        best, square, choice = _choose(found[1:], widths, turned, learning.metric)
+        if doubtful and problem.bias and not better_than_mean(square, found[0, 1]):
+            choice["form"], square = MEAN, found[0, 1]
         if (FOLDS - 1) * len(order) <= FOLDS * most:  # nearly all rows were kept in each fit
             choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
         rows = ProcessRows.of(sample, problem, order[: max(min(columns, LAST_ROWS), most)])
@@ -244,6 +277,33 @@ def learn_regression(
     problem = problem.with_kernel(with_family(problem.empty.kernel, chosen, d)) if chosen else problem
     warm, directed = replace(learning, warm=widths.kernel.logs), None if turned is None else turned.kernel
     return problem.with_kernel(learn(replace(sample, log=log), problem, warm, seed, directed))
+
+
+def _from_steep_start(
+    sample: SampledRows, problem: Problem, order: Int, most: int, columns: int, widths: ProcessFit
+) -> Problem | None:
+    """Return the problem with a kernel of ``learning.steep`` if ``widths`` explain little of ``most`` rows.
+
+    None if that kernel is not better either. With few rows, it is the result, and is logged; a fit may have ``columns``
+    columns.
+    """
+    if not explains_little(ProcessRows.of(sample, problem, order[:most]), widths):
+        return None
+    steep = steep_directions(sample, problem, order, columns, widths)
+    if steep is None:
+        return None
+    if len(order) <= FEW:
+        rows = ProcessRows.of(sample, problem, order[: min(columns, LAST_ROWS)])
+        steep = climb(rows, steep, LAST_STEPS)
+        sample.log(process_record(rows, steep, {"form": DIRECTIONS}))
+    sample.on_best(problem.with_kernel(steep.kernel).empty)
+    return problem.with_kernel(steep.kernel)
+
+
+def better_than_mean(square: Float, mean_square: Float) -> bool:
+    """Return True if squared errors (n,) of left-out rows are lower than those of the mean alone (``BETTER``)."""
+    gain = mean_square - square
+    return bool(gain.mean() > BETTER * gain.std() / np.sqrt(len(gain)))
 
 
 def _choose(

@@ -116,6 +116,8 @@ def resolve(
         problem = small_fits.learn(small_fits.embed(problem, moments))
         shape = small_fits.shape = _shape(source, problem, request)  # the likelihood may have changed
     schedule = schedule_for(request, problem.n_rows, problem.likelihood, problem.n_outputs)
+    if problem.mean_only:
+        schedule = STRATEGIES["basic"].schedule
     rho, size = None, request.partition_size
     if automatic_size := size == "auto" and not schedule.one_fit:
         rho, size = small_fits.partition_size(problem)

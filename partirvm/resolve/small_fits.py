@@ -16,7 +16,7 @@ from partirvm.kernels.design import Design
 from partirvm.learning.class_search import learn_classes
 from partirvm.learning.embedding import FUNCTIONS, ROWS, SUMS, embedded
 from partirvm.learning.features import with_regressions
-from partirvm.learning.forms import kernel_text, learn
+from partirvm.learning.forms import MEAN, kernel_text, learn
 from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
 from partirvm.learning.sample import STAGES, Entry, OnStep, SampledRows, Spent, gathered, line
 from partirvm.learning.search import LearningOptions, learning_options
@@ -118,7 +118,9 @@ class SmallFits:
             square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
             likelihood = small.likelihood if self.request.multi_class == "auto" else problem.likelihood
             problem = problem.with_scaling(small.empty.scaling).with_kernel(kernel_from_spec(last["kernel"]))
-            return replace(problem, left_out_square=square, likelihood=likelihood)
+            if mean_only := (last["choice"] or {}).get("form") == MEAN:
+                self.notes += ("the mean alone predicts left-out rows as well as any kernel: no row joins the model",)
+            return replace(problem, left_out_square=square, likelihood=likelihood, mean_only=mean_only)
         return problem.with_scaling(self.best.scaling).with_kernel(self.best.kernel)
 
     def _learning(self, problem: Problem) -> tuple[LearningOptions, int, int]:

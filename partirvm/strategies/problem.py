@@ -52,6 +52,7 @@ class Problem:
     ``noise_variance`` are then (T,), and ``target_variance`` and the square of ``target_scale`` are means. ``codes``
     (N,) are class codes; in regression ``n_classes`` is 0. ``batches`` are the original rows and each append, if any.
     ``left_out_square`` is the mean squared error of left-out rows while the kernel was learned from few rows, or 0.
+    ``mean_only`` is true if the leading columns alone predicted these rows as well as any kernel.
     """
 
     n_rows: int
@@ -69,6 +70,7 @@ class Problem:
     target_variances: Float | None = None
     batches: tuple[AppendedBatch, ...] = ()
     left_out_square: float = 0.0
+    mean_only: bool = False
 
     def with_kernel(self, kernel: Kernel) -> Self:
         """Return the problem with a different kernel."""

@@ -76,6 +76,8 @@ class Rounds:
     def room(self, state: RoundsState) -> tuple[int, Termination | None]:
         """Return how many rows may join next within all limits, and the reason to end if none may."""
         options, problem, each = state.options, state.problem, state.problem.n_kernels
+        if problem.mean_only:
+            return 0, Termination.CONVERGED
         if options.max_rounds is not None and state.round >= options.max_rounds:
             return 0, Termination.ROUNDS
         least, most = self.joining(state)

@@ -1,0 +1,172 @@
+"""Judge the targets before a fit and a model without vectors after it, for warnings.
+
+Outliers are the m rows farthest from the median of the first tile, for the largest m with
+
+    abs(t_m − median) > ``FAR_OUT`` · s_m,
+
+where s_m is the root mean square of the other rows. They are reported if they are few and hold most of the sum of
+squares: then the fit has little to do with the other rows.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from partirvm.core.sampling import Purpose, stream
+from partirvm.data import Source
+from partirvm.execution import Executor
+from partirvm.learning.sample import Spent, gathered
+from partirvm.resolve.resolve import FitSpec
+from partirvm.types import AS_IT_IS, Float, Int
+
+FAR_OUT, OF_SQUARES, FEW_ROWS = 10.0, 0.9, 0.02
+"""Distance of outliers in root mean squares of the other rows; minimum share of the sum of squares that they hold, and
+maximum share of the rows."""
+
+SUSPECT = 25.0
+"""Largest squared distance from the mean ÷ variance below which no rows are read in search of outliers."""
+
+NAMED = 8
+"""Maximum number of outliers that are named."""
+
+JUDGED_ROWS, LEAST_JUDGED = 2000, 50
+"""Maximum number of rows that judge a model without vectors, and the minimum number."""
+
+RIVAL, SURE = 0.9, 2.0
+"""Loss of a rival ÷ loss of the mean, and gain in standard errors, from which the mean is clearly worse."""
+
+
+@dataclass(frozen=True)
+class Farthest:
+    """Of n rows: the sum of squared distances from a centre, and rows (k,) with the largest distances (k,)."""
+
+    n: int
+    square: float
+    distances: Float
+    rows: Int
+
+
+def _farthest(centre: float, target: int, source: Source, number: int) -> Farthest:
+    """Return the rows of a tile that are farthest from a centre."""
+    tile = source.tile(number)
+    places = np.arange(len(tile.t)) if tile.weights is None else np.flatnonzero(tile.weights > 0)
+    distances = np.abs(tile.t[places, target] - centre)
+    order = np.argsort(-distances, kind="stable")[: 1 + NAMED + int(FEW_ROWS * len(distances))]
+    rows = np.asarray(source.original_rows(number))[places[order]]
+    return Farthest(len(distances), float((distances**2).sum()), distances[order], rows)
+
+
+def outliers(spec: FitSpec, source: Source, executor: Executor) -> str:
+    """Return a sentence on the outliers of a numeric target, or "" if there are none."""
+    problem, moments = spec.problem, source.moments
+    if problem.n_classes or not problem.target_variance or problem.empty.scaling.target != AS_IT_IS:
+        return ""
+    for target in range(problem.n_targets):
+        if moments is not None:
+            found = moments.targets
+            distance = max(found.maximum[target] - found.mean[target], found.mean[target] - found.minimum[target])
+            if distance**2 < SUSPECT * found.variance[target]:
+                continue
+        centre = float(np.median(source.tile(0).t[:, target]))
+        parts = [each for _, each in executor.map(partial(_farthest, centre, target), source, range(source.n_tiles))]
+        sentence = _described(parts)
+        if sentence:
+            return sentence
+    return ""
+
+
+def _described(parts: list[Farthest]) -> str:
+    """Return a sentence on the rows that are outliers, or ""."""
+    n = sum(part.n for part in parts)
+    square = sum(part.square for part in parts)
+    distances = np.concatenate([part.distances for part in parts])
+    order = np.argsort(-distances, kind="stable")[: int(FEW_ROWS * n)]
+    held = np.cumsum(distances[order] ** 2)
+    others = np.sqrt(np.maximum(square - held, 0.0) / (n - np.arange(1, len(order) + 1)))
+    far = np.flatnonzero(distances[order] > FAR_OUT * others)
+    if not len(far) or held[far[-1]] < OF_SQUARES * square:
+        return ""
+    count = int(far[-1]) + 1
+    rows = np.sort(np.concatenate([part.rows for part in parts])[order[:count][:NAMED]])
+    names = ", ".join(f"{row:,}" for row in rows) + (", …" if count > NAMED else "")
+    share = min(np.floor(1000 * held[count - 1] / square) / 10, 99.9)
+    subject = "1 row carries" if count == 1 else f"{count:,} rows carry"
+    return f"{subject} {share:.1f} % of the target's sum of squares (counted from 0: {names})"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What ``rows`` left-out rows say of a model that predicts the mean or class frequencies.
+
+    ``losses`` holds the loss of each rival, and ``own`` that of the mean; ``better`` names the rival that is clearly
+    better, or is "".
+    """
+
+    rows: int
+    own: float
+    losses: dict[str, float]
+    better: str
+
+
+def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
+    """Compare the mean, or class frequencies, with simple methods on left-out rows; None if there are too few rows."""
+    count = min(JUDGED_ROWS, source.n_rows)
+    order = np.sort(stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)[:count])
+    with gathered(source, order, executor, lambda *progress: None, Spent()) as sample:
+        held = sample.rows.gather(order)
+    X = spec.problem.empty.scaling.inputs(held.X[held.present])
+    t = held.t[held.present]
+    new = np.arange(len(t)) % 5 == 0
+    if len(t) < LEAST_JUDGED:
+        return None
+    with threadpool_limits(1, "openmp"):
+        losses = (_class_losses if spec.problem.n_classes else _losses)(X[~new], t[~new], X[new], t[new])
+    own = losses.pop("mean")
+    rivals = {name: float(each.mean()) for name, each in losses.items()}
+    best = min(rivals, key=rivals.__getitem__)
+    gain = own - losses[best]
+    limit = RIVAL if spec.problem.n_classes else RIVAL**2
+    clear = rivals[best] < limit * own.mean() and gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
+    shown = {name: loss if spec.problem.n_classes else loss**0.5 for name, loss in rivals.items()}
+    mean = float(own.mean() if spec.problem.n_classes else own.mean() ** 0.5)
+    return Verdict(len(own), mean, shown, best if clear else "")
+
+
+def _losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:
+    """Return the squared errors of left-out rows by the mean and by each rival, means over the targets."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.linear_model import LinearRegression
+    from sklearn.neighbors import KNeighborsRegressor
+
+    trees = [HistGradientBoostingRegressor(random_state=0).fit(X, each).predict(new_X) for each in t.T]
+    predicted = {
+        "mean": np.broadcast_to(t.mean(axis=0), new_t.shape),
+        "least squares": LinearRegression().fit(X, t).predict(new_X),
+        "regression on 10 nearest neighbours": KNeighborsRegressor(10).fit(X, t).predict(new_X),
+        "boosting": np.column_stack(trees),
+    }
+    return {name: ((each - new_t) ** 2).mean(axis=1) for name, each in predicted.items()}
+
+
+def _class_losses(X: Float, t: Float, new_X: Float, new_t: Float) -> dict[str, Float]:
+    """Return the log losses of left-out rows by class frequencies ("mean") and by each rival."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+
+    codes, new_codes = t[:, 0].astype(np.int64), new_t[:, 0].astype(np.int64)
+    classes = np.unique(codes)
+    known = np.isin(new_codes, classes)
+    places = np.searchsorted(classes, new_codes[known])
+    frequencies = np.bincount(codes)[classes] / len(codes)
+    rivals: dict[str, Any] = {
+        "logistic regression": LogisticRegression(max_iter=1000),
+        "boosting": HistGradientBoostingClassifier(random_state=0),
+    }
+    losses = {"mean": -np.log(frequencies[places])}
+    for name, rival in rivals.items():
+        probabilities = rival.fit(X, codes).predict_proba(new_X[known])
+        losses[name] = -np.log(np.maximum(probabilities[np.arange(len(places)), places], 1e-12))
+    return losses

@@ -1,0 +1,89 @@
+"""Directions of a function with more detail than the evidence of a few hundred rows resolves.
+
+For a wave along an oblique direction, such as sin(4 aᵀx) of ten features, no widths of the features raise the evidence
+above that of noise alone. The mean of a process that nearly interpolates the targets still has gradients along ``a``.
+Their mean outer product becomes the metric of the next process, and so on (recursive feature machines: Radhakrishnan et
+al. 2024, *Science* 383:1461); within ten turns, the metric has the directions that matter. Rows that were left out
+decide, because the evidence does not penalise directions.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from partirvm.kernels.radial import RadialKernel
+from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.forms import along_directions, turnable
+from partirvm.learning.sample import SampledRows
+from partirvm.strategies.problem import Problem
+from partirvm.types import Float, Int
+
+LITTLE = 0.05
+"""Gain in evidence over noise alone, in nats per row, below which a kernel explains little."""
+
+STEEP_ROWS, LEAST_ROWS = 1000, 100
+"""Maximum number of rows that teach, and minimum number of rows of which some teach and others decide."""
+
+STARTS = (1.0, 2.0)
+"""Initial inverse widths, relative to that of gamma="scale"."""
+
+STEEP_NOISE, STEEP_TURNS, LEAST_SHARE = 0.05, 10, 1e-4
+"""Noise ÷ target variance while the metric is found, number of turns, and the minimum gamma ÷ the largest one."""
+
+CLIMBED, CLEAR = 12, 2.0
+"""Maximum number of L-BFGS steps from the metric, and the minimum gain of left-out rows in standard errors."""
+
+
+def noise_alone(rows: ProcessRows) -> ProcessFit:
+    """Return the fit in which nothing but the leading columns explains the targets."""
+    level = float(np.log(rows.problem.target_variance))
+    return rows.levelled(ProcessFit(rows.problem.empty.kernel, level - 14.0, level))
+
+
+def explains_little(rows: ProcessRows, fit: ProcessFit) -> bool:
+    """Return True if the evidence of a fit is hardly above that of noise alone."""
+    bare = rows.evaluate(noise_alone(rows))
+    return bare is not None and fit.value - bare[0] < LITTLE * len(rows.X)
+
+
+def steep_directions(
+    sample: SampledRows, problem: Problem, order: Int, most: int, widths: ProcessFit
+) -> ProcessFit | None:
+    """Return a kernel of directions that predicts left-out rows clearly better than ``widths``; None if none does.
+
+    ``order`` are row numbers in random order, of which at most ``most`` teach.
+    """
+    count = min(len(order) * 4 // 5, STEEP_ROWS, most)
+    if len(order) < LEAST_ROWS or not turnable(problem.empty.kernel, problem.empty.scaling.n_inputs):
+        return None
+    rows = ProcessRows.of(sample, problem, order[:count])
+    left_out = ProcessRows.of(sample, problem, order[count : 2 * count])
+    turned = [_turned(rows, start) for start in STARTS]
+    best = climb(rows, max(turned, key=lambda fit: rows.profile(fit)[0]), CLIMBED)
+    if not np.isfinite(best.value):
+        return None
+    densities = [rows.predicted(fit, left_out)[1] for fit in (widths, best)]
+    gain = densities[1] - densities[0]
+    return best if gain.mean() > CLEAR * gain.std() / np.sqrt(len(gain)) else None
+
+
+def _turned(rows: ProcessRows, start: float) -> ProcessFit:
+    """Return a process in the metric of its own gradients, after ``STEEP_TURNS`` turns from equal widths."""
+    kernel = rows.problem.empty.kernel
+    level = float(np.log(rows.problem.target_variance))
+    logs = kernel.logs + 2 * np.log(start)
+    first = ProcessFit(kernel.with_logs(logs), level, level + float(np.log(STEEP_NOISE)))
+    fit = first
+    for _ in range(STEEP_TURNS):
+        rows.sample.check_interrupted()
+        outer = rows.outer_product(fit)
+        if not outer.any():
+            return first
+
+        def gamma(old: RadialKernel, columns: Int, axes: Float, outer: Float = outer) -> Float:
+            slopes = np.einsum("ij,jk,ik->i", axes, outer[np.ix_(columns, columns)], axes)
+            shares = np.maximum(slopes / max(slopes.max(), np.finfo(float).tiny), LEAST_SHARE)
+            return np.asarray(old.widths(len(columns)).sum() * shares / shares.sum())
+
+        fit = replace(first, kernel=along_directions(first.kernel, outer, gamma))
+    return rows.levelled(fit)

@@ -1,0 +1,91 @@
+"""A fit never ends at the mean without a reason that its warning states: outliers, noise, a better method."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from partirvm import RVMRegressor, Warp
+from partirvm.errors import DataWarning
+from partirvm.jobs.judged import Farthest, _described, _losses
+
+
+def oblique_wave(n, frequency, seed=0, d=10):
+    rng = np.random.default_rng(seed)
+    direction = rng.normal(size=d)
+    direction /= np.linalg.norm(direction)
+    X = rng.normal(size=(n, d))
+    return X, np.sin(frequency * (X @ direction)) + 0.02 * rng.normal(size=n)
+
+
+def test_a_wave_along_an_oblique_direction_is_found_from_steep_starts():
+    """No widths of the features raise the evidence of 400 rows; the standard deviation of sin is √½."""
+    X, y = oblique_wave(2500, 4.0)
+    model = RVMRegressor(random_state=0).fit(X[:1500], y[:1500])
+    assert model.n_relevance_vectors_
+    assert np.std(model.predict(X[1500:]) - y[1500:]) < 0.2
+
+
+def with_outliers(count=12, n=1200, factor=1000.0):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (n, 3))
+    y = 3 * np.sin(X[:, 0]) + X[:, 1] + rng.normal(0, 0.2, n)
+    rows = np.sort(rng.choice(np.flatnonzero(np.abs(y) > 0.5), count, replace=False))
+    y[rows] *= factor
+    return X, y, rows
+
+
+def test_outliers_of_the_target_are_named():
+    X, y, rows = with_outliers()
+    share = np.floor(1000 * (y[rows] ** 2).sum() / (y**2).sum()) / 10
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        RVMRegressor(kernel="gaussian", gamma=0.5, max_rounds=1, partition_size=20, random_state=0).fit(X, y)
+    (message,) = [str(each.message) for each in found if "sum of squares" in str(each.message)]
+    assert message.startswith(f"12 rows carry {min(share, 99.9):.1f} % of the target's sum of squares")
+    named = message[message.index("0: ") + 3 : message.index(", …")].replace(",", "").split()
+    assert len(named) == 8
+    assert set(map(int, named)) <= set(rows.tolist())
+    assert "Warp(target='asinh')" in message
+
+
+def test_a_warped_target_has_no_outliers():
+    X, y, _ = with_outliers(n=300, count=3)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        options = {"kernel": "gaussian", "gamma": 0.5, "warp": Warp(target="asinh")}
+        RVMRegressor(random_state=0, **options).fit(X, y)
+    assert not [each for each in found if "sum of squares" in str(each.message)]
+
+
+@pytest.mark.parametrize("tail", ["normal", "exponential", "lognormal", "student"])
+def test_long_tails_are_no_outliers(tail):
+    rng = np.random.default_rng(0)
+    draws = {
+        "normal": rng.normal(size=5000),
+        "exponential": rng.exponential(size=5000),
+        "lognormal": rng.lognormal(0.0, 1.5, size=5000),
+        "student": rng.standard_t(3, size=5000),
+    }
+    distances = np.abs(draws[tail] - np.median(draws[tail]))
+    order = np.argsort(-distances)[:100]
+    assert _described([Farthest(5000, float((distances**2).sum()), distances[order], order)]) == ""
+
+
+def test_rivals_of_the_mean_have_their_own_errors():
+    """Least squares is exact for a linear target; the error of the mean is that of the training mean."""
+    rng = np.random.default_rng(0)
+    X, new_X = rng.normal(size=(100, 2)), rng.normal(size=(30, 2))
+    t, new_t = X[:, :1] * 2.0, new_X[:, :1] * 2.0
+    losses = _losses(X, t, new_X, new_t)
+    np.testing.assert_allclose(losses["least squares"], 0.0, atol=1e-20)
+    np.testing.assert_allclose(losses["mean"], (new_t[:, 0] - t.mean()) ** 2)
+
+
+def test_noise_is_called_noise():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 3)), rng.normal(size=150)
+    with pytest.warns(DataWarning, match="these features hardly predict the target") as found:
+        model = RVMRegressor(random_state=0).fit(X, y)
+    assert model.n_relevance_vectors_ == 0
+    assert not [each for each in found if "gamma" in str(each.message)]
