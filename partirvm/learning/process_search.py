@@ -19,13 +19,14 @@ import numpy as np
 
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
-from partirvm.kernels import Directions, Kernel, Several
+from partirvm.kernels import Directions, Several
 from partirvm.kernels.composed import inside
 from partirvm.kernels.radial import RadialKernel
-from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, tied_gain
+from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.features import warped
 from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, MEAN, along_directions, learn, turnable, with_family
 from partirvm.learning.sample import SampledRows
+from partirvm.learning.screening import screened
 from partirvm.learning.search import LOSS, LearningOptions, kernel_record, reductions
 from partirvm.learning.steep import explains_little, noise_alone, steep_directions
 from partirvm.process import in_threads
@@ -112,29 +113,12 @@ def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> Proc
     jitter = JITTER if len(logs) > 1 else 0.0
     starts = [logs + 2 * np.log(start) + jitter * rng.normal(size=len(logs)) for start in STARTS]
     if 1 < len(logs) <= SCREENED:
-        starts.append(_screened(more, kernel))
+        starts += screened(more, kernel)
     begun = [few.levelled(ProcessFit(kernel.with_logs(start), level, level + np.log(FIRST_NOISE))) for start in starts]
     found = {float(np.round(each.value)): each for each in in_threads(lambda fit: climb(few, fit, FIRST_STEPS), begun)}
     best = [found[value] for value in sorted(found, reverse=True)[:STARTS_CLIMBED]]
     climbed: list[ProcessFit] = in_threads(lambda fit: climb(rows, fit, LATER_STEPS), best)
     return max(climbed, key=lambda each: each.value)
-
-
-def _screened(rows: ProcessRows, kernel: Kernel) -> Float:
-    """Return log parameters (p,) from the evidence of each parameter alone: its best value, or a small one.
-
-    With many features, short widths for all make all rows nearly uncorrelated: no slope points to the few that matter.
-    """
-    tried = (0.5, 4.0, 32.0)  # gammas from a trend to a wave of eight radians per standard deviation
-    off = np.where(np.isfinite(kernel.logs), kernel.logs + np.log(0.01), -np.inf)
-    start, least = off.copy(), tied_gain(rows, kernel.with_logs(off)) + 2.0 / min(len(rows.X), ROWS)
-    for j in np.flatnonzero(np.isfinite(off)):
-        rows.sample.check_interrupted()
-        each = [np.where(np.arange(len(off)) == j, np.log(gamma), off) for gamma in tried]
-        gains = [tied_gain(rows, kernel.with_logs(logs)) for logs in each]
-        if max(gains) > least:
-            start[j] = np.log(tried[int(np.argmax(gains))])
-    return start
 
 
 def directions(rows: ProcessRows, widths: ProcessFit, turns: int = TURNS, pairs: Any = ()) -> ProcessFit | None:

@@ -1,0 +1,130 @@
+"""Starts of a kernel search from the evidence of single features and of pairs of features.
+
+With many features, short widths for all of them make all rows nearly uncorrelated: no slope points to the few features
+that matter. A function of two features that vanishes on average over either of them, such as a product of two waves,
+cannot be seen in any single feature either. The tied evidence of a kernel on one or two features costs a millisecond
+and sees both. The other features keep a wide, nearly constant part.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, product
+
+import numpy as np
+
+from partirvm.kernels import Kernel
+from partirvm.learning.exact_process import ProcessRows, tied_gain
+from partirvm.types import Float
+
+GAMMAS = (0.5, 4.0, 32.0)
+"""Gammas of a single feature, from a trend to a wave of eight radians per standard deviation."""
+
+PAIR_GAMMAS = (0.5, 2.0, 8.0)
+"""Gammas of each feature of a pair: the few centres cannot resolve shorter waves of two features."""
+
+WIDE = 0.01
+"""Gamma of the other features, relative to that of gamma="scale"."""
+
+NATS = 2.0
+"""Minimum gain in evidence of a feature or a pair, in nats of a search with ``SEARCH_ROWS`` rows."""
+
+SEARCH_ROWS = 400
+"""Number of rows of the search for which a gain must be worth ``NATS``."""
+
+PAIRS = 78
+"""Maximum number of pairs: all pairs of 13 features."""
+
+PAIR_ROWS = 1000
+"""Maximum number of rows that screen pairs, of which there are many."""
+
+
+@dataclass
+class Screening:
+    """The gains of kernels that see one or two features of some rows.
+
+    Attributes:
+        rows: the rows whose tied evidence is computed.
+        kernel: the kernel whose log parameters (p,) are screened, with those of gamma="scale".
+        wide: its log parameters with every feature wide, (p,).
+        of_wide: the gain of ``wide`` over the leading columns, in nats per row.
+        singles: the best gain of each parameter alone beyond ``of_wide``, with its gamma.
+    """
+
+    rows: ProcessRows
+    kernel: Kernel
+    wide: Float = field(init=False)
+    of_wide: float = field(init=False)
+    singles: dict[int, tuple[float, float]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        logs = self.kernel.logs
+        self.wide = np.where(np.isfinite(logs), logs + np.log(WIDE), -np.inf)
+        self.of_wide = tied_gain(self.rows, self.kernel.with_logs(self.wide))
+        self.singles = {int(j): self._single(int(j)) for j in np.flatnonzero(np.isfinite(self.wide))}
+
+    @property
+    def least(self) -> float:
+        """The minimum gain in nats per row."""
+        return NATS / min(len(self.rows.X), SEARCH_ROWS)
+
+    def gain(self, parameters: Sequence[int], gammas: Sequence[float]) -> float:
+        """Return the gain of ``gammas`` for these parameters beyond that of wide ones, in nats per row."""
+        self.rows.sample.check_interrupted()
+        logs = self.wide.copy()
+        logs[list(parameters)] = np.log(gammas)
+        return tied_gain(self.rows, self.kernel.with_logs(logs)) - self.of_wide
+
+    def _single(self, j: int) -> tuple[float, float]:
+        """Return the best gain of a parameter alone, and its gamma."""
+        return max((self.gain([j], [gamma]), gamma) for gamma in GAMMAS)
+
+    def of_singles(self) -> Float:
+        """Return log parameters (p,): the best gamma of each parameter that gains alone, and wide ones elsewhere."""
+        start = self.wide.copy()
+        for j, (gain, gamma) in self.singles.items():
+            if gain > self.least:
+                start[j] = np.log(gamma)
+        return start
+
+    def of_pairs(self) -> Float | None:
+        """Return log parameters (p,) with the best gammas of pairs that gain more together than alone; None if none.
+
+        The pairs are visited in order of decreasing gain, and the first one that a parameter belongs to decides its
+        gamma.
+        """
+        together: list[tuple[float, tuple[int, int], tuple[float, float]]] = []
+        for pair in self._pairs():
+            alone = sum(max(self.singles[j][0], 0.0) for j in pair)
+            if max(self.gain(pair, (gamma, gamma)) for gamma in PAIR_GAMMAS) > alone + self.least:
+                gain, gammas = max((self.gain(pair, gammas), gammas) for gammas in product(PAIR_GAMMAS, repeat=2))
+                together.append((gain - alone, pair, gammas))
+        if not together:
+            return None
+        start = self.of_singles()
+        decided: set[int] = set()
+        for _, pair, gammas in sorted(together, reverse=True):
+            for j, gamma in zip(pair, gammas, strict=True):
+                if j not in decided:
+                    start[j] = np.log(gamma)
+                    decided.add(j)
+        return start
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        """Return the pairs to be tried: all pairs of the parameters with the largest gains, at most ``PAIRS``."""
+        order = sorted(self.singles, key=lambda j: -self.singles[j][0])
+        while len(order) * (len(order) - 1) > 2 * PAIRS:
+            order.pop()
+        return list(combinations(sorted(order), 2))
+
+
+def screened(rows: ProcessRows, kernel: Kernel) -> list[Float]:
+    """Return starts (p,) of a search of the kernel's log parameters, from single features and from pairs."""
+    of_singles = Screening(rows, kernel).of_singles()
+    of_pairs = Screening(_thinned(rows), kernel).of_pairs()
+    return [of_singles, *([] if of_pairs is None else [of_pairs])]
+
+
+def _thinned(rows: ProcessRows) -> ProcessRows:
+    """Return every k-th row, at most ``PAIR_ROWS``."""
+    step = slice(None, None, -(-len(rows.X) // PAIR_ROWS))
+    return replace(rows, X=rows.X[step], t=rows.t[step], inverse=rows.inverse[step], columns=rows.columns[step])
