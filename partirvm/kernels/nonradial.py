@@ -11,7 +11,8 @@ from typing import ClassVar
 import numpy as np
 
 from partirvm.kernels.base import Family, Kernel, PreparedKernel, Products, by_groups, origin_of, runs
-from partirvm.kernels.functions import Function, PreparedFunction
+from partirvm.kernels.functions import PreparedFunction
+from partirvm.kernels.permission import Function
 from partirvm.options.constraints import Check
 from partirvm.types import Float
 
