@@ -66,6 +66,8 @@ ARROWS = {
 EXCEPTIONS = {
     "cli.running": {"execution.cluster.connect"},
     "estimators.saving": {"kernels.functions.require_no_code", "storage.reading"},
+    # Parameters that are functions need permission.
+    "estimators.base": {"kernels.permission.FunctionParameters"},
     # A handle shows its page and its figures; the imports are inside the methods.
     "jobs.job": {"report.page.report_of", "report.text.job_facts", "report.text.status_rows"},
 }

@@ -14,7 +14,6 @@ import numpy as np
 
 from partirvm.cli.running import DEMO, ExitStatus, echo
 from partirvm.errors import ExistsError, UsageError
-from partirvm.storage import open_folder, storing
 from partirvm.types import Float
 
 MARK = ".partirvm-demo"
@@ -83,15 +82,13 @@ def run(verbs: click.Group, output: str, memory_limit: int, quiet: bool) -> int:
 
 def _own_folder(output: str) -> Path:
     """Return a new folder, or that of an earlier demo."""
-    place = open_folder(output)
-    folder = place.path
-    if folder is None:
+    if "://" in output:
         raise UsageError(f"{output}: the demo writes to a folder on this machine: pass a path")
-    if not place.empty() and not (folder / MARK).is_file():
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()) and not (folder / MARK).is_file():
         raise ExistsError(f"{output} contains files that the demo did not write: choose another folder")
-    with storing(output):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MARK).touch()
+    (folder / MARK).touch()
     return folder
 
 

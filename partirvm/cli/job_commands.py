@@ -15,7 +15,6 @@ from partirvm.cli.running import ExitStatus, cluster, echo, in_foreground, show,
 from partirvm.errors import DoneError, JobFailedError, MissingDataError, PartirvmError
 from partirvm.options import TABLE
 from partirvm.quoting import format_bytes
-from partirvm.storage import open_folder
 
 
 def detached(opened: jobs.Job, as_json: bool) -> int:
@@ -248,7 +247,7 @@ def export(job: str, output: str, allow_code: bool, overwrite: bool, outputs: st
       partirvm export jobs/run1 model.onnx
       partirvm export jobs/run1 model.h --dtype float32 --outputs mean
     """
-    from partirvm.export import FORMATS, check_export
+    from partirvm.export import FORMATS, check_export, open_folder
 
     place = open_folder(output)
     if place.suffix not in FORMATS:

@@ -1,8 +1,9 @@
 """User-defined Python functions: kernels, and explicit basis functions φ_b(x) as leading columns of a design.
 
 A function is a path "module:function", which every process imports at first use, or any callable, for fits in this
-process only. One that comes from a file is called only with permission (``permission``). Functions are called for arbitrary blocks of rows in the model's coordinates; they must not change their
-arguments, and each value must depend only on its own row, or on its point and its centre.
+process only. One that comes from a file is called only with permission (``permission``). Functions are called for
+arbitrary blocks of rows in the model's coordinates; they must not change their arguments, and each value must depend
+only on its own row, or on its point and its centre.
 """
 
 import pkgutil

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from partirvm.kernels.base import Family, Kernel, PreparedKernel, Products, by_groups, origin_of, runs
-from partirvm.kernels.functions import Function, PreparedFunction
+from partirvm.kernels.functions import PreparedFunction
+from partirvm.kernels.permission import Function
 from partirvm.options.constraints import Check
 from partirvm.options.values import field_with_text
 from partirvm.types import Float

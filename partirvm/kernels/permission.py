@@ -246,7 +246,7 @@ class FunctionParameters:
 
     def _copied(self, state: Any) -> Any:
         found = type(self).__new__(type(self))
-        found.__setstate__(state)
+        found.__setstate__(state)  # type: ignore[attr-defined]
         found._permit(self._permitted())
         return found
 

@@ -18,6 +18,7 @@ from partirvm.local.kriging import CORRELATIONS
 from partirvm.model.base import FittedModel
 from partirvm.model.classifier import ClassModel
 from partirvm.model.fitted import Model
+from partirvm.model.soundness import require_sound
 from partirvm.options.constraints import MOST_NEIGHBOURS
 from partirvm.options.values import VALUES
 from partirvm.quoting import quoted
@@ -77,11 +78,16 @@ def load_model(location: Where, *, allow_code: bool = False, cells: str = "") ->
 def load_saved(location: Where, *, allow_code: bool = False, cells: str = "") -> tuple[AnyModel, Any]:
     """Return the model and the values of the ``estimator``, None if it was saved without one."""
     location = os.fspath(location)
-    found = CODEC.read(location, KIND, FORMAT)
+    open_folder(location)  # raises UsageError for the address
+    try:
+        found = CODEC.read(location, KIND, FORMAT)
+    except UsageError as error:  # a value in the file that no option accepts
+        raise FormatError(f"{location}: the model cannot be read ({error}): {ADVICE}") from error
     with reading(f"{location}: the model", ADVICE):
         _require_shapes(found["model"])
         if not allow_code:
             require_no_code(found["model"].design, location)
+        require_sound(found["model"])
         return _with_cells(found["model"], location, cells), found["estimator"]
 
 

@@ -1,0 +1,134 @@
+"""Models whose arrays and numbers somebody has changed, with checksums that agree: each is refused, or predicts.
+
+The default run changes a few values of each kind of model; all are
+
+    python -m pytest -m slow tests/model/test_forged_values.py
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from by_default import some
+
+from partirvm import RVMClassifier, RVMRegressor, load_model, save_model
+from partirvm.errors import FormatError, PartirvmError
+from partirvm.model.files import FORMAT, KIND
+from partirvm.storage.codec import read_group, write_group
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(80, 3))
+GAPS = np.where(RNG.random(X.shape) < 0.2, np.nan, X)
+CODES = np.column_stack([X[:, :2], RNG.integers(0, 3, 80)])
+Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=80)
+QUICK = {"max_rounds": 1, "random_state": 0, "gamma": 0.3}
+
+MODELS: dict[str, Any] = {
+    "regression": lambda: RVMRegressor(**QUICK, residual="none").fit(X, Y),
+    "basis": lambda: RVMRegressor(**QUICK, residual="none", basis="linear").fit(X, Y),
+    "targets": lambda: RVMRegressor(**QUICK, residual="none").fit(X, np.column_stack([Y, X[:, 1] + 0.1 * Y])),
+    "local residuals": lambda: RVMRegressor(**QUICK, residual="local").fit(X, Y),
+    "local noise": lambda: RVMRegressor(**QUICK, residual="none", noise="local").fit(X, Y),
+    "gaps": lambda: RVMRegressor(**QUICK, residual="none").fit(GAPS, Y),
+    "two classes": lambda: RVMClassifier(**QUICK).fit(X, Y > 0),
+    "three classes": lambda: RVMClassifier(**QUICK).fit(X, np.digitize(Y, [-0.3, 0.3])),
+    "learned": lambda: RVMRegressor(max_rounds=1, random_state=0, residual="none").fit(np.exp(X), np.exp(Y)),
+}
+
+
+def changed(array: Any) -> Iterator[tuple[str, Any]]:
+    """Yield an array as somebody may forge it."""
+    for kind in ("c16", "f4", "i4", "?", "i8", "f8"):
+        yield kind, array.astype(kind)
+    flat = np.atleast_1d(array)
+    for value in (np.nan, np.inf, -np.inf, -1.0, 0.0, 0.5, 1e300, 2**40):
+        other = flat.astype(float)
+        if other.size:
+            other.reshape(-1)[other.size // 2] = value
+            kept = other.astype(array.dtype) if array.dtype.kind == "i" and np.isfinite(value) else other
+            yield f"value {value}", kept.reshape(array.shape)
+    yield "empty", flat[:0]
+    yield "longer", np.concatenate([flat, flat])
+    yield "wider", np.repeat(flat, 2, axis=-1)
+    yield "flat", flat.reshape(-1)
+    yield "deeper", flat[None]
+
+
+NUMBERS = [None, True, -1, 0, 3, 10**12, 0.5, 1e300, float("nan"), float("inf"), "a", [], {"tuple": []}]
+
+
+def leaves(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each number of a JSON value; long lists count by their first two entries."""
+    items = tree.items() if isinstance(tree, dict) else list(enumerate(tree))[:2] if isinstance(tree, list) else ()
+    for key, part in items:
+        yield from leaves(part, (*path, key))
+    if isinstance(tree, int | float) and "arrays" not in path:
+        yield path
+
+
+def forgeries(tree: Any, arrays: list[Any]) -> Iterator[tuple[str, Any, list[Any]]]:
+    """Yield every forged model: one array, or one number of the JSON."""
+    for k, array in enumerate(arrays):
+        for name, other in changed(array):
+            yield f"array {k} {array.shape} {name}", tree, [*arrays[:k], other, *arrays[k + 1 :]]
+    for path in leaves(tree["value"]):
+        for value in NUMBERS:
+            other = copy.deepcopy(tree)
+            part = other["value"]
+            for key in path[:-1]:
+                part = part[key]
+            part[path[-1]] = value
+            yield f"number {path} {value!r}", other, arrays
+
+
+def outcome(place: Path) -> str:
+    """Return what comes of a model: "refused" or "predicts"; anything else fails."""
+    try:
+        model = load_model(place)
+    except FormatError:
+        return "refused"
+    rows = CODES[:5]
+    try:
+        if isinstance(model, RVMRegressor):
+            mean, std = model.predict(rows, return_std=True)
+            assert np.isfinite(mean).all()
+            assert np.isfinite(std).all()
+        else:
+            assert np.isfinite(model.predict_proba(rows)).all()
+            model.predict(rows)
+    except PartirvmError:
+        return "refused"
+    return "predicts"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "share"),
+    some([(name, share) for name in MODELS for share in (40, 1)], [(name, 40) for name in list(MODELS)[:8]]),
+)
+def test_a_forged_model_is_refused_or_predicts(name: str, share: int, tmp_path: Path) -> None:
+    model = MODELS[name]()
+    save_model(model, tmp_path / "m")
+    assert outcome(tmp_path / "m") == "predicts"
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(X), model.predict(X))
+    tree, arrays = read_group(str(tmp_path / "m"), KIND, FORMAT)
+    raw, found = [], {"refused": 0, "predicts": 0}
+    for number, (what, other, others) in enumerate(forgeries(tree, arrays)):
+        if number % share:
+            continue
+        place = tmp_path / "forged"
+        write_group(other, others, str(place), KIND, FORMAT)
+        try:
+            found[outcome(place)] += 1
+        except Exception as error:
+            raw.append(f"{what}: {type(error).__name__} {error}")
+        shutil.rmtree(place)
+    print(name, found, len(raw))
+    assert raw == []
+    assert found["refused"] > found["predicts"] / 5
