@@ -117,6 +117,10 @@ class AccuracyWarning(PartirvmWarning):
     """Boosted trees, or an earlier round of the fit, predict better than the model."""
 
 
+class VersionWarning(PartirvmWarning):
+    """A job or model was made with other package versions: results are right, but their last bits may differ."""
+
+
 class LimitWarning(PartirvmWarning):
     """The fit ended at a limit (rounds, vectors, seconds, memory) before it converged."""
 

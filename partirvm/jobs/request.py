@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, DoneError, MissingDataError, UsageError
-from partirvm.execution.cluster import package_versions
 from partirvm.jobs.checkpoint import resumes
 from partirvm.jobs.run import is_growable
 from partirvm.jobs.state import JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
+from partirvm.process import package_versions, warn_of_versions
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import check_request
 from partirvm.resolve.resolve import LIMITS, check_parameters
@@ -132,7 +132,9 @@ def requeue(
         open_held_out(request)
         event = _grown(store, request, allow_code, changed) if grown else _resumed(location, state, request, changed)
         store.record({"event": "queued", **event, **moved})
-        return store.folded()
+        state = store.folded()
+    warn_of_versions(f"{location}: the job", request["versions"])
+    return state
 
 
 def _resumed(location: str, state: JobState, request: Json, changed: Json) -> Json:

@@ -67,7 +67,7 @@ class JobState:
     was queued. ``plan`` is the last plan event, ``history`` the valid fit events, ``before`` those that the last run
     found, and ``added`` is True if that run added any. ``doing`` describes the current stage of kernel learning.
     ``request`` is ``spec.json`` with the changes by resumes and updates; after an update, its ``rounds`` are those that
-    the update may make; ``fingerprint`` is that of the last fit.
+    the update may make; ``fingerprint`` is that of the last fit. ``versions`` are the packages of the last run.
     """
 
     status: "Status" = Status.QUEUED
@@ -84,6 +84,7 @@ class JobState:
     added: bool = False
     doing: str = ""
     request: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
 
     def settled(self) -> "JobState":
         """Return the state without a run that added nothing: the job then has the model of the previous run."""
@@ -127,7 +128,9 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
     if new.status is Status.RUNNING:
         before = state.settled().history
         history = before[: int(event.get("history", len(before)))]
-        return replace(new, began=state.began or at, ended=None, history=history, before=before, added=False)
+        versions = event.get("versions", {})
+        new = replace(new, versions=versions, history=history, before=before)
+        return replace(new, began=state.began or at, ended=None, added=False)
     return replace(new.settled(), ended=at, seconds=event.get("seconds")) if new.status.final else new
 
 

@@ -62,6 +62,7 @@ SPEC |= {"versions": dict[str, str], "fingerprint": FINGERPRINT, "validation_fin
 EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason?": str}
 EVENT |= {"model?": str, "checkpoint?": str, "fingerprint?": FINGERPRINT, "rounds?": int | None}
 EVENT |= {"history?": int, "seconds?": float | None, "changes?": {}, "data?": str, "validation?": str | None}
+EVENT |= {"versions?": dict[str, str]}
 
 
 class JobStore:

@@ -169,7 +169,7 @@ def checksum(block: NDArray[Any]) -> str:
     return f"{google_crc32c.value(words):08x}{int(words.sum(dtype=np.uint64)):016x}"
 
 
-def create_blosc(place: str, shape: Sequence[int], chunk: Sequence[int], dtype: str, fill: float = math.nan) -> Any:
+def create_blosc(place: str, shape: Sequence[int], chunk: Sequence[int], dtype: Any, fill: Any = math.nan) -> Any:
     """Create and return an empty Zarr array at a path or URL, with chunks for ``read_blosc``."""
     import zarr
     from zarr.codecs import BloscCodec, Crc32cCodec
