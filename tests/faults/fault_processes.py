@@ -185,10 +185,10 @@ def crash(work, folder, point, **arguments):
 
 def save_copy(source, out):
     """Save a model again, with its rows."""
-    from partirvm import load_model, save_model
+    from partirvm.model.files import load_model, save_model
 
     make_small(pytest.MonkeyPatch().setattr)
-    save_model(load_model(source), out)
+    save_model(load_model(source), out, copy=True)
 
 
 def kills(breeder, store, rng, times, things):

@@ -40,14 +40,15 @@ def loads(out):
     return False
 
 
-def test_a_kill_leaves_no_model_or_an_independent_one(breeder, referring, tmp_path):
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_kill_leaves_no_model_or_an_independent_one(breeder, referring, tmp_path, step):
     """And the next call replaces what was left, also if it is killed itself."""
     folder, X, expected = referring
     work = {"work": "save_copy", "folder": str(tmp_path / "whole"), "source": str(folder / "model")}
     changes = breeder.call(crash, point=0, **work, out=str(tmp_path / "whole" / "m")).end()
     assert changes > 10
     found = []
-    for point in range(1, changes + 1):
+    for point in (*range(1, changes, step), changes):
         place = tmp_path / f"copy-{point}"
         out = place / "m"
         for number in dict.fromkeys((point, max(changes - point, 1))):  # the second one also removes
