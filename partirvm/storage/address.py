@@ -160,6 +160,9 @@ def reading(place: str, advice: str = "is the address right?", broken: type[Exce
     except (PartirvmError, MemoryError):
         raise
     except (FileNotFoundError, NotADirectoryError) as error:
+        refusal = error.__cause__  # fsspec reports every HTTP status as a missing file
+        if isinstance(refusal, Exception) and getattr(refusal, "status", 404) != 404:
+            raise StorageError(f"{place}: cannot be read: {_reason(refusal)}: {advice}") from _shown(error)
         raise MissingDataError(f"{place} is missing ({error.strerror or error}): {advice}") from _shown(error)
     except Exception as error:
         if (isinstance(error, OSError) and error.errno) or _is_of_client(error):

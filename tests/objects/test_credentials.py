@@ -6,11 +6,13 @@ import gzip
 import threading
 import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pandas as pd
 import pytest
+from by_default import some
 
 from partirvm import ingest, load_model, open_job, save_model
 from partirvm.cli import main
@@ -19,6 +21,7 @@ from partirvm.storage import address, open_folder
 
 PASSWORD, SIGNATURE = "pass/word+1", "c2lnbmF0dXJl/x=="
 SECRETS = (PASSWORD, "pass%2Fword", SIGNATURE, "c2lnbmF0dXJl", "pass/word")
+NAMES = ("t.csv", "t.csv.gz", "t.parquet")
 FIT = ("--gamma", "0.5", "--partition-size", "20", "--max-rounds", "1", "--neighbours", "20", "--quiet")
 
 
@@ -101,8 +104,7 @@ def assert_no_secret(*texts, folder=None):
             assert secret.encode() not in content, where
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
-@pytest.mark.parametrize("url", [signed, with_login])
+@pytest.mark.parametrize(("url", "name"), some(list(product([signed, with_login], NAMES)), [(signed, "t.csv.gz")]))
 def test_tables_at_urls_with_credentials_are_read(server, tables, tmp_path, capsys, monkeypatch, url, name):
     """Ingested, predicted and scored, as the file is; a fit names the command without the credentials."""
     monkeypatch.chdir(tmp_path)
@@ -144,6 +146,7 @@ def test_the_credentials_of_a_refused_store_belong_in_the_environment(server, tm
         ingest(f"http://{server}/t.csv", tmp_path / "d.zarr", target="y")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_a_job_in_a_bucket_keeps_no_credentials(s3_server, tables, tmp_path, monkeypatch, capsys):
     """DATA, JOB, model and predictions at s3://key:secret@bucket: nothing in the bucket or in what is printed has them.
