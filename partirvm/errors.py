@@ -8,7 +8,7 @@ import re
 import sys
 import warnings
 
-from partirvm.quoting import message_text
+from partirvm.quoting import message_text, without_credentials
 
 BETWEEN = ("partirvm", "sklearn", "joblib")
 """Packages that a warning skips: it points to the line of the user's code that called them."""
@@ -21,10 +21,18 @@ def _shown(error: Exception) -> str:
     return "\n".join(message_text(str(line)) for line in error.args)
 
 
+def _cleaned(line: object) -> object:
+    """A line of a message without credentials, which ``repr`` and logs of the arguments would otherwise show."""
+    return without_credentials(line) if isinstance(line, str) else line
+
+
 class PartirvmError(Exception):
     """Base class of all errors that partirvm raises deliberately. The command line maps it to exit status 2 (or 4)."""
 
     __str__ = _shown
+
+    def __init__(self, *lines: object) -> None:
+        super().__init__(*map(_cleaned, lines))
 
     def __reduce__(self) -> tuple[type["PartirvmError"], tuple[object, ...]]:
         """Pickle as class and message: the default fails for exceptions with several builtin base classes."""
@@ -100,6 +108,9 @@ class PartirvmWarning(UserWarning):
 
     __str__ = _shown
 
+    def __init__(self, *lines: object) -> None:
+        super().__init__(*map(_cleaned, lines))
+
 
 class DataWarning(PartirvmWarning):
     """A property of the data: a constant feature, a constant target, or rows far from every relevance vector."""
@@ -115,6 +126,10 @@ class OverconfidenceWarning(PartirvmWarning):
 
 class AccuracyWarning(PartirvmWarning):
     """Boosted trees, or an earlier round of the fit, predict better than the model."""
+
+
+class VersionWarning(PartirvmWarning):
+    """A job or model was made with other package versions: results are right, but their last bits may differ."""
 
 
 class LimitWarning(PartirvmWarning):

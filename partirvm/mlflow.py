@@ -33,7 +33,7 @@ def log_model(model: Any, name: str, example: Any, **options: Any) -> Any:
     signature.params = ParamSchema([ParamSpec("level", "double", 0.95), ParamSpec("quantiles", "double", [], (-1,))])
     options = {"signature": signature, "pip_requirements": [f"partirvm=={__version__}"], **options}
     with tempfile.TemporaryDirectory() as folder:
-        save_model(model, f"{folder}/model", copy=True)
+        save_model(model, f"{folder}/model")
         return mlflow.pyfunc.log_model(name=name, loader_module=__name__, data_path=f"{folder}/model", **options)
 
 

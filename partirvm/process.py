@@ -1,4 +1,4 @@
-"""Threads and memory of the process.
+"""Threads, memory and package versions of the process.
 
 BLAS uses one thread, because the last bits of its results depend on the number of threads. Instead, work is split into
 pieces that depend only on its size, and Python threads compute them (``in_threads``). NumPy's functions release the
@@ -7,18 +7,23 @@ interpreter lock meanwhile; SciPy's BLAS wrappers hold it (``unlocked``).
 
 import ctypes
 import os
+import platform
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
+from importlib.metadata import version
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 from threadpoolctl import ThreadpoolController
+
+from partirvm.errors import VersionWarning, warn
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # option numbers of glibc's malloc.h
 RETURNED, KEPT = 4 << 20, 32 << 20  # minimum bytes of blocks that are returned to the system once freed
@@ -161,3 +166,35 @@ def _glibc(function: str, *values: int) -> bool:
     with suppress(OSError, AttributeError, TypeError):  # the last one on Windows
         return bool(ctypes.CDLL(None)[function](*values))
     return False
+
+
+PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
+"""Packages that affect the bits of results."""
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of these packages, of NumPy's BLAS and of Python in this process."""
+    packages = {name: version(name) for name in PACKAGES}
+    build: Any = np.show_config(mode="dicts")
+    blas = build.get("Build Dependencies", {}).get("blas", {})
+    return {"python": platform.python_version(), **packages, "blas": f"{blas.get('name')} {blas.get('version')}"}
+
+
+def differing_versions(then: dict[str, str], now: dict[str, str]) -> str:
+    """Name the versions that affect bits and differ, partirvm's first, as "then" and "now"; "" if none does.
+
+    >>> differing_versions({"partirvm": "0.1.0", "numpy": "2.0.0"}, {"partirvm": "0.2.0", "numpy": "2.0.0"})
+    'partirvm 0.1.0 then, 0.2.0 now'
+    """
+    names = [name for name in ("partirvm", *PACKAGES[:-1], "blas") if name in then and then[name] != now.get(name)]
+    return "; ".join(f"{name} {then[name]} then, {now.get(name, 'none')} now" for name in names)
+
+
+def warn_of_versions(what: str, then: dict[str, str]) -> None:
+    """Warn if what was made by package versions that differ from those of this process."""
+    if differ := differing_versions(then, package_versions()):
+        warn(
+            f"{what} was made with other package versions ({differ}): results are right, but their last bits may "
+            "differ; install the same versions for equal bits",
+            VersionWarning,
+        )

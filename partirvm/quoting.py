@@ -1,7 +1,8 @@
 """Values in messages: foreign values (cells, labels, column and file names), numbers with their units, and dates.
 
 Foreign values may be very long and may contain control characters that a terminal executes. Errors and warnings pass
-their text through ``printable``; ``quoted``, ``named`` and ``listed`` insert values from data and keep them short.
+their text through ``printable``, which also removes passwords and signatures from addresses; ``quoted``, ``named`` and
+``listed`` insert values from data and keep them short.
 """
 
 import re
@@ -15,12 +16,39 @@ from typing import Any
 LONGEST_VALUE = 60  # maximum characters of a value in a message
 
 
+LOGIN = re.compile(
+    r"(?P<scheme>https?://)(?P<login>[^\s/?#'\"`<>]*)@"
+    r"|(?P<other>[A-Za-z][\w+.-]*://)(?P<pair>[^\s:/?@'\"`<>]*:(?!\d{1,5}/)[^\s?@'\"`<>]*)@"
+)
+"""A user name and password, or for HTTP also a token, in an address. Outside HTTP, a password may contain a slash."""
+
+QUERY = re.compile(
+    r"((?:https?://[^\s?#'\"`<>]*[?#])|(?:[A-Za-z][\w+.-]*://[^\s?'\"`<>]*\?(?=[\w.~%-]+=)))"
+    r"(?!…)[^\s'\"`<>]*?(?=[:;,.)\]}]*(?:[\s'\"`<>]|$))"
+)
+"""The query of an address, up to what may follow it in a sentence. In other than HTTP addresses, it has a name."""
+
+
+def without_credentials(text: str) -> str:
+    """Return a text without the user names, passwords and queries of the addresses in it.
+
+    >>> without_credentials("s3://key:se/cret@bucket/x: https://host/a.csv?X-Amz-Signature=1&b=2: cannot be read")
+    's3://bucket/x: https://host/a.csv?…: cannot be read'
+    >>> without_credentials("http://host:80/a@b, abfs://container@account/x, s3://bucket/20?6.csv")
+    'http://host:80/a@b, abfs://container@account/x, s3://bucket/20?6.csv'
+    """
+    if "://" not in text:
+        return text
+    return QUERY.sub(r"\1…", LOGIN.sub(r"\g<scheme>\g<other>", text))
+
+
 def printable(text: str, keep: str = "") -> str:
     r"""Escape every character in the text that ``repr`` escapes, such as cursor controls, except ``keep``.
 
     >>> printable("a\x1b[2Jb\r\n"), printable("two\nlines", keep="\n"), printable("Straße")
     ('a\\x1b[2Jb\\r\\n', 'two\nlines', 'Straße')
     """
+    text = without_credentials(text)
     if text.isprintable():
         return text
     return "".join(c if c in keep or c.isprintable() else repr(c)[1:-1] for c in text)
@@ -28,6 +56,7 @@ def printable(text: str, keep: str = "") -> str:
 
 def message_text(text: str) -> str:
     """A message as one line that is safe to print on a terminal; the middle of a very long one is left out."""
+    text = without_credentials(text)
     if len(text) > 2000:
         text = f"{text[:1000]} … ({len(text) - 2000:,} characters left out) … {text[-1000:]}"
     return printable(text)
@@ -43,6 +72,8 @@ def quoted(value: Any) -> str:
     """
     if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
         value = value.item()
+    if isinstance(value, str):
+        value = without_credentials(value)
     if isinstance(value, str | bytes) and len(value) > LONGEST_VALUE:
         shown = repr(value[:LONGEST_VALUE])
         return f"{shown[:-1]}…{shown[-1]} ({len(value):,} characters)"
@@ -52,7 +83,7 @@ def quoted(value: Any) -> str:
 
 def named(name: Any) -> str:
     """A name without quotation marks, truncated if it is long."""
-    text = str(name) or "''"
+    text = without_credentials(str(name)) or "''"
     return printable(text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}… ({len(text):,} characters)")
 
 

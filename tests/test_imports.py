@@ -24,7 +24,7 @@ ARROWS = {
     "quoting": set(),
     "errors": {"quoting"},
     "types": {"errors"},
-    "process": set(),
+    "process": {"errors"},
     "options": {"errors"},
     # Folders, snapshots and leases: what jobs, models, data and outputs are written with.
     "storage": VALUES,
@@ -77,7 +77,7 @@ THIRD_PARTIES = {
     "quoting": set(),
     "errors": set(),
     "types": {"numpy", "pyarrow"},
-    "process": {"psutil", "scipy", "threadpoolctl"},
+    "process": {"numpy", "psutil", "scipy", "threadpoolctl"},
     "options": set(),
     "storage": {"fsspec"},
     "storage.records": {"numpy", "numcodecs", "google_crc32c", "zarr"},

@@ -20,7 +20,7 @@ import click
 from partirvm import jobs
 from partirvm.cli.options import as_flags
 from partirvm.errors import ClusterError, JobFailedError, NumericalError, PartirvmError, PartirvmWarning
-from partirvm.quoting import printable, wrapped
+from partirvm.quoting import printable, without_credentials, wrapped
 
 TRACEBACK = "PARTIRVM_TRACEBACK"
 """Environment variable that turns on tracebacks."""
@@ -52,7 +52,7 @@ def show(facts: Any, text: str, as_json: bool, *following: str) -> None:
     """Print a result and the commands that may follow (the demo prints them elsewhere); with --quiet, only JSON."""
     context = click.get_current_context()
     if as_json:
-        click.echo(json.dumps(facts))
+        click.echo(without_credentials(json.dumps(facts)))
     elif not context.params.get("quiet"):
         echo(text)
         if following and context.obj is not DEMO:  # unwrapped, for copying

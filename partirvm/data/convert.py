@@ -18,6 +18,7 @@ from partirvm.data.zarr_source import ZarrSource
 from partirvm.errors import DataError, MemoryLimitError, UsageError
 from partirvm.quoting import listed, quoted
 from partirvm.storage import open_filesystem
+from partirvm.storage.address import address, without_query
 from partirvm.types import Columns, Float, is_frame, pandas_column, pandas_frame
 
 
@@ -69,8 +70,9 @@ def _array(name: str, values: Any, *, numbers: bool = True) -> Any:
 def open_table(source: Any, room: int | None = None) -> Reader:
     """Open a path, URL, data frame or tuple of arrays as a table. ``room`` limits the bytes of an .npz file."""
     if isinstance(source, str | os.PathLike):
-        url = os.fspath(source)
-        return _archive_table(url, room) if url.lower().endswith(".npz") and "*" not in url else file_table(url)
+        url = address(source)
+        is_archive = without_query(url).lower().endswith(".npz") and "*" not in url
+        return _archive_table(url, room) if is_archive else file_table(url)
     if isinstance(source, tuple | list) and len(source) in (2, 3):
         return arrays_table(pandas_frame(source[0]), *map(pandas_column, source[1:]))
     source = pandas_frame(source, "the source")

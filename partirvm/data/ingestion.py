@@ -25,6 +25,7 @@ from partirvm.options.constraints import Check, parse_bytes
 from partirvm.process import return_freed_memory, settled_memory
 from partirvm.quoting import listed
 from partirvm.storage import Where, storing
+from partirvm.storage.address import address
 from partirvm.types import Columns, Float
 
 ALLOWANCE = 28 << 20
@@ -148,7 +149,7 @@ def ingest(
         raise UsageError("append takes features, categories, classes and tile_rows from the dataset: leave them out")
     Check("whole", least=0, optional=True)("shuffle", shuffle)
     Check("whole", least=1, optional=True)("tile_rows", tile_rows)
-    url, settled = os.fspath(data), list[Finding]()
+    url, settled = address(data), list[Finding]()
     options: dict[str, Any] = asked
     known = like if like is None or isinstance(like, Columns) else as_source(like).columns
     report = progress or (lambda phase, done, total: None)

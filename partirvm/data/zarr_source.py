@@ -18,7 +18,6 @@ Chunks are compressed (Blosc) and end with a CRC-32C checksum, so that no damage
 Readers use the attributes, which contain a checksum of each chunk; the Zarr array metadata is for other programs.
 """
 
-import os
 import re
 import shlex
 from dataclasses import asdict, dataclass, field
@@ -32,7 +31,7 @@ from partirvm.data.tables import file_table, ingesting, is_table
 from partirvm.errors import ChangedDataError, DataError, FormatError, MissingDataError
 from partirvm.quoting import listed
 from partirvm.storage import Folder, Where, open_folder, reading
-from partirvm.storage.address import QUERIES, absolute, allow_protocols, protocol_of
+from partirvm.storage.address import QUERIES, absolute, address, allow_protocols, protocol_of, without_query
 from partirvm.storage.codec import Codec
 from partirvm.storage.records import checksum, digest, listed_numbers, numbered, read_blosc, read_json
 from partirvm.types import Columns, Int
@@ -147,7 +146,7 @@ def _not_ingested(url: str) -> str:
     """Say how to ingest a table, and which columns it has if its header can be read."""
     columns = ""
     try:
-        if not url.lower().endswith(".npz"):
+        if not without_query(url).lower().endswith(".npz"):
             columns = f", where COLUMN is one of: {listed(file_table(url).columns)}"
     except MissingDataError:
         return "this is not a dataset, and nothing has this name: check the path"
@@ -181,7 +180,7 @@ class ZarrSource(Source):
     """
 
     def __init__(self, url: Where) -> None:
-        self.url, self.notes, self.left_out = os.fspath(url), dict[str, str](), 0
+        self.url, self.notes, self.left_out = address(url), dict[str, str](), 0
         self.name = self.url
         self._opened: tuple[Folder, DataAttributes] | None = None
         self._group: str | None = None

@@ -5,19 +5,20 @@ An estimator is saved in the file of its model, which also holds its parameters 
 """
 
 import os
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from partirvm.errors import UsageError
+from partirvm.errors import DataWarning, UsageError, warn
 from partirvm.estimators.classification import RVMClassifier
 from partirvm.estimators.regression import RVMRegressor
 from partirvm.jobs import Job
 from partirvm.kernels.functions import require_no_code
 from partirvm.model import ClassModel, FittedModel, Model
 from partirvm.model import save_model as write_model
-from partirvm.model.files import load_saved
+from partirvm.model.files import load_saved, versions_of
+from partirvm.process import package_versions, warn_of_versions
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.resolve import check_parameters
 from partirvm.storage import reading
@@ -30,14 +31,15 @@ CLASSES = {kind.__name__: kind for kind in (RVMRegressor, RVMClassifier)}
 Saved: TypeAlias = Model | ClassModel | RVMRegressor | RVMClassifier
 
 
-def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = False) -> None:
+def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = True) -> None:
     """Write a fitted estimator or a model to a folder or fsspec URL that must not exist yet.
 
     Everything in an estimator is saved except ``client``, ``plan_``, metadata requests, and the training rows that
     ``partial_fit`` needs. A job's model may keep the rows of its local residuals in the job folder (its ``repr`` shows
-    the location): the saved model refers to them there or, with ``copy``, contains a copy of them, so that the job can
-    be removed. Three things cannot be saved: a ``kernel`` or ``basis`` that exists only in this process, such as a
-    lambda; a ``random_state`` that is not an integer; and a subclass of the two estimators. Nothing is pickled.
+    the location): the saved model contains a copy of them, so that the job can be updated or removed. Without ``copy``,
+    it refers to the rows in the job, which the second of later updates removes, and a ``DataWarning`` says so. Three
+    things cannot be saved: a ``kernel`` or ``basis`` that exists only in this process, such as a lambda; a
+    ``random_state`` that is not an integer; and a subclass of the two estimators. Nothing is pickled.
 
     Raises ``UsageError`` for what cannot be saved (the message names it), and without ``copy`` for local residual rows
     in another store, ``MissingDataError`` if rows to be copied are missing or damaged, ``ExistsError`` if the location
@@ -56,7 +58,7 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = F
     True
     """
     if isinstance(model, FittedModel):
-        write_model(model, location, copy=copy)
+        _write(model, location, copy=copy)
         return
     check_is_fitted(model)
     kind = type(model).__name__
@@ -69,7 +71,18 @@ def save_model(model: Saved, location: str | os.PathLike[str], *, copy: bool = F
             attributes[each] = value.dtype.kind, tuple(value.tolist())
     parameters = {name: value for name, value in model.get_params(deep=False).items() if name != "client"}
     saved = {"class": kind, "parameters": parameters, "attributes": attributes}
-    write_model(model.model_, location, estimator=saved, copy=copy)
+    _write(model.model_, location, estimator=saved, copy=copy)
+
+
+def _write(model: Model | ClassModel, location: str | os.PathLike[str], *, copy: bool, estimator: Any = None) -> None:
+    """Write a model, and warn if it needs rows that stay in a job."""
+    write_model(model, location, {"versions": package_versions()}, estimator=estimator, copy=copy)
+    if model.cells_place and not copy:
+        warn(
+            f"the saved model needs the rows in {model.cells_place}, which later updates of the job remove: "
+            "save it with copy=True to keep them",
+            DataWarning,
+        )
 
 
 def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) -> Saved:
@@ -97,8 +110,11 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
     location = os.fspath(location)
     job = Job(location)
     if job.store.exists():
-        return job.store.model(allow_code=allow_code)
+        found = job.store.model(allow_code=allow_code)
+        warn_of_versions(f"{location}: the model", job.state().versions or job.state().request["versions"])
+        return found
     model, saved = load_saved(location, allow_code=allow_code)
+    warn_of_versions(f"{location}: the model", versions_of(location))
     if saved is None:
         return model
     with reading(f"{location}: the estimator", "save it again with this version of partirvm"):

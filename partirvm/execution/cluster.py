@@ -4,10 +4,8 @@ The module also has the functions that run on the cluster independently of the s
 """
 
 import asyncio
-import importlib.metadata
 import inspect
 import math
-import platform
 import time
 import uuid
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
@@ -18,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from partirvm.errors import ClusterError, NoWorkersError, PartirvmError, UsageError
 from partirvm.execution.local import POLL
+from partirvm.process import PACKAGES
 from partirvm.storage.address import allow_protocols, allowed
 
 R = TypeVar("R")
@@ -28,14 +27,6 @@ SILENCE = 20.0  # seconds without a response after which a scheduler, even a res
 ANSWER = 60.0  # seconds to wait for all workers to respond to one question
 WORKER_TIMEOUT = 30.0  # seconds to wait for a worker before an error
 ATTEMPTS = 5  # maximum number of attempts if workers are lost repeatedly
-
-PACKAGES = ("numpy", "scipy", "zarr", "partirvm")
-"""Packages that affect the bits of results."""
-
-
-def package_versions() -> dict[str, str]:
-    """Return the versions of these packages and of Python in this process."""
-    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}
 
 
 def connect(address: str) -> Any:

@@ -293,7 +293,7 @@ def dtypes(graph: Graph, dtype: str) -> tuple[str, str]:
 
 
 def check_export(path: Where, *, overwrite: bool = False) -> None:
-    """Raise ``ExistsError`` if the place of an export is taken: ``overwrite`` permits replacing earlier exports only."""
+    """Raise ``ExistsError`` if the place of an export is taken: ``overwrite`` permits replacing earlier exports."""
 
     def is_export(place: Folder) -> bool:
         content = place.read("") if place.is_file() else b""

@@ -26,6 +26,7 @@ from partirvm.jobs.store import JobStore
 from partirvm.model import AnyModel
 from partirvm.options import Request
 from partirvm.planning.plan import Plan
+from partirvm.process import package_versions
 from partirvm.resolve.new_problem import Interrupted, timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
 from partirvm.storage import Where
@@ -138,7 +139,9 @@ def run_attempt(
         n_rows = asked["fingerprint"]["n_rows"]
         restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
         lines = 0 if restored is None else restored.history
-        store.record({"event": "running", "history": lines, "reason": f"by {Process.this()}"})
+        store.record(
+            {"event": "running", "history": lines, "reason": f"by {Process.this()}", "versions": package_versions()}
+        )
         state = store.folded()
         journal = JobJournal(store=store, history=list(state.history), keep_cells=store.keep_cells)
         before = float(state.history[-1]["seconds"]) if state.history else 0.0

@@ -16,6 +16,7 @@ from partirvm.jobs.state import JobState, Status
 from partirvm.jobs.store import JobStore
 from partirvm.kernels.functions import require_no_code
 from partirvm.options import Request
+from partirvm.process import package_versions, warn_of_versions
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import check_request
 from partirvm.resolve.resolve import LIMITS, check_parameters
@@ -149,7 +150,9 @@ def requeue(
         open_held_out(request)
         event = _grown(store, request, allow_code, changed) if grown else _resumed(location, state, request, changed)
         store.record({"event": "queued", **event, **moved, "scheduler": scheduler_of(client)})
-        return store.folded()
+        state = store.folded()
+    warn_of_versions(f"{location}: the job", request["versions"])
+    return state
 
 
 def _resumed(location: str, state: JobState, request: Json, changed: Json) -> Json:

@@ -68,7 +68,7 @@ class JobState:
     was queued. ``plan`` is the last plan event, ``history`` the valid fit events, ``before`` those that the last run
     found, and ``added`` is True if that run added any. ``doing`` describes the current stage of kernel learning.
     ``request`` is ``spec.json`` with the changes by resumes and updates; after an update, its ``rounds`` are those that
-    the update may make; ``fingerprint`` is that of the last fit.
+    the update may make; ``fingerprint`` is that of the last fit. ``versions`` are the packages of the last run.
 
     ``n_runs`` is the number of ``running`` events of this attempt: a scheduler restarts a driver whose worker was lost.
     ``n_lost`` counts the lost workers of this attempt that a driver has seen, and ``last_lost`` is the time of the last
@@ -92,6 +92,7 @@ class JobState:
     n_lost: int = 0
     last_lost: float | None = None
     request: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
 
     def settled(self) -> "JobState":
         """Return the state without a run that added nothing: the job then has the model of the previous run."""
@@ -145,7 +146,8 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
         before = state.settled().history
         history = before[: int(event.get("history", len(before)))]
         began, n_runs = state.began or at, state.n_runs + 1
-        new = replace(new, history=history, before=before, added=False)
+        versions = event.get("versions", {})
+        new = replace(new, versions=versions, history=history, before=before, added=False)
         return replace(new, began=began, ended=None, n_runs=n_runs)
     return replace(new.settled(), ended=at, seconds=event.get("seconds")) if new.status.final else new
 

@@ -15,7 +15,6 @@ of a group holds its name and this token. A job that overwrites another one cont
 invalidates whatever the old driver writes. Others may still read the previous group, or the last one may be damaged.
 """
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from partirvm.local.cells import Cells
 from partirvm.model import AnyModel, load_model, save_model
 from partirvm.storage import Folder, Where, open_folder, storing
 from partirvm.storage import lease as leases
+from partirvm.storage.address import address
 from partirvm.storage.codec import HEAD
 from partirvm.storage.lease import Lease
 from partirvm.storage.records import HEAD as MOST_JSON
@@ -68,13 +68,14 @@ EVENT: Schema = {"event": str, "time": TIME, "epoch": int, "token": str, "reason
 EVENT |= {"model?": str, "checkpoint?": str, "fingerprint?": FINGERPRINT, "rounds?": int | None}
 EVENT |= {"scheduler?": str, "lost?": int, "last?": TIME}
 EVENT |= {"history?": int, "seconds?": float | None, "changes?": {}, "data?": str, "validation?": str | None}
+EVENT |= {"versions?": dict[str, str]}
 
 
 class JobStore:
     """Reads and writes one job folder. ``lease`` is the lease of this process, or None without a lease."""
 
     def __init__(self, location: Where) -> None:
-        self.location = os.fspath(location).rstrip("/")
+        self.location = address(location).rstrip("/")
         self.lease: Lease | None = None
         self.folder = open_folder(self.location)
         self._saved: dict[str, str] = {}  # groups that no event names yet

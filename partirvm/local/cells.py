@@ -48,8 +48,9 @@ SLACK, LEAST_DISTANCE = 1.0 - 1e-12, 1e-150
 """Boxes count as nearer by this ratio, since distances are rounded; limits below this distance would square to 0."""
 
 ADVICE = (
-    "restore this folder, or fit again. A model refers to the rows of its local residuals in its job folder, "
-    "unless it was saved with copy=True; model.sparse() predicts without them"
+    "restore this folder, or fit again. A model that was not saved with copy=True refers to the rows of its local "
+    "residuals in its job folder, where the second of later updates, a cancel or --overwrite removes them; "
+    "model.sparse() predicts without them"
 )
 
 

@@ -6,6 +6,7 @@ import and run the function, so such a model is loaded only if the caller allows
 
 import os
 import posixpath
+from functools import partial
 from typing import Any, TypeAlias
 
 from partirvm.core.link import LINKS
@@ -24,7 +25,8 @@ from partirvm.options.values import VALUES
 from partirvm.quoting import quoted
 from partirvm.storage import Where, open_folder, reading
 from partirvm.storage.address import absolute, store_of
-from partirvm.storage.codec import ADVICE, Codec
+from partirvm.storage.codec import ADVICE, HEAD, Codec
+from partirvm.storage.records import has_type, read_json
 
 KIND = "partirvm-model"
 FORMAT = 18
@@ -43,26 +45,26 @@ def save_model(
     """Write a model to a new folder or fsspec URL, with the plain values and arrays of its ``estimator``.
 
     Local residual rows in a job folder stay there, and the model refers to them; with ``copy``, they are copied into
-    the model's folder. Raises ``ExistsError``, ``StorageError``, and ``UsageError`` for a function that exists only in
-    this process, or for a reference to another store.
+    the model's folder. A call that was killed leaves a folder that does not load, which the next call replaces. Raises
+    ``ExistsError``, ``StorageError``, and ``UsageError`` for a function that exists only in this process, or for a
+    reference to another store.
     """
     if model.cells_place and not copy and store_of(model.cells_place) != store_of(os.fspath(location)):
         raise UsageError(f"{location}: the local-residual rows are in {model.cells_place}: copy them with copy=True")
-    model = model.with_cells_at(absolute(model.cells_place))
+    beside = None
+    place = absolute(model.cells_place)
+    if copy and isinstance(model, Model) and model.cells_place:
+        cells = open_folder(location).place(CELLS)
+        beside = CELLS, partial(model.own_residuals.cells.copied, cells)
+        place = absolute(cells)
+    model = model.with_cells_at(place)
     model.design.kernel.spec()  # raises UsageError for functions of this process
     if model.design.functions is not None:
         model.design.functions.spec()
     try:
-        CODEC.write({"model": model, "estimator": estimator}, os.fspath(location), KIND, FORMAT, about)
+        CODEC.write({"model": model, "estimator": estimator}, os.fspath(location), KIND, FORMAT, about, beside)
     except TypeError as error:
         raise UsageError(f"the model cannot be saved: {error}") from error
-    if copy and isinstance(model, Model) and model.cells_place:
-        folder = open_folder(location)
-        try:
-            model.own_residuals.cells.copied(folder.place(CELLS))
-        except BaseException:
-            folder.remove()
-            raise
 
 
 def load_model(location: Where, *, allow_code: bool = False, cells: str = "") -> AnyModel:
@@ -89,6 +91,13 @@ def load_saved(location: Where, *, allow_code: bool = False, cells: str = "") ->
             require_no_code(found["model"].design, location)
         require_sound(found["model"])
         return _with_cells(found["model"], location, cells), found["estimator"]
+
+
+def versions_of(location: Where) -> dict[str, str]:
+    """Return the package versions with which a model was saved; empty if it was saved without them."""
+    about = read_json(open_folder(location), HEAD).get("about")
+    versions = about.get("versions") if isinstance(about, dict) else None
+    return versions if has_type(versions, dict[str, str]) else {}
 
 
 def _with_cells(model: AnyModel, location: str, cells: str) -> AnyModel:

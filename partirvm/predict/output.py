@@ -1,7 +1,8 @@
 """Write predictions to a table. The table appears under its name only when it is complete."""
 
+import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from partirvm.data.labels import label_array
 from partirvm.data.tables import file_table
 from partirvm.errors import PartirvmError, UsageError
 from partirvm.storage import Folder, open_folder, require_replaceable, storing
+from partirvm.storage.records import create_blosc
 
 KIND = "partirvm-prediction"
 """The ``kind`` attribute of a Zarr group of predictions. Only a folder with this attribute may be overwritten."""
@@ -31,15 +33,34 @@ def written_labels(labels: Sequence[Any]) -> NDArray[Any]:
     return np.array([str(label) for label in labels]) if found.dtype.kind == "O" else found
 
 
-def write_output(output: Folder, part: Path, tables: Iterable[Table], n_rows: int, check: Callable[[], None]) -> None:
-    """Write tables with the same columns one after another to OUTPUT, ``n_rows`` rows in all.
+def write_output(
+    output: Folder,
+    part: Path,
+    tables: Iterable[Table],
+    n_rows: int,
+    check: Callable[[], None],
+    labels: Collection[Any] = (),
+) -> None:
+    """Write tables with the same columns one after another to OUTPUT, whose extension selects the format.
 
-    The extension selects the format. The table is written to ``part`` on this machine, then moved to ``output``, which
-    it replaces. ``check`` is called before that and may raise. The caller removes whatever an error leaves at ``part``.
+    Parameters
+    ----------
+    output : Folder
+        The table to write or replace.
+    part : Path
+        Where the table is written first, on this machine. The caller removes whatever an error leaves there.
+    tables : iterable of Table
+        The parts of the table, in order.
+    n_rows : int
+        The number of rows in all.
+    check : callable
+        Called before ``output`` is replaced; it may raise.
+    labels : collection
+        All labels that the tables may contain.
     """
     with storing(output.location):
         if output.suffix == ".zarr":
-            _write_zarr(part, tables, n_rows)
+            _write_zarr(part, tables, n_rows, labels)
         else:
             _write_file(part, tables, output.suffix)
         output.publish(part, check)
@@ -82,18 +103,43 @@ def array_name(column: str) -> str:
     return re.sub(r"[%/\\\x00-\x1f]", lambda found: f"%{ord(found[0]):02X}", column)
 
 
-def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int) -> None:
+def _write_zarr(path: Path, tables: Iterable[Table], n_rows: int, labels: Collection[Any]) -> None:
+    """Write tables to a Zarr group with checksums; its fill values are no predictions: NaN, and none of ``labels``."""
     import zarr
 
-    group, arrays, done = zarr.open_group(str(path), mode="w", zarr_format=3), dict[str, Any](), 0
+    group = zarr.open_group(str(path), mode="w", zarr_format=3)
+    arrays = dict[str, Any]()
+    done = 0
     for table in tables:
         for name, values in table.items():
+            if values.dtype.kind == "b":  # no boolean is left for a missing chunk
+                values = values.astype(np.int8)
             if name not in arrays:
-                kind, rows = str if values.dtype.kind == "U" else values.dtype, min(1 << 16, n_rows)
-                arrays[name] = group.create_array(array_name(name), shape=(n_rows,), dtype=kind, chunks=(rows,))
+                dtype: Any = str if values.dtype.kind == "U" else values.dtype
+                chunk = min(1 << 16, n_rows)
+                place = f"{path}/{array_name(name)}"
+                arrays[name] = create_blosc(place, (n_rows,), (chunk,), dtype, fill_of(values.dtype, labels))
             arrays[name][done : done + len(values)] = values
         done += len(values)
     group.update_attributes({"kind": KIND, "columns": list(arrays)})
+
+
+def fill_of(dtype: np.dtype[Any], labels: Collection[Any]) -> Any:
+    """Return a value of a dtype that is no prediction, which a missing chunk reads as: NaN, or none of the labels.
+
+    >>> fill_of(np.dtype("f8"), ()), fill_of(np.dtype("U3"), ("red", "missing")), fill_of(np.dtype("i1"), (0, -128))
+    (nan, 'missing_', -127)
+    """
+    if dtype.kind == "f":
+        return math.nan
+    if dtype.kind == "U":
+        text = "missing"
+        while text in labels:
+            text += "_"
+        return text
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    candidates = range(least, most) if least else range(most, least, -1)
+    return next(value for value in candidates if value not in labels)
 
 
 def _write_file(path: Path, tables: Iterable[Table], suffix: str) -> None:

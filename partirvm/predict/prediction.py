@@ -22,6 +22,7 @@ from partirvm.likelihoods.passes import ScorePass
 from partirvm.model import FAR, AnyModel, ClassModel, OfRows
 from partirvm.predict.output import Table, check_output, write_output, written_labels
 from partirvm.predict.rvm_star import augmenting_of
+from partirvm.process import warn_of_versions
 from partirvm.storage import Folder, open_folder, storing
 from partirvm.types import Columns, Float
 
@@ -54,12 +55,12 @@ def predict(
 ) -> int:
     """Write the model's predictions at each row of DATA to OUTPUT; return the number of rows.
 
-    DATA may be a table, whatever ``ingest`` reads from a path or URL: its columns are found by name (``opened``). OUTPUT
-    is a .zarr, .parquet or .csv file, at a path or an fsspec URL, with the rows of DATA in their order before shuffling and the
-    model's ``value_names`` as columns; for classes, the most probable ``label`` comes first. An ``interval``, a level
-    such as 0.95, adds the ends of the estimators' ``predict_interval``, for classes the bands of their probabilities.
-    OUTPUT appears under its name only when it is complete. Until then, the rows are in a hidden folder beside it (for a
-    URL, on this machine), which the next call removes if a call was killed.
+    DATA may be a table, whatever ``ingest`` reads from a path or URL: its columns are found by name (``opened``).
+    OUTPUT is a .zarr, .parquet or .csv file, at a path or an fsspec URL, with the rows of DATA in their order before
+    shuffling and the model's ``value_names`` as columns; for classes, the most probable ``label`` comes first. An
+    ``interval``, a level such as 0.95, adds the ends of the estimators' ``predict_interval``, for classes the bands of
+    their probabilities. OUTPUT appears under its name only when it is complete. Until then, the rows are in a hidden
+    folder beside it (for a URL, on this machine), which the next call removes if a call was killed.
 
     ``augment`` is the DATA to which JOB was fitted: each row is predicted by RVM* (``predict.rvm_star``), without local
     residuals, in passes over the training rows, whose tiles are reported to ``progress``; not with ``interval``.
@@ -71,6 +72,7 @@ def predict(
     """
     store = JobStore(job)
     model = store.model(allow_code=allow_code)
+    warn_of_versions(f"{job}: the model", store.folded().versions or store.spec()["versions"])
     if augment is not None and interval is not None:
         raise UsageError("augment and interval cannot be combined: leave one of them out")
     multiples = None
@@ -104,7 +106,8 @@ def predict(
                 check_output(output, overwrite=overwrite)  # another process may have written OUTPUT since
 
             tables = (_table(block[:, 1:-1], names, model.columns.classes) for block in sorter.blocks(SORT_MEMORY))
-            write_output(place, folder / f"output{place.suffix}", tables, source.n_rows, check)
+            labels = set() if model.columns.classes is None else set(written_labels(model.columns.classes).tolist())
+            write_output(place, folder / f"output{place.suffix}", tables, source.n_rows, check, labels)
     if augment is None:
         warn_of_far_rows(far, source.n_rows, model)
     return source.n_rows
@@ -188,6 +191,7 @@ def evaluate(
     """
     store = JobStore(job)
     model = store.model(allow_code=allow_code)
+    warn_of_versions(f"{job}: the model", store.folded().versions or store.spec()["versions"])
     with opened(data, model.columns, client, labelled=True) as source, closing(executor_for(client)) as executor:
         if augment is None:
             scores: AnyScores = score(model, _together(source, model), executor, progress)

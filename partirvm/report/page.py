@@ -18,7 +18,7 @@ from partirvm.options import Request
 from partirvm.quoting import counted, moment, printable
 from partirvm.report.history import MEASURED, SIDES, Kind, columns, figures_of, format_share, kind_of, last_model
 from partirvm.report.plots import CONTRAST, OBSERVED, Chart, from_json, target_charts
-from partirvm.report.text import figure_rows, is_corrected, parameter_text
+from partirvm.report.text import figure_rows, is_corrected, parameter_text, versions_text
 from partirvm.storage import Folder, open_folder, require_replaceable, storing
 
 LISTS = ("directions", "bases", "outputs", "sizes", "damaged")
@@ -78,6 +78,7 @@ def report_of(job: Any) -> Report:
     values = {name: getattr(state, name) for name in ("queued", "began", "ended", "plan", "history")}
     values |= {**job.progress(), "location": job.location, "status_advice": state.status.advice}
     values |= {"parameters": job.asked(), "versions": state.request["versions"]}
+    values["differing_versions"] = versions_text(state.request["versions"], state.versions)
     values |= {"relevance": None, "missing": {}, **{name: [] for name in LISTS}}
     try:
         values |= job.facts()

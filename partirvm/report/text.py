@@ -6,6 +6,7 @@ from itertools import compress
 from typing import Any
 
 from partirvm.jobs.state import JobState, Status, lost_workers_of
+from partirvm.process import package_versions
 from partirvm.quoting import counted, format_bytes, format_duration, moment, named, printable
 from partirvm.report.history import MISSING, QUANTITIES, SIDES, Lines, aligned, figures_of, formatted, kind_of
 
@@ -44,6 +45,7 @@ def status_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("workers", lost_workers_text(facts.get("lost_workers", {}))),
         ("strategy", facts["strategy"] and f"{facts['strategy']}, {counted(facts['fits'], 'fit')}"),
         *figure_rows(facts),
+        ("versions", facts.get("versions")),
         ("ended" if Status(facts["status"]).final else "advice", facts["advice"]),
         ("model", "none yet" if facts["n_vectors"] is None else None),
     ]
@@ -159,14 +161,27 @@ def job_facts(job: Any) -> dict[str, Any]:
     """Return the progress of a job, the figures of its model and all its ``parameters`` as plain JSON."""
     state, parameters = job.state(), job.asked()
     figures = figures_of(state.history, state.plan or {})
+    figures["versions"] = versions_text(state.request["versions"], state.versions)
     return {**job.progress(), "data": parameters.pop("data"), **figures, "parameters": parameters}
+
+
+def versions_text(began: Mapping[str, str], last: Mapping[str, str]) -> str:
+    """Return the versions that differ between the start of a job, its last run and this process; "" if none does."""
+    stages = {"made with": began, "last run with": last, "this process has": package_versions()}
+    names = [name for name in began if len({versions[name] for versions in stages.values() if name in versions}) > 1]
+    texts = [
+        f"{stage} " + ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
+        for stage, versions in stages.items()
+        if versions
+    ]
+    return "; ".join(texts) if names else ""
 
 
 def compare_text(jobs: Sequence[dict[str, Any]], spell: Callable[[str], str] = str) -> str:
     """Return a table of known ``job_facts``, with one column per job, and of parameters that differ (``spell``)."""
     titles = {"n_rows": "rows", "rho": "sparseness ρ", "n_vectors": "vectors", "seconds": "time", **QUANTITIES}
     titles |= {"peak_memory": "memory", "planned_seconds": "planned time"}
-    beside = {"job", "since", "attempt", "reason", "doing", "advice", "data", "parameters"}
+    beside = {"job", "since", "attempt", "reason", "doing", "advice", "data", "parameters", "versions"}
     beside |= {"lost_workers", "kind", "number", "level", "candidates", "vectors", "model"}  # of the last fit
     keys = [key for key in jobs[0] if key not in beside]
     rows = [[titles.get(key, key.replace("_", " ")), *(formatted(job, key) for job in jobs)] for key in keys]

@@ -2,16 +2,21 @@
 
 fsspec imports a class for each protocol; some of these run templates, combine other addresses or connect to any host,
 and an address may come from somebody else's file. So every address is checked before fsspec or Zarr opens it: protocols
-beyond ``PROTOCOLS`` only if the user names them, chains never. Endpoints and credentials are set in fsspec.
+beyond ``PROTOCOLS`` only if the user names them, chains never. Endpoints and credentials are set in fsspec, in the
+environment or in files. Credentials in an address are separated from it at once (``address``): this process uses them,
+but nothing stores or shows them.
 """
 
 import os
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, cast
+from urllib.parse import unquote
 
 from partirvm.errors import FormatError, MissingDataError, PartirvmError, StorageError, UsageError
+from partirvm.quoting import LOGIN, without_credentials
 
 PROTOCOLS = ("file", "s3", "gs", "gcs", "az", "abfs", "memory")
 """The protocols that are allowed by default."""
@@ -43,9 +48,50 @@ def allow_protocols(*names: str) -> None:
     allowed.update(names)
 
 
-def absolute(place: Where) -> str:
-    """Return an absolute path, which is valid in any working directory. URLs are returned unchanged."""
+_logins: dict[tuple[str, str], tuple[str, str]] = {}
+"""User names and passwords in the addresses that this process was given, by store; they are never stored."""
+
+ACCESS = ("401", "403", "Forbidden", "Unauthorized", "credentials", "AccessDenied", "InvalidAccessKeyId", "Signature")
+"""Texts in errors of stores that refuse access."""
+
+HINT = (
+    "; credentials in an address are used only by the process that is given it, and are never stored: set them in the "
+    "environment (such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) or in a file (such as ~/.aws/credentials or "
+    "~/.config/fsspec/conf.json)"
+)
+"""Advice for a refused access."""
+
+
+def address(place: Where) -> str:
+    """Return an address without user name and password, which this process keeps in memory for opening the store."""
     place = os.fspath(place)
+    found = LOGIN.match(place)
+    if found is None:
+        return place
+    clean = LOGIN.sub(r"\g<scheme>\g<other>", place, count=1)
+    name, _, password = (found["login"] or found["pair"] or "").partition(":")
+    _logins[store_of(clean)] = unquote(name), unquote(password)
+    return clean
+
+
+def options_of(place: str) -> dict[str, Any]:
+    """Return the fsspec options of an address: the credentials that its store had in an address, if any."""
+    protocol = protocol_of(place)
+    options: dict[str, Any] = {"encoded": True} if protocol in QUERIES and "%" in place else {}
+    name, password = _logins.get(store_of(place), ("", ""))
+    if not name:
+        return options
+    if protocol in QUERIES:
+        login = b64encode(f"{name}:{password}".encode()).decode()
+        return {**options, "headers": {"Authorization": f"Basic {login}"}}
+    if protocol == "s3":
+        return {"key": name, "secret": password}
+    return {} if protocol in PROTOCOLS else {"username": name, "password": password}
+
+
+def absolute(place: Where) -> str:
+    """Return an absolute path, which is valid in any working directory, or a URL without credentials."""
+    place = address(place)
     return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - keeps the user's symbolic links
 
 
@@ -93,11 +139,11 @@ def open_filesystem(url: Where) -> tuple[Any, str]:
     """Return a file system and a path in it. ``UsageError`` if not allowed, ``StorageError`` if unreachable."""
     import fsspec
 
-    url = os.fspath(url)
+    url = address(url)
     require_address(url)
     try:
         with reading(url):
-            return cast(tuple[Any, str], fsspec.core.url_to_fs(url))
+            return cast(tuple[Any, str], fsspec.core.url_to_fs(url, **options_of(url)))
     except FormatError as error:  # an unknown protocol, or a protocol whose package is missing
         raise UsageError(f"{url}: cannot open this address ({error.__cause__})") from error
 
@@ -114,13 +160,16 @@ def reading(place: str, advice: str = "is the address right?", broken: type[Exce
     except (PartirvmError, MemoryError):
         raise
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingDataError(f"{place} is missing ({error.strerror or error}): {advice}") from error
+        refusal = error.__cause__  # fsspec reports every HTTP status as a missing file
+        if isinstance(refusal, Exception) and getattr(refusal, "status", 404) != 404:
+            raise StorageError(f"{place}: cannot be read: {_reason(refusal)}: {advice}") from _shown(error)
+        raise MissingDataError(f"{place} is missing ({error.strerror or error}): {advice}") from _shown(error)
     except Exception as error:
         if (isinstance(error, OSError) and error.errno) or _is_of_client(error):
-            raise StorageError(f"{place}: cannot be read: {_reason(error)}: {advice}") from error
+            raise StorageError(f"{place}: cannot be read: {_reason(error)}: {advice}") from _shown(error)
         # the text of a KeyError is only the key
         text = str(error) if " " in str(error) else f"{type(error).__name__} {error}".rstrip()
-        raise broken(f"{place}: cannot be read ({text}): {advice}") from error
+        raise broken(f"{place}: cannot be read ({text}): {advice}") from _shown(error)
 
 
 @contextmanager
@@ -133,7 +182,7 @@ def storing(place: str, advice: str = "make room or choose another place") -> It
     except Exception as error:
         if not isinstance(error, OSError) and not _is_of_client(error):
             raise
-        raise StorageError(f"{place}: cannot be written: {_reason(error)}: {advice}") from error
+        raise StorageError(f"{place}: cannot be written: {_reason(error)}: {advice}") from _shown(error)
 
 
 def _is_of_client(error: Exception) -> bool:
@@ -143,4 +192,17 @@ def _is_of_client(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+    text: str = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    remote = _is_of_client(error) or "://" in str(error) or not getattr(error, "filename", None)
+    refused = isinstance(error, PermissionError) or any(mark in str(error) for mark in ACCESS)
+    return text + HINT if remote and refused else text
+
+
+def _shown(error: Exception) -> Exception | None:
+    """Return an error as the cause of another one, or None if a traceback would show credentials in its text."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if without_credentials(str(cause)) != str(cause):
+            return None
+        cause = cause.__cause__ or cause.__context__
+    return error

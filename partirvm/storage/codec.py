@@ -12,15 +12,17 @@ JSON has ``value`` and ``arrays`` (dtype, shape and order, on which BLAS bits de
 Classes and enums are looked up by name among those known to a ``Codec``: decoding runs no code from the file.
 
     GROUP/000000, …     the bytes of the JSON and of all arrays, one after the other, in parts of ``PART`` bytes
+    GROUP/NAME/…        optional: what the writer of the group adds, such as copied rows
     GROUP/group.json    kind, format, the size of the JSON, the size and the hash of each part, and ``about``
 
-``group.json`` is written last: without it, a group is incomplete. Reading takes no more memory than the stored bytes
-plus a second copy of the largest array.
+``group.json`` is written last: without it, a group is incomplete, and the next writer to this place replaces it.
+Reading takes no more memory than the stored bytes plus a second copy of the largest array.
 """
 
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
@@ -47,6 +49,15 @@ PART = 1 << 23
 HEAD = "group.json"
 """The object that makes a group complete."""
 
+PART_NAME, TEMPORARY_NAME = re.compile(r"\d{6}"), re.compile(r"\.(\d{6}|group\.json)\.[0-9a-f]{32}\.part")
+"""Names of the parts of a group, and of files that become a part or the head."""
+
+START = b'{"value":'
+"""Beginning of the first part of each group."""
+
+Beside: TypeAlias = tuple[str, Callable[[], object]]
+"""The name of a folder in a group, and a function that writes it."""
+
 HEAD_FIELDS = {"json": range(1 << 50), "parts": list[list[int | str]], "about": {}}
 
 ADVICE = "restore it, or use the version of partirvm that wrote it"
@@ -65,12 +76,27 @@ class Codec:
                 self._classes[hint.__name__] = hint
                 left += get_type_hints(hint).values()
 
-    def write(self, value: Any, location: str, kind: str, version: int, about: Any = None) -> None:
-        """Write a value to a new folder or URL. ``about`` is JSON that can be read without the value.
+    def write(
+        self, value: Any, location: str, kind: str, version: int, about: Any = None, beside: Beside | None = None
+    ) -> None:
+        """Write a value to a new folder or URL, replacing an unfinished group.
 
         Raises ``TypeError`` if it cannot be stored, ``ExistsError`` if the location is not empty, or ``StorageError``.
+
+        Parameters
+        ----------
+        value : object
+            The value to store.
+        location : str
+            The folder or URL.
+        kind, version : str, int
+            The kind of group and the version of its format.
+        about : JSON value, optional
+            Facts that can be read without the value.
+        beside : (str, callable), optional
+            The name of a folder in the group, and a function that writes it; it is complete if the group is.
         """
-        write_group(*self.encode(value), location, kind, version, about)
+        write_group(*self.encode(value), location, kind, version, about, beside)
 
     def read(self, location: str, kind: str, version: int) -> Any:
         """Return a group's value. Raises ``MissingDataError`` if damaged, ``FormatError`` for another kind of group."""
@@ -147,19 +173,32 @@ def plain(dtype: str) -> np.dtype[Any]:
     return found
 
 
-def write_group(tree: Any, arrays: list[Array], location: str, kind: str, version: int, about: Any = None) -> None:
-    """Write an encoded value's JSON and arrays. An error leaves nothing behind. Raises like ``Codec.write``."""
+def write_group(
+    tree: Any,
+    arrays: list[Array],
+    location: str,
+    kind: str,
+    version: int,
+    about: Any = None,
+    beside: Beside | None = None,
+) -> None:
+    """Write an encoded value's JSON and arrays. An error leaves nothing behind, a kill an unfinished group.
+
+    The parameters and errors are those of ``Codec.write``.
+    """
     folder, parts = open_folder(location), list[tuple[int, str]]()
     entries = [(array.dtype.str, array.shape, "F" if array.flags.fnc else "C") for array in arrays]
     text = json.dumps({**tree, "arrays": entries}, separators=(",", ":")).encode()
     flat = (array.ravel("F" if array.flags.fnc else "C") for array in arrays)
     with storing(location):
-        if not folder.empty():
-            raise ExistsError(f"{location} already exists and is not overwritten: choose another name")
+        _remove_unfinished(folder, "" if beside is None else beside[0])
         try:
             for part in _divided(chain([np.frombuffer(text, np.uint8)], flat)):
                 folder.write(f"{len(parts):06d}", part)
                 parts.append((len(part), _hash(part)))
+            if beside is not None:
+                beside[1]()
+                folder.flush(beside[0])
             head = {"kind": kind, "format": version, "json": len(text), "parts": parts, "about": about or {}}
             folder.create(HEAD, to_json(HEAD, head))
         except BaseException:
@@ -167,6 +206,24 @@ def write_group(tree: Any, arrays: list[Array], location: str, kind: str, versio
                 if not folder.exists(HEAD):  # another writer may have finished first
                     folder.remove()
             raise
+
+
+def _remove_unfinished(folder: Folder, beside: str) -> None:
+    """Remove the group that a killed writer left without its head. Raises ``ExistsError`` for anything else.
+
+    The first part, by which the group is known, is removed last: this may be killed, too.
+    """
+    if folder.empty():
+        return
+    names = folder.list()
+    known = not folder.is_file() and all(name == beside or PART_NAME.fullmatch(name) for name in names)
+    if known and names:
+        known = names[0] == f"{0:06d}" and folder.read(names[0], len(START)) == START
+    hidden = sorted({*folder.list(hidden=True)} - {*names})
+    if not (known and all(map(TEMPORARY_NAME.fullmatch, hidden))):
+        raise ExistsError(f"{folder.location} already exists and is not overwritten: choose another name")
+    for name in (*reversed(names), *hidden):
+        folder.remove(name)
 
 
 def read_group(location: str, kind: str, version: int) -> tuple[dict[str, Any], list[Array]]:

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from partirvm.errors import ExistsError, StorageError
-from partirvm.storage.address import Where, open_filesystem, protocol_of, reading, storing
+from partirvm.storage.address import Where, address, open_filesystem, protocol_of, reading, storing
 
 REPLY_SECONDS = 300.0
 """Time limit for writing an object: aiohttp waits indefinitely for the reply to ``Expect: 100-continue``."""
@@ -40,7 +40,7 @@ _creating = threading.Lock()
 
 def open_folder(location: Where) -> "Folder":
     """Return the folder at a path or fsspec URL; the folder need not exist."""
-    location = os.fspath(location).replace(os.sep, "/")  # Windows has another separator but accepts this one
+    location = address(location).replace(os.sep, "/")  # Windows has another separator but accepts this one
     if protocol_of(location) == "file":
         return Folder(location, location.removeprefix("file://"))
     filesystem, root = open_filesystem(location)

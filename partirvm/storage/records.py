@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partirvm.errors import FormatError, MissingDataError
-from partirvm.storage.address import reading
+from partirvm.quoting import without_credentials
+from partirvm.storage.address import options_of, reading
 from partirvm.storage.folder import Folder
 
 HEAD = 1 << 25
@@ -73,8 +74,17 @@ def read_json(folder: Folder, name: str, schema: Schema | None = None, missing: 
 
 def to_json(name: str, value: dict[str, Any]) -> bytes:
     """Serialise a JSON object to be stored under this name. ``check`` is a checksum of name and content."""
-    named = {"object": name, **value}
+    named = _cleaned({"object": name, **value})
     return json.dumps({**named, "check": digest(named)}, indent=1).encode()
+
+
+def _cleaned(value: Any) -> Any:
+    """Return a JSON value without credentials in its texts: nothing stored by partirvm contains any."""
+    if isinstance(value, str):
+        return without_credentials(value)
+    if isinstance(value, dict):
+        return {key: _cleaned(each) for key, each in value.items()}
+    return list(map(_cleaned, value)) if isinstance(value, list | tuple) else value
 
 
 def digest(value: Any) -> str:
@@ -169,13 +179,14 @@ def checksum(block: NDArray[Any]) -> str:
     return f"{google_crc32c.value(words):08x}{int(words.sum(dtype=np.uint64)):016x}"
 
 
-def create_blosc(place: str, shape: Sequence[int], chunk: Sequence[int], dtype: str, fill: float = math.nan) -> Any:
+def create_blosc(place: str, shape: Sequence[int], chunk: Sequence[int], dtype: Any, fill: Any = math.nan) -> Any:
     """Create and return an empty Zarr array at a path or URL, with chunks for ``read_blosc``."""
     import zarr
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     codecs = [BloscCodec(cname="lz4", clevel=1, shuffle="shuffle"), Crc32cCodec()]
     form: Any = {"zarr_format": 3, "compressors": codecs, "fill_value": fill, "config": {"write_empty_chunks": True}}
+    form["storage_options"] = options_of(place) or None
     return zarr.create_array(place, shape=tuple(shape), chunks=tuple(chunk), dtype=dtype, **form)
 
 

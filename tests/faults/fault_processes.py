@@ -183,6 +183,14 @@ def crash(work, folder, point, **arguments):
     return changes[0]
 
 
+def save_copy(source, out):
+    """Save a model again, with its rows."""
+    from partirvm.model.files import load_model, save_model
+
+    make_small(pytest.MonkeyPatch().setattr)
+    save_model(load_model(source), out, copy=True)
+
+
 def kills(breeder, store, rng, times, things):
     """Carry a job out that dies so many times, at random among the ``things`` that an undisturbed one does.
 

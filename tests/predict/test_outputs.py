@@ -11,6 +11,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 from by_default import some
 from waiting import wait_for
 
@@ -207,3 +208,32 @@ def test_integers_beyond_2_to_the_53_in_csv(tmp_path):
     labels, place = (2**53, 2**53 + 1, 2**63 - 1), tmp_path / "p.csv"
     write_output(open_folder(str(place)), tmp_path / "part.csv", [{"label": written_labels(labels)}], 3, lambda: None)
     assert place.read_text().split() == ['"label"', *map(str, labels)]
+
+
+KINDS = {
+    "numbers": [0.5, 1.5], "text": ["red", "missing"], "empty text": ["", "red"], "integers": [0, -(2**63)],
+    "switches": [True, False],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("labels", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("damage", ["missing", "changed"])
+def test_a_damaged_chunk_of_predictions_is_no_prediction(tmp_path, labels, damage):
+    """A missing one reads as NaN or as no label, a changed one is an error of its checksum."""
+    known, place = written_labels(labels), tmp_path / "p.zarr"
+    table = {"label": known[[0, 1, 1]], "p_1": np.array([0.25, 0.5, 0.75])}
+    write_output(open_folder(str(place)), tmp_path / "part.zarr", [table], 3, lambda: None, set(known.tolist()))
+    group = zarr.open_group(str(place), mode="r")
+    np.testing.assert_array_equal(group["label"][:], known[[0, 1, 1]])
+    for name in table:
+        chunk = place / name / "c" / "0"
+        data = chunk.read_bytes()
+        if damage == "missing":
+            chunk.unlink()
+            values = group[name][:].tolist()
+            assert not set(values) & {0, "", *known.tolist()}
+            assert name == "label" or np.isnan(values).all()
+        else:
+            chunk.write_bytes(data[:20] + bytes([data[20] ^ 1]) + data[21:])
+            with pytest.raises(ValueError, match="checksum"):
+                group[name][:]
