@@ -8,6 +8,7 @@ interpreter lock meanwhile; SciPy's BLAS wrappers hold it (``unlocked``).
 import ctypes
 import os
 import platform
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -123,6 +124,15 @@ def peak_memory() -> int:
 def resident_memory() -> int:
     """Return the current resident bytes of this process."""
     return int(psutil.Process().memory_info().rss)
+
+
+BOOSTING = 80 << 20
+"""Resident bytes of ``sklearn.ensemble`` and of the libraries that it loads."""
+
+
+def unloaded_bytes() -> int:
+    """Return the bytes that a comparison with boosted trees adds to this process by loading libraries."""
+    return 0 if "sklearn.ensemble" in sys.modules else BOOSTING
 
 
 def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:

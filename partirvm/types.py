@@ -24,6 +24,7 @@ NOISE_CENTRES = 64  # maximum number of centres of an input-dependent noise vari
 PANEL_ROWS = 2048  # rows whose design block is held at once; changing it changes the rounding of a pass
 RESIDUAL_ROWS = 1000  # minimum number of rows for which local residuals are tried by default
 COMPARED_ROWS = 1000, 20_000  # minimum and maximum rows to compare a learned fit with boosted trees
+COMPARED_MEMORY = 1 << 30  # minimum memory limit for this comparison
 RESIDUAL_TEACHERS, RESIDUAL_NEIGHBOURS = 4096, 40  # maximum rows that teach local residuals; neighbours
 RESIDUAL_TARGETS = 4  # maximum number of targets for which they are tried: each takes as long as a single one
 EXTRA_COLUMNS = 120  # test rows whose extra basis functions are evaluated together; a multiple of 24

@@ -22,7 +22,7 @@ from partirvm.execution.local import POLL, SHARE, OfTile, Progress, added, group
 from partirvm.kernels.permission import permit_names, permitted_names
 from partirvm.likelihoods.base import DenseFit, Pass, Solved
 from partirvm.planning.plan import Machine
-from partirvm.process import one_blas_thread, resident_memory, return_freed_memory, usable_cores
+from partirvm.process import one_blas_thread, resident_memory, return_freed_memory, unloaded_bytes, usable_cores
 
 R = TypeVar("R")
 
@@ -60,7 +60,8 @@ class DaskExecutor:
         base = max(resident_memory(), *(worker["metrics"].get("memory", 0) for worker in workers))
         memory = min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0)
         threads = max(worker["nthreads"] for worker in workers)
-        return Machine(threads, base, limit or int(SHARE * memory) or 8 << 30, len(workers), least_threads=threads)
+        allowed = limit or int(SHARE * memory) or 8 << 30
+        return Machine(threads, base, allowed, len(workers), least_threads=threads, libraries=unloaded_bytes())
 
     def use(self, threads: int) -> None:
         """Do nothing: the workers determine the number of threads."""

@@ -26,7 +26,14 @@ from partirvm.execution.kernel_store import Keeping, fill_block, forget
 from partirvm.kernels.design import Design
 from partirvm.likelihoods.base import DenseFit, Panel, Pass, Rows, Solved, between
 from partirvm.planning.plan import Machine
-from partirvm.process import available_memory, on_threads, one_blas_thread, resident_memory, usable_cores
+from partirvm.process import (
+    available_memory,
+    on_threads,
+    one_blas_thread,
+    resident_memory,
+    unloaded_bytes,
+    usable_cores,
+)
 from partirvm.types import PANEL_ROWS
 
 SHARE = 0.7  # fraction of the available memory that ``memory_limit="auto"`` allows
@@ -131,7 +138,8 @@ class LocalExecutor:
 
     def machine(self, limit: int | None) -> Machine:
         """Return this process's threads and resident bytes, and the given limit or 70 % of the available memory."""
-        return Machine(self.threads, resident_memory(), limit or int(SHARE * available_memory()))
+        allowed = limit or int(SHARE * available_memory())
+        return Machine(self.threads, resident_memory(), allowed, libraries=unloaded_bytes())
 
     def use(self, threads: int) -> None:
         """Set the number of threads."""

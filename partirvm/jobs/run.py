@@ -27,11 +27,10 @@ from partirvm.resolve.resolve import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.strategies.stages import RoundsState
-from partirvm.types import COMPARED_ROWS, Columns, Float
+from partirvm.types import COMPARED_MEMORY, COMPARED_ROWS, Columns, Float
 
-LEAST_MEMORY, MOST_BYTES = 1 << 30, 1 << 23
-"""Minimum memory, in bytes, of a fit that is compared with boosted trees (scikit-learn's take 130 MiB), and the maximum
-number of bytes from which the trees learn."""
+MOST_BYTES = 1 << 23
+"""Maximum number of bytes from which boosted trees learn in a comparison."""
 
 SHOWN = 3
 """Number of nearest rows that are shown for each row with the largest error."""
@@ -218,7 +217,7 @@ def _is_compared(spec: FitSpec, entry: Entry) -> bool:
     """Return True for the last model if it has one target and a learned kernel."""
     problem, learned = spec.problem, any(each["kind"] == "kernel" for each in spec.entries)
     asked = entry["kind"] == "final" and spec.request.reference != "none" and learned
-    large = problem.n_rows >= COMPARED_ROWS[0] and spec.plan.machine.limit >= LEAST_MEMORY
+    large = problem.n_rows >= COMPARED_ROWS[0] and spec.plan.machine.limit >= COMPARED_MEMORY
     measured = problem.n_targets == 1 and not problem.n_classes and entry["train_rmse"] and entry["noise_sd"]
     return asked and large and bool(measured)
 

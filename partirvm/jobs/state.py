@@ -140,8 +140,8 @@ def _advance(state: JobState, event: dict[str, Any]) -> JobState:
         changes = {name: event[name] for name in CHANGED if name in event}
         changes["parameters"] = {**state.request.get("parameters", {}), **event.get("changes", {})}
         request = {**state.request, **changes}
-        counts = {"n_runs": 0, "n_lost": 0, "last_lost": None}
-        return replace(new, attempt=state.attempt + 1, ended=None, request=request, **counts)
+        new = replace(new, n_runs=0, n_lost=0, last_lost=None)
+        return replace(new, attempt=state.attempt + 1, ended=None, request=request)
     if new.status is Status.RUNNING:
         before = state.settled().history
         history = before[: int(event.get("history", len(before)))]

@@ -15,6 +15,9 @@ memory of the process, a fit takes:
                                                        need more
     best      = 2 T f (M + P)²                         only with held-out rows: the best round is kept
     batch     = f E (4 threads + log₂ tiles + 9)       parallel fits whose squared column counts sum to E
+    residuals = f (2 N w + L k (k + w) + J K (K + w))  local residuals of N rows: L rows teach their kernel with k
+                                                       neighbours, J rows judge it with K; w = d + T + 3
+    compared  = libraries + trees + 4 f N (d + 1)      boosted trees fitted to N rows after the fit
     kept      = limit − all above − f B C threads      maximum for kept kernel blocks of C columns, with P = C and
                                                        M = 0, or with Q columns on trial if these take more
 
@@ -39,6 +42,15 @@ FLOAT = 8
 
 ALLOWANCE = 48 << 20
 """Bytes in addition to the formulas: BLAS buffers, uncollected objects, fragmentation."""
+
+TREES = 20 << 20
+"""Bytes of boosted trees and their histograms, in addition to the rows (``comparison_bytes``)."""
+
+KEPT_BEFORE, KEPT_AFTER = 32 << 20, 80 << 20
+"""Maximum bytes of freed small blocks that a process keeps before and after the stage of local residuals."""
+
+JUDGES = 1024
+"""Maximum number of rows that judge local residuals with all neighbours."""
 
 RESIDUAL_SHARE = 10
 """The local residual rows take at most the memory limit divided by this number."""
@@ -82,6 +94,20 @@ def residual_bytes(shape: DataShape, rows: int, neighbours: int) -> tuple[int, i
     """Return the bytes for local residual rows (one value per feature and target, plus three), and for making them."""
     width, k = shape.n_features + shape.n_targets + 3, min(neighbours, RESIDUAL_NEIGHBOURS)
     return FLOAT * rows * width, FLOAT * (2 * rows * width + RESIDUAL_TEACHERS * k * (k + width))
+
+
+def residual_stage_bytes(shape: DataShape, rows: int, neighbours: int) -> int:
+    """Return the bytes of the stage that makes local residuals of ``rows`` rows, predicted from ``neighbours``."""
+    width = shape.n_features + shape.n_targets + 3
+    k = min(neighbours, RESIDUAL_NEIGHBOURS)
+    learning = min(rows, RESIDUAL_TEACHERS) * k * (k + width)
+    judging = min(rows, JUDGES) * neighbours * (neighbours + width)
+    return FLOAT * (2 * rows * width + learning + judging)
+
+
+def comparison_bytes(shape: DataShape, rows: int, libraries: int) -> int:
+    """Return the bytes for boosted trees fitted to ``rows`` rows, whose ``libraries`` have yet to be loaded."""
+    return libraries + TREES + 4 * FLOAT * rows * (shape.n_features + 1)
 
 
 @dataclass(frozen=True)

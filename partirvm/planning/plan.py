@@ -7,9 +7,19 @@ from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
 from partirvm.planning import memory
 from partirvm.planning.cost import CORRECTED, Rates, RoundCost, RowsRead, Schedule, Work, n_partitions, tries_residuals
-from partirvm.planning.memory import ALLOWANCE, FLOAT, RESIDUAL_SHARE, DataShape, StepBytes, residual_bytes, step_bytes
+from partirvm.planning.memory import (
+    ALLOWANCE,
+    FLOAT,
+    KEPT_AFTER,
+    KEPT_BEFORE,
+    RESIDUAL_SHARE,
+    DataShape,
+    StepBytes,
+    residual_bytes,
+    step_bytes,
+)
 from partirvm.quoting import counted, format_bytes, format_duration, html_table
-from partirvm.types import COMPARED_ROWS, LEARNING_ROWS, LEFT_OUT_ROWS
+from partirvm.types import COMPARED_MEMORY, COMPARED_ROWS, LEARNING_ROWS, LEFT_OUT_ROWS
 
 LEAST_PARTITION = 50
 """Minimum to which the memory limit may lower an automatic partition size."""
@@ -22,7 +32,8 @@ STORE_FRACTION = 0.25
 class Machine:
     """The processes that run tasks: threads, bytes used before the fit, and memory limit in bytes, each per process.
 
-    A fit may use fewer threads if memory is short, but not fewer than ``least_threads``.
+    A fit may use fewer threads if memory is short, but not fewer than ``least_threads``. ``libraries`` is the number of
+    bytes of libraries that a comparison with boosted trees would load.
     """
 
     threads: int
@@ -30,6 +41,7 @@ class Machine:
     limit: int
     workers: int = 1
     least_threads: int = 1
+    libraries: int = 0
 
     @property
     def budget(self) -> int:
@@ -58,6 +70,7 @@ class Plan:
     kernel learning and the heuristic, whose fit to random rows kept the fraction ``rho`` as vectors. ``joining`` is the
     number of rows that have yet to become candidates (None for all rows). ``learning_columns`` is the maximum number of
     columns for kernel learning between rounds. ``residuals`` says what local residuals cost, if the fit may use them.
+    ``residual_stage`` and ``comparison`` are the bytes for making them and for a comparison with boosted trees.
     """
 
     request: Request
@@ -80,6 +93,8 @@ class Plan:
     learning_seconds: float = 0.0
     joining: int | None = None
     residuals: str | None = None
+    residual_stage: int = 0
+    comparison: int = 0
 
     @property
     def partitions(self) -> int:
@@ -99,7 +114,12 @@ class Plan:
     @property
     def peak(self) -> int:
         """Expected peak resident bytes of a process, including its memory before the fit."""
-        return self.machine.base + ALLOWANCE + self.bytes.peak + self.kernel_store.bytes
+        peaks = [self.bytes.peak + self.kernel_store.bytes]
+        if self.residual_stage:
+            peaks.append(min(self.bytes.peak, KEPT_BEFORE) + self.residual_stage)
+        if self.comparison:
+            peaks.append(min(max(peaks), KEPT_AFTER) + self.comparison)
+        return self.machine.base + ALLOWANCE + max(peaks)
 
     def room(self, columns: int) -> int:
         """Return the bytes that a process may use for kernel blocks while the fit has ``columns`` columns."""
@@ -138,7 +158,8 @@ class Plan:
         workers = f"{machine.workers} workers × " if machine.workers > 1 else ""
         dense = format_duration(sum(cost.solve_seconds for cost in self.rounds))
         used = {"process": machine.base, "pass": self.bytes.passing, "dense fit": self.bytes.solving}
-        parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items())
+        used |= {"neighbours": self.residual_stage, "boosting": self.comparison}
+        parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items() if size)
         lines = {
             "data": f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
             f"{counted(shape.n_tiles, 'tile')} of {shape.tile_rows:,} rows",
@@ -206,6 +227,7 @@ def make_plan(
     rows, tried = joining or shape.n_rows, tries_residuals(request.residual, shape.n_rows, shape.n_targets)
     tried = tried and not shape.n_classes and request.noise_variance == "estimate"
     compared = shape.n_rows >= COMPARED_ROWS[0] and request.reference != "none" and bool(facts.get("learned"))
+    compared = compared and machine.limit >= COMPARED_MEMORY and not shape.n_classes
     work = Work(shape, read, rates, threads * machine.workers, tried, compared and shape.n_targets == 1)
     costs = schedule.costs(work, candidates, request.stop_fraction, request.max_rounds, rows)
     columns = min(max(cost.columns for cost in costs), most)
@@ -222,6 +244,12 @@ def make_plan(
     facts |= {"partition_size": candidates, "max_columns": most, "learning_columns": learning, "threads": threads}
     facts |= {"bytes": step, "rounds": tuple(costs), "batch_elements": elements, "held_out": held_out}
     facts |= {"notes": notes, "joining": joining, "residuals": residuals_text(request, work, machine, columns)}
+    left_out = min(shape.n_rows, LEFT_OUT_ROWS)
+    if work.residuals and RESIDUAL_SHARE * residual_bytes(shape, left_out, request.neighbours)[1] <= machine.limit:
+        facts["residual_stage"] = memory.residual_stage_bytes(shape, left_out, request.neighbours)
+    if work.compared:
+        compared_rows = min(shape.n_rows, COMPARED_ROWS[1])
+        facts["comparison"] = memory.comparison_bytes(shape, compared_rows, machine.libraries)
     plan = Plan(replace(request, partition_size=candidates), shape, machine, schedule, read, **facts)
     return replace(plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns)))
 

@@ -1,11 +1,14 @@
 """What a fit allocates against what its plan says: traced allocations, no process of its own."""
 
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
 import pytest
 from by_default import some
 
+from partirvm import open_job
 from partirvm.data import ArraySource, as_source
 from partirvm.execution import LocalExecutor
 from partirvm.jobs.driver import Driver, MemoryJournal
@@ -86,3 +89,32 @@ def test_labels_count_in_the_plan():
     sources = as_source(*rows), as_source(*rows, columns=labelled)
     plain, named = (machine_for(Request(), LocalExecutor(1), source).base for source in sources)
     assert named - plain > 3 * 4_000_000
+
+
+SMALL = """
+import os, sys
+import numpy as np
+folder, rows, features, seed = sys.argv[1], *map(int, sys.argv[2:])
+if os.fork() == 0:  # the data are made in a process of their own
+    from partirvm import ingest
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, size=(rows, features))
+    y = np.sin(9 * X[:, 0]) * np.cos(7 * X[:, 1]) + 0.05 * rng.normal(size=rows)
+    ingest((X, y), folder + "/rows.zarr")
+    os._exit(0)
+os.wait()
+from partirvm.cli import main
+main(["fit", folder + "/rows.zarr", folder + "/job", "--quiet"])
+from partirvm.process import peak_memory
+print(peak_memory())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows", "features"), [(600, 4), (1500, 3), (3000, 5)])
+def test_the_plan_of_a_small_default_fit_is_no_less_than_its_peak(tmp_path, rows, features):
+    """Of the command line, which loads libraries during the fit: neighbours, and boosted trees in a comparison."""
+    arguments = [sys.executable, "-c", SMALL, str(tmp_path), str(rows), str(features), "1"]
+    ended = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    planned = open_job(tmp_path / "job").state().plan["memory_peak"]
+    assert int(ended.stdout.split()[-1]) <= planned

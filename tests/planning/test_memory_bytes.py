@@ -3,7 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partirvm.planning.memory import BATCH, DataShape, batch_elements, max_columns_within, step_bytes
+from partirvm.planning.memory import (
+    BATCH,
+    DataShape,
+    batch_elements,
+    comparison_bytes,
+    max_columns_within,
+    residual_stage_bytes,
+    step_bytes,
+)
 from partirvm.types import PANEL_ROWS
 
 shapes = st.builds(
@@ -94,3 +102,15 @@ def test_the_batch_that_fits(shape, candidates, threads, spare):
         assert step_bytes(shape, 0, 1, threads, elements=found).peak - alone <= spare
     if found < BATCH * one:
         assert step_bytes(shape, 0, 1, threads, elements=found + 1).peak - alone > spare
+
+
+def test_the_stages_after_the_rounds_by_hand():
+    """3,000 rows × 5 features: records of 9 numbers. 3,000 rows learn with 40 neighbours, 1,024 judge with 60.
+
+    Of 10,000 rows, 4,096 learn, with at most all 20 neighbours.
+    """
+    shape = DataShape(3000, 5, 1, 1000)
+    numbers = 2 * 3000 * 9 + 3000 * 40 * (40 + 9) + 1024 * 60 * (60 + 9)
+    assert residual_stage_bytes(shape, 3000, 60) == 8 * numbers
+    assert residual_stage_bytes(shape, 10_000, 20) == 8 * (2 * 10_000 * 9 + (4096 + 1024) * 20 * (20 + 9))
+    assert comparison_bytes(shape, 3000, 7) == 7 + (20 << 20) + 4 * 8 * 3000 * 6

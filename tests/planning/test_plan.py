@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
 from partirvm.planning.cost import Rates
-from partirvm.planning.memory import ALLOWANCE, DataShape, step_bytes
+from partirvm.planning.memory import ALLOWANCE, DataShape, comparison_bytes, residual_stage_bytes, step_bytes
 from partirvm.planning.plan import Machine, affordable, kernel_store, make_plan
 from partirvm.quoting import format_bytes, format_duration
 from partirvm.strategies import STRATEGIES
@@ -24,13 +24,13 @@ def plan_of(**changes):
     """A plan of 10⁶ rows × 8 features with 500 candidates a round on two threads under 1 GiB."""
     shape = changes.pop("shape", DataShape(1_000_000, 8, 1, 16384))
     machine = changes.pop("machine", Machine(threads=2, base=150 << 20, limit=1 << 30))
-    pool = changes.pop("pool", 0)
+    pool, facts = changes.pop("pool", 0), changes.pop("facts", {})
     rest = {name: changes.pop(name) for name in ("held_out", "shrink_partition") if name in changes}
     request = Request(strategy="working-set", selection="error", fit_rows="full", partition_size=500, max_rounds=5)
     request = replace(request, **changes)
     schedule = STRATEGIES[request.strategy].schedule
     read = replace(rows_read(request, shape, shuffled=True), searched=0, pool=pool)
-    return make_plan(shape, machine, RATES, request, schedule, read, **rest)
+    return make_plan(shape, machine, RATES, request, schedule, read, **rest, **facts)
 
 
 def test_what_cannot_fit_is_refused_with_need_have_and_advice():
@@ -47,6 +47,28 @@ def test_what_cannot_fit_is_refused_with_need_have_and_advice():
     assert plan_of(machine=Machine(2, machine.base, need)).threads == 1
     with pytest.raises(MemoryLimitError):
         plan_of(machine=Machine(2, machine.base, need - 1))
+
+
+def test_the_peak_of_a_small_fit_counts_neighbours_and_boosting():
+    """Its rounds take less than either: of the libraries, what the process has yet to load.
+
+    Freed small blocks of the rounds (at most 32 MiB) and of the neighbours (at most 80 MiB) remain with the process.
+    """
+    shape, libraries = DataShape(3000, 5, 1, 1000), 70 << 20
+    machine = Machine(threads=2, base=90 << 20, limit=4 << 30, libraries=libraries)
+    small = {"shape": shape, "machine": machine, "partition_size": 100}
+    alone = plan_of(**small, residual="none")
+    assert alone.peak == machine.base + ALLOWANCE + alone.bytes.peak
+    stage = residual_stage_bytes(shape, 3000, 60)
+    kept = min(alone.bytes.peak, 32 << 20)
+    corrected = plan_of(**small, neighbours=60)
+    assert corrected.peak == machine.base + ALLOWANCE + max(alone.bytes.peak, kept + stage)
+    compared = plan_of(**small, neighbours=60, facts={"learned": "gaussian"})
+    trees = min(kept + stage, 80 << 20) + comparison_bytes(shape, 3000, libraries)
+    assert compared.peak == machine.base + ALLOWANCE + trees
+    assert "neighbours 77.6 MiB, boosting 90.5 MiB" in str(compared)
+    less = replace(machine, limit=(1 << 30) - 1)
+    assert plan_of(**{**small, "machine": less}, neighbours=60, facts={"learned": "gaussian"}).comparison == 0
 
 
 def test_what_local_residuals_take():
