@@ -99,6 +99,7 @@ THIRD_PARTIES = {
     "execution.cluster": {"distributed"},
     "execution.dask": {"distributed"},
     "jobs": {"numpy", "zarr"},
+    "jobs.judged": {"sklearn", "threadpoolctl"},
     "jobs.run": {"sklearn", "threadpoolctl"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2"},

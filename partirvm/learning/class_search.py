@@ -88,7 +88,7 @@ def learn_classes(
         doubtful = len(order) < WIDE * problem.empty.scaling.n_inputs or explains_little(rows, one)
         square = errors[1 if choice["form"] == EACH else 0]
         if not many and doubtful and problem.bias and not better_than_mean(square, errors[2]):
-            choice = {"form": MEAN, "rows": len(square)}
+            choice = choice | {"form": MEAN}
     if many and choice["form"] == EACH:
         stated = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
         warm = replace(learning, warm=best.kernel.logs, metric="widths")

@@ -67,8 +67,8 @@ def joined(before: Problem, options: Options, now: Problem, partition_size: int)
     n, codes, shuffled = now.n_rows, now.codes, now.shuffled
     count = n_partitions(n - before.n_rows, partition_size, before.n_kernels)
     batches = (*batches_of(before, options), AppendedBatch(n, count, shuffled=False))
-    joined_rows = {"n_rows": n, "codes": codes, "shuffled": shuffled, "batches": batches}
-    return replace(before, **joined_rows, left_out_square=0.0, mean_only=False)
+    of_rows = replace(before, n_rows=n, codes=codes, shuffled=shuffled, batches=batches)
+    return replace(of_rows, left_out_square=0.0, mean_only=False)
 
 
 def batches_of(problem: Problem, options: Options) -> tuple[AppendedBatch, ...]:

@@ -95,7 +95,7 @@ def test_no_row_decides_about_itself(monkeypatch):
     with sample_of(X, codes) as sample:
         one = ProcessFit(Gaussian((0.5, 0.5)), 0.0, -1.0)
         found = left_out(sample, problem_of(X, codes, K=2), one, np.random.default_rng(0).permutation(60), 60)
-    assert found.shape == (2, 60)
+    assert found.shape == (3, 60)
     assert all(not inside & outside for inside, outside, _ in seen)
     assert len(set().union(*(outside for _, outside, _ in seen))) == 60
     np.testing.assert_allclose(found[0], np.concatenate([errors[:, 0] ** 2 for *_, errors in seen[::2]]), rtol=1e-12)

@@ -86,7 +86,7 @@ def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
         most = min(n, 500)
         _, widths, turned, _ = search(sample, problem, order, most, family=False, turned=True, warp=False)
         found = left_out(sample, problem, widths, turned, order, most)
-    assert found.shape == (2, 2, expected)
+    assert found.shape == (3, 2, expected)
     assert all(not inside & outside for inside, outside in seen)
     assert len(set().union(*(outside for _, outside in seen))) == expected
 
