@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from partirvm.data import ZarrSource
 from partirvm.errors import ChangedDataError, DoneError, MissingDataError, UsageError
-from partirvm.execution.cluster import address_of, package_versions
+from partirvm.execution.cluster import address_of
 from partirvm.jobs.checkpoint import resumes
 from partirvm.jobs.run import is_growable
 from partirvm.jobs.state import JobState, Status
