@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     DIAGNOSED_ROWS = 13  # rows that diagnostics show
     LEFT_OUT_ROWS = 14  # left-out rows that calibrate the intervals
     LEVELS = 15  # rows that determine the coordinates of levels
+    LEVEL_FOLDS = 16  # rows without which the effects of levels are learned
 
 
 def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
