@@ -133,10 +133,7 @@ class LevelRows:
             effects = []
             for f in range(len(self.counts)):
                 sums = self.sums(f, self.without(weights, f))
-                if known:
-                    found = posterior_effects(sums, known[f].prior, known[f].noise)
-                else:
-                    found = random_effects(sums)
+                found = posterior_effects(sums, known[f].prior, known[f].noise) if known else random_effects(sums)
                 effects.append(found)
                 weights[f] = found.mean
         return effects
