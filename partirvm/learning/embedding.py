@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.core.predictive import quantile
 from partirvm.core.sampling import Purpose, stream
 from partirvm.data.folds import FOLDS, folded_inputs, folds_of_rows
 from partirvm.data.source import Tile
@@ -28,7 +29,7 @@ from partirvm.learning.features import restandardised
 from partirvm.learning.sample import SampledRows
 from partirvm.quoting import counted
 from partirvm.strategies.problem import Problem
-from partirvm.types import Columns, FeatureMap, Float, Int, Scaling, level_functions, levels_of
+from partirvm.types import Bool, Columns, FeatureMap, Float, Int, Scaling, level_functions, levels_of
 
 DIMENSIONS = 4
 """Maximum number of coordinates of a level."""
@@ -42,8 +43,12 @@ SUMS = 4_000_000
 FUNCTIONS = 4
 """Maximum number of functions of a numeric feature."""
 
-TURNS, STEPS = 2, 15
-"""Number of times that each feature's effects are fitted, and of EM steps each time."""
+TURNS, STEPS, CONVERGED = 2, 100, 1e-3
+"""Number of times that each feature's effects are fitted, the maximum number of EM steps each time, and the relative
+change in the noise variance at which they end."""
+
+LEAST_FREEDOM = 2
+"""Minimum degrees of freedom of the spread of levels: of two levels, nearly nothing follows for a third."""
 
 ENOUGH, MORE = 0.9, 1.05
 """The fewest coordinates with .9 of the best gain in squares are used; the whole effect must have 1.05 of theirs."""
@@ -71,10 +76,8 @@ class RandomEffects:
     prior: Float
     noise: float
 
-    def variances(self, axes: Float | None) -> Float:
-        """Return the mean variance (L,) of each level's effect over the rows, or of its part along ``axes`` (p, k)."""
-        if axes is None:
-            return np.asarray(np.einsum("lii->l", self.covariance))
+    def variances(self, axes: Float) -> Float:
+        """Return the mean variance (L,) over the rows of the part along ``axes`` (p, k) of each level's effect."""
         return np.asarray(np.einsum("ik,lij,jk->l", axes, self.covariance, axes))
 
 
@@ -154,8 +157,8 @@ def posterior_effects(sums: LevelSums, prior: Float, noise: float) -> RandomEffe
 def random_effects(sums: LevelSums) -> RandomEffects:
     """Return the posterior of weights w_l ~ N(0, S), where t = φ(x)·w_l + noise; EM finds S and the noise variance.
 
-    Each step also scales all effects by their regression on the targets, which ends the slow growth of a small S (Liu,
-    Rubin & Wu 1998, "Parameter expansion to accelerate EM").
+    Each step also scales the weights of each function by the regression of the targets on the effects, which ends slow
+    changes of S (Liu, Rubin & Wu 1998, "Parameter expansion to accelerate EM").
     """
     size, total, n = sums.products.shape[1], sums.total, sums.n
     there, least = sums.squares[:, 0, 0] > 0, (1e-12 + 1e-9 * total / n) * np.eye(size)
@@ -165,13 +168,27 @@ def random_effects(sums: LevelSums) -> RandomEffects:
         return found
     for _ in range(STEPS):
         moments = found.covariance + found.mean[:, :, None] * found.mean[:, None, :]
-        explained = float((found.mean * sums.products).sum())
-        square = float(np.einsum("lij,lji->", sums.squares, moments))
-        scale = explained / square
-        prior = scale**2 * moments[there].mean(axis=0) + least
-        noise = max((total - explained * scale) / n, least[0, 0])
+        square = (sums.squares * moments).sum(axis=0)
+        explained = (found.mean * sums.products).sum(axis=0)
+        scale = np.linalg.lstsq(square, explained, rcond=1e-10)[0]
+        prior = scale[:, None] * moments[there].mean(axis=0) * scale + least
+        before, noise = noise, max((total - float(scale @ explained)) / n, least[0, 0])
         found = posterior_effects(sums, prior, noise)
+        if abs(noise - before) < CONVERGED * noise:
+            break
     return found
+
+
+def of_unknown(effects: RandomEffects, there: Bool) -> Float:
+    """Return the covariance (p, p) of the weights of a level without rows, from the L levels that have rows.
+
+    The mean of the levels and S are estimated from L effects; so the interval of a new one is that of Student's t with
+    L − 1 degrees of freedom, and its variance (1 + 1/L)·S·L/(L − 1). A normal with this covariance has the same 95 %.
+    """
+    count = int(there.sum())
+    freedom = max(count - 1, LEAST_FREEDOM)
+    wider = (quantile(0.95, freedom) / quantile(0.95)) ** 2
+    return effects.prior * wider * (count + 1) / freedom
 
 
 def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) -> tuple[int, bool]:
@@ -212,8 +229,13 @@ def embedded(
     scaling, d = problem.empty.scaling, len(columns.features)
     folds = folds_of_rows(sample.rows.rows)
     features, notes, noise = scaling.features or FeatureMap.plain(d), tuple[str, ...](), 0.0
-    if levels:
-        features, notes, noise = effects_of(tile, folds, problem, columns, levels, seed, sums)
+    others = {j: len(columns.categories[name]) for j, name in enumerate(columns.features) if name in columns.categories}
+    others = {j: count for j, count in others.items() if count and j not in levels}
+    one = len(scaling.t_scale) == 1
+    if levels or (others and one and not problem.n_classes):
+        features, notes, noise = effects_of(tile, folds, problem, columns, levels, others, seed, sums)
+    elif not indicators:
+        return Embedding(scaling, (), 0.0)
     tables = list(features.tables)
     for j, count in (indicators or {}).items():
         tables.append((j, np.eye(count + 2, count)[None]))
@@ -230,7 +252,14 @@ def embedded(
 
 
 def effects_of(
-    tile: Tile, folds: Int, problem: Problem, columns: Columns, levels: dict[int, int], seed: int, sums: int
+    tile: Tile,
+    folds: Int,
+    problem: Problem,
+    columns: Columns,
+    levels: dict[int, int],
+    others: dict[int, int],
+    seed: int,
+    sums: int,
 ) -> tuple[FeatureMap, tuple[str, ...], float]:
     """Return the features with the coordinates of levels, a note on each, and the noise variance.
 
@@ -238,29 +267,40 @@ def effects_of(
     ----------
     tile, folds : the rows and the fold (n,) of each
     problem, columns, levels, seed, sums : as in ``embedded``
+    others : further categorical features, for which only the variance of unknown levels is found
     """
     scaling, d = problem.empty.scaling, len(columns.features)
     numbers = np.array([j for j in range(d) if columns.features[j] not in columns.categories], dtype=np.int64)
     moments = np.array([scaling.x_shift[numbers], scaling.x_scale[numbers]])
-    each = int((np.sqrt(sums / max(levels.values())) - 1) / max(len(numbers), 1))
+    every = levels if problem.n_classes else levels | others
+    each = int((np.sqrt(sums / max(every.values())) - 1) / max(len(numbers), 1))
     root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
     functions = root[:, None] * level_functions(tile.X, numbers, moments, 1 + min(each, FUNCTIONS) * len(numbers))
     square = functions.T @ functions / (root @ root) + 1e-6 * np.eye(functions.shape[1])
     normal = np.linalg.inv(np.linalg.cholesky(square))
-    codes = [np.zeros(len(root), np.int64), *(levels_of(tile.X[:, j], count) for j, count in levels.items())]
-    counts = 3, *(count + 2 for count in levels.values())
+    codes = [np.zeros(len(root), np.int64), *(levels_of(tile.X[:, j], count) for j, count in every.items())]
+    counts = 3, *(count + 2 for count in every.values())
     rows = LevelRows(functions @ normal.T, root * scaling.targets(tile.t)[:, 0], np.array(codes), counts)
     present = np.flatnonzero(root)
     rows, folds = rows.some(present), folds[present]
+    whole = rows.fitted()
+    noise = whole[-1].noise
     halves = np.array_split(stream(seed, Purpose.LEVELS).permutation(len(rows.t)), 2)
     first, second = map(rows.some, halves)
-    tried = [half.mean for half in first.fitted()]
-    whole = rows.fitted()
-    blocks = [whole, *(rows.some(np.flatnonzero(folds != fold)).fitted(whole) for fold in range(FOLDS))]
-    noise = whole[-1].noise
+    tried = [half.mean for half in first.fitted()] if levels else []
+    blocks = [whole]
+    if levels:
+        blocks += [rows.some(np.flatnonzero(folds != fold)).fitted(whole) for fold in range(FOLDS)]
     tables, effects, doubts = list[Any](), list[Any](), list[Any]()
     notes = list[str]()
-    for f, (j, count) in enumerate(levels.items(), start=1):
+    for f, (j, count) in enumerate(every.items(), start=1):
+        present = np.bincount(rows.levels[f], minlength=count + 2) > 0
+        unknown = of_unknown(whole[f], present[: count + 2] & (np.arange(count + 2) != count))
+        if j not in levels:
+            variances = np.where(present, 0.0, np.trace(unknown))
+            variances[count] = np.trace(unknown)
+            doubts.append((j, variances[None] / noise))
+            continue
         (number, complete), axes = dimensions(first, second, tried, f), rows.axes(whole[f].mean, f)
         axes = axes[:, :number]
         name = columns.features[j]
@@ -270,10 +310,13 @@ def effects_of(
             continue
         tables.append((j, np.array([block[f].mean @ axes for block in blocks])))
         effects += [(j, np.array([block[f].mean @ normal for block in blocks]))] if complete else []
-        if not problem.n_classes:
-            along = None if complete else axes
-            doubts.append((j, np.array([block[f].variances(along) for block in blocks]) / noise))
+        along = np.eye(len(axes)) if complete else axes
+        variances = np.array([block[f].variances(along) for block in blocks])
+        variances[:, ~present] = np.trace(along.T @ unknown @ along)
+        variances[:, count] = np.trace(along.T @ unknown @ along)
+        doubts.append((j, variances / noise))
         notes.append(f"{name}: {counted(number, 'coordinate')}{' and the effect' * complete} of {count:,} levels")
     features = replace(scaling.features or FeatureMap.plain(d), numbers=numbers, moments=moments)
+    doubts = [] if problem.n_classes else doubts
     features = replace(features, tables=tuple(tables), effects=tuple(effects), doubts=tuple(doubts))
     return features, tuple(notes), noise

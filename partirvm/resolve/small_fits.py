@@ -98,17 +98,14 @@ class SmallFits:
             return problem
         room, request = self.machine.budget // (4 * FLOAT), self.request
         rows = min(ROWS, self.source.n_rows, room // (4 * FUNCTIONS * self.shape.n_features))
-        found = [(problem, Embedding(problem.empty.scaling, (), 0.0))] if len(forms) > 1 and not forms[0][0] else []
+        found = list[tuple[Problem, Embedding]]()
         with suppress(OutOfTime), self._sample(problem, rows) as sample:
             for levels, indicators in forms:
-                if not (levels or indicators):
-                    continue
                 columns = self.source.columns
                 sums = min(SUMS, room // 3)
                 form = embedded(sample, problem, columns, levels, request.seed, sums, indicators)
-                changed = problem.with_scaling(form.scaling)
                 kernel = resolve_kernel(request, moments, columns, form.scaling)
-                found.append((changed.with_kernel(kernel), form))
+                found.append((problem.with_scaling(form.scaling).with_kernel(kernel), form))
             if len(found) > 1:
                 gains = [self._evidence_of_levels(candidate) for candidate, _ in found]
                 found = [found[int(np.argmax(gains))]]
@@ -133,7 +130,7 @@ class SmallFits:
         one = problem.n_classes <= 2 and self.source.n_targets == 1
         searched = searchable(problem) and request.metric != "directions"
         if not (few and searched):
-            return [(many, {})] if many and one else []
+            return [(many if one else {}, {})] if columns.categories else []
         rest = {j: count for j, count in many.items() if j not in few}
         if not one:
             return [({}, {}), ({}, few)]
