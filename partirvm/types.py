@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -108,9 +108,9 @@ class FeatureMap:
     its level, of which r − 1 are additional columns; the last two rows are for unknown and missing levels. ``effects``
     are pairs of such a feature and weights (B, L + 2, p) of ``level_functions`` of ``numbers`` and their ``moments``,
     whose sum is an additional column. ``doubts`` are pairs of such a feature and variances (B, L + 2) of the effects of
-    its levels, as multiples of the noise variance. Block 0 is learned from all rows, block f + 1 without fold f, for
-    the training rows in it (``with_folds``). Each feature in ``gaps`` adds a column that is 1 where its value is
-    missing.
+    its levels, which add to ``share``, that of the noise: together, the noise factor of a row. Block 0 is learned from
+    all rows, block f + 1 without fold f, for the training rows in it (``with_folds``). Each feature in ``gaps`` adds a
+    column that is 1 where its value is missing.
     """
 
     centres: Float
@@ -121,6 +121,7 @@ class FeatureMap:
     numbers: Int = field(default_factory=lambda: np.zeros(0, np.int64))
     moments: Float = field(default_factory=lambda: np.zeros((2, 0)))
     doubts: tuple[tuple[int, Float], ...] = ()
+    share: float = 1.0
 
     @classmethod
     def plain(cls, d: int) -> "FeatureMap":
@@ -146,11 +147,20 @@ class FeatureMap:
         return found
 
     def noise_factor(self, X: Float) -> Float:
-        """Return the variance (n,) of noise and level effects at rows X (n, d), as a multiple of that of the noise."""
-        factor = np.ones(len(X))
+        """Return the variance (n,) of noise and level effects at rows X (n, d); its mean over training rows is one."""
+        factor = np.full(len(X), self.share)
         for j, doubts in self.doubts:
             factor += of_levels(doubts, X[:, j])
         return factor
+
+    def with_doubts(self, multiple: float, mean: float) -> "FeatureMap":
+        """Return the map whose doubts are multiplied beside the noise, where their ``mean`` in training is known.
+
+        The mean noise factor of the training rows, ``share`` + mean, becomes one.
+        """
+        level = self.share + multiple * mean
+        doubts = tuple((j, multiple / level * each) for j, each in self.doubts)
+        return replace(self, doubts=doubts, share=self.share / level)
 
     @property
     def folded(self) -> dict[int, int]:

@@ -208,7 +208,7 @@ def _noise(graph: Graph, model: Any, inputs: Any) -> Any:
 def _level_factor(graph: Graph, features: FeatureMap) -> Any:
     """Return the noise factor (n, 1) from the doubts about level effects, as ``FeatureMap.noise_factor`` does."""
     doubts = [_of_levels(graph, features, j, each[0][:, None]) for j, each in features.doubts]
-    return graph("Sum", graph.joined(doubts)) + 1.0
+    return graph("Sum", graph.joined(doubts)) + float(features.share)
 
 
 def _inputs(graph: Graph, scaling: Scaling) -> Any:

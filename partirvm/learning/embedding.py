@@ -248,6 +248,7 @@ def embedded(
     blank[places] = 0.0
     scaling = replace(scaling, x_shift=shift, x_scale=scale, blank=blank)
     seen = folded_inputs(tile.X, features, folds)
+    features = features.with_doubts(1.0, float(np.mean(features.noise_factor(seen))) - 1.0)
     return Embedding(restandardised(scaling, features, seen, places), notes, noise)
 
 

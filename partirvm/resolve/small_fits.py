@@ -165,8 +165,9 @@ class SmallFits:
             square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
             likelihood = small.likelihood if self.request.multi_class == "auto" else problem.likelihood
             problem = problem.with_scaling(small.empty.scaling).with_kernel(kernel_from_spec(last["kernel"]))
-            if problem.empty.scaling.doubtful and last["noise_variance"]:
-                noise = last["noise_variance"] / problem.target_scale**2
+            features = problem.empty.scaling.features
+            if features is not None and features.doubts and last["noise_variance"]:
+                noise = features.share * last["noise_variance"] / problem.target_scale**2
                 problem = problem.with_doubts(max(self.level_noise / noise, 1.0))
             return replace(problem, left_out_square=square, likelihood=likelihood)
         return problem.with_scaling(self.best.scaling).with_kernel(self.best.kernel)

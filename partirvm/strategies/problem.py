@@ -80,12 +80,11 @@ class Problem:
             return self
         return replace(self, empty=replace(self.empty, scaling=scaling, origin=np.zeros(scaling.n_inputs)))
 
-    def with_doubts(self, factor: float) -> Self:
-        """Return the problem with the variances of level effects multiplied by a factor; its inputs stay the same."""
+    def with_doubts(self, multiple: float) -> Self:
+        """Return the problem with the doubts about level effects multiplied beside the noise; inputs stay the same."""
         features = self.empty.scaling.features
         assert features is not None
-        doubts = tuple((j, factor * each) for j, each in features.doubts)
-        scaling = replace(self.empty.scaling, features=replace(features, doubts=doubts))
+        scaling = replace(self.empty.scaling, features=features.with_doubts(multiple, 1.0 - features.share))
         return replace(self, empty=replace(self.empty, scaling=scaling))
 
     @property
