@@ -74,12 +74,12 @@ def of_levels(table: Float, codes: Float) -> Float:
 
 def with_folds(codes: Float, count: int, folds: Int) -> Float:
     """Return the codes (n,) of a feature with ``count`` levels in training rows of these folds (n,)."""
-    return np.where(np.isnan(codes), count + 1.0, np.floor(codes)) + FOLD * (1.0 + folds)
+    return np.asarray(np.where(np.isnan(codes), count + 1.0, np.floor(codes)) + FOLD * (1.0 + folds))
 
 
 def without_folds(codes: Float, count: int) -> Float:
     """Return the codes (n,) of training rows as they were before ``with_folds``."""
-    return np.where(levels_of(codes, count) == count + 1, np.nan, np.floor(codes))
+    return np.asarray(np.where(levels_of(codes, count) == count + 1, np.nan, np.floor(codes)))
 
 
 def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:

@@ -295,10 +295,10 @@ def effects_of(
     tables, effects, doubts = list[Any](), list[Any](), list[Any]()
     notes = list[str]()
     for f, (j, count) in enumerate(every.items(), start=1):
-        present = np.bincount(rows.levels[f], minlength=count + 2) > 0
-        unknown = of_unknown(whole[f], present[: count + 2] & (np.arange(count + 2) != count))
+        there = np.bincount(rows.levels[f], minlength=count + 2) > 0
+        unknown = of_unknown(whole[f], there[: count + 2] & (np.arange(count + 2) != count))
         if j not in levels:
-            variances = np.where(present, 0.0, np.trace(unknown))
+            variances = np.where(there, 0.0, np.trace(unknown))
             variances[count] = np.trace(unknown)
             doubts.append((j, variances[None] / noise))
             continue
@@ -313,7 +313,7 @@ def effects_of(
         effects += [(j, np.array([block[f].mean @ normal for block in blocks]))] if complete else []
         along = np.eye(len(axes)) if complete else axes
         variances = np.array([block[f].variances(along) for block in blocks])
-        variances[:, ~present] = np.trace(along.T @ unknown @ along)
+        variances[:, ~there] = np.trace(along.T @ unknown @ along)
         variances[:, count] = np.trace(along.T @ unknown @ along)
         doubts.append((j, variances / noise))
         notes.append(f"{name}: {counted(number, 'coordinate')}{' and the effect' * complete} of {count:,} levels")
