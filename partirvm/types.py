@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -58,9 +58,41 @@ class DeclaredState:
                 object.__setattr__(self, name, state[name])
 
 
+FOLD = 1 / 64
+"""A training row of fold f has the level code c + (f + 1)·``FOLD``: its level's effect is learned without the fold."""
+
+
 def levels_of(codes: Float, count: int) -> Int:
-    """Return the levels (n,) of a feature's codes; ``count`` for other and missing codes."""
-    return np.where((codes.real >= 0) & (codes.real < count), codes.real, count).astype(np.int64)
+    """Return the levels (n,) of a feature's codes; ``count`` for unknown codes, ``count`` + 1 for missing ones.
+
+    A missing code is NaN, or ``count`` + 1 with a fold.
+    """
+    codes = codes.real
+    known = (codes >= 0) & (codes < count)
+    missing = np.isnan(codes) | ((np.floor(codes) == count + 1) & (codes > count + 1))
+    return np.where(missing, count + 1, np.where(known, codes, count)).astype(np.int64)
+
+
+def blocks_of(codes: Float, count: int) -> Int:
+    """Return which of ``count`` blocks of a table applies to codes (n,): 0, or 1 + fold for a code with a fold."""
+    blocks = np.rint(np.nan_to_num(np.mod(codes.real, 1.0)) / FOLD)
+    return np.where(blocks < count, blocks, 0).astype(np.int64)
+
+
+def of_levels(table: Float, codes: Float) -> Float:
+    """Return the elements of a table (B, L + 2, …) for a feature's codes (n,), with shape (n, …)."""
+    n_blocks, n_levels = table.shape[:2]
+    return np.asarray(table[blocks_of(codes, n_blocks), levels_of(codes, n_levels - 2)])
+
+
+def with_folds(codes: Float, count: int, folds: Int) -> Float:
+    """Return the codes (n,) of a feature with ``count`` levels in training rows of these folds (n,)."""
+    return np.asarray(np.where(np.isnan(codes), count + 1.0, np.floor(codes)) + FOLD * (1.0 + folds))
+
+
+def without_folds(codes: Float, count: int) -> Float:
+    """Return the codes (n,) of training rows as they were before ``with_folds``."""
+    return np.asarray(np.where(levels_of(codes, count) == count + 1, np.nan, np.floor(codes)))
 
 
 def level_functions(X: Float, numbers: Int, moments: Float, p: int) -> Float:
@@ -85,10 +117,13 @@ class FeatureMap(DeclaredState):
     """Map from d features in raw units to d' ≥ d inputs: the feature columns, then additional ones.
 
     A feature with ``spreads`` s > 0 (d,) becomes asinh((x − centre)/s): linear near its centre, logarithmic in its
-    tails. A categorical feature in ``tables``, pairs of position and table (L + 1, r), becomes the r coordinates of its
-    level, of which r − 1 are additional columns; the last row is for other and missing levels. ``effects`` are pairs of
-    such a feature and weights (L + 1, p) of ``level_functions`` of ``numbers`` and their ``moments``, whose sum is an
-    additional column. Each feature in ``gaps`` adds a column that is 1 where its value is missing.
+    tails. A categorical feature in ``tables``, pairs of position and table (B, L + 2, r), becomes the r coordinates of
+    its level, of which r − 1 are additional columns; the last two rows are for unknown and missing levels. ``effects``
+    are pairs of such a feature and weights (B, L + 2, p) of ``level_functions`` of ``numbers`` and their ``moments``,
+    whose sum is an additional column. ``doubts`` are pairs of such a feature and variances (B, L + 2) of the effects of
+    its levels, which add to ``share``, that of the noise: together, the noise factor of a row. Block 0 is learned from
+    all rows, block f + 1 without fold f, for the training rows in it (``with_folds``). Each feature in ``gaps`` adds a
+    column that is 1 where its value is missing.
     """
 
     centres: Float
@@ -98,6 +133,8 @@ class FeatureMap(DeclaredState):
     effects: tuple[tuple[int, Float], ...] = ()
     numbers: Int = field(default_factory=lambda: np.zeros(0, np.int64))
     moments: Float = field(default_factory=lambda: np.zeros((2, 0)))
+    doubts: tuple[tuple[int, Float], ...] = ()
+    share: float = 1.0
 
     @classmethod
     def plain(cls, d: int) -> "FeatureMap":
@@ -106,22 +143,52 @@ class FeatureMap(DeclaredState):
 
     def __call__(self, X: Float) -> Float:
         """Return the inputs (n, d') of rows X (n, d). A missing number stays NaN."""
-        coordinates = {j: table[levels_of(X[:, j], len(table) - 1)] for j, table in self.tables}
+        coordinates = {j: of_levels(table, X[:, j]) for j, table in self.tables}
         further = [each[:, 1:] for each in coordinates.values()]
         for j, weights in self.effects:
-            functions = level_functions(X, self.numbers, self.moments, weights.shape[1])
-            further.append((functions * weights[levels_of(X[:, j], len(weights) - 1)]).sum(axis=1, keepdims=True))
-        found = np.concatenate([X, *further, np.isnan(X[:, self.gaps])], axis=1)
+            functions = level_functions(X, self.numbers, self.moments, weights.shape[2])
+            further.append((functions * of_levels(weights, X[:, j])).sum(axis=1, keepdims=True))
+        gaps = np.isnan(X[:, self.gaps])
+        for j, table in self.tables:
+            missing = levels_of(X[:, j], table.shape[1] - 2) == table.shape[1] - 1
+            gaps[:, self.gaps == j] = missing[:, None]
+        found = np.concatenate([X, *further, gaps], axis=1)
         for j in np.flatnonzero(self.spreads).tolist():
             found[:, j] = np.arcsinh((X[:, j] - self.centres[j]) / self.spreads[j])
         for j, each in coordinates.items():
             found[:, j] = each[:, 0]
         return found
 
+    def noise_factor(self, X: Float) -> Float:
+        """Return the variance (n,) of noise and level effects at rows X (n, d); its mean over training rows is one."""
+        factor = np.full(len(X), self.share)
+        for j, doubts in self.doubts:
+            factor += of_levels(doubts, X[:, j])
+        return factor
+
+    def with_doubts(self, multiple: float, mean: float) -> "FeatureMap":
+        """Return the map whose doubts are multiplied beside the noise, where their ``mean`` in training is known.
+
+        The mean noise factor of the training rows, ``share`` + mean, becomes one.
+        """
+        level = self.share + multiple * mean
+        doubts = tuple((j, multiple / level * each) for j, each in self.doubts)
+        return replace(self, doubts=doubts, share=self.share / level)
+
+    @property
+    def folded(self) -> dict[int, int]:
+        """The number of levels of each feature whose training rows need folds, by position."""
+        return {j: table.shape[1] - 2 for j, table in self.tables if len(table) > 1}
+
+    @property
+    def n_folds(self) -> int:
+        """The number of folds of the training rows; 0 without ``folded`` features."""
+        return max((len(table) for _, table in self.tables), default=1) - 1
+
     @property
     def sources(self) -> Int:
         """The position of the feature from which each input comes, (d',)."""
-        further = [np.full(table.shape[1] - 1, j) for j, table in self.tables]
+        further = [np.full(table.shape[2] - 1, j) for j, table in self.tables]
         effects = [j for j, _ in self.effects]
         return np.concatenate([np.arange(len(self.spreads)), *further, effects, self.gaps]).astype(np.int64)
 
@@ -149,7 +216,7 @@ class FeatureMap(DeclaredState):
             names[j] = f"asinh(({features[j]} − {self.centres[j]:.3g})/{self.spreads[j]:.3g})"
         for j, table in self.tables:
             names[j] = f"{features[j]} (1)"
-            further += [f"{features[j]} ({k + 1})" for k in range(1, table.shape[1])]
+            further += [f"{features[j]} ({k + 1})" for k in range(1, table.shape[2])]
         further += [f"effect of {features[j]}" for j, _ in self.effects]
         return (*names, *further, *(f"{features[j]} missing" for j in self.gaps.tolist()))
 
@@ -284,6 +351,15 @@ class Scaling(DeclaredState):
             some[gone[:, j], j] = (some[gone[:, j]] * self.regressions[j]).sum(axis=1)
         found[rows] = some
         return found
+
+    @property
+    def doubtful(self) -> bool:
+        """True if the variance of a target also depends on how well the effect of its level is known."""
+        return self.features is not None and bool(self.features.doubts)
+
+    def noise_factor(self, X: Float) -> Float:
+        """Return the factors (n,) of the noise variance at raw inputs X (n, d), from the doubts about level effects."""
+        return np.ones(len(X)) if self.features is None else self.features.noise_factor(X)
 
     def raw_gradient(self, X: Float, gradient: Float) -> Float:
         """Return the gradient (n, d) in raw X (n, d) without gaps of a function with ``gradient`` (n, d') in inputs."""

@@ -31,6 +31,7 @@ class Purpose(IntEnum):
     LEFT_OUT_ROWS = 14  # left-out rows that calibrate the intervals
     LEVELS = 15  # rows that determine the coordinates of levels
     RELEVANCE_ROWS = 16  # rows from which the relevance of features is computed
+    LEVEL_FOLDS = 17  # rows without which the effects of levels are learned
 
 
 def stream(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.termination import Termination
 from partirvm.data import as_source
+from partirvm.data.folds import unfolded_inputs
 from partirvm.data.labels import label_array, text_of_label
 from partirvm.data.source import Source, require_like
 from partirvm.errors import UsageError
@@ -295,7 +296,8 @@ class RelevanceVectorMachine(FunctionParameters, BaseEstimator):
         """Set the attributes of a fitted model; ``variance`` (d,) is the variance of its kernel's inputs."""
         kernels, bases = slice(model.design.n_leading, None), bases_of(model)
         self.model_ = model
-        self.relevance_vectors_, self.n_relevance_vectors_ = model.design.centres, model.n_vectors
+        self.relevance_vectors_ = unfolded_inputs(model.design.centres, model.design.scaling)
+        self.n_relevance_vectors_ = model.n_vectors
         self.weights_, self.alpha_ = model.mean[kernels], model.alpha[kernels]
         self.log_evidence_ = model.log_evidence
         self.basis_names_, self.basis_relevance_ = np.array(bases.names, dtype=object), bases.relevance

@@ -90,7 +90,7 @@ class _Tile(Tile):
 
         A panel's blocks overwrite those of the previous one: new pages would cost as much as the kernel evaluation.
         """
-        noise = next((design for design in designs if design.noise is not None), None)
+        noise = next((design for design in designs if design.weighs_rows), None)
         numbers = self.start + np.arange(len(self.X), dtype=np.int64)
         if rows is not None:
             numbers = between(rows, numbers[0], numbers[-1])

@@ -168,7 +168,9 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     if wanted == ("mean",) and target.kind == "none":
         return {"mean": mean}
     roots = stated.root if stated.root.ndim == 3 else [stated.root]
-    variance = graph.joined([_square(graph, stated, phi, root) for root in roots]) * scale**2 + _noise(stated, inputs)
+    variance = graph.joined([_square(graph, stated, phi, root) for root in roots]) * scale**2 + _noise(
+        graph, stated, inputs
+    )
     half = np.sqrt(variance) * model.multiples([level])[:, 0]
     ends = {"lower": target.back(mean - half), "upper": target.back(mean + half)}
     mean, variance = target.moments(mean, variance)
@@ -218,13 +220,22 @@ def _times(graph: Graph, phi: Any, matrix: Float) -> Any:
     return np.isnan(graph.rows.some([0])) * np.zeros(matrix.shape[1]) if phi is None else phi @ matrix
 
 
-def _noise(model: Any, inputs: Any) -> Any:
+def _noise(graph: Graph, model: Any, inputs: Any) -> Any:
     """Return the noise variance that the model predicts, (n, T) or (T,)."""
     variance, noise = np.atleast_1d(model.noise_variance), model.design.noise
+    features = model.design.scaling.features
+    if features is not None and features.doubts:
+        variance = _level_factor(graph, features) * variance
     if noise is None:
         return variance
     logs = noise.kernel.exported(inputs, noise.centres) @ noise.weights[:, None] - float(noise.shift)
     return np.exp(logs * (1.0 if model.calibration is not None else TEMPER)) * variance
+
+
+def _level_factor(graph: Graph, features: FeatureMap) -> Any:
+    """Return the noise factor (n, 1) from the doubts about level effects, as ``FeatureMap.noise_factor`` does."""
+    doubts = [_of_levels(graph, features, j, each[0][:, None]) for j, each in features.doubts]
+    return graph("Sum", graph.joined(doubts)) + float(features.share)
 
 
 def _inputs(graph: Graph, scaling: Scaling) -> Any:
@@ -248,7 +259,7 @@ def _mapped(graph: Graph, features: FeatureMap) -> Any:
     warped, X = features.spreads > 0, cast(Any, graph.rows)
     if warped.any():
         X = np.where(warped, np.arcsinh((X - features.centres) / np.where(warped, features.spreads, 1.0)), X)
-    tables = [graph("Table", graph.rows.some([j]), table) for j, table in features.tables]
+    tables = [_of_levels(graph, features, j, table[0]) for j, table in features.tables]
     effects = [_effect(graph, features, j, weights) for j, weights in features.effects]
     gaps = [np.isnan(graph.rows.some(features.gaps))] if len(features.gaps) else []
     found = graph.joined([X, *tables, *effects, *gaps])
@@ -257,9 +268,18 @@ def _mapped(graph: Graph, features: FeatureMap) -> Any:
     return found.some(np.delete(order, firsts))
 
 
+def _of_levels(graph: Graph, features: FeatureMap, j: int, table: Float) -> Any:
+    """Return the rows (n, r) of a table (L + 2, r) for the levels of feature j: known, unknown and missing ones."""
+    codes, unknown, missing = graph.rows.some([j]), table[-2], table[-1]
+    found = graph("Table", codes, table[:-1])
+    if j not in features.gaps or (unknown == missing).all():
+        return found
+    return found + np.isnan(codes) * (missing - unknown)
+
+
 def _effect(graph: Graph, features: FeatureMap, j: int, weights: Float) -> Any:
     """Return the effect (n, 1) of a categorical feature: ``level_functions`` times the weights of its level."""
-    of_level, p = graph("Table", graph.rows.some([j]), weights), weights.shape[1]
+    of_level, p = _of_levels(graph, features, j, weights[0]), weights.shape[2]
     if p == 1:
         return of_level
     z = (graph.rows.some(features.numbers) - features.moments[0]) / features.moments[1]

@@ -106,7 +106,7 @@ def _exact(model: Any, owners: Int, X: Float, background: Float) -> Float:
     """Return the Shapley values (n, p); ``owners`` (d,) holds the number of each feature's original column."""
     design, scaling = model.design, model.design.scaling
     effects = () if scaling.features is None else scaling.features.effects
-    joint = any(weights.shape[1] > 1 for _, weights in effects)  # level effects that depend on other columns
+    joint = any(weights.shape[2] > 1 for _, weights in effects)  # level effects that depend on other columns
     gaps = scaling.regressions is not None and any(np.isnan(rows).any() for rows in (X, background))
     if joint or gaps or (len(design.active) and any(function != LINEAR for function, _ in design.functions.parts)):
         raise JointError

@@ -17,6 +17,7 @@ from partirvm import errors
 from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.data import Source
+from partirvm.data.folds import folded, unfolded_inputs
 from partirvm.execution.kernel_store import keeping_blocks
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
 from partirvm.jobs.judged import Verdict, judged, outliers
@@ -47,7 +48,9 @@ def run(
 
     The journal receives model and history. ``beside`` is the folder for kernel blocks on disk (None: a temporary one).
     """
-    source, remarks = driver.source, list[str]()
+    scaling = spec.problem.empty.scaling
+    source = folded(driver.source, scaling)
+    remarks = list[str]()
     driver.executor.use(spec.plan.threads)
 
     def for_readers(entry: Entry) -> Entry:
@@ -236,14 +239,15 @@ def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[s
         held = sample.rows.gather(order)
     w = np.ones(most) if held.weights is None else held.weights
     X, y, w = held.X[w > 0], held.t[w > 0, 0], w[w > 0]
+    plain = unfolded_inputs(X, model.design.scaling)
     new = np.arange(len(y)) % 5 == 0
     own = max(entry["noise_sd"] / entry["train_rmse"], 1.0) * (y[new] - model.sparse().means(X[new])[0][:, 0])
     if entry["residuals"] and entry["residuals"]["bytes"]:
         own = own * (1.0 - entry["residuals"]["rmse_gain"])
     with threadpool_limits(1, "openmp"):  # on a busy machine its threads spin: ten times the CPU seconds
         given = () if held.weights is None else (w[~new],)  # with weights, binning takes longer than the trees
-        trees = HistGradientBoostingRegressor(random_state=0).fit(X[~new], y[~new], *given)
-    other = y[new] - trees.predict(X[new])
+        trees = HistGradientBoostingRegressor(random_state=0).fit(plain[~new], y[~new], *given)
+    other = y[new] - trees.predict(plain[new])
     rmse, by_trees = (float(np.sqrt(np.mean(each**2))) for each in (own, other))
     remarks = [
         f"boosting (scikit-learn's HistGradientBoostingRegressor) has an RMSE of {by_trees:.3g} on {len(own):,} "

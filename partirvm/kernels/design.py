@@ -142,13 +142,25 @@ class Design(DeclaredState):
             points = self.scaling.inputs(X)[:, : X.shape[1]]
             out[:, int(self.bias) : self.n_leading] = self.functions(points)[:, self.active]
 
-    def noise_factor(self, X: Float, product: Callable[[Float, Float], Float] = np.matmul) -> Float | float:
-        """Return the noise variance (n,) at raw inputs X (n, d), as a multiple of the overall one; 1 if constant."""
-        return 1.0 if self.noise is None else self.noise.factor(self.scaling.inputs(X), product)
+    @property
+    def weighs_rows(self) -> bool:
+        """True if the variance of a target depends on its inputs."""
+        return self.noise is not None or self.scaling.doubtful
+
+    def noise_factor(
+        self, X: Float, product: Callable[[Float, Float], Float] = np.matmul, power: float = 1.0
+    ) -> Float | float:
+        """Return the noise variance (n,) at raw inputs X (n, d), as a multiple of the overall one; 1 if constant.
+
+        It includes the variance of level effects. ``product`` multiplies kernel values (n, m) by weights, and
+        ``power`` is the exponent of the local noise factor.
+        """
+        local = 1.0 if self.noise is None else self.noise.factor(self.scaling.inputs(X), product) ** power
+        return local * self.scaling.noise_factor(X) if self.scaling.doubtful else local
 
     def row_weights(self, X: Float) -> Float | None:
         """Return the row weights (n,) at raw inputs X (n, d) for a fit of the mean; None if they are all one."""
-        return None if self.noise is None else np.asarray(self.noise_factor(X) ** -TEMPER)
+        return np.asarray(self.noise_factor(X) ** -TEMPER) if self.weighs_rows else None
 
     def gradient(self, X: Float, block: Float, weights: Float) -> Float:
         """Return Σ_nm weights[n, m] ∂Φ_nm/∂ log parameter_p, (p,); ``block`` (n, M) is Φ at the raw inputs X (n, d)."""

@@ -6,19 +6,30 @@ prior with mean 0; its covariance and the noise follow by EM (Laird & Ware 1982,
 data"), so a level with few rows stays near 0, the point for levels without rows. A level's coordinates are principal
 components of the effects over the rows. Half of the rows decide how many of the components found on the other half are
 useful, and whether the whole effect, as one more number, says more than they do.
+
+An effect learned from a row's own target says more about this row than about a new one. In training, the rows therefore
+have the effects learned without their fold (``data.folds``), with the variances found on all rows. The variance of an
+effect, S for an unknown level, adds to the variance of a target (``FeatureMap.doubts``).
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
+from partirvm.core.predictive import quantile
 from partirvm.core.sampling import Purpose, stream
+from partirvm.data.folds import FOLDS, folded_inputs, folds_of_rows
+from partirvm.data.source import Tile
 from partirvm.learning.features import restandardised
 from partirvm.learning.sample import SampledRows
 from partirvm.quoting import counted
 from partirvm.strategies.problem import Problem
-from partirvm.types import Columns, FeatureMap, Float, Int, Scaling, level_functions, levels_of
+from partirvm.types import Bool, Columns, FeatureMap, Float, Int, Scaling, level_functions, levels_of
 
 DIMENSIONS = 4
 """Maximum number of coordinates of a level."""
@@ -32,11 +43,51 @@ SUMS = 4_000_000
 FUNCTIONS = 4
 """Maximum number of functions of a numeric feature."""
 
-TURNS, STEPS = 2, 15
-"""Number of times that each feature's effects are fitted, and of EM steps each time."""
+TURNS, STEPS, CONVERGED = 2, 100, 1e-3
+"""Number of times that each feature's effects are fitted, the maximum number of EM steps each time, and the relative
+change in the noise variance at which they end."""
+
+LEAST_FREEDOM = 2
+"""Minimum degrees of freedom of the spread of levels: of two levels, nearly nothing follows for a third."""
 
 ENOUGH, MORE = 0.9, 1.05
 """The fewest coordinates with .9 of the best gain in squares are used; the whole effect must have 1.05 of theirs."""
+
+
+@dataclass(frozen=True)
+class LevelSums:
+    """Sums of φφᵀ (L, p, p) and φt (L, p) over the rows of each level, and of t² over ``n`` rows."""
+
+    squares: Float
+    products: Float
+    total: float
+    n: int
+
+
+@dataclass(frozen=True)
+class RandomEffects:
+    """The posterior of the weights w_l of L levels: ``mean`` (L, p) and ``covariance`` (L, p, p).
+
+    ``prior`` (p, p) is the covariance of the weights of different levels, ``noise`` the variance of the noise.
+    """
+
+    mean: Float
+    covariance: Float
+    prior: Float
+    noise: float
+
+    def variances(self, axes: Float) -> Float:
+        """Return the mean variance (L,) over the rows of the part along ``axes`` (p, k) of each level's effect."""
+        return np.asarray(np.einsum("ik,lij,jk->l", axes, self.covariance, axes))
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """The scaling in which levels are numbers, a note on each feature, and the noise variance beside their effects."""
+
+    scaling: Scaling
+    notes: tuple[str, ...]
+    noise: float
 
 
 @dataclass(frozen=True)
@@ -45,7 +96,7 @@ class LevelRows:
 
     The functions are orthonormal over all rows, so distances between weights are root mean square differences of
     effects. The first feature stands for the effect common to all rows and has a single level. ``counts[f]`` is the
-    number L of levels of a feature, and the code for other and missing levels.
+    number of levels of a feature, the last but one of which is for unknown and the last for missing codes.
     """
 
     functions: Float
@@ -53,12 +104,12 @@ class LevelRows:
     levels: Int
     counts: tuple[int, ...]
 
-    def some(self, rows: Int) -> "LevelRows":
+    def some(self, rows: Int) -> LevelRows:
         """Return some of the rows."""
         return LevelRows(self.functions[rows], self.t[rows], self.levels[:, rows], self.counts)
 
     def effect(self, weights: Float, f: int) -> Float:
-        """Return the effects (n,) of a feature's levels, whose weights are (L + 1, p)."""
+        """Return the effects (n,) of a feature's levels, whose weights are (L, p)."""
         return np.asarray(np.einsum("np,np->n", self.functions, weights[self.levels[f]]))
 
     def without(self, weights: list[Float], f: int) -> Float:
@@ -66,19 +117,29 @@ class LevelRows:
         others = [self.effect(each, g) for g, each in enumerate(weights) if g != f]
         return np.asarray(self.t - np.sum(others, axis=0))
 
-    def fitted(self) -> list[Float]:
-        """Return the level weights of each feature, (L + 1, p)."""
-        weights: list[Float] = [np.zeros((count + 1, self.functions.shape[1])) for count in self.counts]
+    def sums(self, f: int, t: Float) -> LevelSums:
+        """Return the sums of a feature's levels for these targets (n,); unknown levels have none."""
+        order, count = np.argsort(self.levels[f], kind="stable"), self.counts[f]
+        ends = np.searchsorted(self.levels[f][order], np.arange(count + 1)).tolist()
+        parts = [order[start:end] for start, end in pairwise(ends)]
+        parts[-2] = parts[-2][:0]
+        squares = np.array([self.functions[rows].T @ self.functions[rows] for rows in parts])
+        products = np.array([self.functions[rows].T @ t[rows] for rows in parts])
+        known = np.concatenate(parts)
+        return LevelSums(squares, products, float(t[known] @ t[known]), len(known) or 1)
+
+    def fitted(self, known: Sequence[RandomEffects] = ()) -> list[RandomEffects]:
+        """Return the effects of each feature's levels; those ``known`` from other rows have the variances."""
+        effects: list[RandomEffects] = []
+        weights: list[Float] = [np.zeros((count, self.functions.shape[1])) for count in self.counts]
         for _ in range(TURNS):
-            for f, count in enumerate(self.counts):
-                t, order = self.without(weights, f), np.argsort(self.levels[f], kind="stable")
-                ends = np.searchsorted(self.levels[f][order], np.arange(count + 1)).tolist()
-                parts = [order[start:end] for start, end in pairwise(ends)]
-                squares = np.array([self.functions[rows].T @ self.functions[rows] for rows in parts])
-                products = np.array([self.functions[rows].T @ t[rows] for rows in parts])
-                known = t[order[: ends[-1]]]
-                weights[f][:-1] = random_effects(squares, products, float(known @ known), len(known) or 1)
-        return weights
+            effects = []
+            for f in range(len(self.counts)):
+                sums = self.sums(f, self.without(weights, f))
+                found = posterior_effects(sums, known[f].prior, known[f].noise) if known else random_effects(sums)
+                effects.append(found)
+                weights[f] = found.mean
+        return effects
 
     def axes(self, weights: Float, f: int) -> Float:
         """Return the principal axes (p, k) of the weights of a feature's levels, each weighted by its rows."""
@@ -86,23 +147,48 @@ class LevelRows:
         return np.linalg.svd(np.sqrt(shares)[:, None] * weights, full_matrices=False)[2][:DIMENSIONS].T
 
 
-def random_effects(squares: Float, products: Float, total: float, n: int) -> Float:
-    """Return the posterior means (L, p) of weights w_l ~ N(0, S), where t = φ(x)·w_l + noise; EM finds S and the noise.
+def posterior_effects(sums: LevelSums, prior: Float, noise: float) -> RandomEffects:
+    """Return the posterior of weights w_l ~ N(0, ``prior``), where t = φ(x)·w_l + noise with this variance."""
+    covariance = np.linalg.inv(sums.squares / noise + np.linalg.inv(prior))
+    mean = np.einsum("lij,lj->li", covariance, sums.products) / noise
+    return RandomEffects(mean, covariance, prior, noise)
 
-    ``squares`` (L, p, p) and ``products`` (L, p) are sums of φφᵀ and φt over a level's rows, ``total`` is the sum of t²
-    over all ``n`` rows.
+
+def random_effects(sums: LevelSums) -> RandomEffects:
+    """Return the posterior of weights w_l ~ N(0, S), where t = φ(x)·w_l + noise; EM finds S and the noise variance.
+
+    Each step also scales the weights of each function by the regression of the targets on the effects, which ends slow
+    changes of S (Liu, Rubin & Wu 1998, "Parameter expansion to accelerate EM").
     """
-    there, least = squares[:, 0, 0] > 0, (1e-12 + 1e-9 * total / n) * np.eye(products.shape[1])
+    size, total, n = sums.products.shape[1], sums.total, sums.n
+    there, least = sums.squares[:, 0, 0] > 0, (1e-12 + 1e-9 * total / n) * np.eye(size)
     noise = total / n + least[0, 0]
-    mean, prior = products, 0.1 * noise * np.eye(len(least))
+    found = posterior_effects(sums, 0.1 * noise * np.eye(size), noise)
+    if not there.any():
+        return found
     for _ in range(STEPS):
-        covariance = np.linalg.inv(squares / noise + np.linalg.inv(prior))
-        mean = np.einsum("lij,lj->li", covariance, products) / noise
-        moments = covariance + mean[:, :, None] * mean[:, None, :]
-        prior = moments[there].mean(axis=0) + least
-        squared = total - 2 * (mean * products).sum() + np.einsum("lij,lji->", squares, moments)
-        noise = max(squared / n, least[0, 0])
-    return mean
+        moments = found.covariance + found.mean[:, :, None] * found.mean[:, None, :]
+        square = (sums.squares * moments).sum(axis=0)
+        explained = (found.mean * sums.products).sum(axis=0)
+        scale = np.linalg.lstsq(square, explained, rcond=1e-10)[0]
+        prior = scale[:, None] * moments[there].mean(axis=0) * scale + least
+        before, noise = noise, max((total - float(scale @ explained)) / n, least[0, 0])
+        found = posterior_effects(sums, prior, noise)
+        if abs(noise - before) < CONVERGED * noise:
+            break
+    return found
+
+
+def of_unknown(effects: RandomEffects, there: Bool) -> Float:
+    """Return the covariance (p, p) of the weights of a level without rows, from the L levels that have rows.
+
+    The mean of the levels and S are estimated from L effects; so the interval of a new one is that of Student's t with
+    L − 1 degrees of freedom, and its variance (1 + 1/L)·S·L/(L − 1). A normal with this covariance has the same 95 %.
+    """
+    count = int(there.sum())
+    freedom = max(count - 1, LEAST_FREEDOM)
+    wider = (quantile(0.95, freedom) / quantile(0.95)) ** 2
+    return effects.prior * wider * (count + 1) / freedom
 
 
 def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) -> tuple[int, bool]:
@@ -119,40 +205,119 @@ def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) 
 
 
 def embedded(
-    sample: SampledRows, problem: Problem, columns: Columns, levels: dict[int, int], seed: int, sums: int = SUMS
-) -> tuple[Scaling, tuple[str, ...]]:
-    """Return the scaling in which features with these numbers of ``levels`` become coordinates, and a note on each.
+    sample: SampledRows,
+    problem: Problem,
+    columns: Columns,
+    levels: dict[int, int],
+    seed: int,
+    sums: int = SUMS,
+    indicators: dict[int, int] | None = None,
+) -> Embedding:
+    """Return the scaling in which levels are numbers.
 
-    A feature's sums have at most ``sums`` elements. The problem has one target or two classes.
+    Parameters
+    ----------
+    sample : rows from which effects are learned
+    problem : with one target or two classes, if there are ``levels``
+    columns : names of the features and their categories
+    levels : features that become coordinates, by position, with their numbers of levels
+    seed : determines the halves of the rows
+    sums : maximum number of elements in a feature's sums
+    indicators : features that become an indicator of each level, with their numbers of levels
     """
-    scaling, d, tile = problem.empty.scaling, len(columns.features), sample.rows.gather(sample.rows.rows)
+    tile = sample.rows.gather(sample.rows.rows)
+    scaling, d = problem.empty.scaling, len(columns.features)
+    folds = folds_of_rows(sample.rows.rows)
+    features, notes, noise = scaling.features or FeatureMap.plain(d), tuple[str, ...](), 0.0
+    others = {j: len(columns.categories[name]) for j, name in enumerate(columns.features) if name in columns.categories}
+    others = {j: count for j, count in others.items() if count and j not in levels}
+    one = len(scaling.t_scale) == 1
+    if levels or (others and one and not problem.n_classes):
+        features, notes, noise = effects_of(tile, folds, problem, columns, levels, others, seed, sums)
+    elif not indicators:
+        return Embedding(scaling, (), 0.0)
+    tables = list(features.tables)
+    for j, count in (indicators or {}).items():
+        tables.append((j, np.eye(count + 2, count)[None]))
+        notes += (f"{columns.features[j]}: an indicator of each of {count:,} levels",)
+    features = replace(features, tables=tuple(tables))
+    new = len(features.sources) - scaling.n_inputs
+    blank = np.zeros(scaling.n_inputs) if scaling.blank is None else scaling.blank
+    shift, scale, blank = (np.insert(each, [d] * new, 0.0) for each in (scaling.x_shift, scaling.x_scale, blank))
+    places = [*(j for j, _ in tables), *range(d, d + new)]
+    blank[places] = 0.0
+    scaling = replace(scaling, x_shift=shift, x_scale=scale, blank=blank)
+    seen = folded_inputs(tile.X, features, folds)
+    features = features.with_doubts(1.0, float(np.mean(features.noise_factor(seen))) - 1.0)
+    return Embedding(restandardised(scaling, features, seen, places), notes, noise)
+
+
+def effects_of(
+    tile: Tile,
+    folds: Int,
+    problem: Problem,
+    columns: Columns,
+    levels: dict[int, int],
+    others: dict[int, int],
+    seed: int,
+    sums: int,
+) -> tuple[FeatureMap, tuple[str, ...], float]:
+    """Return the features with the coordinates of levels, a note on each, and the noise variance.
+
+    Parameters
+    ----------
+    tile, folds : the rows and the fold (n,) of each
+    problem, columns, levels, seed, sums : as in ``embedded``
+    others : further categorical features, for which only the variance of unknown levels is found
+    """
+    scaling, d = problem.empty.scaling, len(columns.features)
     numbers = np.array([j for j in range(d) if columns.features[j] not in columns.categories], dtype=np.int64)
     moments = np.array([scaling.x_shift[numbers], scaling.x_scale[numbers]])
-    each = int((np.sqrt(sums / max(levels.values())) - 1) / max(len(numbers), 1))
+    every = levels if problem.n_classes else levels | others
+    each = int((np.sqrt(sums / max(every.values())) - 1) / max(len(numbers), 1))
     root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
     functions = root[:, None] * level_functions(tile.X, numbers, moments, 1 + min(each, FUNCTIONS) * len(numbers))
     square = functions.T @ functions / (root @ root) + 1e-6 * np.eye(functions.shape[1])
     normal = np.linalg.inv(np.linalg.cholesky(square))
-    codes = [np.zeros(len(root), np.int64), *(levels_of(tile.X[:, j], count) for j, count in levels.items())]
-    rows = LevelRows(functions @ normal.T, root * scaling.targets(tile.t)[:, 0], np.array(codes), (1, *levels.values()))
-    rows = rows.some(np.flatnonzero(root))
+    codes = [np.zeros(len(root), np.int64), *(levels_of(tile.X[:, j], count) for j, count in every.items())]
+    counts = 3, *(count + 2 for count in every.values())
+    rows = LevelRows(functions @ normal.T, root * scaling.targets(tile.t)[:, 0], np.array(codes), counts)
+    present = np.flatnonzero(root)
+    rows, folds = rows.some(present), folds[present]
+    whole = rows.fitted()
+    noise = whole[-1].noise
     halves = np.array_split(stream(seed, Purpose.LEVELS).permutation(len(rows.t)), 2)
     first, second = map(rows.some, halves)
-    tried, weights = first.fitted(), rows.fitted()
-    tables, effects, notes = list[tuple[int, Float]](), list[tuple[int, Float]](), list[str]()
-    for f, (j, count) in enumerate(levels.items(), start=1):
-        (number, whole), axes = dimensions(first, second, tried, f), rows.axes(weights[f], f)
-        tables.append((j, weights[f] @ axes[:, :number] if number else np.zeros((count + 1, 1))))
-        effects += [(j, weights[f] @ normal)] if whole else []
-        text = f"{counted(number, 'coordinate')}{' and the effect' if whole else ''} of {count:,} levels"
-        text = text if number else "switched off, no effect of its levels on other rows"
-        notes.append(f"{columns.features[j]}: {text}")
+    tried = [half.mean for half in first.fitted()] if levels else []
+    blocks = [whole]
+    if levels:
+        blocks += [rows.some(np.flatnonzero(folds != fold)).fitted(whole) for fold in range(FOLDS)]
+    tables, effects, doubts = list[Any](), list[Any](), list[Any]()
+    notes = list[str]()
+    for f, (j, count) in enumerate(every.items(), start=1):
+        there = np.bincount(rows.levels[f], minlength=count + 2) > 0
+        unknown = of_unknown(whole[f], there[: count + 2] & (np.arange(count + 2) != count))
+        if j not in levels:
+            variances = np.where(there, 0.0, np.trace(unknown))
+            variances[count] = np.trace(unknown)
+            doubts.append((j, variances[None] / noise))
+            continue
+        (number, complete), axes = dimensions(first, second, tried, f), rows.axes(whole[f].mean, f)
+        axes = axes[:, :number]
+        name = columns.features[j]
+        if not number:
+            tables.append((j, np.zeros((1, count + 2, 1))))
+            notes.append(f"{name}: switched off, no effect of its levels on other rows")
+            continue
+        tables.append((j, np.array([block[f].mean @ axes for block in blocks])))
+        effects += [(j, np.array([block[f].mean @ normal for block in blocks]))] if complete else []
+        along = np.eye(len(axes)) if complete else axes
+        variances = np.array([block[f].variances(along) for block in blocks])
+        variances[:, ~there] = np.trace(along.T @ unknown @ along)
+        variances[:, count] = np.trace(along.T @ unknown @ along)
+        doubts.append((j, variances / noise))
+        notes.append(f"{name}: {counted(number, 'coordinate')}{' and the effect' * complete} of {count:,} levels")
     features = replace(scaling.features or FeatureMap.plain(d), numbers=numbers, moments=moments)
-    features = replace(features, tables=tuple(tables), effects=tuple(effects))
-    new = len(features.sources) - scaling.n_inputs
-    blank = np.zeros(scaling.n_inputs) if scaling.blank is None else scaling.blank
-    shift, scale, blank = (np.insert(each, [d] * new, 0.0) for each in (scaling.x_shift, scaling.x_scale, blank))
-    places = [*levels, *range(d, d + new)]
-    blank[places] = 0.0
-    scaling = replace(scaling, x_shift=shift, x_scale=scale, blank=blank)
-    return restandardised(scaling, features, tile.X, places), tuple(notes)
+    doubts = [] if problem.n_classes else doubts
+    features = replace(features, tables=tuple(tables), effects=tuple(effects), doubts=tuple(doubts))
+    return features, tuple(notes), noise

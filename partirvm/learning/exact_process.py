@@ -123,7 +123,9 @@ class ProcessRows:
         columns = problem.empty.take(NONE, leading=problem.leading).block(rows.X)
         square = np.maximum((columns**2).mean(axis=0), np.finfo(float).tiny)
         columns = columns * np.sqrt(LEADING * problem.target_variance / square)
-        inverse = np.ones(len(rows.X)) if rows.weights is None else 1 / rows.weights
+        inverse = scaling.noise_factor(rows.X)
+        if rows.weights is not None:
+            inverse = inverse / rows.weights
         targets = indicators(problem, rows.t[:, 0]) if problem.n_classes else scaling.targets(rows.t)
         return cls(sample, problem, scaling.inputs(rows.X), targets, inverse, columns)
 

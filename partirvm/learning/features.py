@@ -144,14 +144,17 @@ def with_regressions(scaling: Scaling, raw: Float) -> Scaling:
     """
     if scaling.features is None or not len(scaling.features.gaps) or scaling.n_inputs > MOST_INPUTS:
         return scaling
-    Z = (scaling.features(raw) - scaling.x_shift) / scaling.x_scale
+    numeric = np.arange(scaling.n_inputs)
+    if scaling.blank is not None:
+        numeric = np.flatnonzero(scaling.blank == 0)  # a missing label is a level of its own, and codes predict nothing
+    Z = ((scaling.features(raw) - scaling.x_shift) / scaling.x_scale)[:, numeric]
     present = ~np.isnan(Z)
     Z = np.where(present, Z, 0.0)
-    if scaling.blank is not None:
-        Z[:, scaling.blank != 0] = 0.0  # category codes carry no information
     both = present.astype(float)
     squares, axes = np.linalg.eigh(Z.T @ Z / np.maximum(both.T @ both, 1.0))
     precision = (axes / (np.maximum(squares, RIDGE) + RIDGE)) @ axes.T
-    regressions = -precision / precision.diagonal()[:, None]
-    np.fill_diagonal(regressions, 0.0)
+    of_numeric = -precision / precision.diagonal()[:, None]
+    np.fill_diagonal(of_numeric, 0.0)
+    regressions = np.zeros((scaling.n_inputs, scaling.n_inputs))
+    regressions[np.ix_(numeric, numeric)] = of_numeric
     return replace(scaling, regressions=regressions)

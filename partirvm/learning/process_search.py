@@ -106,6 +106,16 @@ def search(
     return problem, best, directions(rows, best) if turned else None, evidence
 
 
+def evidence_of(sample: SampledRows, problem: Problem, seed: int) -> float:
+    """Return the evidence of widths for a problem, from the starts of ``search`` on up to ``ROWS`` rows."""
+    order = in_order(sample, seed)
+    most = min(ROWS, int(np.sqrt(WORK / problem.empty.scaling.n_inputs)))
+    kernel = problem.empty.kernel.per_feature(problem.empty.scaling.n_inputs)
+    rows = ProcessRows.of(sample, problem.with_kernel(kernel), order[:most])
+    few = ProcessRows.of(sample, rows.problem, order[: min(max(most // 2, FIRST_ROWS), most)])
+    return _from_starts(few, rows, rows).value
+
+
 def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> ProcessFit:
     """Return the best of the searches from ``STARTS`` and from what ``more`` rows show, each on ``few`` rows first."""
     kernel, rng = rows.problem.empty.kernel, stream(0, Purpose.PROCESS_STARTS)

@@ -129,7 +129,7 @@ class LeaveOneOutPass(Pass, name="residual"):
         design, own = self.design, _own(self.design, panel)
         t = design.scaling.targets(panel.t)[:, self.target]
         peaks = np.concatenate([np.full(design.n_leading, np.inf), design.peaks()])
-        factor = None if design.noise is None else design.noise_factor(panel.X) ** (TEMPER - 1.0)
+        factor = np.asarray(design.noise_factor(panel.X)) ** (TEMPER - 1.0) if design.weighs_rows else None
         found = LeftOut.of(block, t, self.mean, self.root, self.beta, panel.weights, own, peaks, panel.rows, factor)
         return replace(found, least_square=self.least_square)
 

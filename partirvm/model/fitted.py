@@ -350,8 +350,8 @@ class Model(FittedModel):
 
     def _noise_at(self, X: Float) -> Float | float:
         """Noise variance at raw X (n, d), or one number; with a tempered factor if no rows were left out."""
-        factor = self.design.noise_factor(X, products)
-        return self.noise_variance * (factor if self.calibration is not None else factor**TEMPER)
+        power = TEMPER if self.calibration is None else 1.0
+        return self.noise_variance * self.design.noise_factor(X, products, power)
 
     @one_blas_thread()
     @np.errstate(over="ignore", invalid="ignore")

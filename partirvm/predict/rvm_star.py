@@ -16,6 +16,7 @@ from partirvm.core.diagnostics import STATED_LEVELS
 from partirvm.core.predictive import augmentation
 from partirvm.core.scores import Scores
 from partirvm.data import ZarrSource
+from partirvm.data.folds import folded
 from partirvm.data.source import Source, require_like
 from partirvm.errors import ChangedDataError, DataError, UsageError
 from partirvm.execution import Executor
@@ -56,7 +57,7 @@ class Augmenting:
             raise DataError(f"the fit had {model.n_rows:,} rows, but augment has {rows:,} rows: pass all of them")
         scaling = model.design.scaling
         variance = float((moments.targets.variance / scaling.t_scale**2)[0])
-        return cls(model, training, executor, variance, scaling.inputs(moments.inputs.mean[None])[0])
+        return cls(model, folded(training, scaling), executor, variance, scaling.inputs(moments.inputs.mean[None])[0])
 
     def pieces(self, source: Source, progress: Progress | None = None) -> Iterator[tuple[Float, Float, Float]]:
         """Yield the predictions of all rows of a source, in pieces of n rows, in tile order.

@@ -7,17 +7,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from partirvm.core.moments import Moments
 from partirvm.core.termination import Termination
 from partirvm.data import Source
+from partirvm.data.folds import folded
 from partirvm.execution import Executor
 from partirvm.kernels import kernel_from_spec
 from partirvm.kernels.design import Design
 from partirvm.learning.class_search import learn_classes
-from partirvm.learning.embedding import FUNCTIONS, ROWS, SUMS, embedded
+from partirvm.learning.embedding import FUNCTIONS, ROWS, SUMS, Embedding, embedded
 from partirvm.learning.features import with_regressions
 from partirvm.learning.forms import MEAN, kernel_text, learn
-from partirvm.learning.process_search import LAST_ROWS, learn_regression, searchable
+from partirvm.learning.process_search import LAST_ROWS, evidence_of, learn_regression, searchable
 from partirvm.learning.sample import STAGES, Entry, OnStep, SampledRows, Spent, gathered, line
 from partirvm.learning.search import LearningOptions, learning_options
 from partirvm.learning.target import with_target
@@ -45,6 +48,9 @@ MANY_LEVELS = 8
 """A categorical feature with more levels becomes numbers: categorical kernels share nothing among levels. Used cars:
 error .205 with a kernel on four categories, .165 if the one with 195 levels becomes numbers."""
 
+MOST_INDICATORS = 16
+"""Maximum number of levels of a feature for which an indicator of each level is tried."""
+
 QUICK_ROWS = 4500
 """Maximum number of rows from which the kernel of a quick fit is learned: on protein (93 vectors with local residuals),
 the error is then 5 % larger, in two thirds of the time."""
@@ -60,7 +66,8 @@ class SmallFits:
 
     ``entries`` are their history entries, ``notes`` the limits that reduced them, ``learned`` describes the learned
     kernel, ``best`` a design of the best kernel so far, and ``centres`` the number of its centres, or 0 if the time
-    limit ended learning early. ``on_step`` is called with the progress of kernel learning.
+    limit ended learning early. ``level_noise`` is the noise variance beside the effects of levels. ``on_step`` is
+    called with the progress of kernel learning.
     """
 
     source: Source
@@ -75,25 +82,65 @@ class SmallFits:
     notes: tuple[str, ...] = ()
     learned: str | None = None
     centres: int = 0
+    level_noise: float = 0.0
     _spent: Spent = field(default_factory=Spent)
     _began: float = field(default_factory=time.perf_counter)
     _step: tuple[str, int, float] = STAGES[0], 0, 0.0
 
     def embed(self, problem: Problem, moments: Moments) -> Problem:
-        """Return the problem in which features with many levels are numbers, if the form of the kernel is chosen."""
-        columns, room, request = self.source.columns, self.machine.budget // (4 * FLOAT), self.request
-        counts = [len(columns.categories.get(name, ())) for name in columns.features]
-        levels = {j: count for j, count in enumerate(counts) if count > MANY_LEVELS}
-        one = problem.n_classes <= 2 and self.source.n_targets == 1
-        if not (levels and one and chooses(request) and request.standardize and request.basis is None):
+        """Return the problem in which levels of categories are numbers, if the form of the kernel is chosen.
+
+        Features with many levels always are; whether others are, too, and how, is decided by evidence. The rows then
+        have folds, and each embedded problem its own.
+        """
+        forms = self._level_forms(problem)
+        if not forms:
             return problem
+        room, request = self.machine.budget // (4 * FLOAT), self.request
         rows = min(ROWS, self.source.n_rows, room // (4 * FUNCTIONS * self.shape.n_features))
+        found = list[tuple[Problem, Embedding]]()
         with suppress(OutOfTime), self._sample(problem, rows) as sample:
-            scaling, notes = embedded(sample, problem, columns, levels, request.seed, min(SUMS, room // 3))
-            self.notes += notes
-            problem = problem.with_scaling(scaling)
-            return problem.with_kernel(resolve_kernel(request, moments, columns, scaling))
+            for levels, indicators in forms:
+                columns = self.source.columns
+                sums = min(SUMS, room // 3)
+                form = embedded(sample, problem, columns, levels, request.seed, sums, indicators)
+                kernel = resolve_kernel(request, moments, columns, form.scaling)
+                found.append((problem.with_scaling(form.scaling).with_kernel(kernel), form))
+            if len(found) > 1:
+                gains = [self._evidence_of_levels(candidate) for candidate, _ in found]
+                found = [found[int(np.argmax(gains))]]
+            problem, form = found[0]
+            self.notes += form.notes
+            self.level_noise = form.noise
+        self.source = folded(self.source, problem.empty.scaling)
         return problem
+
+    def _level_forms(self, problem: Problem) -> list[tuple[dict[int, int], dict[int, int]]]:
+        """Return the features that may be embedded, and those that may be indicators, with their numbers of levels.
+
+        Of several such pairs, the evidence decides.
+        """
+        request, columns = self.request, self.source.columns
+        if not (chooses(request) and request.standardize and request.basis is None):
+            return []
+        counts = {j: len(columns.categories.get(name, ())) for j, name in enumerate(columns.features)}
+        several = {j: count for j, count in counts.items() if count > 2}
+        many = {j: count for j, count in several.items() if count > MANY_LEVELS}
+        few = {j: count for j, count in several.items() if count <= MOST_INDICATORS}
+        one = problem.n_classes <= 2 and self.source.n_targets == 1
+        searched = searchable(problem) and request.metric != "directions"
+        if not (few and searched):
+            return [(many if one else {}, {})] if columns.categories else []
+        rest = {j: count for j, count in many.items() if j not in few}
+        if not one:
+            return [({}, {}), ({}, few)]
+        return [(many, {}), (rest, few), *([(several, {})] if several != many else [])]
+
+    def _evidence_of_levels(self, problem: Problem) -> float:
+        """Return the evidence of an exact process for a problem, on rows that have its folds."""
+        own = replace(self, source=folded(self.source, problem.empty.scaling))
+        with own._sample(problem, min(LEARNING_ROWS, self.source.n_rows)) as sample:
+            return evidence_of(sample, problem, self.request.seed)
 
     def warp_target(self, problem: Problem, least: float) -> Problem:
         """Return the problem with the target warped as requested, whatever the time; ``least`` is the lowest target."""
@@ -118,6 +165,10 @@ class SmallFits:
             square = ((last["choice"] or {}).get("left_out_rmse", 0.0) / problem.target_scale) ** 2
             likelihood = small.likelihood if self.request.multi_class == "auto" else problem.likelihood
             problem = problem.with_scaling(small.empty.scaling).with_kernel(kernel_from_spec(last["kernel"]))
+            features = problem.empty.scaling.features
+            if features is not None and features.doubts and last["noise_variance"]:
+                noise = features.share * last["noise_variance"] / problem.target_scale**2
+                problem = problem.with_doubts(max(self.level_noise / noise, 1.0))
             if mean_only := (last["choice"] or {}).get("form") == MEAN:
                 self.notes += ("the mean alone predicts left-out rows as well as any kernel: no row joins the model",)
             return replace(problem, left_out_square=square, likelihood=likelihood, mean_only=mean_only)

@@ -82,6 +82,13 @@ class Problem:
             return self
         return replace(self, empty=replace(self.empty, scaling=scaling, origin=np.zeros(scaling.n_inputs)))
 
+    def with_doubts(self, multiple: float) -> Self:
+        """Return the problem with the doubts about level effects multiplied beside the noise; inputs stay the same."""
+        features = self.empty.scaling.features
+        assert features is not None
+        scaling = replace(self.empty.scaling, features=features.with_doubts(multiple, 1.0 - features.share))
+        return replace(self, empty=replace(self.empty, scaling=scaling))
+
     @property
     def n_targets(self) -> int:
         """T, the number of targets of a regression."""

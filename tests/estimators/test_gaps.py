@@ -1,5 +1,7 @@
 """Features without a value: in training an indicator beside the mean, at prediction the mean, in numbers and labels."""
 
+import importlib.util
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -94,3 +96,44 @@ def test_a_gamma_for_each_feature_is_that_of_its_gaps_too():
     for options in ({"kernel": Gaussian((0.3, 0.1, 0.2))}, {"gamma": (0.3, 0.1, 0.2)}):
         model = RVMRegressor(**options, random_state=0).fit(with_gaps(X, gap), y)
         assert model.kernel_ == Gaussian((0.3, 0.1, 0.2, 0.2))
+
+
+def labels_and_numbers_with_gaps(n: int = 260, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    """A frame in which a number and a label are missing in some rows, its rows as numbers, and the effects of labels.
+
+    Labels "a" to "d" have the effects 0 to 3, a missing label has the effect 6.
+    """
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 5, n)
+    X = rng.normal(size=(n, 2))
+    X[rng.random(n) < 0.1, 0] = np.nan
+    labels = np.array(["a", "b", "c", "d", None], dtype=object)[codes]
+    frame = pd.DataFrame({"x": X[:, 0], "z": X[:, 1], "k": labels})
+    numbers = np.column_stack([X, np.where(codes == 4, np.nan, codes)])
+    return frame, numbers, np.array([0.0, 1.0, 2.0, 3.0, 6.0])[codes]
+
+
+@pytest.mark.parametrize("estimator", [RVMRegressor, RVMClassifier])
+@pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+def test_missing_labels_have_one_code_beside_missing_numbers(estimator, tmp_path):
+    """All rows without a label have the scaled code ``blank``, whatever their numbers; exports agree on them."""
+    frame, numbers, effects = labels_and_numbers_with_gaps()
+    target = effects + np.sin(2 * frame.z) if estimator is RVMRegressor else effects > 1.5
+    model = estimator(random_state=0, effort="quick").fit(frame, target)
+    scaling = model.model_.design.scaling
+    assert scaling.regressions is not None
+    assert not scaling.regressions[2].any()
+    assert not scaling.regressions[:, 2].any()
+    missing = np.isnan(numbers[:, 2])
+    np.testing.assert_array_equal(scaling.inputs(numbers)[missing, 2], scaling.blank[2])
+    model.to_numpy(tmp_path / "model.npz")
+    spec = importlib.util.spec_from_file_location("partirvm_predict", tmp_path / "partirvm_predict.py")
+    reader = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reader)
+    exported = reader.load(tmp_path / "model.npz")(numbers)
+    if estimator is RVMRegressor:
+        np.testing.assert_allclose(exported["mean"], model.predict(frame), atol=1e-9)
+        assert np.sqrt(np.mean((model.predict(frame) - target)[missing] ** 2)) < 0.5
+    else:
+        np.testing.assert_allclose(exported["probabilities"], model.predict_proba(frame), atol=1e-9)
+        assert (model.predict(frame) == target).mean() > 0.95

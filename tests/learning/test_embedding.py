@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 from sampling import problem_of, sample_of
+from scipy import stats
 
 from partirvm import RVMRegressor, load_model, save_model
-from partirvm.learning.embedding import embedded, random_effects
-from partirvm.types import Columns, FeatureMap
+from partirvm.data.folds import folded_inputs, folds_of_rows
+from partirvm.learning.embedding import LevelSums, embedded, random_effects
+from partirvm.types import Columns, FeatureMap, with_folds, without_folds
 
 
 def planted(n=6000, L=40, seed=0, noise=0.1):
@@ -27,7 +29,8 @@ def columns_of(L):
 def embedding_of(X, y, L, w=None):
     """The scaling of a sample, and the notes."""
     with sample_of(X, y, w) as sample:
-        return embedded(sample, problem_of(X, y), columns_of(L), {1: L}, 0)
+        found = embedded(sample, problem_of(X, y), columns_of(L), {1: L}, 0)
+    return found.scaling, found.notes
 
 
 def test_planted_effects_are_found_up_to_a_rotation():
@@ -35,15 +38,16 @@ def test_planted_effects_are_found_up_to_a_rotation():
     X, y, effects = planted()
     scaling, notes = embedding_of(X, y, 40)
     assert notes == ("c: 2 coordinates of 40 levels",)
-    (position, table), *rest = scaling.features.tables
-    assert (position, rest, table.shape) == (1, [], (41, 2))
+    ((position, blocks),) = scaling.features.tables
+    table = blocks[0]
+    assert (position, table.shape) == (1, (42, 2))
 
     def distances(points):
         return np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
 
     np.testing.assert_allclose(distances(table[:40]), distances(effects), atol=0.1)
-    assert not table[40].any()  # other levels: the common point
-    inputs = scaling.inputs(X)
+    assert not table[40:].any()  # unknown and missing levels: the common point
+    inputs = scaling.inputs(folded_inputs(X, scaling.features, folds_of_rows(np.arange(len(X)))))
     np.testing.assert_allclose(inputs[:, 1:].mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(inputs[:, 1:].std(axis=0), 1, rtol=1e-12)
 
@@ -55,8 +59,11 @@ def test_posterior_means_follow_the_shares_of_known_variances():
     codes = np.repeat(np.arange(600), counts)
     t = (tau * rng.normal(size=600))[codes] + sigma * rng.normal(size=len(codes))
     sums = np.bincount(codes, t)
-    found = random_effects(counts[:, None, None].astype(float), sums[:, None], float(t @ t), len(t))[:, 0]
-    np.testing.assert_allclose(found, sums / (counts + (sigma / tau) ** 2), rtol=0.08, atol=0.05)
+    found = random_effects(LevelSums(counts[:, None, None].astype(float), sums[:, None], float(t @ t), len(t)))
+    np.testing.assert_allclose(found.mean[:, 0], sums / (counts + (sigma / tau) ** 2), rtol=0.08, atol=0.05)
+    variances = 1 / (counts / sigma**2 + 1 / tau**2)
+    np.testing.assert_allclose(found.variances(np.eye(1)), variances, rtol=0.1)
+    np.testing.assert_allclose([found.prior[0, 0], found.noise], [tau**2, sigma**2], rtol=0.15)
 
 
 def test_levels_without_an_effect_are_switched_off():
@@ -74,17 +81,18 @@ def test_weights_count_as_rows():
     w = np.random.default_rng(3).integers(0, 3, 1500).astype(float)
     weighted, _ = embedding_of(X, y, 40, w)
     repeated, _ = embedding_of(np.repeat(X, w.astype(int), axis=0), np.repeat(y, w.astype(int)), 40)
-    table, other = weighted.features.tables[0][1], repeated.features.tables[0][1]
+    table, other = weighted.features.tables[0][1][0], repeated.features.tables[0][1][0]
     products = [each[:, :1] @ each[:, :1].T for each in (table, other)]
-    np.testing.assert_allclose(*products, atol=0.02)
+    np.testing.assert_allclose(*products, atol=0.03)
 
 
 def test_an_effect_of_a_level_is_a_function_of_the_numbers():
     """w₀ + w₁z + w₂ cos πu with z = (x − 1)/2 and u = (1 + tanh .8z)/2; other and missing levels have none."""
     X = np.array([[3.0, 0], [np.nan, 1], [-7, 2], [0, np.nan], [99, 1]])
-    weights = np.array([[1.0, 2, 3], [4, 5, 6], [0, 0, 0]])
+    weights = np.array([[1.0, 2, 3], [4, 5, 6], [0, 0, 0], [0, 0, 0]])
     given = {"numbers": np.array([0]), "moments": np.array([[1.0], [2.0]])}
-    features = replace(FeatureMap.plain(2), tables=((1, weights[:, :1]),), effects=((1, weights),), **given)
+    blocks = {"tables": ((1, weights[None, :, :1]),), "effects": ((1, weights[None]),)}
+    features = replace(FeatureMap.plain(2), **blocks, **given)
     z = np.array([1.0, 0, -4, -0.5, 4])
     functions = np.column_stack([np.ones(5), z, np.cos(np.pi * (1 + np.tanh(0.8 * z)) / 2)])
     expected = np.column_stack([[1.0, 4, 0, 0, 4], (weights[[0, 1, 2, 2, 1]] * functions).sum(axis=1)])
@@ -92,6 +100,49 @@ def test_an_effect_of_a_level_is_a_function_of_the_numbers():
     np.testing.assert_array_equal(features(X[1:2]), features(X)[1:2])
     assert features.names(("x", "c")) == ("x", "c (1)", "effect of c")
     assert features.sources.tolist() == [0, 1, 1]
+
+
+def test_a_row_has_the_effects_learned_without_its_fold():
+    """A code names level and fold: block f + 1 of a table; new rows have block 0; unknown, missing and odd codes."""
+    table = np.arange(2 * 5 * 1.0).reshape(2, 5, 1)  # three levels, unknown, missing; all rows, without fold 0
+    features = replace(FeatureMap.plain(1), tables=((0, table),), gaps=np.array([0]), doubts=((0, table[:, :, 0]),))
+    codes = np.array([0.0, 2, 3, -1, np.nan, 99, 4, 1.5])
+    expected = np.array([0.0, 2, 3, 3, 4, 3, 3, 1])
+    missing = np.array([0.0, 0, 0, 0, 1, 0, 0, 0])
+    np.testing.assert_array_equal(features(codes[:, None]), np.column_stack([expected, missing]))
+    np.testing.assert_array_equal(features.noise_factor(codes[:, None]), 1 + expected)
+    known = np.array([0.0, 2, 3, np.nan])
+    folded = with_folds(known, 3, np.zeros(4))
+    np.testing.assert_array_equal(features(folded[:, None]), np.array([[5.0, 0], [7, 0], [8, 0], [9, 1]]))
+    np.testing.assert_array_equal(without_folds(folded, 3), known)
+
+
+def test_effects_without_a_fold_are_those_of_the_other_rows():
+    """With the variances of all rows: n_l m_l / (n_l + σ²/τ²) over the rows of a level outside the fold."""
+    rng = np.random.default_rng(4)
+    codes = np.repeat(np.arange(300), 3)
+    t = rng.normal(size=300)[codes] + 0.5 * rng.normal(size=900)
+    X = np.column_stack([np.zeros(900), codes]).astype(float)
+    y = t - t.mean()
+    scaling, _ = embedding_of(X, y, 300)
+    ((_, blocks),) = scaling.features.tables
+    ((_, doubts),) = scaling.features.doubts
+    inputs = folded_inputs(X, scaling.features, folds_of_rows(np.arange(900)))
+    np.testing.assert_allclose(scaling.noise_factor(inputs).mean(), 1.0, rtol=1e-9)
+    doubts = doubts / scaling.features.share
+    folds = folds_of_rows(np.arange(900))
+    outside = folds != 2
+    counts, sums = (np.bincount(codes[outside], each, 300) for each in (None, y[outside]))
+    full = 1 / (1 / doubts[0, 0] - 3)  # τ²/σ², where a level of three rows has the variance 1/(3/σ² + 1/τ²)
+    ratio = blocks[3, :300, 0] / np.where(counts > 0, sums / (counts + 1 / full), 1.0)
+    signs = np.sign(np.median(ratio[counts > 0]))
+    slope = np.polyfit(sums / (counts + 1 / full), signs * blocks[3, :300, 0], 1)[0]
+    assert 0.9 < slope < 1.1
+    assert not blocks[3, :300, 0][counts == 0].any()
+    np.testing.assert_allclose(doubts[3, :300], 1 / (counts + 1 / full), rtol=1e-4)
+    new = full * (stats.t.ppf(0.975, 299) / stats.norm.ppf(0.975)) ** 2 * 301 / 299
+    np.testing.assert_allclose(doubts[:, 300:], new, rtol=1e-4)
+    assert 2 < full < 7  # (1/.5)² = 4
 
 
 def frame(X, L):

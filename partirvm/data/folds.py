@@ -1,0 +1,96 @@
+"""Training rows whose level codes name a fold, so that effects of levels are learned without the row (cross-fitting).
+
+The fold of a row is a function of its number in the source alone, so that it depends neither on tiles nor on memory,
+workers, interruptions or rows appended later.
+"""
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from partirvm.core.sampling import Purpose, draw_key, uniform
+from partirvm.data.source import Source, Tile
+from partirvm.types import FeatureMap, Float, Int, Scaling, with_folds, without_folds
+
+FOLDS = 8
+"""Number of folds: an effect that a training row sees lacks an eighth of its level's rows."""
+
+
+def folds_of_rows(numbers: Int) -> Int:
+    """Return the fold (n,) of each of these row numbers (n,)."""
+    return np.floor(FOLDS * uniform(numbers, draw_key(0, Purpose.LEVEL_FOLDS))).astype(np.int64)
+
+
+def folded_inputs(X: Float, features: FeatureMap, folds: Int) -> Float:
+    """Return training rows X (n, d) in these folds (n,), with the folds in the codes of embedded features."""
+    found = X.copy()
+    for j, count in features.folded.items():
+        found[:, j] = with_folds(X[:, j], count, folds)
+    return found
+
+
+def unfolded_inputs(X: Float, scaling: Scaling) -> Float:
+    """Return training rows X (n, d) as they were before ``folded_inputs``."""
+    if scaling.features is None or not scaling.features.folded:
+        return X
+    found = X.copy()
+    for j, count in scaling.features.folded.items():
+        found[:, j] = without_folds(X[:, j], count)
+    return found
+
+
+class FoldedSource(Source):
+    """The training rows of a source, with their folds in the codes of the embedded ``features``."""
+
+    def __init__(self, source: Source, features: FeatureMap) -> None:
+        self._source, self._features = source, features
+        self._take_shape_of(source)
+        self.moments = source.moments
+
+    def tile(self, number: int) -> Tile:
+        tile = self._source.tile(number)
+        numbers = tile.start + np.arange(len(tile.X), dtype=np.int64)
+        return self._folded(tile, numbers)
+
+    def gather(self, rows: Sequence[int] | Int) -> Tile:
+        numbers = np.asarray(rows, dtype=np.int64)
+        return self._folded(self._source.gather(numbers), numbers)
+
+    def original_rows(self, number: int) -> Int:
+        return self._source.original_rows(number)
+
+    def part(self, tiles: Sequence[int]) -> Self:
+        part = self._source.part(tiles)
+        return self if part is self._source else self._of(part)
+
+    def with_class_weights(self, weights: Float) -> Self:
+        return self._of(self._source.with_class_weights(weights))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return other facts, such as the fingerprint, of the source itself."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._source, name)
+
+    def __str__(self) -> str:
+        return str(self._source)
+
+    def _of(self, source: Source) -> Self:
+        found = copy(self)
+        found._source, found.moments = source, source.moments
+        return found
+
+    def _folded(self, tile: Tile, numbers: Int) -> Tile:
+        X = folded_inputs(tile.X, self._features, folds_of_rows(numbers))
+        X.flags.writeable = False
+        return replace(tile, X=X)
+
+
+def folded(source: Source, scaling: Scaling) -> Source:
+    """Return the source of a fit with this scaling: with folds if levels are embedded, otherwise as it is."""
+    if scaling.features is None or not scaling.features.folded:
+        return source
+    return FoldedSource(source, scaling.features)

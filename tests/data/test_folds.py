@@ -1,0 +1,52 @@
+"""Training rows with the fold in the codes of embedded features: a function of the row's number alone."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from partirvm.core.sampling import Purpose, draw_key, uniform
+from partirvm.data import as_source
+from partirvm.data.folds import FOLDS, FoldedSource, folded, folds_of_rows, unfolded_inputs
+from partirvm.types import FOLD, FeatureMap, Scaling
+
+
+def rows(n=5000, L=12):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, L, n).astype(float)
+    codes[::50] = np.nan
+    return np.column_stack([rng.normal(size=n), codes, codes]), rng.normal(size=n)
+
+
+def features(L=12):
+    """The second feature is embedded with folds, the third without."""
+    tables = ((1, np.zeros((FOLDS + 1, L + 2, 2))), (2, np.zeros((1, L + 2, 1))))
+    return replace(FeatureMap.plain(3), tables=tables)
+
+
+def test_a_row_has_the_same_fold_in_every_way_of_reading():
+    """Tiles, rows by number, parts, and longer data; the other columns stay; without folds, the rows are as before."""
+    X, y = rows()
+    source = FoldedSource(as_source(X, y), features())
+    whole = np.concatenate([source.tile(number).X for number in range(source.n_tiles)])
+    folds = np.floor(8 * uniform(np.arange(len(X)), draw_key(0, Purpose.LEVEL_FOLDS)))
+    codes = np.where(np.isnan(X[:, 1]), 13.0, X[:, 1])
+    np.testing.assert_array_equal(whole[:, 1], codes + (folds + 1) * FOLD)
+    np.testing.assert_array_equal(whole[:, [0, 2]], X[:, [0, 2]])
+    numbers = np.array([4999, 3, 3, 2048, 17])
+    np.testing.assert_array_equal(source.gather(numbers).X, whole[numbers])
+    last = source.n_tiles - 1
+    np.testing.assert_array_equal(source.part([last]).tile(last).X, source.tile(last).X)
+    shorter = FoldedSource(as_source(X[:3000], y[:3000]), features())
+    np.testing.assert_array_equal(shorter.gather(np.arange(3000)).X, whole[:3000])
+    scaling = Scaling(np.zeros(4), np.ones(4), np.zeros(1), np.ones(1), features())
+    np.testing.assert_array_equal(unfolded_inputs(whole, scaling), X)
+    assert np.bincount(folds_of_rows(np.arange(8000))).min() > 900
+
+
+def test_only_sources_of_embedded_features_have_folds():
+    X, y = rows(100)
+    source = as_source(X, y)
+    plain = Scaling(np.zeros(3), np.ones(3), np.zeros(1), np.ones(1))
+    assert folded(source, plain) is source
+    assert folded(source, replace(plain, features=FeatureMap.plain(3))) is source
+    assert isinstance(folded(source, replace(plain, features=features())), FoldedSource)
