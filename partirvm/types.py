@@ -194,18 +194,23 @@ class FeatureMap(DeclaredState):
 
     def used(self, inputs: Bool) -> Bool:
         """Return the features (d,) on which some of the ``inputs`` (d',) depend."""
-        inputs, found, place = inputs.copy(), np.zeros(len(self.spreads), dtype=np.bool_), len(self.spreads)
-        for j, table in self.tables:
-            varies = (table != table[0]).any(axis=0)
+        inputs = inputs.copy()
+        found = np.zeros(len(self.spreads), dtype=np.bool_)
+        place = len(self.spreads)
+        for j, blocks in self.tables:
+            coordinates = blocks[0]  # those of new rows
+            varies = (coordinates != coordinates[0]).any(axis=0)
             inputs[j] &= varies[0]
-            further = slice(place, place + table.shape[1] - 1)
+            further = slice(place, place + coordinates.shape[1] - 1)
             inputs[further] &= varies[1:]
             place = further.stop
-        for _, weights in self.effects:
+        for _, blocks in self.effects:
             if inputs[place] and len(self.numbers):  # the effect of a level may depend on numbers
-                curves = (weights[:, 1:] != 0.0).any(axis=0).reshape(-1, len(self.numbers))
+                curves = (blocks[0][:, 1:] != 0.0).any(axis=0).reshape(-1, len(self.numbers))
                 found[self.numbers[curves.any(axis=0)]] = True
             place += 1
+        for j, blocks in self.doubts:
+            found[j] |= (blocks[0] != blocks[0][0]).any()
         found[self.sources[inputs]] = True
         return found
 
