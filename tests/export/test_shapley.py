@@ -103,8 +103,8 @@ def test_values_of_random_models_are_near_and_add_up(seed: int) -> None:
 def test_a_column_of_several_features_and_inputs_has_one_value() -> None:
     names = ("day", "day (sine of the week)", "day (cosine of the week)", "size", "shop")
     columns = Columns(names, "sales", {"shop": ("a", "b", "c")}, dates={"day": ("week",)})
-    table = np.array([[0.3, -1.0], [1.0, 0.2], [-0.5, 0.5], [0.0, 0.0]])
-    features = FeatureMap(np.zeros(5), np.array([0, 0, 0, 1.5, 0]), np.array([3]), ((4, table),))
+    table = np.array([[0.3, -1.0], [1.0, 0.2], [-0.5, 0.5], [0.0, 0.0], [0.0, 0.0]])
+    features = FeatureMap(np.zeros(5), np.array([0, 0, 0, 1.5, 0]), np.array([3]), ((4, table[None]),))
     scaling = Scaling(np.full(7, 0.1), np.full(7, 1.3), np.array([3.0]), np.array([0.8]), features, blank=np.ones(7))
     basis = {"functions": Basis((("linear", 5),)), "active": np.array([0, 3])}
     model = model_of(k.Gaussian(0.2), 5, scaling, columns, **basis)
