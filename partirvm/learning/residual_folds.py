@@ -55,7 +55,7 @@ class LeftOutFolds:
     @property
     def most_neighbours(self) -> int:
         """The number of rows outside the largest fold."""
-        return self.shifts.shape[1] - max(map(len, self.members))
+        return int(self.shifts.shape[1]) - max(map(len, self.members))
 
 
 def nearest(cells: Cells, own: Float, k: int) -> Float:
