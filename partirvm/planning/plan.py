@@ -6,10 +6,20 @@ from typing import Any
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
 from partirvm.planning import memory
-from partirvm.planning.cost import CORRECTED, Rates, RoundCost, RowsRead, Schedule, Work, n_partitions, tries_residuals
+from partirvm.planning.cost import (
+    CORRECTED,
+    Rates,
+    RoundCost,
+    RowsRead,
+    Schedule,
+    Work,
+    comparison_operations,
+    n_partitions,
+    tries_residuals,
+)
 from partirvm.planning.memory import ALLOWANCE, FLOAT, RESIDUAL_SHARE, DataShape, StepBytes, residual_bytes, step_bytes
 from partirvm.quoting import counted, format_bytes, format_duration, html_table
-from partirvm.types import COMPARED_ROWS, LEARNING_ROWS, LEFT_OUT_ROWS
+from partirvm.types import COMPARED_MEMORY, COMPARED_ROWS, LEARNING_ROWS, LEFT_OUT_ROWS
 
 LEAST_PARTITION = 50
 """Minimum to which the memory limit may lower an automatic partition size."""
@@ -57,7 +67,8 @@ class Plan:
     list what was capped, and why. ``learned`` describes the learned kernel, ``learning_seconds`` is the time taken by
     kernel learning and the heuristic, whose fit to random rows kept the fraction ``rho`` as vectors. ``joining`` is the
     number of rows that have yet to become candidates (None for all rows). ``learning_columns`` is the maximum number of
-    columns for kernel learning between rounds. ``residuals`` says what local residuals cost, if the fit may use them.
+    columns for kernel learning between rounds. ``residuals`` says what local residuals cost, if the fit may use them,
+    and ``comparison`` what the one with boosted trees costs.
     """
 
     request: Request
@@ -80,6 +91,7 @@ class Plan:
     learning_seconds: float = 0.0
     joining: int | None = None
     residuals: str | None = None
+    comparison: str | None = None
 
     @property
     def partitions(self) -> int:
@@ -153,6 +165,7 @@ class Plan:
             "kernel": self.kernel_store,
             "learned": self.learned,
             "neighbours": self.residuals,
+            "comparison": self.comparison,
         }
         found = [(name, str(text)) for name, text in lines.items() if text is not None]
         return found + [("note", note) for note in self.notes]
@@ -204,9 +217,12 @@ def make_plan(
     if threads < machine.threads:
         notes += (f"{threads} of {machine.threads} threads are used because of the memory limit",)
     rows, tried = joining or shape.n_rows, tries_residuals(request.residual, shape.n_rows, shape.n_targets)
-    tried = tried and not shape.n_classes and request.noise_variance == "estimate"
-    compared = shape.n_rows >= COMPARED_ROWS[0] and request.reference != "none" and bool(facts.get("learned"))
-    work = Work(shape, read, rates, threads * machine.workers, tried, compared and shape.n_targets == 1)
+    tried = tried and shape.measured and not shape.n_classes and request.noise_variance == "estimate"
+    require_memory_for_residuals(request, shape, machine)
+    compared = request.reference != "none" and bool(facts.get("learned"))
+    compared = compared and shape.n_rows >= COMPARED_ROWS[0] and machine.limit >= COMPARED_MEMORY
+    compared = compared and shape.n_targets == 1 and request.class_weight is None
+    work = Work(shape, read, rates, threads * machine.workers, tried, compared)
     costs = schedule.costs(work, candidates, request.stop_fraction, request.max_rounds, rows)
     columns = min(max(cost.columns for cost in costs), most)
     step, elements = step_bytes(shape, columns - candidates, candidates, threads, **how), 0
@@ -222,8 +238,32 @@ def make_plan(
     facts |= {"partition_size": candidates, "max_columns": most, "learning_columns": learning, "threads": threads}
     facts |= {"bytes": step, "rounds": tuple(costs), "batch_elements": elements, "held_out": held_out}
     facts |= {"notes": notes, "joining": joining, "residuals": residuals_text(request, work, machine, columns)}
+    facts |= {"comparison": comparison_text(work)}
     plan = Plan(replace(request, partition_size=candidates), shape, machine, schedule, read, **facts)
     return replace(plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns)))
+
+
+def comparison_text(work: Work) -> str | None:
+    """Describe the comparison with boosted trees; None for a fit without it."""
+    if not work.compared:
+        return None
+    rows = min(work.shape.n_rows, COMPARED_ROWS[1])
+    seconds = comparison_operations(work.shape.n_rows) / work.rates.product
+    return (
+        f"with boosted trees on {rows // 5:,} left-out rows, about {format_duration(seconds)} (reference='none': skip)"
+    )
+
+
+def require_memory_for_residuals(request: Request, shape: DataShape, machine: Machine) -> None:
+    """Raise ``MemoryLimitError`` if local residuals are requested and cannot even be learned from left-out rows."""
+    if request.residual != "local":
+        return
+    least = RESIDUAL_SHARE * residual_bytes(shape, min(shape.n_rows, LEFT_OUT_ROWS), request.neighbours)[1]
+    if least > machine.limit:
+        raise MemoryLimitError(
+            f"residual='local' needs {format_bytes(least)}, but the memory limit is {format_bytes(machine.limit)}: "
+            "raise memory_limit, lower neighbours, or leave residual='auto'"
+        )
 
 
 def residuals_text(request: Request, work: Work, machine: Machine, columns: int) -> str | None:
