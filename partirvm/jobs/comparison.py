@@ -187,7 +187,7 @@ def _errors(model: Model, beta: float, X: Float, y: Float, weights: Float, numbe
         shift = together.shifts[:, 0, 0] + share * (together.shifts[:, 1, 0] - together.shifts[:, 0, 0])
         mean, variance, _ = sparse.moments(X[fold])
         found[fold] = y[fold] - scaling.target.moments(mean + scaling.t_scale[0] * shift, variance)[0]
-    return found[new]
+    return np.asarray(found[new])
 
 
 def _losses_of_classes(
@@ -218,7 +218,7 @@ def _losses_of_classes(
             f[:, output] += kept + share * (without - kept)
             variances[:, output] = together.variances[:, 0]
         losses[fold] = _log_losses(model, f, variances, y[fold])
-    return losses[new]
+    return np.asarray(losses[new])
 
 
 def _log_losses(model: ClassModel, f: Float, variances: Float, codes: Float) -> Float:

@@ -75,9 +75,13 @@ def test_who_is_not_compared(rows, options):
 
 @pytest.mark.parametrize("clear", [True, False])
 def test_classes_are_compared_by_their_log_loss(clear):
-    """Steps in five inputs, which trees find and few smooth vectors do not, and a boundary that is a plane."""
-    X, y = steps()
-    labels = y > 0 if clear else X[:, 0] + X[:, 1] > 0.3 * np.random.default_rng(1).normal(size=len(X))
+    """A chessboard among five inputs, which trees find and few smooth vectors do not, and a boundary that is a plane."""
+    X, _ = steps()
+    labels = (
+        np.floor(2 * X[:, :2]).sum(axis=1) % 2 > 0
+        if clear
+        else X[:, 0] + X[:, 1] > 0.3 * np.random.default_rng(1).normal(size=len(X))
+    )
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         model = RVMClassifier("gaussian", gamma="learn-shared", random_state=0, max_rounds=2).fit(X, labels)
