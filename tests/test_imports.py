@@ -45,7 +45,7 @@ ARROWS = {
     "execution": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.address"},
     # Small fits on a sample of rows, before a fit and between its rounds.
     "learning": VALUES | {"storage", "core", "kernels", "likelihoods", "strategies", "data", "execution", "local"},
-    "resolve": PARTS_OF_FITS,
+    "resolve": PARTS_OF_FITS | {"local"},
     "jobs": PARTS_OF_FITS | {"local", "resolve"},
     "predict": PARTS_OF_FITS | {"jobs", "resolve"},
     # Progress and pages show sizes, durations and the peak memory of the process, and how strategies go.
@@ -99,8 +99,8 @@ THIRD_PARTIES = {
     "execution.cluster": {"distributed"},
     "execution.dask": {"distributed"},
     "jobs": {"numpy", "zarr"},
+    "jobs.comparison": {"sklearn", "scipy", "threadpoolctl"},
     "jobs.judged": {"sklearn", "threadpoolctl"},
-    "jobs.run": {"sklearn", "threadpoolctl"},
     "report": {"numpy", "rich", "matplotlib"},
     "report.page": {"jinja2"},
     "resolve": {"numpy"},

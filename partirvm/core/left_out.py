@@ -163,9 +163,7 @@ class LeftOut:
 
     def expected(self) -> tuple[Float, Float]:
         """Return errors and variances (n,) that include only a share of the change due to removing own columns."""
-        centres, counted = self.owner >= 0, np.zeros(len(self.errors))
-        near = np.fmin(self.nearest[self.owner[centres]], 1.0)  # also one if a peak is zero
-        counted[centres] = (1.0 - near**2) ** SUBSTITUTE
+        centres, counted = self.owner >= 0, counted_share(self.owner, self.nearest)
         errors, variances = (each[:, 0] + counted * np.diff(each)[:, 0] for each in (self.errors, self.variances))
         if (~centres).sum() >= FEWEST_OF_GROUP and centres.any():
             most, found = (float(np.sqrt(np.mean(errors[group] ** 2))) for group in (~centres, centres))
@@ -210,6 +208,17 @@ class LeftOut:
         (errors, variances), (targets, weights) = self.expected(), self.targets.T
         std = calibration.scale * np.sqrt((variances + calibration.noise_variance) / weights)
         return NumberDiagnostics.of(targets, targets - errors / np.sqrt(weights), std, self.rows, ())
+
+
+def counted_share(owner: Int, nearest: Float) -> Float:
+    """Return the share (n,) of the change due to removing own columns that counts; 0 for rows that own none.
+
+    ``owner`` (n,) is the first own column of each row, or −1; ``nearest`` (M,) is as in ``LeftOut``.
+    """
+    centres, counted = owner >= 0, np.zeros(len(owner))
+    near = np.fmin(nearest[owner[centres]], 1.0)  # also one if a peak is zero
+    counted[centres] = (1.0 - near**2) ** SUBSTITUTE
+    return counted
 
 
 def left_out_of(statistics: Iterable[Any]) -> tuple[LeftOut, ...]:

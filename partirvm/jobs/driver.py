@@ -110,7 +110,7 @@ class Driver:
     ``interrupted`` is called between tiles and between dense iterations. When it returns a reason, the run ends with
     the last saved model; ``usable`` is True if there is one. If time is up before a model is saved, a small fit
     (``strategies.rounds``) makes one. ``elapsed`` is the time of earlier attempts in seconds. ``for_readers`` returns
-    additional fields of a line of history for its readers.
+    additional fields of a line of history for its readers, given the line and the fit.
     """
 
     executor: Executor
@@ -121,7 +121,7 @@ class Driver:
     usable: bool = False
     elapsed: float = 0.0
     keep_blocks: KeepBlocks | None = None
-    for_readers: Callable[[Entry], Entry] = lambda entry: {}
+    for_readers: Callable[[Entry, Any], Entry] = lambda entry, fit: {}
 
     def run(
         self, strategy: AnyStrategy, problem: Problem, options: Options, journal: MemoryJournal, resume: Any = None
@@ -208,7 +208,7 @@ class Driver:
                 self._journal.save(model)
                 self.usable = True
             entry = line(each.record, self._spent.share(len(instructions) - number), self._began, saved=each.model)
-            entry |= self.for_readers(entry)
+            entry |= self.for_readers(entry, each.fit)
             self._journal.record(entry)
             self.watcher.on_record(entry)
             self._last = each.record

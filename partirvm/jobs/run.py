@@ -11,34 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from partirvm import errors
-from partirvm.core.sampling import Purpose, stream
 from partirvm.core.termination import Termination
 from partirvm.data import Source
-from partirvm.data.folds import folded, unfolded_inputs
+from partirvm.data.folds import folded
 from partirvm.execution.kernel_store import keeping_blocks
+from partirvm.jobs.comparison import compared
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome
 from partirvm.jobs.judged import Verdict, judged, outliers
 from partirvm.learning.forms import kernel_text
-from partirvm.learning.sample import Spent, gathered
-from partirvm.quoting import listed, quoted
+from partirvm.learning.neighbours import LEAST_LEFT_OUT
+from partirvm.quoting import format_bytes, listed, quoted
 from partirvm.resolve.resolve import FitSpec
 from partirvm.strategies import STRATEGIES
 from partirvm.strategies.rounds import with_appended_rows
 from partirvm.strategies.stages import RoundsState
-from partirvm.types import COMPARED_MEMORY, COMPARED_ROWS, Columns, Float
-
-MOST_BYTES = 1 << 23
-"""Maximum number of bytes from which boosted trees learn in a comparison."""
+from partirvm.types import COMPARED_MEMORY, COMPARED_ROWS, Columns
 
 SHOWN = 3
 """Number of nearest rows that are shown for each row with the largest error."""
-
-BETTER, STANDARD_ERRORS, USUAL = 1.1, 2.0, 0.99
-"""The trees are named if their error is lower by this ratio and by this many standard errors, and by the ratio on this
-share of usual rows (with the smallest errors): a few far targets may decide the mean squared error by chance."""
 
 
 def run(
@@ -53,13 +45,16 @@ def run(
     remarks = list[str]()
     driver.executor.use(spec.plan.threads)
 
-    def for_readers(entry: Entry) -> Entry:
+    def for_readers(entry: Entry, fit: Any) -> Entry:
         found = kernel_text(entry, spec.problem.empty.scaling.names(source.columns.features))
         corrected = journal.model if (entry["residuals"] or {}).get("bytes") else None
         found["diagnostics"] = table_rows(entry["diagnostics"], source, driver.held_out, corrected)
         if _is_compared(spec, entry) and driver.interrupted() is None:
+            driver.watcher.on_tiles("comparing", 0, 0)
             with suppress(errors.PartirvmError):  # a finished fit does not fail because of its report
-                found["reference"] = _compared(journal.model, driver, spec, entry)
+                beta = float(getattr(fit, "beta", 1.0))
+                how = journal.model, source, driver.executor, beta, entry, spec.request.seed
+                found["reference"] = compared(*how)
                 remarks.extend(found["reference"]["remarks"])
         if remark := worse(entry, journal.history):
             found["worse"] = remark
@@ -82,6 +77,7 @@ def run(
     _warn_of_fit(outcome, spec, remarks)
     if outcome.last is not None and outcome.last.kind == "final" and not outcome.last.vectors:
         _warn_without_vectors(spec, driver)
+    _warn_of_residuals(outcome, spec)
     return outcome
 
 
@@ -205,6 +201,25 @@ def _warn_without_vectors(spec: FitSpec, driver: Driver) -> None:
     )
 
 
+def _warn_of_residuals(outcome: Outcome, spec: FitSpec) -> None:
+    """Warn if local residuals were requested and the model has none, with the reason."""
+    last = outcome.last
+    if spec.request.residual != "local" or last is None or last.kind != "final":
+        return
+    facts = last.residuals or {}
+    if facts.get("bytes") or not spec.problem.target_variance:
+        return
+    if facts.get("lacking"):
+        reason = f"their {format_bytes(facts['lacking'])} fit neither in memory nor in a job folder: raise memory_limit"
+    elif last.fit_rows == "sample":
+        reason = "the last fit used a sample of the rows, of which none is left out: choose fit_rows='full'"
+    elif spec.problem.n_rows < LEAST_LEFT_OUT:
+        reason = f"{spec.problem.n_rows:,} rows are fewer than {LEAST_LEFT_OUT}: add rows"
+    else:
+        reason = "too few rows could be left out, or memory is too short to learn from them: raise memory_limit"
+    errors.warn(f"residual='local' had no effect: {reason}, or leave residual='auto'", errors.LimitWarning)
+
+
 def worse(entry: Entry, history: Sequence[Entry]) -> str:
     """Return a remark if the last fit has a larger held-out error than an earlier round."""
     for key, name in (("held_out_rmse", "held-out RMSE"), ("held_out_log_loss", "held-out log loss")):
@@ -217,50 +232,12 @@ def worse(entry: Entry, history: Sequence[Entry]) -> str:
 
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:
-    """Return True for the last model if it has one target and a learned kernel."""
+    """Return True for the last model if it has one target, or classes without class weights, and a learned kernel."""
     problem, learned = spec.problem, any(each["kind"] == "kernel" for each in spec.entries)
-    asked = entry["kind"] == "final" and spec.request.reference != "none" and learned
-    large = problem.n_rows >= COMPARED_ROWS[0] and spec.plan.machine.limit >= COMPARED_MEMORY
-    measured = problem.n_targets == 1 and not problem.n_classes and entry["train_rmse"] and entry["noise_sd"]
-    return asked and large and bool(measured)
-
-
-def _compared(model: Any, driver: Driver, spec: FitSpec, entry: Entry) -> dict[str, Any]:
-    """Compare the last model with boosted trees on every fifth row, left out of the trees; as JSON, in target units.
-
-    The model's errors are training errors times the ratio of left-out to training error, and of that after residuals.
-    """
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    source = driver.source
-    most = min(COMPARED_ROWS[1], MOST_BYTES // (8 * source.n_features), source.n_rows)
-    order = np.sort(stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)[:most])
-    with gathered(source, order, driver.executor, lambda *progress: None, Spent()) as sample:
-        held = sample.rows.gather(order)
-    w = np.ones(most) if held.weights is None else held.weights
-    X, y, w = held.X[w > 0], held.t[w > 0, 0], w[w > 0]
-    plain = unfolded_inputs(X, model.design.scaling)
-    new = np.arange(len(y)) % 5 == 0
-    own = max(entry["noise_sd"] / entry["train_rmse"], 1.0) * (y[new] - model.sparse().means(X[new])[0][:, 0])
-    if entry["residuals"] and entry["residuals"]["bytes"]:
-        own = own * (1.0 - entry["residuals"]["rmse_gain"])
-    with threadpool_limits(1, "openmp"):  # on a busy machine its threads spin: ten times the CPU seconds
-        given = () if held.weights is None else (w[~new],)  # with weights, binning takes longer than the trees
-        trees = HistGradientBoostingRegressor(random_state=0).fit(plain[~new], y[~new], *given)
-    other = y[new] - trees.predict(plain[new])
-    rmse, by_trees = (float(np.sqrt(np.mean(each**2))) for each in (own, other))
-    remarks = [
-        f"boosting (scikit-learn's HistGradientBoostingRegressor) has an RMSE of {by_trees:.3g} on {len(own):,} "
-        f"left-out rows, this model {rmse:.3g} (+{rmse / by_trees - 1:.0%}): more vectors (effort='thorough', "
-        "max_vectors), transformed features or target, or declaring categories as such may help"
-    ]
-    return {"rows": len(own), "rmse": rmse, "boosting": by_trees, "remarks": remarks if is_better(other, own) else []}
-
-
-def is_better(other: Float, own: Float) -> bool:
-    """Return True if errors (n,) of the trees are significantly lower (``BETTER``, ``STANDARD_ERRORS``, ``USUAL``)."""
-    gain = own**2 - other**2
-    largest = np.maximum(own**2, other**2)
-    usual = largest <= np.quantile(largest, USUAL)
-    sure = gain.mean() > STANDARD_ERRORS * gain.std() / np.sqrt(len(gain))
-    return bool(sure and all((own[rows] ** 2).sum() > BETTER**2 * (other[rows] ** 2).sum() for rows in (usual, ...)))
+    if entry["kind"] != "final" or spec.request.reference == "none" or not learned or not entry["vectors"]:
+        return False
+    if problem.n_rows < COMPARED_ROWS[0] or spec.plan.machine.limit < COMPARED_MEMORY:
+        return False
+    if problem.n_classes:
+        return spec.class_weights is None
+    return problem.n_targets == 1 and problem.target_variance > 0

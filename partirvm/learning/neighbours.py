@@ -1,14 +1,14 @@
 """The last stage of a fit: decide whether errors of the nearest rows correct its predictions, and collect these rows.
 
-Left-out rows (``core.left_out``) decide: a local kernel is learned from some of them, each predicted from its
-neighbours among the others, and compared with the fit alone. With more rows, neighbours are nearer, so the gain on a
-sample is a lower bound. If the correction is kept, the errors of all rows are left-out errors or, for larger data,
-residuals from one pass (``residual_rows``), and the kernel is learned again. Several targets share their neighbours,
-each with its own kernel; the gain is the mean over targets.
+Rows that are left out of the fit in folds (``residual_folds``) decide: a local kernel is learned from half of them,
+each predicted from its neighbours outside its fold, and judges the other half beside the fit alone, and the reverse.
+With more rows, neighbours are nearer, so the gain on a sample is a lower bound. If the correction is kept, the errors
+of all rows are left-out errors or, for larger data, residuals from one pass (``residual_rows``), and the kernel is
+learned again. Several targets share their neighbours, each with its own kernel; the gain is the mean over targets.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -20,13 +20,13 @@ from partirvm.core.newton import Poll
 from partirvm.core.scores import MOST_TARGETS
 from partirvm.data.source import Source
 from partirvm.execution import Executor
+from partirvm.learning.residual_folds import LeftOutFolds, left_out_folds, nearest
 from partirvm.learning.residual_rows import Keep, cells_of
 from partirvm.learning.sample import Spent, gathered
-from partirvm.likelihoods.gaussian import root_mean
 from partirvm.likelihoods.noise_fit import LOCAL, evenly
 from partirvm.local import kriging
-from partirvm.local.cells import COLUMNS, LOG_FACTOR, NOISE, NUMBER, Cells, panel_rows
-from partirvm.local.kriging import Conditional, Learned, LocalKernel, Panels, learned, moments, starts_of
+from partirvm.local.cells import COLUMNS, LOG_FACTOR, NOISE, Cells, panel_rows
+from partirvm.local.kriging import Learned, LocalKernel, Panels, learned, moments, starts_of
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
 from partirvm.process import in_threads
@@ -37,8 +37,8 @@ ByNumber: TypeAlias = dict[int, tuple[Float, Float]]
 """Mean and variance of errors by the number of neighbours."""
 
 FLOAT = 8  # Bytes of a number
-TRIAL_SHARE, TRIAL_ROWS, PARTS = 10, 500, 8
-"""Inverse fraction and maximum number of trial rows, and number of parts of the row order (``spread``)."""
+TRIAL_ROWS, PARTS = 1000, 8
+"""Maximum number of rows of a trial, and number of parts of the row order (``spread``)."""
 
 LEARNING_ROWS, CALIBRATION_ROWS = 1024, 1024
 """Maximum number of rows from which family, metric and kernel are learned, and of rows for calibration. The noise is
@@ -47,9 +47,12 @@ learned from ``RESIDUAL_TEACHERS`` rows, because rare large errors beside near c
 FEWER, FEWER_NATS = 0.005, 0.005
 """Gains in the error and in the mean log density that justify more neighbours in predictions."""
 
-NATS, RMSE, LOSS = 0.05, 0.05, 0.1
-"""Gains in the mean log density of left-out rows and in their error, one of which suffices. The other may fall by up to
-a tenth of its value here."""
+NATS, RMSE, LOSS = 0.02, 0.02, 0.03
+"""Gains in the mean log density and in the error of left-out rows, one of which suffices, and the fraction by which the
+error may rise in any case."""
+
+SURE = 2.0
+"""Number of standard errors by which the error must fall or rise to count."""
 
 FEW_NEIGHBOURS, LEAST_LEFT_OUT = 20, 20
 """Maximum k in the trial and the metric search, and the minimum number of left-out rows. The last search uses
@@ -69,19 +72,23 @@ def fit_residuals(
     ``keep`` writes the rows to disk if they do not fit in memory. ``progress`` is also called before each evaluation of
     a search and may raise an exception to end the work.
     """
-    metric, left_out, T = Metric.of(asked.design, source.columns), len(asked.left_out[0].rows), len(asked.left_out)
+    metric, T = Metric.of(asked.design, source.columns), len(asked.left_out)
+    left_out = len(asked.left_out[0].rows)
     if metric is None or left_out < LEAST_LEFT_OUT:
         return ResidualsFitted()
     options, width = asked.options, metric.width + T + COLUMNS
-    k, room = min(options.neighbours, RESIDUAL_NEIGHBOURS), options.residual_bytes
-    learning = RESIDUAL_TEACHERS * k * (k + width)
+    room = options.residual_bytes
+    learning = RESIDUAL_TEACHERS * min(options.neighbours, RESIDUAL_NEIGHBOURS)
+    learning *= min(options.neighbours, RESIDUAL_NEIGHBOURS) + width
     in_memory, fewer = (FLOAT * (2 * width * rows + learning) <= room for rows in (source.n_rows, left_out))
     if not fewer:
         return ResidualsFitted()
-    records = left_out_records(asked, metric, source, executor, progress, spent)
-    trials, gains, many = _trials(asked, records, progress)
-    shares = gains.rmse_gain / RMSE, gains.density_gain / NATS
-    if not (options.residual == LOCAL or (max(shares) >= 1.0 and min(shares) >= -LOSS)):
+    records, X = left_out_records(asked, metric, source, executor, progress, spent)
+    rows = spread(evenly(left_out, TRIAL_ROWS if asked.trial else RESIDUAL_TEACHERS))
+    folds = left_out_folds(asked, X, rows, progress)
+    del X
+    trials, gains, helpful, many = _trials(asked, folds, records, metric.width, progress)
+    if not (options.residual == LOCAL or helpful):
         return replace(gains, rmse=())
     if asked.trial:
         return gains
@@ -89,29 +96,33 @@ def fit_residuals(
         return replace(gains, rmse=(), lacking=FLOAT * width * source.n_rows)
     families = list(kriging.CORRELATIONS) if options.residual_family == "auto" else [options.residual_family]
     kernels, scales = _searched(families, many, trials, progress)
-    metric, points = metric.scaled(scales), records[:, : metric.width]
-    points *= scales
+    metric = metric.scaled(scales)
+    records[:, : metric.width] *= scales
     cells = Cells.of(records, n_targets=T)
+    k, own = min(options.neighbours, folds.most_neighbours), folds.own_records(records, metric.width)
     if sampled_rows(source.n_rows, shuffled=False) is not None:  # not all rows of positive weight were left out
         place = None if in_memory else keep
-        cells = cells_of(asked, metric, source, executor, progress, spent, place, points)
-    rows = spread(evenly(len(records), RESIDUAL_TEACHERS))
-    some, near = rows[:CALIBRATION_ROWS], _near(cells, records[rows[:CALIBRATION_ROWS]], options.neighbours)
-    rest = _near(cells, records[rows[CALIBRATION_ROWS:]], k)
-    kernels = _learned(records[rows], np.concatenate([near[:, :k], rest]), metric.width, kernels, progress)
+        cells = cells_of(asked, metric, source, executor, progress, spent, place, records[:, : metric.width])
+        near = nearest(cells, own, k)
+    else:
+        near = folds.near(records, metric.width, k)
+    kernels = _learned(own, near[:, :RESIDUAL_NEIGHBOURS], metric.width, kernels, progress)
     kernels = [replace(each, inflation=trial.inflation) for each, trial in zip(kernels, trials, strict=True)]
-    tried = _by_number(records[some], near, metric.width, kernels)
-    errors = records[some, metric.width : LOG_FACTOR].T
+    some = slice(CALIBRATION_ROWS)
+    tried = _by_number(own[some], near[some], metric.width, kernels)
+    errors = own[some, metric.width : LOG_FACTOR].T
     k = max(map(fewest, errors, tried))
     found = LocalResiduals(metric, tuple(kernels), k, cells, ())
-    corrected = _calibrated(asked, some, errors, found, [of_target[k] for of_target in tried])
+    corrected, after = _calibrated(asked, rows[some], errors, found, [of_target[k] for of_target in tried])
+    if options.residual != LOCAL and spoils(gains.density_gain, errors, after):
+        return replace(gains, rmse=(), rmse_gain=corrected.rmse_gain)
     return replace(corrected, density_gain=gains.density_gain)
 
 
 def left_out_records(
     asked: FitResiduals, metric: Metric, source: Source, executor: Executor, progress: Callable[..., None], spent: Spent
-) -> Float:
-    """Return the records (n, width) of the left-out rows, with their errors."""
+) -> tuple[Float, Float]:
+    """Return the records (n, width) of the left-out rows, with their errors, and their inputs (n, d)."""
     rows, u = asked.left_out[0].rows, asked.left_out[0].targets[:, 1]
     with gathered(source, rows, executor, progress, spent) as sample:
         X = sample.rows.gather(rows).X
@@ -119,12 +130,8 @@ def left_out_records(
     errors = [each.expected()[0] / np.sqrt(u) for each in asked.left_out]
     points, tiles = metric(asked.design.scaling.inputs(X)), rows // source.tile_rows
     parts = [source.original_rows(tile)[rows[tiles == tile] - tile * source.tile_rows] for tile in np.unique(tiles)]
-    return np.column_stack([points, *errors, np.log(factor), 1.0 / (u * factor), np.concatenate(parts)])
-
-
-def _near(cells: Cells, own: Float, k: int) -> Float:
-    """Return the records (m, k, width) of the neighbours of rows with records ``own``, not counting itself."""
-    return np.concatenate([near for _, near in cells.neighbours(own[:, : cells.rank], k, own[:, NUMBER])])
+    records = np.column_stack([points, *errors, np.log(factor), 1.0 / (u * factor), np.concatenate(parts)])
+    return records, X
 
 
 def spread(rows: Int) -> Int:
@@ -144,64 +151,144 @@ def _panels(own: Float, near: Float, rank: int) -> list[Panels]:
     return [(list(hoods), [each[some] for some in parts]) for *hoods, each in zip(*found, errors, strict=True)]
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A local kernel of one target on m left-out rows, half of which taught the kernel that corrects the other half.
+
+    rises : (m,), the rise in the log density of each row over the fit alone
+    before, after : (m,), the errors without and with the correction
+    """
+
+    kernel: LocalKernel
+    rises: Float
+    before: Float
+    after: Float
+
+
 def _trials(
-    asked: FitResiduals, records: Float, progress: Callable[..., None]
-) -> tuple[list[LocalKernel], ResidualsFitted, list[Panels]]:
-    """Return kernels learned from a few left-out rows, their gains over the fit alone with the corrected RMSE, and the
-    panels of the other rows, used for validation."""
-    n, k = len(records), min(asked.options.neighbours, FEW_NEIGHBOURS)
-    cells = Cells.of(records, n_targets=len(asked.left_out))
-    few = evenly(n, min(max(n // TRIAL_SHARE, 50), TRIAL_ROWS, n // 2))
-    others = spread(np.setdiff1d(evenly(n, CALIBRATION_ROWS), few))
-    panels, judges = (_panels(own, _near(cells, own, k), cells.rank) for own in (records[few], records[others]))
-    kernels, gains = list[LocalKernel](), list[float]()
-    for target, (each, judge) in enumerate(zip(panels, judges, strict=True)):
-        kernel = learned(each, starts_of(each), progress)[0]
-        inflation, of_alone = _alone(asked, target, others, records[others])
-        both = ((Conditional(kernel, hoods), some) for hoods, some in zip(*judge, strict=True))
-        of_local = np.concatenate([found.log_density(some, kernel)[0] for found, some in both])
-        kernels.append(replace(kernel, inflation=inflation))
-        gains.append(mixture_gain(of_local - 0.5 * np.log(inflation), of_alone))
-    before, after = zip(*map(_corrected, kernels, judges), strict=True)
-    return kernels, ResidualsFitted(None, _gain(before, after), float(np.mean(gains)), after), judges
+    asked: FitResiduals, folds: LeftOutFolds, records: Float, rank: int, progress: Callable[..., None]
+) -> tuple[list[LocalKernel], ResidualsFitted, bool, list[Panels]]:
+    """Return kernels learned from left-out rows, their gains with the corrected RMSE, whether these justify the
+    correction, and the panels of all rows of the trial.
+
+    asked : the fit
+    folds : rows left out in folds, the first of which are used
+    records : (n, width), of all left-out rows
+    rank : the number of coordinates of their points
+    progress : called before each evaluation of a search
+    """
+    m = min(len(folds.rows), TRIAL_ROWS)
+    k = min(asked.options.neighbours, FEW_NEIGHBOURS, folds.most_neighbours)
+    own, near = folds.own_records(records, rank)[:m], folds.near(records, rank, k)[:m]
+    trials = [_trial(asked, folds, own, near, rank, target, progress) for target in range(len(asked.left_out))]
+    before, after = np.stack([each.before for each in trials]), np.stack([each.after for each in trials])
+    rises = np.mean([mixture_rises(each.rises) for each in trials], axis=0)
+    rmse = tuple(np.sqrt(np.mean(after**2, axis=1)).tolist())
+    gains = ResidualsFitted(None, error_gain(before, after)[0], float(np.mean(rises)), rmse)
+    return [each.kernel for each in trials], gains, helps(rises, before, after), _panels(own, near, rank)
 
 
-def mixture_gain(of_local: Float, of_alone: Float) -> float:
-    """Return how much a mixture raises the mean log density of m rows, from log densities (m,) of its components.
+def _trial(
+    asked: FitResiduals,
+    folds: LeftOutFolds,
+    own: Float,
+    near: Float,
+    rank: int,
+    target: int,
+    progress: Callable[..., None],
+) -> Trial:
+    """Learn the local kernel of a target from each half of m rows, and judge it on the other half.
+
+    asked : the fit
+    folds : rows left out in folds, which begin with these rows
+    own : (m, width), their records
+    near : (m, k, width), the records of their neighbours
+    rank : the number of coordinates of their points
+    target : the number of the target
+    progress : called before each evaluation of a search
+    """
+    m = len(own)
+    inflation, of_alone = _alone(asked, folds, target, own)
+    before = own[:, rank + target]
+    rises, after, kernels = np.empty(m), np.empty(m), list[LocalKernel]()
+    for first in (0, 1):
+        taught, judged = slice(first, None, 2), slice(1 - first, None, 2)
+        panels = _panels(own[taught], near[taught], rank)[target]
+        kernel = learned(panels, starts_of(panels), progress)[0]
+        kernel = replace(kernel, inflation=inflation)
+        hoods, _ = _panels(own[judged], near[judged], rank)[target]
+        mean, variance = map(np.concatenate, zip(*(moments(kernel, each) for each in hoods), strict=True))
+        after[judged] = before[judged] - mean
+        of_local = -0.5 * (np.log(2 * np.pi * variance) + after[judged] ** 2 / variance)
+        rises[judged] = of_local - of_alone[judged]
+        kernels.append(kernel)
+    return Trial(kernels[0], rises, before, after)
+
+
+def mixture_rises(rise: Float) -> Float:
+    """Return how much a mixture raises the log density of m rows, given the ``rise`` (m,) under the local kernel.
 
     The fit alone has weight 1/m in it. One large error beside near copies, where a kernel learned from few rows
-    predicts no variance, thus costs less than log(m)/m and cannot outweigh the rest: many rows teach the noise later.
+    predicts no variance, thus costs less than log(m)/m of the mean and cannot outweigh the rest: many rows teach the
+    noise later.
     """
-    m, rise = len(of_local), of_local - of_alone
-    return float(np.mean(np.logaddexp(np.log1p(-1.0 / m) + rise, -np.log(m))))
+    m = len(rise)
+    return np.asarray(np.logaddexp(np.log1p(-1.0 / m) + rise, -np.log(m)))
 
 
-def _alone(asked: FitResiduals, target: int, some: Int, records: Float) -> tuple[float, Float]:
+def error_gain(before: Float, after: Float) -> tuple[float, float]:
+    """Return the fraction by which the root mean squared error over all targets falls, and its standard error.
+
+    ``before`` and ``after`` (T, m) are the errors of m rows.
+    """
+    squares, fewer = (np.mean(each**2, axis=0) for each in (before, after))
+    mean = max(float(squares.mean()), kriging.LEAST_SQUARE)
+    gain = 1.0 - float(np.sqrt(fewer.mean() / mean))
+    return gain, 0.5 * float((squares - fewer).std()) / (mean * np.sqrt(len(squares)))
+
+
+def helps(rises: Float, before: Float, after: Float) -> bool:
+    """Return True if the correction is worth its rows.
+
+    The mean log density must rise by ``NATS`` and its standard error, or the error fall by ``RMSE`` and ``SURE``
+    standard errors while the density does not fall. ``rises`` (m,) are those of the log density.
+    """
+    gain, error = error_gain(before, after)
+    nats = float(rises.mean())
+    denser = nats >= max(NATS, float(rises.std()) / np.sqrt(len(rises)))
+    return denser or (gain >= max(RMSE, SURE * error) and nats >= 0.0)
+
+
+def spoils(nats: float, before: Float, after: Float) -> bool:
+    """Return True if the correction costs more in the error than it gains in the density, ``nats`` per row.
+
+    The error must rise by more than ``LOSS`` and ``SURE`` standard errors. A rise of a tenth of the error is worth a
+    tenth of a nat.
+    """
+    gain, error = error_gain(before, after)
+    return gain < -max(LOSS, SURE * error, nats)
+
+
+def _alone(asked: FitResiduals, folds: LeftOutFolds, target: int, own: Float) -> tuple[float, Float]:
     """Return the ratio of predicted variance to squared left-out errors, at least 1, and the log densities (m,) under
-    the fit alone of the errors of ``some`` (m,) of these rows, whose ``records`` (m, width) are given."""
-    left_out, T = asked.left_out[target], len(asked.left_out)
+    the fit alone of the errors of the first m rows of ``folds``, whose records ``own`` (m, width) are given."""
+    left_out, T, m = asked.left_out[target], len(asked.left_out), len(own)
     beta, variance = (float(np.broadcast_to(each, T)[target]) for each in (asked.fit.beta, asked.fit.target_variance))
     calibration = left_out.calibration(beta, variance)
     assert calibration is not None
-    expected, variances = left_out.expected()
+    expected, variances = folds.left_out[target].expected()
     square = max(float(np.mean(expected**2)), kriging.LEAST_SQUARE)
     inflation = max((float(np.mean(variances)) + calibration.noise_variance) / square, 1.0)
-    stated = calibration.scale**2 * (variances[some] + calibration.noise_variance)
-    stated *= np.exp(records[:, LOG_FACTOR]) * records[:, NOISE]
-    errors = records[:, LOG_FACTOR - T + target]
+    stated = calibration.scale**2 * (variances[:m] + calibration.noise_variance)
+    stated *= np.exp(own[:, LOG_FACTOR]) * own[:, NOISE]
+    errors = own[:, LOG_FACTOR - T + target]
     return inflation, -0.5 * (np.log(2 * np.pi * stated) + inflation * errors**2 / stated)
 
 
-def _corrected(kernel: LocalKernel, panels: Panels) -> tuple[float, float]:
-    """Return the root mean squared error before and after the correction."""
+def _corrected(kernel: LocalKernel, panels: Panels) -> float:
+    """Return the root mean squared error after the correction."""
     rests = [some - moments(kernel, hoods)[0] for hoods, some in zip(*panels, strict=True)]
-    before, after = (float(np.sqrt(np.mean(np.concatenate(each) ** 2))) for each in (panels[1], rests))
-    return max(before, kriging.LEAST_SQUARE), after
-
-
-def _gain(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the fraction by which the root mean squared error over all targets (T,) falls."""
-    return 1.0 - root_mean(np.array(after)) / root_mean(np.array(before))
+    return max(float(np.sqrt(np.mean(np.concatenate(rests) ** 2))), kriging.LEAST_SQUARE)
 
 
 def _searched(
@@ -227,7 +314,7 @@ def _searched(
 def _family(families: Sequence[str], many: Panels, kernel: LocalKernel, poll: Poll) -> Learned:
     """Return what is learned from many rows (``learned``) with the family that fits them best in density and error."""
     tried: list[Learned] = in_threads(lambda family: learned(many, [replace(kernel, family=family)], poll), families)
-    return min(tried, key=lambda found: np.log(_corrected(found[0], many)[1]) - found[2])
+    return min(tried, key=lambda found: np.log(_corrected(found[0], many)) - found[2])
 
 
 def _learned(own: Float, near: Float, rank: int, kernels: list[LocalKernel], poll: Poll) -> list[LocalKernel]:
@@ -268,22 +355,24 @@ def fewest(errors: Float, found: ByNumber) -> int:
 
 def _calibrated(
     asked: FitResiduals, some: Int, errors: Float, found: LocalResiduals, predicted: Sequence[tuple[Float, Float]]
-) -> ResidualsFitted:
-    """Calibrate local residuals on ``some`` (m,) of the left-out rows, and return them with the gain in RMSE.
+) -> tuple[ResidualsFitted, Float]:
+    """Calibrate local residuals on ``some`` (m,) of the left-out rows; return them with the gain in RMSE, and the
+    corrected errors (T, m).
 
     ``errors`` (T, m) are the errors of these rows; ``predicted`` holds the mean and variance (m,) that the other rows
     predict for them, for each target.
     """
-    calibrations, after, shown = list[Calibration](), list[float](), list[NumberDiagnostics]()
+    calibrations, after, shown = list[Calibration](), list[Float](), list[NumberDiagnostics]()
     for target, (mean, variance) in enumerate(predicted):
         kernel, left_out, scaling = found.kernels[target], asked.left_out[target], asked.design.scaling
         rest, t = errors[target] - mean, left_out.targets[some, 0]
         top, levels = quantiles(np.abs(rest) * np.sqrt(kernel.inflation / variance))
         calibrations.append(Calibration(len(some), kernel.noise, 1.0, top, levels))
-        after.append(float(np.sqrt(np.mean(rest**2))))
+        after.append(rest)
         # without coverage: these rows calibrate the intervals
         diagnostics = NumberDiagnostics.of(t, t - rest, np.sqrt(variance), left_out.rows[some], ())
         shown.append(diagnostics.scaled(scaling.t_shift[target], scaling.t_scale[target], scaling.target))
-    before = [max(float(np.sqrt(np.mean(each**2))), kriging.LEAST_SQUARE) for each in errors]
     found, shown = replace(found, calibrations=tuple(calibrations)), shown[:MOST_TARGETS]
-    return ResidualsFitted(found, _gain(before, after), rmse=tuple(after), diagnostics=tuple(shown))
+    rests = np.stack(after)
+    rmse = tuple(np.sqrt(np.mean(rests**2, axis=1)).tolist())
+    return ResidualsFitted(found, error_gain(errors, rests)[0], rmse=rmse, diagnostics=tuple(shown)), rests

@@ -60,6 +60,16 @@ class Metric:
         enough = len(found) + len(levels) > 0 and len(levels) <= MOST_LEVELS
         return cls(found, tuple(levels)) if enough else None
 
+    @staticmethod
+    def lacks(design: Design) -> str:
+        """Return the name of the first part of a design's kernel that measures no distances, or "" if there is none."""
+        if not design.kernels:
+            return "none"
+        for kernel, _ in inside(design.kernels[0], design.scaling.n_inputs, object):
+            if not isinstance(kernel, Categorical | Directions | Gaussian | Matern32 | Matern52 | Laplacian):
+                return str(getattr(kernel, "name", type(kernel).__name__))
+        return ""
+
     @property
     def width(self) -> int:
         """r, the number of coordinates."""

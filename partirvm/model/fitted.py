@@ -23,9 +23,11 @@ from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.base import padded
 from partirvm.kernels.composed import inside
 from partirvm.kernels.design import TEMPER, Design
+from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 from partirvm.model.base import HEIGHT, FittedModel, OfRows, bases_of, linear_values
 from partirvm.process import one_blas_thread
+from partirvm.quoting import quoted
 from partirvm.types import AS_IT_IS, STEP, Bool, Columns, Float
 
 BOTH = np.array([[-1.0], [1.0]])
@@ -110,8 +112,16 @@ class Model(FittedModel):
     @property
     def own_residuals(self) -> LocalResiduals:
         """The model's local residuals. Raises ``UsageError`` if it has none."""
+        if self.residuals is None and (kernel := Metric.lacks(self.design)):
+            raise UsageError(
+                f"the model has no local residuals, because its kernel {quoted(kernel)} measures no distances: choose "
+                "another kernel, such as 'gaussian'"
+            )
         if self.residuals is None:
-            raise UsageError("the model has no local residuals: fit with residual='local'")
+            raise UsageError(
+                "the model has no local residuals: they were switched off, gained nothing on left-out rows, or did not "
+                "fit in memory; residual='local' keeps them in any case, or says why it cannot"
+            )
         return self.residuals
 
     @property

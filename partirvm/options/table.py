@@ -139,8 +139,8 @@ class Request:
         Noise variance: the same number as for noise, or "estimate".
     residual
         Whether a regression corrects each prediction with the errors of the nearest training rows: "none", "local" (the
-        model then keeps the training rows), or "auto" ("local" if there are at least 1,000 rows and at most 4 targets,
-        the correction lowers the error on left-out rows by 5 % or raises their log density by 0.05 nats per row, and
+        model then keeps the training rows), or "auto" ("local" if there are at least 400 rows and at most 4 targets,
+        the correction raises the log density of left-out rows by 0.02 nats per row or lowers their error by 2 %, and
         the rows fit in memory or in the job's files).
     neighbours
         Maximum number of nearest training rows whose errors correct a prediction. Only a third or two thirds of this

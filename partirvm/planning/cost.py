@@ -32,7 +32,7 @@ OVERHEAD = 5e-3
 TRIALS, TAKEN, OFTEN = 1e10, 8e10, 16_384
 """Operations for trying (and learning) a target's local residuals, and the row count from which this is usual."""
 
-COMPARISON, TREES = 4e10, 2e6
+COMPARISON, COMPARED_ROW = 3e10, 1e6
 """Operations equivalent to a comparison with boosted trees, including their import, and those added per row."""
 
 CORRECTED = 360_000
@@ -42,6 +42,11 @@ CORRECTED = 360_000
 def tries_residuals(residual: str, n_rows: int, n_targets: int) -> bool:
     """Return whether a fit tries local residuals: with few rows or many targets, only on request."""
     return residual == "local" or (residual == "auto" and n_rows >= RESIDUAL_ROWS and n_targets <= RESIDUAL_TARGETS)
+
+
+def comparison_operations(n_rows: int) -> float:
+    """Return the operations of a comparison of ``n_rows`` rows with boosted trees."""
+    return COMPARISON + COMPARED_ROW * min(n_rows, COMPARED_ROWS[1])
 
 
 @dataclass(frozen=True)
@@ -166,13 +171,13 @@ def _settled(work: Work, last: RoundCost, kept: int) -> RoundCost:
 
     With local noise, the log variance is fitted, and then the kept columns once more.
     """
+    compared = work.compared * comparison_operations(work.shape.n_rows) / work.rates.product
     if work.shape.n_classes:
-        return last
+        return last + RoundCost(kept, 0, 0.0, compared)
     n_rows, left_out = work.shape.n_rows, min(work.shape.n_rows, LEFT_OUT_ROWS)
     seconds = work.pass_seconds(n_rows, max(n_rows, 2 * left_out) * kept, left_out * 2.0 * kept**2)
     dense = STARTS + work.residuals * (TRIALS + TAKEN * min(n_rows / OFTEN, 1.0) ** 1.5) * work.shape.n_targets
-    dense += work.compared * (COMPARISON + TREES * min(n_rows, COMPARED_ROWS[1]))
-    settled = RoundCost(kept, 2 if n_rows <= LEFT_OUT_ROWS else 1, seconds, dense / work.rates.product)
+    settled = RoundCost(kept, 2 if n_rows <= LEFT_OUT_ROWS else 1, seconds, dense / work.rates.product + compared)
     if noise_rows := work.shape.local_noise_rows:
         # 64² / 2 products per row in each of about 300 updates of the precisions, and as much for its Newton steps
         again = replace(settled, solve_seconds=noise_rows * 4e6 / work.rates.product)

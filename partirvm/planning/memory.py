@@ -66,6 +66,7 @@ class DataShape:
     ``n_outputs`` is the number of posteriors: one per linear predictor with ``newton``, otherwise one per target.
     ``n_leading`` counts the columns besides the candidates: the bias (reserved even if there is none) and basis
     functions. ``local_noise_rows`` is the number of rows to which a local noise variance is fitted; 0 if constant.
+    ``measured`` is true if the kernel measures distances, in which rows are near.
     """
 
     n_rows: int
@@ -78,6 +79,7 @@ class DataShape:
     newton: bool = False
     n_classes: int = 0
     local_noise_rows: int = 0
+    measured: bool = True
 
     @property
     def n_candidates(self) -> int:

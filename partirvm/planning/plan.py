@@ -6,7 +6,17 @@ from typing import Any
 from partirvm.errors import MemoryLimitError
 from partirvm.options import Request
 from partirvm.planning import memory
-from partirvm.planning.cost import CORRECTED, Rates, RoundCost, RowsRead, Schedule, Work, n_partitions, tries_residuals
+from partirvm.planning.cost import (
+    CORRECTED,
+    Rates,
+    RoundCost,
+    RowsRead,
+    Schedule,
+    Work,
+    comparison_operations,
+    n_partitions,
+    tries_residuals,
+)
 from partirvm.planning.memory import (
     ALLOWANCE,
     FLOAT,
@@ -69,8 +79,9 @@ class Plan:
     list what was capped, and why. ``learned`` describes the learned kernel, ``learning_seconds`` is the time taken by
     kernel learning and the heuristic, whose fit to random rows kept the fraction ``rho`` as vectors. ``joining`` is the
     number of rows that have yet to become candidates (None for all rows). ``learning_columns`` is the maximum number of
-    columns for kernel learning between rounds. ``residuals`` says what local residuals cost, if the fit may use them.
-    ``residual_stage`` and ``comparison`` are the bytes for making them and for a comparison with boosted trees.
+    columns for kernel learning between rounds. ``residuals`` says what local residuals cost, if the fit may use them,
+    and ``comparison`` what the one with boosted trees costs; ``residual_bytes`` and ``comparison_bytes`` are the bytes
+    that these two take.
     """
 
     request: Request
@@ -93,8 +104,9 @@ class Plan:
     learning_seconds: float = 0.0
     joining: int | None = None
     residuals: str | None = None
-    residual_stage: int = 0
-    comparison: int = 0
+    comparison: str | None = None
+    residual_bytes: int = 0
+    comparison_bytes: int = 0
 
     @property
     def partitions(self) -> int:
@@ -115,10 +127,10 @@ class Plan:
     def peak(self) -> int:
         """Expected peak resident bytes of a process, including its memory before the fit."""
         peaks = [self.bytes.peak + self.kernel_store.bytes]
-        if self.residual_stage:
-            peaks.append(min(self.bytes.peak, KEPT_BEFORE) + self.residual_stage)
-        if self.comparison:
-            peaks.append(min(max(peaks), KEPT_AFTER) + self.comparison)
+        if self.residual_bytes:
+            peaks.append(min(self.bytes.peak, KEPT_BEFORE) + self.residual_bytes)
+        if self.comparison_bytes:
+            peaks.append(min(max(peaks), KEPT_AFTER) + self.comparison_bytes)
         return self.machine.base + ALLOWANCE + max(peaks)
 
     def room(self, columns: int) -> int:
@@ -158,7 +170,7 @@ class Plan:
         workers = f"{machine.workers} workers × " if machine.workers > 1 else ""
         dense = format_duration(sum(cost.solve_seconds for cost in self.rounds))
         used = {"process": machine.base, "pass": self.bytes.passing, "dense fit": self.bytes.solving}
-        used |= {"neighbours": self.residual_stage, "boosting": self.comparison}
+        used |= {"neighbours": self.residual_bytes, "boosting": self.comparison_bytes}
         parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items() if size)
         lines = {
             "data": f"{counted(shape.n_rows, 'row')} × {counted(shape.n_features, 'feature')}, {classes}"
@@ -174,6 +186,7 @@ class Plan:
             "kernel": self.kernel_store,
             "learned": self.learned,
             "neighbours": self.residuals,
+            "comparison": self.comparison,
         }
         found = [(name, str(text)) for name, text in lines.items() if text is not None]
         return found + [("note", note) for note in self.notes]
@@ -225,10 +238,12 @@ def make_plan(
     if threads < machine.threads:
         notes += (f"{threads} of {machine.threads} threads are used because of the memory limit",)
     rows, tried = joining or shape.n_rows, tries_residuals(request.residual, shape.n_rows, shape.n_targets)
-    tried = tried and not shape.n_classes and request.noise_variance == "estimate"
-    compared = shape.n_rows >= COMPARED_ROWS[0] and request.reference != "none" and bool(facts.get("learned"))
-    compared = compared and machine.limit >= COMPARED_MEMORY and not shape.n_classes
-    work = Work(shape, read, rates, threads * machine.workers, tried, compared and shape.n_targets == 1)
+    tried = tried and shape.measured and not shape.n_classes and request.noise_variance == "estimate"
+    require_memory_for_residuals(request, shape, machine)
+    compared = request.reference != "none" and bool(facts.get("learned"))
+    compared = compared and shape.n_rows >= COMPARED_ROWS[0] and machine.limit >= COMPARED_MEMORY
+    compared = compared and shape.n_targets == 1 and request.class_weight is None
+    work = Work(shape, read, rates, threads * machine.workers, tried, compared)
     costs = schedule.costs(work, candidates, request.stop_fraction, request.max_rounds, rows)
     columns = min(max(cost.columns for cost in costs), most)
     step, elements = step_bytes(shape, columns - candidates, candidates, threads, **how), 0
@@ -244,14 +259,38 @@ def make_plan(
     facts |= {"partition_size": candidates, "max_columns": most, "learning_columns": learning, "threads": threads}
     facts |= {"bytes": step, "rounds": tuple(costs), "batch_elements": elements, "held_out": held_out}
     facts |= {"notes": notes, "joining": joining, "residuals": residuals_text(request, work, machine, columns)}
+    facts |= {"comparison": comparison_text(work)}
     left_out = min(shape.n_rows, LEFT_OUT_ROWS)
     if work.residuals and RESIDUAL_SHARE * residual_bytes(shape, left_out, request.neighbours)[1] <= machine.limit:
-        facts["residual_stage"] = memory.residual_stage_bytes(shape, left_out, request.neighbours)
+        facts["residual_bytes"] = memory.residual_stage_bytes(shape, left_out, request.neighbours)
     if work.compared:
         compared_rows = min(shape.n_rows, COMPARED_ROWS[1])
-        facts["comparison"] = memory.comparison_bytes(shape, compared_rows, machine.libraries)
+        facts["comparison_bytes"] = memory.comparison_bytes(shape, compared_rows, machine.libraries)
     plan = Plan(replace(request, partition_size=candidates), shape, machine, schedule, read, **facts)
     return replace(plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns)))
+
+
+def comparison_text(work: Work) -> str | None:
+    """Describe the comparison with boosted trees; None for a fit without it."""
+    if not work.compared:
+        return None
+    rows = min(work.shape.n_rows, COMPARED_ROWS[1])
+    seconds = comparison_operations(work.shape.n_rows) / work.rates.product
+    return (
+        f"with boosted trees on {rows // 5:,} left-out rows, about {format_duration(seconds)} (reference='none': skip)"
+    )
+
+
+def require_memory_for_residuals(request: Request, shape: DataShape, machine: Machine) -> None:
+    """Raise ``MemoryLimitError`` if local residuals are requested and cannot even be learned from left-out rows."""
+    if request.residual != "local":
+        return
+    least = RESIDUAL_SHARE * residual_bytes(shape, min(shape.n_rows, LEFT_OUT_ROWS), request.neighbours)[1]
+    if least > machine.limit:
+        raise MemoryLimitError(
+            f"residual='local' needs {format_bytes(least)}, but the memory limit is {format_bytes(machine.limit)}: "
+            "raise memory_limit, lower neighbours, or leave residual='auto'"
+        )
 
 
 def residuals_text(request: Request, work: Work, machine: Machine, columns: int) -> str | None:

@@ -26,6 +26,7 @@ TITLES = {
     "learning": "learning the kernel",
     "error": "rows of large error",
     "neighbours": "learning from errors of nearest rows",
+    "comparing": "comparing with boosted trees",
     "gain": "evidence gains",
     "read": "reading",
     "write": "writing",
@@ -57,7 +58,7 @@ class FitCallback:
     def on_pass(self, name: str, done: int, total: int) -> None:
         """Called when a pass (such as "gram"), or the dense fits ("solve"), have finished ``done`` of ``total`` tiles.
 
-        For the stage "neighbours", which has no tiles, ``total`` is 0.
+        For the stages "neighbours" and "comparing", which have no tiles, ``total`` is 0.
         """
 
     def on_round(self, entry: dict[str, Any]) -> bool | None:

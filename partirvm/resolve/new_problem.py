@@ -23,6 +23,7 @@ from partirvm.kernels.design import NONE, Design
 from partirvm.kernels.functions import labels_by_name
 from partirvm.likelihoods import likelihood_for
 from partirvm.likelihoods.gaussian import root_mean
+from partirvm.local.metric import Metric
 from partirvm.options import Request
 from partirvm.options.constraints import Check
 from partirvm.process import KEPT, return_freed_memory
@@ -102,6 +103,10 @@ def check_request(source: Source, request: Request, held_out: Source | None = No
         (not classes and request.class_weight is not None, "class_weight needs a target that is a class"),
         (several and request.noise == "local", "noise='local' needs one target: leave noise='auto'"),
         (classes and request.residual == "local", "residual='local' needs numeric targets: leave residual='auto'"),
+        (
+            request.residual == "local" and request.noise_variance != "estimate",
+            "residual='local' needs an estimated noise variance: leave noise out, or residual='auto'",
+        ),
         (warps and changed, f"{one}, whose noise variance is estimated without a prior: leave warp_target='none'"),
         (several and priors, "alpha_prior and noise_prior need one target: fit each target separately"),
         (slow and fast, "solver 'fast' supports one numeric target without priors and fixed_alpha: use 'fixed-point'"),
@@ -145,6 +150,11 @@ def new_problem(source: Source, moments: Moments, codes: Codes | None, request: 
     functions = resolve_basis(request, source, scaling)
     origin = scaling.inputs(moments.inputs.mean[None])[0]
     empty = Design(kernel, scaling, np.zeros((0, source.n_features)), NONE, False, origin, functions)
+    if request.residual == "local" and (name := Metric.lacks(empty)):
+        raise UsageError(
+            f"residual='local' needs a kernel of distances, in which rows are near; kernel {quoted(name)} has none: "
+            "choose another kernel, such as 'gaussian', or leave residual='auto'"
+        )
     scales, variances, noise, several = scaling.t_scale, np.ones(1), None, not K and source.n_targets > 1
     if not K:
         variances = (targets.variance * targets.total / targets.n) / scales**2

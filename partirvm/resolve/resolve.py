@@ -20,6 +20,7 @@ from partirvm.learning.target import require_positive
 from partirvm.likelihoods import words_of
 from partirvm.likelihoods.base import Likelihood
 from partirvm.likelihoods.noise_fit import CONSTANT, rows_of_fit
+from partirvm.local.metric import Metric
 from partirvm.options import Request, check
 from partirvm.options.constraints import Check
 from partirvm.planning.cost import Rates, Schedule
@@ -163,7 +164,7 @@ def continued(
         problem = joined(before, replace(spec.options, partition_size=size), problem, plan.partition_size)
         options, entries = _options(plan), tuple[dict[str, Any], ...]()
     else:
-        kept = ["rho", "learned", "learning_seconds"]
+        kept = ["rho", "learned", "learning_seconds", "comparison"]
         if machine.limit == old.machine.limit:
             kept += ["max_columns", "batch_elements", "learning_columns"]
         plan = replace(plan, request=request, **{name: getattr(old, name) for name in kept})
@@ -204,7 +205,8 @@ def _shape(source: Source, problem: Problem, request: Request) -> DataShape:
     noise_rows = rows_of_fit(source.n_rows, source.n_features) if local_noise else 0
     data = source.n_rows, source.n_features, source.n_targets, source.tile_rows
     columns = problem.n_outputs * problem.n_targets, problem.n_kernels, max(len(problem.leading), 1)
-    return DataShape(*data, *columns, not problem.likelihood.dense, problem.n_classes, noise_rows)
+    measured = Metric.of(problem.empty, source.columns) is not None
+    return DataShape(*data, *columns, not problem.likelihood.dense, problem.n_classes, noise_rows, measured)
 
 
 def _options(plan: Plan, centres: int = 0) -> Options:

@@ -39,7 +39,7 @@ def test_every_warning_and_note_of_a_plan_is_explained():
     without = {(module, ast.unparse(node)) for module, _, node in found if messages.template(node) is None}
     assert without == INDIRECT
     texts = [text for _, _, node in found if (text := messages.template(node)) is not None]
-    assert len(texts) == 13
+    assert len(texts) == 14
     assert [text for text in texts if text not in PAGE] == []
     texts = list(messages.noted())
     assert len(texts) > 5

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from by_default import some
 
-from partirvm import RVMRegressor, ingest, jobs
+from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.errors import AccuracyWarning, StorageError
-from partirvm.jobs import open_job, run
-from partirvm.jobs.run import is_better, worse
+from partirvm.jobs import comparison, open_job
+from partirvm.jobs.comparison import is_better
+from partirvm.jobs.run import worse
 from partirvm.options import Request
 
 
@@ -43,7 +44,7 @@ def test_a_comparison_that_cannot_read_its_rows_fails_no_fit(monkeypatch):
     def unreadable(*given):
         raise StorageError("the rows cannot be read")
 
-    monkeypatch.setattr(run, "gathered", unreadable)
+    monkeypatch.setattr(comparison, "gathered", unreadable)
     found, model = told(*steps())
     assert found == []
     assert model.history_[-1]["kind"] == "final"
@@ -70,6 +71,26 @@ def test_who_is_not_compared(rows, options):
     """Few rows, the option, a given kernel, little memory."""
     _, model = told(*smooth(rows), **options)
     assert "reference" not in model.history_[-1]
+
+
+@pytest.mark.parametrize("clear", [True, False])
+def test_classes_are_compared_by_their_log_loss(clear):
+    """A chessboard in five inputs, which trees find and few smooth vectors do not, and a boundary that is a plane."""
+    X, _ = steps()
+    labels = (
+        np.floor(2 * X[:, :2]).sum(axis=1) % 2 > 0
+        if clear
+        else X[:, 0] + X[:, 1] > 0.3 * np.random.default_rng(1).normal(size=len(X))
+    )
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        model = RVMClassifier("gaussian", gamma="learn-shared", random_state=0, max_rounds=2).fit(X, labels)
+    found = model.history_[-1]["reference"]
+    assert found["rows"] == 300
+    assert bool(found["remarks"]) is clear
+    said = [str(each.message) for each in heard if each.category is AccuracyWarning]
+    assert said == found["remarks"]
+    assert all("HistGradientBoostingClassifier) has a log loss of" in each for each in said)
 
 
 @pytest.mark.slow

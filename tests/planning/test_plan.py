@@ -85,7 +85,7 @@ def test_what_local_residuals_take():
         assert f"{place}, a pass" in str(plan_of(machine=Machine(2, 150 << 20, limit - less)))
     limit = 10 * 8 * (2 * 50_000 * 12 + 4096 * 40 * (40 + 12))
     assert f"not tried below a memory_limit of {format_bytes(limit)}" in str(plan_of(machine=Machine(1, 0, limit - 1)))
-    sizes = (900, 8, 1, 1024), (10**6, 8, 3, 16384, 3), (10**6, 8, 5, 16384, 5)
+    sizes = (300, 8, 1, 1024), (10**6, 8, 3, 16384, 3), (10**6, 8, 5, 16384, 5)
     few, several, many = ({"shape": DataShape(*each)} for each in sizes)
     for unusual in (few, many):
         assert "predictions per second" in plan_of(**unusual, residual="local").residuals

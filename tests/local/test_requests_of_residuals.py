@@ -1,0 +1,66 @@
+"""residual="local" where it cannot be: refused at once, or a warning after the fit, and never a line of the plan."""
+
+import numpy as np
+import pytest
+
+import partirvm.kernels as k
+from partirvm import Local, Polynomial, RVMClassifier, RVMRegressor, ingest, plan
+from partirvm.errors import LimitWarning, MemoryLimitError, UsageError
+
+
+def table(n=120, d=2):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(n, d))
+    return X, X[:, 0] + 0.1 * rng.normal(size=n)
+
+
+def product(X, Z):
+    """An inner product, as a function of a user."""
+    return X @ Z.T
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [Polynomial(degree=2, gamma=1.0), "linear-spline", "linear", product, k.Sum((k.Gaussian(gamma=1.0), k.Linear()))],
+    ids=["polynomial", "linear-spline", "linear", "function", "sum"],
+)
+def test_a_kernel_without_distances_is_refused(kernel):
+    with pytest.raises(UsageError, match=r"residual='local' needs a kernel of distances.*choose another kernel"):
+        RVMRegressor(kernel, residual="local").fit(*table())
+
+
+def test_the_advice_of_nearest_rows_is_not_circular():
+    """A model whose kernel has no distances cannot have local residuals, whatever its options."""
+    model = RVMRegressor(Polynomial(degree=2, gamma=1.0), random_state=0).fit(*table())
+    with pytest.raises(UsageError, match="measures no distances: choose another kernel"):
+        model.nearest_rows(table()[0])
+
+
+def test_a_plan_says_nothing_of_neighbours_without_distances(tmp_path):
+    data = str(tmp_path / "data.zarr")
+    ingest(table(1500), data)
+    polynomial = RVMRegressor(Polynomial(degree=2, gamma=1.0), random_state=0)
+    assert "neighbours" not in str(plan(polynomial, data))
+    assert "neighbours" in str(plan(RVMRegressor("gaussian", gamma=1.0, random_state=0), data))
+
+
+@pytest.mark.parametrize("residual", ["local", Local(neighbours=5)])
+def test_given_noise_and_classes_are_refused(residual):
+    X, y = table()
+    with pytest.raises(UsageError, match="residual='local' needs an estimated noise variance"):
+        RVMRegressor(gamma=1.0, noise=0.01, residual=residual).fit(X, y)
+    with pytest.raises(TypeError):
+        RVMClassifier(residual=residual)
+
+
+def test_little_memory_is_refused_with_what_it_needs():
+    """With 1,000 neighbours of 4,096 rows, searched 40 at a time, two numbers of 2,000 inputs do not fit in a tenth."""
+    X, y = table(600, 200)
+    with pytest.raises(MemoryLimitError, match=r"residual='local' needs .*raise memory_limit"):
+        RVMRegressor(gamma=1.0, residual="local", memory_limit="600MiB").fit(X, y)
+
+
+def test_too_few_rows_are_a_warning():
+    X, y = table(15)
+    with pytest.warns(LimitWarning, match="residual='local' had no effect: 15 rows are fewer than 20"):
+        RVMRegressor(gamma=1.0, residual="local", random_state=0).fit(X, y)
