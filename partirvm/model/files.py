@@ -97,7 +97,9 @@ def versions_of(location: Where) -> dict[str, str]:
     """Return the package versions with which a model was saved; empty if it was saved without them."""
     about = read_json(open_folder(location), HEAD).get("about")
     versions = about.get("versions") if isinstance(about, dict) else None
-    return versions if has_type(versions, dict[str, str]) else {}
+    if not isinstance(versions, dict) or not has_type(versions, dict[str, str]):
+        return {}
+    return versions
 
 
 def _with_cells(model: AnyModel, location: str, cells: str) -> AnyModel:
