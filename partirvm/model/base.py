@@ -63,6 +63,8 @@ class FittedModel(DeclaredState):
     (``model.relevance``), or None if no rows were at hand.
     """
 
+    one_unit: ClassVar[bool] = False
+    """True if all predicted values have the same unit, so that their variances can be added."""
     far_values: ClassVar[str]
     """What is predicted far from every relevance vector."""
 
@@ -116,6 +118,10 @@ class FittedModel(DeclaredState):
     def used_features(self) -> Bool:
         """The features (d,) on which a prediction depends, as the structure of the model shows."""
         return self.design.scaling.features_of(self._used_inputs())
+
+    def explained_values(self, X: Float) -> Float:
+        """Return the predictions (n, V) at raw inputs X (n, d) whose variance ``relevance`` explains."""
+        raise NotImplementedError
 
     def _used_inputs(self) -> Bool:
         """Return the scaled inputs (d',) on which a prediction depends."""

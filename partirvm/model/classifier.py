@@ -33,6 +33,7 @@ class ClassModel(FittedModel):
     ``columns.classes`` are the labels of the codes 0 … K−1.
     """
 
+    one_unit = True
     far_values = "probabilities are close to the constant probabilities that the bias alone gives"
 
     likelihood: str
@@ -49,6 +50,9 @@ class ClassModel(FittedModel):
     def output_names(self) -> tuple[str, ...]:
         """The class labels as text."""
         return tuple(map(str, self.classes))
+
+    def explained_values(self, X: Float) -> Float:
+        return self.values(X)[0]
 
     @property
     def predictive(self) -> "ClassModel":

@@ -101,6 +101,9 @@ class Model(FittedModel):
         pruned = replace(self.pruned, squared_error=self.pruned.squared_error + error)
         return replace(self, pruned=pruned, noise_variance=noise)
 
+    def explained_values(self, X: Float) -> Float:
+        return self.moments(X, variance=False)[0].reshape(len(X), -1)
+
     def _used_inputs(self) -> Bool:
         found = super()._used_inputs()
         if self.residuals is not None:

@@ -21,7 +21,6 @@ import numpy as np
 
 from partirvm.errors import UsageError
 from partirvm.model.base import FittedModel, linear_values
-from partirvm.model.classifier import ClassModel
 from partirvm.process import one_blas_thread
 from partirvm.types import Float
 
@@ -66,7 +65,7 @@ def feature_relevance(model: FittedModel, X: Float) -> Float:
     found = np.zeros(len(used))
     if len(X) < 2:
         return np.where(used, LEAST, 0.0)
-    values = _predicted(model, X)
+    values = model.explained_values(X)
     total = values.var(axis=0)
     if len(X) * _work(model) > 1.5 * WORK:
         found = _by_gradients(model, X, values)
@@ -74,21 +73,14 @@ def feature_relevance(model: FittedModel, X: Float) -> Float:
         for j in np.flatnonzero(used):
             changed = X.copy()
             changed[:, j] = np.roll(X[:, j], 1)
-            found[j] = _share((values - _predicted(model, changed)) ** 2, total, model)
+            found[j] = _share((values - model.explained_values(changed)) ** 2, total, model)
     return np.where(used, np.maximum(found, LEAST), 0.0)
-
-
-def _predicted(model: Any, X: Float) -> Float:
-    """Return the predictions (n, V) whose variance is explained."""
-    if isinstance(model, ClassModel):
-        return model.values(X)[0]
-    return np.asarray(model.moments(X, variance=False)[0]).reshape(len(X), -1)
 
 
 def _share(squares: Float, total: Float, model: FittedModel) -> float:
     """Return the index for squared changes (n, V) of predictions with variances ``total`` (V,)."""
     half = 0.5 * squares.mean(axis=0)
-    if isinstance(model, ClassModel):
+    if model.one_unit:
         half, total = half.sum(keepdims=True), total.sum(keepdims=True)
     varies = total > 0.0
     return float((half[varies] / total[varies]).mean()) if varies.any() else 0.0

@@ -71,7 +71,7 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path, monkeypatch):
     text = learned["text"]
     assert re.match(KERNEL, text)
     assert "evidence +" in text
-    assert "off: noise" in text
+    assert "not in the kernel: noise" in text
     plan = str(fitted.plan)
     assert f"learned     {text}" in plan
     assert fitted.plan.partition_size == 240
