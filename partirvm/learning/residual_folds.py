@@ -54,8 +54,8 @@ class LeftOutFolds:
 
     @property
     def most_neighbours(self) -> int:
-        """The number of rows outside the largest fold."""
-        return int(self.shifts.shape[1]) - max(map(len, self.members))
+        """The number of rows outside the largest fold, less one, since a search leaves room for the row itself."""
+        return int(self.shifts.shape[1]) - max(map(len, self.members)) - 1
 
 
 def nearest(cells: Cells, own: Float, k: int) -> Float:

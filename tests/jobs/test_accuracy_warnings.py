@@ -75,7 +75,7 @@ def test_who_is_not_compared(rows, options):
 
 @pytest.mark.parametrize("clear", [True, False])
 def test_classes_are_compared_by_their_log_loss(clear):
-    """A chessboard in five inputs, which trees find and few smooth vectors do not, and a boundary that is a plane."""
+    """A chessboard in two of five inputs, which trees find and few smooth vectors do not, and a plane."""
     X, _ = steps()
     labels = (
         np.floor(2 * X[:, :2]).sum(axis=1) % 2 > 0

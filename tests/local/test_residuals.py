@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 
 from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
 from partirvm.core.termination import Termination
-from partirvm.errors import FormatError, MissingDataError, UsageError
+from partirvm.errors import FormatError, LimitWarning, MissingDataError, UsageError
 from partirvm.jobs.driver import Watcher
 from partirvm.learning.neighbours import mixture_rises
 from partirvm.local.cells import LOG_FACTOR, NUMBER
@@ -129,7 +129,8 @@ def test_what_rows_without_room_would_bring(monkeypatch):
     searched, (X, y) = 4096 * 2 * (2 + 6), rough(1500)
     monkeypatch.setattr("partirvm.core.left_out.LEFT_OUT_ROWS", 300)
     monkeypatch.setattr("partirvm.resolve.resolve.RESIDUAL_SHARE", 2**30 // (8 * (searched + 2 * 6 * 1400)))
-    model = RVMRegressor(**OPTIONS, residual=Local(neighbours=2), memory_limit=2**30).fit(X, y)
+    with pytest.warns(LimitWarning, match="residual='local' had no effect: their 70"):
+        model = RVMRegressor(**OPTIONS, residual=Local(neighbours=2), memory_limit=2**30).fit(X, y)
     found = model.history_[-1]["residuals"]
     assert (found["bytes"], found["lacking"]) == (0, 8 * 6 * 1500)
     assert found["rmse_gain"] > 0
