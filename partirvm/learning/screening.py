@@ -96,7 +96,7 @@ class Screening:
         for pair in self._pairs():
             alone = sum(max(self.singles[j][0], 0.0) for j in pair)
             if max(self.gain(pair, (gamma, gamma)) for gamma in PAIR_GAMMAS) > alone + self.least:
-                gain, gammas = max((self.gain(pair, gammas), gammas) for gammas in product(PAIR_GAMMAS, repeat=2))
+                gain, gammas = max((self.gain(pair, each), each) for each in product(PAIR_GAMMAS, PAIR_GAMMAS))
                 together.append((gain - alone, pair, gammas))
         if not together:
             return None
