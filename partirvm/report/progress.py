@@ -135,9 +135,12 @@ class Progress(Watcher):
             callback.on_plan(plan)
 
     def on_tiles(self, name: str, done: int, total: int) -> None:
-        """Receive the number of finished tiles in a pass, a prediction or an evaluation, or of finished dense fits."""
+        """Receive the number of finished tiles in a pass, a prediction or an evaluation, or of finished dense fits.
+
+        A stage without tiles has a ``total`` of 0; callbacks do not receive it.
+        """
         self._set_phase(name, done, total, "fit" if name == "solve" else "tile")
-        for callback in self.callbacks:
+        for callback in self.callbacks if total else ():
             callback.on_pass(name, done, total)
 
     def on_step(self, info: StepInfo) -> None:

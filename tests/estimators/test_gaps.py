@@ -125,7 +125,7 @@ def test_missing_labels_have_one_code_beside_missing_numbers(estimator, tmp_path
     missing = np.isnan(numbers[:, 2])
     assert len(np.unique(scaling.inputs(numbers)[missing, 2])) == 1
     model.to_numpy(tmp_path / "model.npz")
-    spec = importlib.util.spec_from_file_location("partirvm_predict", tmp_path / "partirvm_predict.py")
+    spec = importlib.util.spec_from_file_location("reader", tmp_path / "model_predict.py")
     reader = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reader)
     exported = reader.load(tmp_path / "model.npz")(numbers)

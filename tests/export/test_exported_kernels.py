@@ -129,7 +129,7 @@ def test_a_users_kernel_with_operations_is_exported(tmp_path: Any) -> None:
         model.to_numpy(tmp_path / f"{name}.npz")
         model.to_c(tmp_path / f"{name}.h")
         model.to_onnx(tmp_path / f"{name}.onnx", dtype="float64")
-        spec = importlib.util.spec_from_file_location("reader", tmp_path / "partirvm_predict.py")
+        spec = importlib.util.spec_from_file_location("reader", tmp_path / f"{name}_predict.py")
         reader = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(reader)
         np.testing.assert_allclose(reader.load(tmp_path / f"{name}.npz")(ROWS)["mean"], expected, atol=1e-10)

@@ -89,7 +89,7 @@ def test_a_watcher_hears_every_tile_iteration_and_fit(folder, tmp_path):
         validation=str(folder / "test.zarr"),
     )  # fmt: skip
     assert listener.plans == [found.plan]
-    assert {name for name, *_ in listener.tiles} == {"gram", "error", "residual", "held-out"}
+    assert {name for name, *_ in listener.tiles} == {"gram", "error", "residual", "neighbours", "held-out"}
     assert all(0 <= done <= total for _, done, total in listener.tiles)
     assert len(listener.steps) == sum(entry["iterations"] for entry in listener.records)
     with_diagnostics = [entry for entry in listener.records if entry["diagnostics"]]

@@ -1,11 +1,17 @@
 """residual="local" where it cannot be: refused at once, or a warning after the fit, and never a line of the plan."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import partirvm.kernels as k
 from partirvm import Local, Polynomial, RVMClassifier, RVMRegressor, ingest, plan
 from partirvm.errors import LimitWarning, MemoryLimitError, UsageError
+from partirvm.options import Request
+from partirvm.planning.memory import DataShape
+from partirvm.planning.plan import Machine, require_memory_for_residuals
+from partirvm.quoting import format_bytes
 
 
 def table(n=120, d=2):
@@ -54,10 +60,14 @@ def test_given_noise_and_classes_are_refused(residual):
 
 
 def test_little_memory_is_refused_with_what_it_needs():
-    """With 1,000 neighbours of 4,096 rows, searched 40 at a time, two numbers of 2,000 inputs do not fit in a tenth."""
-    X, y = table(600, 200)
-    with pytest.raises(MemoryLimitError, match=r"residual='local' needs .*raise memory_limit"):
-        RVMRegressor(gamma=1.0, residual="local", memory_limit="600MiB").fit(X, y)
+    """Ten times 8·(2·n·w + n·k·(k + w)) bytes for n = 600 rows, k = 40 neighbours and w = 200 + 1 + 3 numbers a row."""
+    shape = DataShape(600, 200, 1, 600)
+    machine = Machine(threads=1, base=0, limit=600 << 20)
+    least = 10 * 8 * (2 * 600 * 204 + 4096 * 40 * (40 + 204))
+    with pytest.raises(MemoryLimitError, match=f"residual='local' needs {format_bytes(least)}.*raise memory_limit"):
+        require_memory_for_residuals(Request(residual="local", neighbours=40), shape, machine)
+    enough = replace(machine, limit=least)
+    require_memory_for_residuals(Request(residual="local", neighbours=40), shape, enough)
 
 
 def test_too_few_rows_are_a_warning():

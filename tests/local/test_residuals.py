@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 
 from partirvm import Local, Polynomial, RVMRegressor, ingest, jobs, load_model, save_model
 from partirvm.core.termination import Termination
-from partirvm.errors import FormatError, LimitWarning, MissingDataError, UsageError
+from partirvm.errors import DataWarning, FormatError, LimitWarning, MissingDataError, UsageError
 from partirvm.jobs.driver import Watcher
 from partirvm.learning.neighbours import mixture_rises
 from partirvm.local.cells import LOG_FACTOR, NUMBER
@@ -219,7 +219,7 @@ def test_weights_divide_the_noise_of_a_row():
     assert np.mean(errors[0] ** 2) < 0.5 * np.mean(errors[1] ** 2)
 
 
-@pytest.mark.parametrize("options", [{"gamma": 0.5}, {"kernel": Polynomial(0.5), "residual": "local"}])
+@pytest.mark.parametrize("options", [{"gamma": 0.5}, {"kernel": Polynomial(0.5)}])
 def test_they_are_left_out_where_nothing_is_left_and_without_distances(options):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(1500, 2))
@@ -261,7 +261,8 @@ def test_a_copy_predicts_after_the_folder_of_the_rows_is_removed(fitted, tmp_pat
     )
     for name, saved in (("estimator", model), ("model", model.model_)):
         save_model(saved, tmp_path / name, copy=True)
-    save_model(model, tmp_path / "refers")
+    with pytest.warns(DataWarning, match="copy"):
+        save_model(model, tmp_path / "refers", copy=False)
     shutil.rmtree(tmp_path / "cells")
     for name in ("estimator", "model"):
         np.testing.assert_array_equal(load_model(tmp_path / name).predict(new), fitted.predict(new))

@@ -32,7 +32,8 @@ def part(level):
 
 def facts_of(history, seconds=1.5, **plans):
     """The facts of a job that is done, with this history."""
-    state = JobState(Status.DONE, reason="converged", plan=plan(**plans), history=tuple(history))
+    request = {"versions": {}}
+    state = JobState(Status.DONE, reason="converged", plan=plan(**plans), history=tuple(history), request=request)
     fits = sum(entry["kind"] != "heuristic" for entry in history)
     progress = {"status": "done", "advice": advice_of(state), "fits": fits, "seconds": seconds}
     progress |= {"job": "jobs/run1", "reason": "converged", "since": 0.0, "attempt": 2, "doing": ""}

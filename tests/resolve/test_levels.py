@@ -57,7 +57,7 @@ def test_a_stated_deviation_contains_the_uncertainty_of_a_level(tmp_path):
     mean, std = (values[:, 0] for values in np.hsplit(model.model_.predictive.values(numbers)[0], 2))
     np.testing.assert_allclose(std[1:3], np.sqrt(17), rtol=0.2)
     model.to_numpy(tmp_path / "model.npz")
-    spec = importlib.util.spec_from_file_location("partirvm_predict", tmp_path / "partirvm_predict.py")
+    spec = importlib.util.spec_from_file_location("reader", tmp_path / "model_predict.py")
     reader = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reader)
     exported = reader.load(tmp_path / "model.npz")(numbers)
@@ -81,7 +81,7 @@ def test_a_missing_label_is_an_embedded_level_of_its_own(tmp_path):
     np.testing.assert_allclose(mean[0], 5.0, atol=0.4)
     assert std[1] > 1.2 * std[0]
     model.to_numpy(tmp_path / "model.npz")
-    spec = importlib.util.spec_from_file_location("partirvm_predict", tmp_path / "partirvm_predict.py")
+    spec = importlib.util.spec_from_file_location("reader", tmp_path / "model_predict.py")
     reader = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reader)
     exported = reader.load(tmp_path / "model.npz")(numbers)
