@@ -127,5 +127,8 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
             if isinstance(value, tuple):  # strings and objects with their dtype kind
                 value = np.array(value[1], dtype=value[0])
             setattr(found, name, value)
-        found._take(model, found._input_variance)  # type: ignore[arg-type]
+        variance = found._input_variance
+        if np.shape(variance) != (model.design.scaling.n_inputs,):
+            raise ValueError("the variance of its inputs has another number of inputs")
+        found._take(model, variance)  # type: ignore[arg-type]
         return found

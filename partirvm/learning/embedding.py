@@ -47,9 +47,6 @@ TURNS, STEPS, CONVERGED = 2, 100, 1e-3
 """Number of times that each feature's effects are fitted, the maximum number of EM steps each time, and the relative
 change in the noise variance at which they end."""
 
-LEAST_FREEDOM = 2
-"""Minimum degrees of freedom of the spread of levels: of two levels, nearly nothing follows for a third."""
-
 ENOUGH, MORE = 0.9, 1.05
 """The fewest coordinates with .9 of the best gain in squares are used; the whole effect must have 1.05 of theirs."""
 
@@ -179,16 +176,21 @@ def random_effects(sums: LevelSums) -> RandomEffects:
     return found
 
 
-def of_unknown(effects: RandomEffects, there: Bool) -> Float:
+def of_unknown(effects: RandomEffects, there: Bool, targets: Float) -> Float:
     """Return the covariance (p, p) of the weights of a level without rows, from the L levels that have rows.
 
     The mean of the levels and S are estimated from L effects; so the interval of a new one is that of Student's t with
     L − 1 degrees of freedom, and its variance (1 + 1/L)·S·L/(L − 1). A normal with this covariance has the same 95 %.
+    Two levels say nearly nothing about a third: its standard deviation is at most the range of the ``targets`` (n,). A
+    single level says nothing, and another one has the deviation of the targets.
     """
     count = int(there.sum())
-    freedom = max(count - 1, LEAST_FREEDOM)
-    wider = (quantile(0.95, freedom) / quantile(0.95)) ** 2
-    return effects.prior * wider * (count + 1) / freedom
+    if count < 2:
+        return np.diag(np.eye(len(effects.prior))[0] * targets.var())
+    wider = (quantile(0.95, count - 1) / quantile(0.95)) ** 2
+    found = effects.prior * wider * (count + 1) / (count - 1)
+    most = np.ptp(targets) ** 2
+    return found if np.trace(found) <= most else found * most / np.trace(found)
 
 
 def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) -> tuple[int, bool]:
@@ -281,7 +283,8 @@ def effects_of(
     normal = np.linalg.inv(np.linalg.cholesky(square))
     codes = [np.zeros(len(root), np.int64), *(levels_of(tile.X[:, j], count) for j, count in every.items())]
     counts = 3, *(count + 2 for count in every.values())
-    rows = LevelRows(functions @ normal.T, root * scaling.targets(tile.t)[:, 0], np.array(codes), counts)
+    targets = scaling.targets(tile.t)[:, 0]
+    rows = LevelRows(functions @ normal.T, root * targets, np.array(codes), counts)
     present = np.flatnonzero(root)
     rows, folds = rows.some(present), folds[present]
     whole = rows.fitted()
@@ -296,7 +299,7 @@ def effects_of(
     notes = list[str]()
     for f, (j, count) in enumerate(every.items(), start=1):
         there = np.bincount(rows.levels[f], minlength=count + 2) > 0
-        unknown = of_unknown(whole[f], there[: count + 2] & (np.arange(count + 2) != count))
+        unknown = of_unknown(whole[f], there & (np.arange(count + 2) != count), targets[present])
         if j not in levels:
             variances = np.where(there, 0.0, np.trace(unknown))
             variances[count] = np.trace(unknown)

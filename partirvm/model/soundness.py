@@ -28,6 +28,9 @@ TARGET_MAPS = ("none", "log", "asinh")
 WITH_GAPS = ("Model.design.centres", "ClassModel.design.centres")
 """Arrays in which NaN is a missing value."""
 
+NO_LEVELS = ("unknown", "missing")
+"""The last rows of each table of levels."""
+
 LEVEL = 0.95
 """Level of the interval that a model that was read predicts at once."""
 
@@ -103,13 +106,34 @@ def _require_features(features: FeatureMap, d: int) -> None:
     _require_positions("numbers", features.numbers, d)
     _require("moments", features.moments.shape == (2, len(features.numbers)), "has another number of features")
     _require("moments", (features.moments[1] > 0).all(), "must have deviations above 0")
-    for name, pairs in (("tables", features.tables), ("effects", features.effects)):
-        for feature, table in pairs:
-            _require(name, 0 <= feature < d and table.dtype == np.float64, "belongs to an unknown feature")
-            _require(name, table.ndim == 2 and table.shape[0] > 0 and table.shape[1] > 0, "has an empty table")
+    _require_levels("tables", features.tables, d, 3)
+    _require_levels("effects", features.effects, d, 3)
+    _require_levels("doubts", features.doubts, d, 2)
     group = max(len(features.numbers), 1)
     for _, weights in features.effects:
-        _require("effects", (weights.shape[1] - 1) % group == 0, "has another number of functions")
+        _require("effects", (weights.shape[2] - 1) % group == 0, "has another number of functions")
+    for _, variances in features.doubts:
+        _require("doubts", (variances >= 0).all(), "must be 0 or more")
+    share = features.share
+    _require("share of the noise", isinstance(share, float) and 0.0 < share < np.inf, "must be a number above 0")
+
+
+def _require_levels(name: str, pairs: tuple[tuple[int, Float], ...], d: int, dimensions: int) -> None:
+    """Raise ``ValueError`` unless each of ``d`` features has at most one table of its levels.
+
+    Parameters
+    ----------
+    name : of the tables, for messages
+    pairs : a feature's position and its table, by block, level, and further dimensions
+    d : number of features
+    dimensions : number of dimensions of each table
+    """
+    positions = [feature for feature, _ in pairs]
+    known = all(type(feature) is int and 0 <= feature < d for feature in positions)
+    _require(name, known and len(set(positions)) == len(positions), "belong to unknown features")
+    for _, table in pairs:
+        _require(name, table.dtype == np.float64 and table.ndim == dimensions, "must be numbers by block and level")
+        _require(name, table.size > 0 and table.shape[1] > len(NO_LEVELS), "have an empty table")
 
 
 def _require_design(design: Design) -> None:
