@@ -29,7 +29,6 @@ from partirvm.model import ClassModel, Model
 from partirvm.options import Request
 from partirvm.process import one_blas_thread
 from partirvm.resolve.resolve import resolve
-from partirvm.strategies import STRATEGIES
 from partirvm.types import Columns, Scaling
 
 pytestmark = pytest.mark.bits
@@ -163,11 +162,8 @@ def run_of(case, rows, threads=1, resume=None, history=(), watcher=None, **chang
     journal.history += history
     try:
         spec = resolve(rows, replace(FITS[case], memory_limit=4 << 30, **changed), executor)
-        if resume is None:
-            run(Driver(executor, rows, watcher=watcher or Watcher()), spec, journal)
-        else:
-            machine, at = STRATEGIES[spec.request.strategy](), pickle.loads(resume)
-            Driver(executor, rows).run(machine, spec.problem, spec.options, journal, at)
+        checkpoint = None if resume is None else pickle.loads(resume)
+        run(Driver(executor, rows, watcher=watcher or Watcher()), spec, journal, checkpoint)
     finally:
         executor.close()
     return journal
