@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from partirvm.learning.features import restandardised
 from partirvm.learning.sample import SampledRows
 from partirvm.quoting import counted
 from partirvm.strategies.problem import Problem
-from partirvm.types import Bool, Columns, FeatureMap, Float, Int, Scaling, level_functions, levels_of
+from partirvm.types import Columns, FeatureMap, Float, Int, Scaling, level_functions, levels_of
 
 DIMENSIONS = 4
 """Maximum number of coordinates of a level."""
@@ -176,15 +175,14 @@ def random_effects(sums: LevelSums) -> RandomEffects:
     return found
 
 
-def of_unknown(effects: RandomEffects, there: Bool, targets: Float) -> Float:
-    """Return the covariance (p, p) of the weights of a level without rows, from the L levels that have rows.
+def of_unknown(effects: RandomEffects, count: int, targets: Float) -> Float:
+    """Return the covariance (p, p) of the weights of a level without rows, from those that have rows.
 
-    The mean of the levels and S are estimated from L effects; so the interval of a new one is that of Student's t with
-    L − 1 degrees of freedom, and its variance (1 + 1/L)·S·L/(L − 1). A normal with this covariance has the same 95 %.
-    Two levels say nearly nothing about a third: its standard deviation is at most the range of the ``targets`` (n,). A
-    single level says nothing, and another one has the deviation of the targets.
+    The mean of the levels and S are estimated from L = ``count`` effects; so the interval of a new one is that of
+    Student's t with L − 1 degrees of freedom, and its variance (1 + 1/L)·S·L/(L − 1). A normal with this covariance has
+    the same 95 %. Two levels say nearly nothing about a third: its standard deviation is at most the range of the
+    ``targets`` (n,). A single level says nothing, and another one has the deviation of the targets.
     """
-    count = int(there.sum())
     if count < 2:
         return np.diag(np.eye(len(effects.prior))[0] * targets.var())
     wider = (quantile(0.95, count - 1) / quantile(0.95)) ** 2
@@ -204,6 +202,79 @@ def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) 
     best = max(gains[:-1])
     number = 1 + next(k for k, gain in enumerate(gains) if gain >= ENOUGH * best) if best > 0 else 0
     return number, number > 0 and gains[-1] > MORE * gains[number - 1]
+
+
+@dataclass(frozen=True)
+class LevelForm:
+    """What a model keeps of a feature's levels, as in ``FeatureMap``, and a note; None is no such array."""
+
+    note: str = ""
+    table: Float | None = None
+    effect: Float | None = None
+    doubts: Float | None = None
+
+
+@dataclass(frozen=True)
+class FoldedEffects:
+    """The effects of all features' levels, from all ``rows`` (block 0), then without each fold, if there are folds.
+
+    ``halves`` are two halves of the rows, and ``tried`` the weights of the first. ``targets`` (n,) are not weighted,
+    and ``normal`` (p, p) makes functions orthonormal.
+    """
+
+    rows: LevelRows
+    blocks: tuple[list[RandomEffects], ...]
+    halves: tuple[LevelRows, ...]
+    tried: list[Float]
+    targets: Float
+    normal: Float
+
+    @classmethod
+    def of(cls, rows: LevelRows, folds: Int | None, targets: Float, normal: Float, seed: int) -> FoldedEffects:
+        """Learn the effects from rows in these ``folds`` (n,), or only from all rows."""
+        whole = rows.fitted()
+        if folds is None:
+            return cls(rows, (whole,), (), [], targets, normal)
+        without = [rows.some(np.flatnonzero(folds != fold)).fitted(whole) for fold in range(FOLDS)]
+        order = stream(seed, Purpose.LEVELS).permutation(len(rows.t))
+        halves = tuple(rows.some(half) for half in np.array_split(order, 2))
+        tried = [effects.mean for effects in halves[0].fitted()]
+        return cls(rows, (whole, *without), halves, tried, targets, normal)
+
+    @property
+    def noise(self) -> float:
+        """The noise variance beside all effects."""
+        return self.blocks[0][-1].noise
+
+    def form(self, f: int, embedded: bool) -> LevelForm:
+        """Return the form of a feature; if it is not ``embedded``, only the variance of unknown levels is needed."""
+        if not embedded:
+            known = np.zeros((1, self.rows.counts[f]))
+            return LevelForm(doubts=self._doubts(f, known, np.eye(len(self.normal))))
+        axes = self.rows.axes(self.blocks[0][f].mean, f)
+        number, complete = dimensions(*self.halves, self.tried, f)
+        if not number:
+            return LevelForm(
+                "switched off, no effect of its levels on other rows", np.zeros((1, self.rows.counts[f], 1))
+            )
+        axes = axes[:, :number]
+        along = np.eye(len(axes)) if complete else axes
+        variances = np.array([block[f].variances(along) for block in self.blocks])
+        count = self.rows.counts[f] - 2
+        return LevelForm(
+            f"{counted(number, 'coordinate')}{' and the effect' * complete} of {count:,} levels",
+            np.array([block[f].mean @ axes for block in self.blocks]),
+            np.array([block[f].mean @ self.normal for block in self.blocks]) if complete else None,
+            self._doubts(f, variances, along),
+        )
+
+    def _doubts(self, f: int, known: Float, axes: Float) -> Float:
+        """Return variances (B, L + 2) along ``axes`` ÷ the noise: those ``known`` for levels with rows, and others."""
+        unknown = self.rows.counts[f] - 2
+        there = np.bincount(self.rows.levels[f], minlength=self.rows.counts[f]) > 0
+        there[unknown] = False
+        covariance = of_unknown(self.blocks[0][f], int(there.sum()), self.targets)
+        return np.where(there, known, np.trace(axes.T @ covariance @ axes)) / self.noise
 
 
 def embedded(
@@ -228,13 +299,13 @@ def embedded(
     indicators : features that become an indicator of each level, with their numbers of levels
     """
     tile = sample.rows.gather(sample.rows.rows)
-    scaling, d = problem.empty.scaling, len(columns.features)
     folds = folds_of_rows(sample.rows.rows)
+    scaling, d = problem.empty.scaling, len(columns.features)
     features, notes, noise = scaling.features or FeatureMap.plain(d), tuple[str, ...](), 0.0
-    others = {j: len(columns.categories[name]) for j, name in enumerate(columns.features) if name in columns.categories}
-    others = {j: count for j, count in others.items() if count and j not in levels}
-    one = len(scaling.t_scale) == 1
-    if levels or (others and one and not problem.n_classes):
+    counts = {j: len(columns.categories.get(name, ())) for j, name in enumerate(columns.features)}
+    others = {j: count for j, count in counts.items() if count and j not in levels}
+    numeric = not problem.n_classes and len(scaling.t_scale) == 1
+    if levels or (others and numeric):
         features, notes, noise = effects_of(tile, folds, problem, columns, levels, others, seed, sums)
     elif not indicators:
         return Embedding(scaling, (), 0.0)
@@ -249,9 +320,9 @@ def embedded(
     places = [*(j for j, _ in tables), *range(d, d + new)]
     blank[places] = 0.0
     scaling = replace(scaling, x_shift=shift, x_scale=scale, blank=blank)
-    seen = folded_inputs(tile.X, features, folds)
-    features = features.with_doubts(1.0, float(np.mean(features.noise_factor(seen))) - 1.0)
-    return Embedding(restandardised(scaling, features, seen, places), notes, noise)
+    inputs = folded_inputs(tile.X, features, folds)
+    mean = float(np.mean(features.noise_factor(inputs))) - 1.0
+    return Embedding(restandardised(scaling, features.with_doubts(1.0, mean), inputs, places), notes, noise)
 
 
 def effects_of(
@@ -275,52 +346,42 @@ def effects_of(
     scaling, d = problem.empty.scaling, len(columns.features)
     numbers = np.array([j for j in range(d) if columns.features[j] not in columns.categories], dtype=np.int64)
     moments = np.array([scaling.x_shift[numbers], scaling.x_scale[numbers]])
+    features = replace(scaling.features or FeatureMap.plain(d), numbers=numbers, moments=moments)
     every = levels if problem.n_classes else levels | others
-    each = int((np.sqrt(sums / max(every.values())) - 1) / max(len(numbers), 1))
+    rows, normal = level_rows(tile, features, scaling, every, sums)
+    present = np.flatnonzero(rows.functions[:, 0])
+    targets = scaling.targets(tile.t)[present, 0]
+    found = FoldedEffects.of(rows.some(present), folds[present] if levels else None, targets, normal, seed)
+    forms = {j: found.form(f, j in levels) for f, j in enumerate(every, start=1)}
+    notes = tuple(f"{columns.features[j]}: {forms[j].note}" for j in levels)
+    tables = tuple((j, form.table) for j, form in forms.items() if form.table is not None)
+    effects = tuple((j, form.effect) for j, form in forms.items() if form.effect is not None)
+    doubts = tuple((j, form.doubts) for j, form in forms.items() if form.doubts is not None)
+    features = replace(features, tables=tables, effects=effects, doubts=() if problem.n_classes else doubts)
+    return features, notes, found.noise
+
+
+def level_rows(
+    tile: Tile, features: FeatureMap, scaling: Scaling, every: dict[int, int], sums: int
+) -> tuple[LevelRows, Float]:
+    """Return the rows of a tile, and the matrix (p, p) that makes the functions of their numbers orthonormal.
+
+    Parameters
+    ----------
+    tile : the rows
+    features : its numbers and their moments have functions
+    scaling : of the targets
+    every : categorical features by position, with their numbers of levels
+    sums : maximum number of elements in a feature's sums
+    """
+    group = len(features.numbers)
+    most = int((np.sqrt(sums / max(every.values())) - 1) / max(group, 1))
     root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
-    functions = root[:, None] * level_functions(tile.X, numbers, moments, 1 + min(each, FUNCTIONS) * len(numbers))
-    square = functions.T @ functions / (root @ root) + 1e-6 * np.eye(functions.shape[1])
+    p = 1 + min(most, FUNCTIONS) * group
+    functions = root[:, None] * level_functions(tile.X, features.numbers, features.moments, p)
+    square = functions.T @ functions / (root @ root) + 1e-6 * np.eye(p)
     normal = np.linalg.inv(np.linalg.cholesky(square))
     codes = [np.zeros(len(root), np.int64), *(levels_of(tile.X[:, j], count) for j, count in every.items())]
-    counts = 3, *(count + 2 for count in every.values())
-    targets = scaling.targets(tile.t)[:, 0]
-    rows = LevelRows(functions @ normal.T, root * targets, np.array(codes), counts)
-    present = np.flatnonzero(root)
-    rows, folds = rows.some(present), folds[present]
-    whole = rows.fitted()
-    noise = whole[-1].noise
-    halves = np.array_split(stream(seed, Purpose.LEVELS).permutation(len(rows.t)), 2)
-    first, second = map(rows.some, halves)
-    tried = [half.mean for half in first.fitted()] if levels else []
-    blocks = [whole]
-    if levels:
-        blocks += [rows.some(np.flatnonzero(folds != fold)).fitted(whole) for fold in range(FOLDS)]
-    tables, effects, doubts = list[Any](), list[Any](), list[Any]()
-    notes = list[str]()
-    for f, (j, count) in enumerate(every.items(), start=1):
-        there = np.bincount(rows.levels[f], minlength=count + 2) > 0
-        unknown = of_unknown(whole[f], there & (np.arange(count + 2) != count), targets[present])
-        if j not in levels:
-            variances = np.where(there, 0.0, np.trace(unknown))
-            variances[count] = np.trace(unknown)
-            doubts.append((j, variances[None] / noise))
-            continue
-        (number, complete), axes = dimensions(first, second, tried, f), rows.axes(whole[f].mean, f)
-        axes = axes[:, :number]
-        name = columns.features[j]
-        if not number:
-            tables.append((j, np.zeros((1, count + 2, 1))))
-            notes.append(f"{name}: switched off, no effect of its levels on other rows")
-            continue
-        tables.append((j, np.array([block[f].mean @ axes for block in blocks])))
-        effects += [(j, np.array([block[f].mean @ normal for block in blocks]))] if complete else []
-        along = np.eye(len(axes)) if complete else axes
-        variances = np.array([block[f].variances(along) for block in blocks])
-        variances[:, ~there] = np.trace(along.T @ unknown @ along)
-        variances[:, count] = np.trace(along.T @ unknown @ along)
-        doubts.append((j, variances / noise))
-        notes.append(f"{name}: {counted(number, 'coordinate')}{' and the effect' * complete} of {count:,} levels")
-    features = replace(scaling.features or FeatureMap.plain(d), numbers=numbers, moments=moments)
-    doubts = [] if problem.n_classes else doubts
-    features = replace(features, tables=tuple(tables), effects=tuple(effects), doubts=tuple(doubts))
-    return features, tuple(notes), noise
+    counts = (3, *(count + 2 for count in every.values()))
+    targets = root * scaling.targets(tile.t)[:, 0]
+    return LevelRows(functions @ normal.T, targets, np.array(codes), counts), normal

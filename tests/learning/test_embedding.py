@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pytest
 from sampling import problem_of, sample_of
 from scipy import stats
 
 from partirvm import RVMRegressor, load_model, save_model
 from partirvm.data.folds import folded_inputs, folds_of_rows
-from partirvm.learning.embedding import LevelSums, embedded, random_effects
+from partirvm.learning.embedding import LevelSums, embedded, of_unknown, random_effects
 from partirvm.types import Columns, FeatureMap, with_folds, without_folds
 
 
@@ -64,6 +65,33 @@ def test_posterior_means_follow_the_shares_of_known_variances():
     variances = 1 / (counts / sigma**2 + 1 / tau**2)
     np.testing.assert_allclose(found.variances(np.eye(1)), variances, rtol=0.1)
     np.testing.assert_allclose([found.prior[0, 0], found.noise], [tau**2, sigma**2], rtol=0.15)
+
+
+@pytest.mark.parametrize("n_levels", [2, 3, 6])
+def test_intervals_of_new_levels_hold_on_average(n_levels):
+    """400 draws of effects of sd 3, from 50 rows each with noise of sd 1: Student's t has 95 % over the draws."""
+    rng = np.random.default_rng(n_levels)
+    shares = []
+    for _ in range(400):
+        effects = 3.0 * rng.normal(size=n_levels)
+        t = effects - effects.mean() + rng.normal(size=(50, n_levels))
+        squares = np.full((n_levels, 1, 1), 50.0)
+        found = random_effects(LevelSums(squares, t.sum(axis=0)[:, None], float((t**2).sum()), t.size))
+        half = stats.norm.ppf(0.975) * np.sqrt(of_unknown(found, n_levels, t)[0, 0] + found.noise)
+        new = stats.norm(-effects.mean(), np.sqrt(9.0 + 1.0))  # a new target minus the mean of the levels
+        shares.append(new.cdf(half) - new.cdf(-half))
+    assert 0.94 < np.mean(shares) < 0.98
+
+
+def test_the_spread_of_a_new_level_is_known_and_bounded():
+    """(1 + 1/L)·S·L/(L − 1)·(t quantile/normal quantile)², at most the squared range; the variance for one level."""
+    rng = np.random.default_rng(0)
+    found = replace(random_effects(LevelSums(np.ones((1, 1, 1)), np.ones((1, 1)), 1.0, 1)), prior=np.array([[0.25]]))
+    targets = rng.normal(size=1000)
+    expected = 0.25 * 4 / 2 * (stats.t.ppf(0.975, 2) / stats.norm.ppf(0.975)) ** 2
+    np.testing.assert_allclose(of_unknown(found, 3, targets), [[expected]], rtol=1e-12)
+    np.testing.assert_allclose(of_unknown(found, 2, targets / 10), [[(np.ptp(targets) / 10) ** 2]], rtol=1e-12)
+    np.testing.assert_allclose(of_unknown(found, 1, targets), [[targets.var()]], rtol=1e-12)
 
 
 def test_levels_without_an_effect_are_switched_off():
