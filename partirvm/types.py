@@ -27,6 +27,7 @@ COMPARED_ROWS = 1000, 20_000  # minimum and maximum rows to compare a learned fi
 COMPARED_MEMORY = 1 << 30  # minimum memory of a fit that is compared with boosted trees: scikit-learn's take 130 MiB
 TREES, TREES_OF_CLASSES = 40, 120  # number of trees in a comparison, and of those for three or more classes together
 RESIDUAL_TEACHERS, RESIDUAL_NEIGHBOURS = 4096, 40  # maximum rows that teach local residuals; neighbours
+RESIDUAL_COLUMNS = 3  # numbers of a local residual row besides its point and its errors
 RESIDUAL_TARGETS = 4  # maximum number of targets for which they are tried: each takes as long as a single one
 EXTRA_COLUMNS = 120  # test rows whose extra basis functions are evaluated together; a multiple of 24
 

@@ -44,7 +44,8 @@ ARROWS = {
     # Passes and the machine are value types that live with those who decide on them.
     "execution": VALUES | {"core", "kernels", "data", "model", "likelihoods", "planning.plan"} | {"storage.address"},
     # Small fits on a sample of rows, before a fit and between its rounds.
-    "learning": VALUES | {"storage", "core", "kernels", "likelihoods", "strategies", "data", "execution", "local"},
+    "learning": VALUES
+    | {"storage", "core", "kernels", "likelihoods", "strategies", "data", "execution", "local", "planning.memory"},
     "resolve": PARTS_OF_FITS | {"local"},
     "jobs": PARTS_OF_FITS | {"local", "resolve"},
     "predict": PARTS_OF_FITS | {"jobs", "resolve"},

@@ -25,18 +25,18 @@ from partirvm.learning.residual_rows import Keep, cells_of
 from partirvm.learning.sample import Spent, gathered
 from partirvm.likelihoods.noise_fit import LOCAL, evenly
 from partirvm.local import kriging
-from partirvm.local.cells import COLUMNS, LOG_FACTOR, NOISE, Cells, panel_rows
+from partirvm.local.cells import LOG_FACTOR, NOISE, Cells, panel_rows
 from partirvm.local.kriging import Learned, LocalKernel, Panels, learned, moments, starts_of
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals, hoods_of
+from partirvm.planning.memory import bytes_of_residuals
 from partirvm.process import in_threads
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted
-from partirvm.types import RESIDUAL_NEIGHBOURS, RESIDUAL_TEACHERS, Float, Int
+from partirvm.types import RESIDUAL_COLUMNS, RESIDUAL_NEIGHBOURS, RESIDUAL_TEACHERS, Float, Int
 
 ByNumber: TypeAlias = dict[int, tuple[Float, Float]]
 """Mean and variance of errors by the number of neighbours."""
 
-FLOAT = 8  # Bytes of a number
 TRIAL_ROWS, PARTS = 1000, 8
 """Maximum number of rows of a trial, and number of parts of the row order (``spread``)."""
 
@@ -76,12 +76,11 @@ def fit_residuals(
     left_out = len(asked.left_out[0].rows)
     if metric is None or left_out < LEAST_LEFT_OUT:
         return ResidualsFitted()
-    options, width = asked.options, metric.width + T + COLUMNS
-    room = options.residual_bytes
-    learning = RESIDUAL_TEACHERS * min(options.neighbours, RESIDUAL_NEIGHBOURS)
-    learning *= min(options.neighbours, RESIDUAL_NEIGHBOURS) + width
-    in_memory, fewer = (FLOAT * (2 * width * rows + learning) <= room for rows in (source.n_rows, left_out))
-    if not fewer:
+    options, width = asked.options, metric.width + T + RESIDUAL_COLUMNS
+    size, making = bytes_of_residuals(width, source.n_rows, options.neighbours)
+    _, least = bytes_of_residuals(width, left_out, options.neighbours)
+    in_memory = making <= options.residual_bytes
+    if least > options.residual_bytes:
         return ResidualsFitted()
     records, X = left_out_records(asked, metric, source, executor, progress, spent)
     rows = spread(evenly(left_out, TRIAL_ROWS if asked.trial else RESIDUAL_TEACHERS))
@@ -93,7 +92,7 @@ def fit_residuals(
     if asked.trial:
         return gains
     if not in_memory and keep is None:
-        return replace(gains, rmse=(), lacking=FLOAT * width * source.n_rows)
+        return replace(gains, rmse=(), lacking=size)
     families = list(kriging.CORRELATIONS) if options.residual_family == "auto" else [options.residual_family]
     kernels, scales = _searched(families, many, trials, progress)
     metric = metric.scaled(scales)

@@ -14,11 +14,11 @@ from partirvm.execution import Executor
 from partirvm.kernels.design import Design
 from partirvm.learning.sample import Spent
 from partirvm.learning.target import require_positive
-from partirvm.local.cells import COLUMNS, Cells, leaf_order, rows_of_cell
+from partirvm.local.cells import Cells, leaf_order, rows_of_cell
 from partirvm.local.metric import Metric
 from partirvm.storage import open_folder
 from partirvm.strategies.problem import FitResiduals
-from partirvm.types import PANEL_ROWS, Float
+from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS, Float
 
 Keep: TypeAlias = Callable[[Callable[[str], Cells]], Cells]
 """Calls a function with the path or URL of a new folder, which is kept if the function returns."""
@@ -54,7 +54,7 @@ def sorted_cells(pieces: Iterable[Float], n: int, points: Float, keep: Keep | No
     ``keep`` writes them to a folder; without it, they stay in memory.
     """
     rank = points.shape[1]
-    width = rank + n_targets + COLUMNS
+    width = rank + n_targets + RESIDUAL_COLUMNS
     most = rows_of_cell(width)
     count = -(-n // most)
     places = leaf_order(points, LEAVES * count)
@@ -77,7 +77,7 @@ def records_of_tile(design: Design, mean: Float, metric: Metric, source: Source,
     tile, numbers, scaling = source.tile(number), source.original_rows(number), design.scaling
     weights = np.ones(len(tile.X)) if tile.weights is None else tile.weights
     there = np.flatnonzero(weights > 0)
-    found = np.empty((len(there), metric.width + len(scaling.t_scale) + COLUMNS))
+    found = np.empty((len(there), metric.width + len(scaling.t_scale) + RESIDUAL_COLUMNS))
     require_positive(scaling.target, float(tile.t[there].min(initial=1.0)))
     for start in range(0, len(there), PANEL_ROWS):
         some = there[start : start + PANEL_ROWS]

@@ -18,13 +18,10 @@ from partirvm.errors import ChangedDataError, MissingDataError
 from partirvm.storage import open_folder, reading, storing
 from partirvm.storage.address import absolute
 from partirvm.storage.records import checksum, create_blosc, read_blosc
-from partirvm.types import Float, Int
+from partirvm.types import RESIDUAL_COLUMNS, Float, Int
 
 LOG_FACTOR, NOISE, NUMBER = -3, -2, -1
 """Columns of a record after the point and the errors."""
-
-COLUMNS = 3
-"""Number of columns of a record besides its point and its errors."""
 
 CELL_BYTES, CELL_ROWS = 1 << 23, 1 << 16
 """Maximum bytes and rows of a cell on disk. A search needs as much again for its tree."""
@@ -94,8 +91,10 @@ class Cells:
     def of(cls, records: Float, n_targets: int = 1) -> Self:
         """The cells of records (N, width) in memory, in the given order."""
         n, width = records.shape
-        cells = np.split(records[:, : -n_targets - COLUMNS], range(rows_of_cell(width), n, rows_of_cell(width)))
-        return cls(n, width, np.array([box(points) for points in cells]), records)
+        cells = np.split(
+            records[:, : -n_targets - RESIDUAL_COLUMNS], range(rows_of_cell(width), n, rows_of_cell(width))
+        )
+        return cls(n, width, np.array([box(cell) for cell in cells]), records)
 
     @classmethod
     def written(cls, place: str, cells: Iterable[Float], count: int, width: int, n_targets: int = 1) -> Self:
@@ -108,7 +107,7 @@ class Cells:
             array = create_blosc(f"{place}/records", (count * rows, width), (rows, width), "<f8")
             for records in cells:
                 array[n : n + len(records)] = records
-                boxes.append(box(records[:, : -n_targets - COLUMNS]))
+                boxes.append(box(records[:, : -n_targets - RESIDUAL_COLUMNS]))
                 hashes.append(checksum(records))
                 n += len(records)
         return cls(n, width, np.array(boxes), None, place, tuple(hashes))
@@ -126,7 +125,7 @@ class Cells:
     @property
     def n_targets(self) -> int:
         """T, the number of errors in a record."""
-        return self.width - self.rank - COLUMNS
+        return self.width - self.rank - RESIDUAL_COLUMNS
 
     @property
     def nbytes(self) -> int:

@@ -14,7 +14,7 @@ from partirvm.core.termination import Termination
 from partirvm.errors import FormatError, UsageError
 from partirvm.kernels import KERNELS
 from partirvm.kernels.functions import require_no_code
-from partirvm.local.cells import COLUMNS, rows_of_cell
+from partirvm.local.cells import rows_of_cell
 from partirvm.local.kriging import CORRELATIONS
 from partirvm.model.base import FittedModel
 from partirvm.model.classifier import ClassModel
@@ -27,6 +27,7 @@ from partirvm.storage import Where, open_folder, reading
 from partirvm.storage.address import absolute, store_of
 from partirvm.storage.codec import ADVICE, HEAD, Codec
 from partirvm.storage.records import has_type, read_json
+from partirvm.types import RESIDUAL_COLUMNS
 
 KIND = "partirvm-model"
 FORMAT = 18
@@ -152,7 +153,7 @@ def _require_shapes(model: AnyModel) -> None:
         count = -(-cells.n_rows // rows_of_cell(cells.width))
         found["axes"] = (metric.axes.shape[1:], (inputs,))
         found["boxes"] = (cells.boxes.shape, (count, 2, metric.width))
-        found["records"] = ((cells.width,), (metric.width + len(scaling.t_scale) + COLUMNS,))
+        found["records"] = ((cells.width,), (metric.width + len(scaling.t_scale) + RESIDUAL_COLUMNS,))
         found |= {name: ((len(getattr(residuals, name)),), T) for name in ("kernels", "calibrations")}
         if cells.records is None:
             found["hashes"] = ((len(cells.hashes),), (count,))

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Any
 
-from partirvm.types import NOISE_CENTRES, PANEL_ROWS, RESIDUAL_NEIGHBOURS, RESIDUAL_TEACHERS
+from partirvm.types import NOISE_CENTRES, PANEL_ROWS, RESIDUAL_COLUMNS, RESIDUAL_NEIGHBOURS, RESIDUAL_TEACHERS
 
 FLOAT = 8
 """Bytes of a floating-point number."""
@@ -93,14 +93,24 @@ class DataShape:
 
 
 def residual_bytes(shape: DataShape, rows: int, neighbours: int) -> tuple[int, int]:
-    """Return the bytes for local residual rows (one value per feature and target, plus three), and for making them."""
-    width, k = shape.n_features + shape.n_targets + 3, min(neighbours, RESIDUAL_NEIGHBOURS)
+    """Return ``bytes_of_residuals`` if every feature is one coordinate."""
+    return bytes_of_residuals(shape.n_features + shape.n_targets + RESIDUAL_COLUMNS, rows, neighbours)
+
+
+def bytes_of_residuals(width: int, rows: int, neighbours: int) -> tuple[int, int]:
+    """Return the bytes of local residual rows of ``width`` numbers each, and those for making them."""
+    k = min(neighbours, RESIDUAL_NEIGHBOURS)
     return FLOAT * rows * width, FLOAT * (2 * rows * width + RESIDUAL_TEACHERS * k * (k + width))
+
+
+def trial_bytes(neighbours: int) -> int:
+    """Return the bytes of a trial of local residuals: the covariances of its rows' neighbours, and their factors."""
+    return 2 * FLOAT * JUDGES * neighbours**2
 
 
 def residual_stage_bytes(shape: DataShape, rows: int, neighbours: int) -> int:
     """Return the bytes of the stage that makes local residuals of ``rows`` rows, predicted from ``neighbours``."""
-    width = shape.n_features + shape.n_targets + 3
+    width = shape.n_features + shape.n_targets + RESIDUAL_COLUMNS
     k = min(neighbours, RESIDUAL_NEIGHBOURS)
     learning = min(rows, RESIDUAL_TEACHERS) * k * (k + width)
     judging = min(rows, JUDGES) * neighbours * (neighbours + width)

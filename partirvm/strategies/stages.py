@@ -28,6 +28,7 @@ from partirvm.likelihoods.gaussian import left_out_diagnostics
 from partirvm.likelihoods.noise_fit import CONSTANT, LOCAL, FittedNoise, NoiseFit, noise_sample
 from partirvm.likelihoods.passes import ScorePass
 from partirvm.planning.cost import tries_residuals
+from partirvm.planning.memory import trial_bytes
 from partirvm.strategies.fit_rows import posterior_rows
 from partirvm.strategies.problem import (
     FitResiduals,
@@ -253,7 +254,7 @@ def settled(state: RoundsState) -> Steps[RoundsState]:
 def corrected(state: RoundsState) -> Steps[float]:
     """Return the RMSE of left-out rows after local residuals, in the model's units; 0 if these cannot gain or fit."""
     problem, options = state.problem, state.options
-    room, few = options.residual_bytes >= options.neighbours**2 << 14, problem.n_rows < RESIDUAL_ROWS
+    room, few = options.residual_bytes >= trial_bytes(options.neighbours), problem.n_rows < RESIDUAL_ROWS
     tried = tries_residuals(options.residual, problem.n_rows, problem.n_targets)
     estimated = not problem.n_classes and problem.noise_variance is None
     if not tried or few or not room or not estimated:

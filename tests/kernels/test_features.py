@@ -7,15 +7,15 @@ from partirvm.kernels.design import Design
 from partirvm.types import FeatureMap, Scaling
 
 X = np.array([[3.0, 1.0, np.nan], [-2.0, 0.0, 4.0], [10.0, 7.0, 5.0], [0.0, np.nan, 6.0]])
-TABLE = np.array([[1.0, -1.0], [2.0, -2.0], [0.0, 0.0]])  # two levels, and that of all others
+TABLE = np.array([[[1.0, -1.0], [2.0, -2.0], [0.0, 0.0], [3.0, -3.0]]])  # two levels, unknown ones, missing ones
 MAP = FeatureMap(np.array([1.0, 0, 0]), np.array([2.0, 0, 0]), np.array([2]), ((1, TABLE),))
 SCALING = Scaling(np.array([0.5, 0, 5, 0, 0.25]), np.array([2.0, 1, 1, 1, 0.5]), np.zeros(1), np.ones(1), MAP)
 
 
 def test_features_become_inputs():
-    """asinh((x − 1)/2); unknown and missing levels have the last row of the table; a gap is 1 beside the feature."""
+    """asinh((x − 1)/2); the table's last two rows are for unknown and missing levels; a gap is 1 in a further input."""
     warp = np.arcsinh((X[:, 0] - 1) / 2)
-    level, second = np.array([2.0, 1, 0, 0]), np.array([-2.0, -1, 0, 0])
+    level, second = np.array([2.0, 1, 0, 3]), np.array([-2.0, -1, 0, -3])
     expected = np.column_stack([warp, level, X[:, 2], second, [1.0, 0, 0, 0]])
     np.testing.assert_array_equal(MAP(X), expected)
     assert MAP.sources.tolist() == [0, 1, 2, 1, 2]

@@ -7,7 +7,8 @@ from partirvm import RVMRegressor
 from partirvm.core.left_out_together import FOLDS
 from partirvm.learning import neighbours
 from partirvm.learning.neighbours import error_gain, helps, spoils
-from partirvm.local.cells import COLUMNS, NUMBER
+from partirvm.local.cells import NUMBER
+from partirvm.types import RESIDUAL_COLUMNS
 
 
 def rough(n, seed=0):
@@ -54,7 +55,7 @@ def test_neighbours_of_a_row_are_outside_its_fold_and_have_errors_without_it(lef
         assert plain.sum() > 50
         # the leverage of a neighbour is that of the whole fit
         np.testing.assert_allclose(found[plain, rank], errors[positions[plain]], rtol=0.1, atol=0.01)
-    assert records.shape[1] == rank + 1 + COLUMNS
+    assert records.shape[1] == rank + 1 + RESIDUAL_COLUMNS
 
 
 def test_errors_of_a_fold_are_those_of_a_fit_to_the_other_rows(left_out):

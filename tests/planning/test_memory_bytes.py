@@ -7,10 +7,12 @@ from partirvm.planning.memory import (
     BATCH,
     DataShape,
     batch_elements,
+    bytes_of_residuals,
     comparison_bytes,
     max_columns_within,
     residual_stage_bytes,
     step_bytes,
+    trial_bytes,
 )
 from partirvm.types import PANEL_ROWS
 
@@ -114,3 +116,13 @@ def test_the_stages_after_the_rounds_by_hand():
     assert residual_stage_bytes(shape, 3000, 60) == 8 * numbers
     assert residual_stage_bytes(shape, 10_000, 20) == 8 * (2 * 10_000 * 9 + (4096 + 1024) * 20 * (20 + 9))
     assert comparison_bytes(shape, 3000, 7) == 7 + (20 << 20) + 4 * 8 * 3000 * 6
+
+
+def test_what_local_residuals_may_take_by_hand():
+    """Records of 9 numbers: the rows, twice while they are made, and 4,096 rows with 40 (20) neighbours that teach.
+
+    In a trial, 1,024 rows have two matrices of 60 × 60 numbers each.
+    """
+    assert bytes_of_residuals(9, 3000, 60) == (8 * 3000 * 9, 8 * (2 * 3000 * 9 + 4096 * 40 * (40 + 9)))
+    assert bytes_of_residuals(9, 3000, 20)[1] == 8 * (2 * 3000 * 9 + 4096 * 20 * (20 + 9))
+    assert trial_bytes(60) == 2 * 1024 * 8 * 60 * 60
