@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from partirvm.data.folds import unfolded_inputs
 from partirvm.errors import UsageError
 from partirvm.export.c_text import c_array, c_comment, c_string, is_short
 from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, model_of, template, write
@@ -45,7 +46,8 @@ def to_c(model: Any, path: Where, dtype: str = "float64", outputs: Sequence[str]
         raise UsageError(f"{place.name!r} cannot be turned into C names: begin the file name with a letter")
     graph, model = graph_of(model, outputs, level), model_of(model)
     header = Header(graph, dtype, name)
-    centres = model.design.centres if len(model.design.centres) else np.zeros((1, len(graph.features)))
+    centres = unfolded_inputs(model.design.centres, model.design.scaling)
+    centres = centres if len(centres) else np.zeros((1, len(graph.features)))
     rows = centres[:: -(-len(centres) // TESTED)].astype(header.io).astype(float)
     expected, unit = _expected(model, rows, level)
     labels = [header.label(str(label)) for label in graph.labels] if "label" in graph.outputs else []

@@ -252,7 +252,8 @@ class FoldedEffects:
             known = np.zeros((1, self.rows.counts[f]))
             return LevelForm(doubts=self._doubts(f, known, np.eye(len(self.normal))))
         axes = self.rows.axes(self.blocks[0][f].mean, f)
-        number, complete = dimensions(*self.halves, self.tried, f)
+        first, second = self.halves
+        number, complete = dimensions(first, second, self.tried, f)
         if not number:
             return LevelForm(
                 "switched off, no effect of its levels on other rows", np.zeros((1, self.rows.counts[f], 1))

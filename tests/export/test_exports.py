@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import pandas as pd
 import pytest
 from by_default import some
 
@@ -215,3 +216,20 @@ def test_an_estimator_exports_its_model_and_says_what_it_cannot(tmp_path: Path) 
     with pytest.raises(UsageError, match=r"export model\.sparse\(\)"):
         local.to_c(tmp_path / "model.h")
     assert {each.name for each in tmp_path.iterdir()} == {"model.npz", "model_predict.py"}
+
+
+@pytest.mark.usefixtures("quick_learning")
+def test_the_test_rows_of_a_header_have_levels_as_new_rows_have_them(tmp_path: Path) -> None:
+    """Vectors name the fold in their code; a header, which knows no folds, tests itself with the levels alone."""
+    if not shutil.which("gcc"):
+        pytest.skip("gcc is not installed: the C form is not compiled")
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 12, 300)
+    effects = 2.0 * rng.normal(size=12)
+    frame = pd.DataFrame({"a": rng.normal(size=300), "b": rng.normal(size=300), "c": pd.Categorical(codes)})
+    y = effects[codes] + frame.a + 0.2 * rng.normal(size=300)
+    model = RVMRegressor(random_state=0, residual="none", reference="none", max_rounds=1).fit(frame, y).model_
+    assert model.design.scaling.features.folded
+    X = np.array([[0.1, 0.2, 3.0], [0.1, 0.2, 77.0]])
+    found = in_c(compiled([model], "float64", tmp_path, "gcc"), 0, model, X, "float64")
+    agrees(found, model, X, "float64")
