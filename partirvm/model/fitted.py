@@ -392,9 +392,13 @@ class Model(FittedModel):
         return mean, spread, near
 
     def _of_gaps(self, X: Float) -> Float:
-        """Variance of the mean, (n,) or (n, T), over vectors' values for missing ones, in features without gaps."""
+        """Variance of the mean, (n,) or (n, T), over vectors' values for missing ones, in features without gaps.
+
+        The noise factor already contains the variance of a missing label's effect (``FeatureMap.noise_factor``).
+        """
         features, found = self.design.scaling.features, np.zeros((len(X), *self.mean.shape[1:]))
         missing = np.isnan(X)
+        missing[:, self.design.scaling.embedded] = False
         if features is not None:
             missing[:, features.gaps] = False
         rows, M = np.flatnonzero(missing.any(axis=1)), self.n_vectors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -233,3 +234,24 @@ def test_the_test_rows_of_a_header_have_levels_as_new_rows_have_them(tmp_path: P
     X = np.array([[0.1, 0.2, 3.0], [0.1, 0.2, 77.0]])
     found = in_c(compiled([model], "float64", tmp_path, "gcc"), 0, model, X, "float64")
     agrees(found, model, X, "float64")
+
+
+def test_a_missing_label_of_an_embedded_column_is_exported_like_an_unknown_one(tmp_path):
+    """Training saw every label: the variance of a level that it never saw counts once, in exports as in predictions."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 12, 400)
+    labels = [f"l{code:02d}" for code in codes]
+    x = rng.normal(size=400)
+    y = rng.normal(0.0, 2.0, 12)[codes] + np.sin(2 * x) + 0.1 * rng.normal(size=400)
+    options = {"residual": "none", "reference": "none", "noise": "constant", "random_state": 0}
+    model = RVMRegressor(**options).fit(pd.DataFrame({"x": x, "label": labels}), y)
+    rows = np.array([[0.3, 2.0], [0.3, np.nan], [0.3, 17.0]])
+    mean, std = np.split(model.model_.predictive.values(rows)[0], 2, axis=1)
+    assert std[1] == pytest.approx(std[2])
+    model.to_numpy(tmp_path / "m.npz")
+    spec = importlib.util.spec_from_file_location("m_predict", tmp_path / "m_predict.py")
+    reader = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reader)
+    found = reader.load(tmp_path / "m.npz")(rows)
+    np.testing.assert_allclose(found["mean"], mean[:, :1], rtol=1e-9)
+    np.testing.assert_allclose(found["std"], std[:, :1], rtol=1e-9)
