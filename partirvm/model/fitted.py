@@ -29,7 +29,7 @@ from partirvm.kernels.composed import inside
 from partirvm.kernels.design import TEMPER, Design
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
-from partirvm.model.base import HEIGHT, FittedModel, OfRows, bases_of, linear_values, nearness_to_others
+from partirvm.model.base import FAR, HEIGHT, FittedModel, OfRows, bases_of, linear_values, nearness_to_others
 from partirvm.process import one_blas_thread
 from partirvm.quoting import quoted
 from partirvm.types import AS_IT_IS, STEP, Bool, Columns, Float
@@ -38,8 +38,8 @@ BOTH = np.array([[-1.0], [1.0]])
 """Factors for the multiples at the two ends of an interval."""
 
 OUTSIDE, LEAST_REACH = 0.01, 1e-20
-"""Share of the training rows whose nearness is below the reach, and the reach below which it is 0: then so many rows
-are far from all vectors that nearness says nothing about errors."""
+"""Maximum share of the training rows that may be less near than the reach, as outliers, and the reach below which it is
+0: then so many rows are far from all vectors that nearness says nothing about errors."""
 
 FILLINGS = 16
 """Maximum number of relevance vectors whose values replace a missing one."""
@@ -59,7 +59,7 @@ class Model(FittedModel):
     ``known_noise`` is true if the noise was given, ``known_alpha`` are the positions of given α. ``residuals`` are
     errors of the training rows, which correct the mean and determine variances and quantiles (``local.residuals``).
     ``prior_variance``, a number or (T,), is that of the function far from all vectors: target minus noise variance.
-    Nearly all training rows have at least the nearness ``reach``; it is 0 if variances do not depend on nearness.
+    Training rows but outliers have at least the nearness ``reach``; it is 0 if variances do not depend on nearness.
     """
 
     far_values = "prediction is close to the target's mean, and its standard deviation to that of the target"
@@ -115,7 +115,7 @@ class Model(FittedModel):
     @one_blas_thread()
     def with_reach_of(self, X: Float) -> Self:
         near = nearness_to_others(self.design, X)
-        return replace(self, reach=usable_reach(float(np.quantile(near, OUTSIDE)))) if len(near) else self
+        return replace(self, reach=reach_of(near)) if len(near) else self
 
     def _with_error(self, growth: Float) -> Self:
         error: Any = self.evidence_noise * growth / self.n_rows
@@ -482,6 +482,16 @@ class Model(FittedModel):
         """Raise ``UsageError`` for several targets."""
         if self.n_targets > 1:
             raise UsageError(f"{what} need a single-target model: fit one per target, as with MultiOutputRegressor")
+
+
+def reach_of(near: Float) -> float:
+    """Return the reach of training rows with this nearness (n,), n > 0: the least, except that of outliers.
+
+    Outliers are at most the share ``OUTSIDE`` of the rows, and far from all vectors (``FAR``). A larger reach would
+    count rows as far where the function is flat, which needs no vectors: with the quantile at ``OUTSIDE``, the NLPD of
+    pol (2,000 rows) rises by 0.07.
+    """
+    return usable_reach(float(max(near.min(), min(np.quantile(near, OUTSIDE), FAR))))
 
 
 def usable_reach(reach: float) -> float:
