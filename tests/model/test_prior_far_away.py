@@ -67,17 +67,15 @@ def test_an_outlier_among_the_training_rows_does_not_change_the_reach(rng):
 
 def test_intervals_quantiles_and_samples_have_the_prior_variance(rng):
     X, y = curve(rng)
-    model = RVMRegressor(**FIXED).fit(X, y)
-    prior = np.sqrt(y.var() - model.noise_variance_)
-    with pytest.warns(UserWarning):
-        lower, upper = model.predict_interval(FAR, 0.9)
-        low, high = model.predict_quantiles(FAR, (0.05, 0.95))[0]
-        samples = model.sample_y(FAR, 3000)
-        narrow = np.ptp(model.predict_interval(FAR, 0.9, hyperparameters=False))
-    np.testing.assert_allclose([lower[0], upper[0]], [low, high], rtol=1e-9)
-    np.testing.assert_allclose((upper - lower) / (2 * 1.645), y.std(), rtol=0.05)
+    model = RVMRegressor(**FIXED).fit(X, y).model_
+    prior = np.sqrt(y.var() - model.noise_variance)
+    (ends,) = model.interval(0.9)(FAR)[0]
+    (quantiles,) = model.quantiles((0.05, 0.95))(FAR)[0]
+    np.testing.assert_allclose(ends, quantiles, rtol=1e-9)
+    np.testing.assert_allclose(np.ptp(ends) / (2 * 1.645), y.std(), rtol=0.05)
+    samples = model.samples(3000, rng)(FAR)[0]
     np.testing.assert_allclose(samples.std(), prior, rtol=0.05)
-    assert narrow < 0.5 * y.std()
+    assert np.ptp(model.interval(0.9, hyperparameters=False)(FAR)[0]) < 0.5 * y.std()
 
 
 def test_gradients_exports_files_and_pruned_models_agree(rng, tmp_path):
