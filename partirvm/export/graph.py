@@ -171,10 +171,25 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     variance = graph.joined([_square(graph, stated, phi, root) for root in roots]) * scale**2 + _noise(
         graph, stated, inputs
     )
+    if stated.reach and phi is not None:
+        variance = _with_prior(graph, stated, phi, variance)
     half = np.sqrt(variance) * model.multiples([level])[:, 0]
     ends = {"lower": target.back(mean - half), "upper": target.back(mean + half)}
     mean, variance = target.moments(mean, variance)
     return ends | {"mean": mean, "std": np.sqrt(variance)}
+
+
+def _with_prior(graph: Graph, model: Any, phi: Any, variance: Any) -> Any:
+    """Return the variances (n, T) with the prior far from all vectors, as ``Model`` computes them."""
+    leading = len(model.design.active)
+    ratios = phi.some(range(leading, phi.width)) / (model.reach * model.design.peaks())
+    largest = ratios
+    while largest.width > 1:
+        half = (largest.width + 1) // 2
+        largest = np.maximum(largest.some(range(half)), largest.some(range(largest.width - half, largest.width)))
+    near = np.maximum(np.minimum(largest, 1.0), 0.0)
+    missing = np.maximum(np.atleast_1d(model.prior_variance + model.noise_variance) - variance, 0.0)
+    return variance + (1.0 - near * near) * missing
 
 
 def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:

@@ -204,6 +204,7 @@ class Driver:
                 model: Any = self._likelihood.model(design, each.fit, self.source.columns, each.moderate)
                 if each.residuals is not None:
                     model = replace(model, residuals=replace(each.residuals, n_rows=self.source.n_rows))
+                model = model.with_reach_of(self._relevance_rows)
                 model = replace(model, relevance=feature_relevance(model, self._relevance_rows))
                 self._journal.save(model)
                 self.usable = True
@@ -215,7 +216,7 @@ class Driver:
 
     @cached_property
     def _relevance_rows(self) -> Float:
-        """Random rows in random order, for the relevance of features: the same in every run of a fit."""
+        """Random rows in random order, for the relevance of features and the reach: the same in every run of a fit."""
         rows = sampled_rows(self.source.n_rows, None, most_rows(self.source.n_features), shuffled=self.source.shuffled)
         tile = self.source.gather(np.arange(self.source.n_rows) if rows is None else rows)
         X = tile.X[tile.present]

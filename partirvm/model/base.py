@@ -36,6 +36,10 @@ FAR = 1e-4
 """Nearness (largest kernel value as a fraction of its peak) below which a row is far from all relevance vectors."""
 
 
+COPY = 1e-12
+"""Relative difference from the peak up to which a kernel value is that of a vector equal to the row."""
+
+
 @dataclass(frozen=True)
 class Pruned:
     """What ``prune`` deleted and at what cost: ``vectors`` is their number, ``log_evidence`` the loss in nats.
@@ -123,6 +127,10 @@ class FittedModel(DeclaredState):
         """Return the predictions (n, V) at raw inputs X (n, d) whose variance ``relevance`` explains."""
         raise NotImplementedError
 
+    def with_reach_of(self, X: Float) -> Self:
+        """Return the model with the reach of training rows X (n, d); classes have none."""
+        return self
+
     def _used_inputs(self) -> Bool:
         """Return the scaled inputs (d',) on which a prediction depends."""
         found = self.design.effective
@@ -201,6 +209,18 @@ def linear_values(design: Design, weights: Float, X: Float, root: Float | None =
     if variances is not None and len(roots) < values.reshape(len(X), -1).shape[1]:
         variances = np.repeat(variances[:, :1], weights.shape[1], axis=1)
     return values, variances, near
+
+
+def nearness_to_others(design: Design, X: Float) -> Float:
+    """Return the nearness (k,) of those raw inputs X (n, d) that have a vector other than their own copies.
+
+    Copies do not count, as if the row were new. Empty without local kernels.
+    """
+    if not len(design.centres) or not design.kernel.local:
+        return np.zeros(0)
+    kernels = design.block(X)[:, design.n_leading :] / design.peaks()
+    near = np.max(kernels, axis=1, where=kernels < 1.0 - COPY, initial=-np.inf)
+    return np.asarray(near[np.isfinite(near)])
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ rows: N·n·M products for N training rows, n test rows and M columns.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -49,7 +49,7 @@ class Augmenting:
         model.require_one_target("predictions with augment")
         if isinstance(model.design.kernel, NoKernel) or model.design.scaling.target != AS_IT_IS:
             raise UsageError("augment needs a kernel, and a target without a warp (warp_target='none'): omit augment")
-        model = model.sparse()
+        model = replace(model.sparse(), reach=0.0)  # the extra column alone carries the prior variance
         require_like(training, model.columns, model.n_targets)
         moments = checked_moments(training, executor, lambda: None)
         rows = moments.targets.n

@@ -80,6 +80,8 @@ def random_model(seed: int) -> Any:
         if turn % 5 == 4:
             noise = LocalNoise(kernels.Gaussian(0.3), rng.normal(size=(4, d + more)), 0.5 * rng.normal(size=4), 0.1)
             design = replace(design, noise=noise)
+        if kernel.local and turn % 5 != 4:  # so that local noise is seen alone as well
+            facts |= {"reach": 0.7, "prior_variance": 0.5}
         facts |= {"known_noise": True, "known_alpha": tuple(range(M))}  # a random root is not that of an optimum
         return Model(
             design, 0.3 * rng.normal(size=M), root, columns=names, noise_variance=0.01, evidence_noise=0.01, **facts
