@@ -158,8 +158,10 @@ def _require_regression(model: Model) -> None:
         right = noise.shape == (() if T == 1 else (T,))
         _require(name, right and np.isfinite(noise).all() and (noise >= 0).all(), "must be 0 or more for each target")
     prior = np.asarray(model.prior_variance)
-    right = prior.shape in ((), (T,)) and np.isfinite(prior).all() and (prior >= 0).all()
-    _require("prior_variance", right, "must be 0 or more for each target")
+    sized = prior.shape in ((), (T,))
+    _require(
+        "prior_variance", sized and np.isfinite(prior).all() and (prior >= 0).all(), "must be 0 or more for each target"
+    )
     _require("reach", 0 <= model.reach <= 1, "must be from 0 to 1")
     _require("reach", not model.reach or (model.n_vectors and model.design.kernel.local), "needs local vectors")
     _require_positions("known_alpha", np.array(model.known_alpha, np.int64), model.design.n_columns)
