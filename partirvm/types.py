@@ -467,3 +467,13 @@ def pandas_column(y: Any) -> Any:
     if not hasattr(y, "to_frame"):
         return pandas_frame(y, "y")
     return pandas_frame(y.to_frame(), "y").iloc[:, 0]
+
+
+def unfolded_inputs(X: Float, scaling: Scaling) -> Float:
+    """Return training rows X (n, d) as they were before ``folded_inputs``."""
+    if scaling.features is None or not scaling.features.folded:
+        return X
+    found = X.copy()
+    for j, count in scaling.features.folded.items():
+        found[:, j] = without_folds(X[:, j], count)
+    return found

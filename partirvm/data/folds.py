@@ -13,7 +13,7 @@ import numpy as np
 
 from partirvm.core.sampling import Purpose, draw_key, uniform
 from partirvm.data.source import Source, Tile
-from partirvm.types import FeatureMap, Float, Int, Scaling, with_folds, without_folds
+from partirvm.types import FeatureMap, Float, Int, Scaling, with_folds
 
 FOLDS = 8
 """Number of folds: an effect that a training row sees lacks an eighth of its level's rows."""
@@ -29,16 +29,6 @@ def folded_inputs(X: Float, features: FeatureMap, folds: Int) -> Float:
     found = X.copy()
     for j, count in features.folded.items():
         found[:, j] = with_folds(X[:, j], count, folds)
-    return found
-
-
-def unfolded_inputs(X: Float, scaling: Scaling) -> Float:
-    """Return training rows X (n, d) as they were before ``folded_inputs``."""
-    if scaling.features is None or not scaling.features.folded:
-        return X
-    found = X.copy()
-    for j, count in scaling.features.folded.items():
-        found[:, j] = without_folds(X[:, j], count)
     return found
 
 

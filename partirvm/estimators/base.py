@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from partirvm.core.termination import Termination
 from partirvm.data import as_source
-from partirvm.data.folds import unfolded_inputs
 from partirvm.data.labels import label_array, text_of_label
 from partirvm.data.source import Source, require_like
 from partirvm.errors import UsageError
@@ -39,7 +38,7 @@ from partirvm.report.progress import FitCallback, Progress
 from partirvm.resolve.kernel import portable
 from partirvm.resolve.new_problem import timer
 from partirvm.resolve.resolve import FitSpec, check_parameters, continued, resolve
-from partirvm.types import Float
+from partirvm.types import Float, unfolded_inputs
 
 Documented = TypeVar("Documented", bound=type)
 

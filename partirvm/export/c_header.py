@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from partirvm.data.folds import unfolded_inputs
 from partirvm.errors import UsageError
 from partirvm.export.c_text import c_array, c_comment, c_string, is_short
 from partirvm.export.graph import TOLERANCE, Graph, Quantity, dtypes, graph_of, model_of, template, write
 from partirvm.storage import Where, open_folder
-from partirvm.types import AS_IT_IS, Float
+from partirvm.types import AS_IT_IS, Float, unfolded_inputs
 
 ELEMENTWISE = {
     "Max": "({0} < {1} ? {1} : {0})",  # a NaN is preserved: comparisons with it are false

@@ -16,14 +16,13 @@ from partirvm.core.left_out import counted_share
 from partirvm.core.left_out_together import folds_of, left_out_together
 from partirvm.core.link import LINKS, moderated, targets
 from partirvm.core.sampling import Purpose, stream
-from partirvm.data.folds import unfolded_inputs
 from partirvm.data.source import Source
 from partirvm.execution import Executor
 from partirvm.learning.sample import Spent, gathered
 from partirvm.model import Model
 from partirvm.model.classifier import ClassModel
 from partirvm.process import one_blas_thread
-from partirvm.types import COMPARED_ROWS, PANEL_ROWS, TREES, TREES_OF_CLASSES, Float, Int
+from partirvm.types import COMPARED_ROWS, PANEL_ROWS, TREES, TREES_OF_CLASSES, Float, Int, unfolded_inputs
 
 MOST_BYTES = 1 << 23
 """Maximum number of bytes from which the trees learn."""

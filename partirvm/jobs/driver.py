@@ -25,6 +25,7 @@ from partirvm.learning.sample import Entry as Entry
 from partirvm.learning.sample import Spent, gathered, line
 from partirvm.learning.search import learn_again
 from partirvm.likelihoods.base import DenseFit, Pass, PassFit, Solved
+from partirvm.likelihoods.passes import ScorePass
 from partirvm.model import AnyModel
 from partirvm.model.relevance import feature_relevance, most_rows
 from partirvm.process import on_threads, one_blas_thread
@@ -177,7 +178,7 @@ class Driver:
                 self._write(instructions)
                 return (None,) * len(instructions)
             case Pass():
-                return tuple(self._passes(instructions))
+                return tuple(self._passes([self._as_saved(one) for one in instructions]))
             case PassFit():
                 return self._by_passes(instructions)
             case DenseFit() if len(instructions) > 1:
@@ -221,6 +222,12 @@ class Driver:
         tile = self.source.gather(np.arange(self.source.n_rows) if rows is None else rows)
         X = tile.X[tile.present]
         return np.asarray(X[stream(0, Purpose.RELEVANCE_ROWS).permutation(len(X))])
+
+    def _as_saved(self, one: Pass) -> Pass:
+        """Return a pass; one for scores is of the model as it would be saved."""
+        if not isinstance(one, ScorePass):
+            return one
+        return replace(one, stated=one.stated.with_reach_of(self._relevance_rows))
 
     def _passes(self, passes: Sequence[Pass]) -> list[Any]:
         source = self.held_out if passes[0].held_out else self.source

@@ -6,8 +6,8 @@ import numpy as np
 
 from partirvm.core.sampling import Purpose, draw_key, uniform
 from partirvm.data import as_source
-from partirvm.data.folds import FOLDS, FoldedSource, folded, folds_of_rows, unfolded_inputs
-from partirvm.types import FOLD, FeatureMap, Scaling
+from partirvm.data.folds import FOLDS, FoldedSource, folded, folds_of_rows
+from partirvm.types import FOLD, FeatureMap, Scaling, unfolded_inputs
 
 
 def rows(n=5000, L=12):
