@@ -28,7 +28,7 @@ class Cluster:
         self.folder, self.servers, self.port = prepared(folder), servers, free_port()
         make, scheduler, worker, self.fit, _ = commands("TLS")
         assert run(make, folder, environment()).returncode == 0
-        ports = {"scheduler": ["--port", self.port, "--dashboard-address", ":0"], "worker": ["--death-timeout", "8"]}
+        ports = {"scheduler": ["--port", self.port, "--dashboard-address", ":0"], "worker": ["--death-timeout", "60"]}
         for line in (scheduler, worker):
             variables, words = split(line)
             servers.start([*self.here(words), *ports[words[1]]], environment(**variables))
