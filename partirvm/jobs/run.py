@@ -173,7 +173,8 @@ def _warn_without_vectors(spec: FitSpec, driver: Driver) -> None:
         return
     predicted = "class frequencies" if problem.n_classes else "mean"
     verdict: Verdict | None = None
-    if spec.plan.machine.limit >= COMPARED_MEMORY and driver.interrupted() is None:
+    asked = spec.request.reference != "none" and spec.plan.machine.limit >= COMPARED_MEMORY
+    if asked and driver.interrupted() is None:
         with suppress(errors.PartirvmError):  # a finished fit does not fail because of its report
             verdict = judged(spec, driver.source, driver.executor)
     if verdict is None or (spec.plan.learned is None and not verdict.better):
