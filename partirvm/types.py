@@ -126,6 +126,11 @@ class FeatureMap(DeclaredState):
     its levels, which add to ``share``, that of the noise: together, the noise factor of a row. Block 0 is learned from
     all rows, block f + 1 without fold f, for the training rows in it (``with_folds``). Each feature in ``gaps`` adds a
     column that is 1 where its value is missing.
+
+    ``variances`` are pairs of a categorical feature and the variances (1, L + 2, C) of the effects of its levels beyond
+    their mean in training, for several targets or classes: on each of C scaled targets, where well known levels may be
+    below 0, or on the logits of all classes (C = 1). The probabilities of classes tend to the classes' shares where it
+    is large; ``log_shares`` (K,) are the logarithms of these.
     """
 
     centres: Float
@@ -137,6 +142,8 @@ class FeatureMap(DeclaredState):
     moments: Float = field(default_factory=lambda: np.zeros((2, 0)))
     doubts: tuple[tuple[int, Float], ...] = ()
     share: float = 1.0
+    variances: tuple[tuple[int, Float], ...] = ()
+    log_shares: Float = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def plain(cls, d: int) -> "FeatureMap":
@@ -167,6 +174,10 @@ class FeatureMap(DeclaredState):
         for j, doubts in self.doubts:
             factor += of_levels(doubts, X[:, j])
         return factor
+
+    def level_variances(self, X: Float) -> Float:
+        """Return the sum (n, C) of ``variances`` at rows X (n, d); there must be some."""
+        return np.asarray(sum(of_levels(variances, X[:, j]) for j, variances in self.variances))
 
     def with_doubts(self, multiple: float, mean: float) -> "FeatureMap":
         """Return the map whose doubts are multiplied beside the noise, where their ``mean`` in training is known.
@@ -213,6 +224,8 @@ class FeatureMap(DeclaredState):
             place += 1
         for j, blocks in self.doubts:
             found[j] |= (blocks[0] != blocks[0][0]).any()
+        for j, blocks in self.variances:
+            found[j] |= bool(blocks.any())
         found[self.sources[inputs]] = True
         return found
 

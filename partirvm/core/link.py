@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import expit, log_softmax, logit, ndtri, softmax
 
 from partirvm.core.statistics import FieldSums
 from partirvm.types import Float, Int
@@ -78,6 +78,22 @@ def moderated(f: Float, variance: Float) -> Float:
     (Gibbs 1997).
     """
     return np.asarray(f / np.sqrt(1.0 + variance * (np.pi / 8.0)))
+
+
+LOGIT_VARIANCES = np.geomspace(1e-3, 400.0, 60)
+"""Variances of logits among which ``logit_variance`` interpolates."""
+
+QUANTILES = ndtri((np.arange(400) + 0.5) / 400)
+"""Values of a standard normal variable, which stand for its distribution."""
+
+
+def logit_variance(spread: float, share: float) -> float:
+    """Return the variance of normal u for which σ(m + u) has the variance ``spread`` and a mean near ``share``."""
+    middles = logit(share) * np.sqrt(1.0 + LOGIT_VARIANCES * (np.pi / 8.0))
+    probabilities = expit(middles[:, None] + np.sqrt(LOGIT_VARIANCES)[:, None] * QUANTILES)
+    means = probabilities.mean(axis=1)
+    ratios = probabilities.var(axis=1) / (means * (1.0 - means))
+    return float(np.interp(spread / (share * (1.0 - share)), ratios, LOGIT_VARIANCES, left=0.0))
 
 
 def probability_band(likelihood: str, f: Float, low: Float, high: Float) -> tuple[Float, Float]:

@@ -26,7 +26,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from partirvm.errors import UsageError
-from partirvm.kernels.design import TEMPER, Design
+from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.kernels.functions import LINEAR
 from partirvm.quoting import printable
 from partirvm.storage import Folder, Where, open_folder, require_replaceable, storing
@@ -171,6 +171,9 @@ def _of_numbers(graph: Graph, model: Any, level: float, wanted: Sequence[str]) -
     variance = graph.joined([_square(graph, stated, phi, root) for root in roots]) * scale**2 + _noise(
         graph, stated, inputs
     )
+    if scaling.features is not None and scaling.features.variances:
+        of_levels = _level_variances(graph, scaling.features) * scale**2
+        variance = variance + np.maximum(of_levels, -MOST_CERTAIN * np.atleast_1d(stated.noise_variance))
     if stated.reach and phi is not None:
         variance = _with_prior(graph, stated, phi, variance)
     half = np.sqrt(variance) * model.multiples([level])[:, 0]
@@ -205,6 +208,11 @@ def _of_classes(graph: Graph, model: Any) -> dict[str, Any]:
         f = f / np.sqrt(graph.joined([_square(graph, model, phi, root) for root in model.root]) * (np.pi / 8.0) + 1.0)
     if model.ramp is not None:
         f = model.ramp.logits(f)
+    features = model.design.scaling.features
+    if features is not None and features.variances:
+        logs = features.log_shares
+        shares = logs if f.width > 1 else logs[1:] - logs[:1]
+        f = (f - shares) / np.sqrt(_level_variances(graph, features) * (np.pi / 8.0) + 1.0) + shares
     if f.width == 1:
         p = graph("Sigmoid", f)
         probabilities = graph.joined([1.0 - p, p])
@@ -251,6 +259,12 @@ def _level_factor(graph: Graph, features: FeatureMap) -> Any:
     """Return the noise factor (n, 1) from the doubts about level effects, as ``FeatureMap.noise_factor`` does."""
     doubts = [_of_levels(graph, features, j, each[0][:, None]) for j, each in features.doubts]
     return graph("Sum", graph.joined(doubts)) + float(features.share)
+
+
+def _level_variances(graph: Graph, features: FeatureMap) -> Any:
+    """Return the variances (n, C) of the effects of levels, as ``FeatureMap.level_variances`` does."""
+    parts = [_of_levels(graph, features, j, variances[0]) for j, variances in features.variances]
+    return sum(parts[1:], start=parts[0])
 
 
 def _inputs(graph: Graph, scaling: Scaling) -> Any:

@@ -33,6 +33,11 @@ from partirvm.types import Columns, FeatureMap, Float, Int, Scaling, level_funct
 DIMENSIONS = 4
 """Maximum number of coordinates of a level."""
 
+JOINT_DIMENSIONS = 8
+"""Maximum number of coordinates of a level for several targets or more than two classes."""
+
+SWITCHED_OFF = "switched off, no effect of its levels on other rows"
+
 ROWS = 200_000
 """Maximum number of rows from which effects are learned; 100,000 taxi trips led to 1 % larger errors."""
 
@@ -137,10 +142,10 @@ class LevelRows:
                 weights[f] = found.mean
         return effects
 
-    def axes(self, weights: Float, f: int) -> Float:
+    def axes(self, weights: Float, f: int, most: int = DIMENSIONS) -> Float:
         """Return the principal axes (p, k) of the weights of a feature's levels, each weighted by its rows."""
         shares = np.bincount(self.levels[f], self.functions[:, 0] ** 2, minlength=len(weights))
-        return np.linalg.svd(np.sqrt(shares)[:, None] * weights, full_matrices=False)[2][:DIMENSIONS].T
+        return np.linalg.svd(np.sqrt(shares)[:, None] * weights, full_matrices=False)[2][:most].T
 
 
 def posterior_effects(sums: LevelSums, prior: Float, noise: float) -> RandomEffects:
@@ -199,9 +204,69 @@ def dimensions(found: LevelRows, left: LevelRows, weights: list[Float], f: int) 
     axes, t = found.axes(weights[f], f), left.without(weights, f)
     near = [weights[f] @ axes[:, :k] @ axes[:, :k].T for k in range(1, axes.shape[1] + 1)]
     gains = [float(t @ t - ((t - left.effect(each, f)) ** 2).sum()) for each in (*near, weights[f])]
-    best = max(gains[:-1])
-    number = 1 + next(k for k, gain in enumerate(gains) if gain >= ENOUGH * best) if best > 0 else 0
+    number = enough(gains[:-1])
     return number, number > 0 and gains[-1] > MORE * gains[number - 1]
+
+
+def enough(gains: Sequence[float]) -> int:
+    """Return the fewest coordinates with nearly the best of the ``gains`` of 1, 2, … coordinates; 0 without a gain."""
+    best = max(gains)
+    return 1 + next(k for k, gain in enumerate(gains) if gain >= ENOUGH * best) if best > 0 else 0
+
+
+@dataclass(frozen=True)
+class JointEffects:
+    """The effects of levels on several outputs, whose coordinates are common: ``outputs`` has those on each.
+
+    The weights of all outputs stand side by side, so that distances are root mean square differences of all effects.
+    """
+
+    outputs: tuple[FoldedEffects, ...]
+
+    @classmethod
+    def of(cls, rows: LevelRows, root: Float, folds: Int, targets: Float, normal: Float, seed: int) -> JointEffects:
+        """Learn the effects on ``targets`` (n, C) from rows in these ``folds`` (n,).
+
+        Parameters
+        ----------
+        rows : the rows, whose own targets do not count
+        root : (n,), roots of the row weights
+        folds : (n,), the fold of each row
+        targets : (n, C), targets or indicators of classes
+        normal : (p, p), makes functions orthonormal
+        seed : determines the halves of the rows
+        """
+        each = (FoldedEffects.of(replace(rows, t=root * t), folds, t, normal, seed) for t in targets.T)
+        return cls(tuple(each))
+
+    def form(self, f: int) -> LevelForm:
+        """Return the coordinates of a feature's levels."""
+        rows = self.outputs[0].rows
+        count = rows.counts[f]
+        blocks = [
+            np.hstack([output.blocks[block][f].mean for output in self.outputs])
+            for block in range(len(self.outputs[0].blocks))
+        ]
+        number = self._dimensions(f)
+        if not number:
+            return LevelForm(SWITCHED_OFF, np.zeros((1, count, 1)))
+        axes = rows.axes(blocks[0], f, JOINT_DIMENSIONS)[:, :number]
+        note = f"{counted(number, 'coordinate')} of {count - 2:,} levels"
+        return LevelForm(note, np.array([weights @ axes for weights in blocks]))
+
+    def _dimensions(self, f: int) -> int:
+        """Return how many coordinates, learned from one half of the rows, reduce the errors of the other half."""
+        first = self.outputs[0].halves[0]
+        tried = np.hstack([output.tried[f] for output in self.outputs])
+        axes = first.axes(tried, f, JOINT_DIMENSIONS)
+        gains = np.zeros(axes.shape[1])
+        for number in range(axes.shape[1]):
+            near = tried @ axes[:, : number + 1] @ axes[:, : number + 1].T
+            for output, weights in zip(self.outputs, np.hsplit(near, len(self.outputs)), strict=True):
+                left = output.halves[1]
+                t = left.without(output.tried, f)
+                gains[number] += t @ t - ((t - left.effect(weights, f)) ** 2).sum()
+        return enough(gains.tolist())
 
 
 @dataclass(frozen=True)
@@ -255,9 +320,7 @@ class FoldedEffects:
         first, second = self.halves
         number, complete = dimensions(first, second, self.tried, f)
         if not number:
-            return LevelForm(
-                "switched off, no effect of its levels on other rows", np.zeros((1, self.rows.counts[f], 1))
-            )
+            return LevelForm(SWITCHED_OFF, np.zeros((1, self.rows.counts[f], 1)))
         axes = axes[:, :number]
         along = np.eye(len(axes)) if complete else axes
         variances = np.array([block[f].variances(along) for block in self.blocks])
@@ -292,7 +355,7 @@ def embedded(
     Parameters
     ----------
     sample : rows from which effects are learned
-    problem : with one target or two classes, if there are ``levels``
+    problem : with targets or classes
     columns : names of the features and their categories
     levels : features that become coordinates, by position, with their numbers of levels
     seed : determines the halves of the rows
@@ -348,10 +411,18 @@ def effects_of(
     numbers = np.array([j for j in range(d) if columns.features[j] not in columns.categories], dtype=np.int64)
     moments = np.array([scaling.x_shift[numbers], scaling.x_scale[numbers]])
     features = replace(scaling.features or FeatureMap.plain(d), numbers=numbers, moments=moments)
-    every = levels if problem.n_classes else levels | others
+    every = levels | others if not problem.n_classes and len(scaling.t_scale) == 1 else levels
     rows, normal = level_rows(tile, features, scaling, every, sums)
     present = np.flatnonzero(rows.functions[:, 0])
-    targets = scaling.targets(tile.t)[present, 0]
+    targets = outputs_of(tile, problem)[present]
+    if targets.shape[1] > 1:
+        root = np.ones(len(present)) if tile.weights is None else np.sqrt(tile.weights[present])
+        joint = JointEffects.of(rows.some(present), root, folds[present], targets, normal, seed)
+        forms = {j: joint.form(f) for f, j in enumerate(every, start=1)}
+        notes = tuple(f"{columns.features[j]}: {form.note}" for j, form in forms.items())
+        tables = tuple((j, form.table) for j, form in forms.items() if form.table is not None)
+        return replace(features, tables=tables), notes, 0.0
+    targets = targets[:, 0]
     found = FoldedEffects.of(rows.some(present), folds[present] if levels else None, targets, normal, seed)
     forms = {j: found.form(f, j in levels) for f, j in enumerate(every, start=1)}
     notes = tuple(f"{columns.features[j]}: {forms[j].note}" for j in levels)
@@ -360,6 +431,14 @@ def effects_of(
     doubts = tuple((j, form.doubts) for j, form in forms.items() if form.doubts is not None)
     features = replace(features, tables=tables, effects=effects, doubts=() if problem.n_classes else doubts)
     return features, notes, found.noise
+
+
+def outputs_of(tile: Tile, problem: Problem) -> Float:
+    """Return the scaled targets (n, C) of rows, or indicators of classes; two classes have one column."""
+    if not problem.n_classes:
+        return problem.empty.scaling.targets(tile.t)
+    indicators = np.eye(problem.n_classes)[tile.t[:, 0].astype(np.int64)]
+    return indicators[:, 1:] if problem.n_classes == 2 else indicators - indicators.mean(axis=0)
 
 
 def level_rows(

@@ -82,6 +82,9 @@ class ClassModel(FittedModel):
         f, variance, near = self.moments(X)
         half = multiple * np.sqrt(variance)
         f, low, high = self._logits(f, f), self._logits(f + half, f - half), self._logits(f - half, f + half)
+        if (variance := self._level_variances(X)) is not None:
+            further = multiple**2 * variance
+            low, high = f - np.sqrt((f - low) ** 2 + further), f + np.sqrt((high - f) ** 2 + further)
         ends = (low, high) if kind == "decision" else probability_band(self.likelihood, f, low, high)
         return np.concatenate(ends, axis=1), near
 
@@ -104,7 +107,22 @@ class ClassModel(FittedModel):
         """Return linear predictors (n, C) as passed to the link, and nearness (n,), at raw inputs X (n, d), float64."""
         f, variance, near = self.moments(X, variance=self.moderate)
         f = f if variance is None else moderated(f, variance)
-        return self._logits(f, f), near
+        logits = self._logits(f, f)
+        if (unknown := self._level_variances(X)) is not None:
+            shares = self._logits_of_shares(logits.shape[1])
+            logits = shares + moderated(logits - shares, unknown)
+        return logits, near
+
+    def _level_variances(self, X: Float) -> Float | None:
+        """Return the variances (n, 1) of logits from effects of levels that are not well known, or None."""
+        features = self.design.scaling.features
+        return features.level_variances(X) if features is not None and features.variances else None
+
+    def _logits_of_shares(self, n_logits: int) -> Float:
+        """Return the logits of the classes' shares in training, one or (K,)."""
+        assert self.design.scaling.features is not None
+        logs = self.design.scaling.features.log_shares
+        return logs if n_logits > 1 else logs[1:] - logs[:1]
 
     def _logits(self, first: Float, second: Float) -> Float:
         """Return the logits of predictors ``second``; with a ramp and two classes, minus that of class ``first``."""

@@ -26,7 +26,7 @@ from partirvm.export.shapley import explain
 from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.base import padded
 from partirvm.kernels.composed import inside
-from partirvm.kernels.design import TEMPER, Design
+from partirvm.kernels.design import MOST_CERTAIN, TEMPER, Design
 from partirvm.local.metric import Metric
 from partirvm.local.residuals import LocalResiduals
 from partirvm.model.base import FAR, HEIGHT, FittedModel, OfRows, bases_of, linear_values, nearness_to_others
@@ -447,7 +447,7 @@ class Model(FittedModel):
             mean += correction
             spread = own if variance else None
         if spread is not None:
-            spread = self._with_prior(spread + self._of_gaps(X) * square, near)
+            spread = self._with_prior(spread + self._of_gaps(X) * square + self._of_levels(X), near)
         self._require_finite(X, mean, spread)
         return mean, spread, near
 
@@ -481,6 +481,17 @@ class Model(FittedModel):
             filled = (np.where(missing[rows], each, X[rows]) for each in self.design.centres[:: -(-M // FILLINGS)])
             found[rows] = np.var([linear_values(self.design, self.mean, each)[0] for each in filled], axis=0)
         return found
+
+    def _of_levels(self, X: Float) -> Float | float:
+        """Variance (n, T) of the effects of levels beyond that in the noise variance, for several targets.
+
+        For one target, the noise factor contains it.
+        """
+        features = self.design.scaling.features
+        if features is None or not features.variances:
+            return 0.0
+        variances = self.design.scaling.t_scale**2 * features.level_variances(X)
+        return np.asarray(np.maximum(variances, -MOST_CERTAIN * np.asarray(self.noise_variance)))
 
     def require_one_target(self, what: str) -> None:
         """Raise ``UsageError`` for several targets."""

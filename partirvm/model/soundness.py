@@ -109,6 +109,7 @@ def _require_features(features: FeatureMap, d: int) -> None:
     _require_levels("tables", features.tables, d, 3)
     _require_levels("effects", features.effects, d, 3)
     _require_levels("doubts", features.doubts, d, 2)
+    _require_levels("variances of levels", features.variances, d, 3)
     group = max(len(features.numbers), 1)
     for _, weights in features.effects:
         _require("effects", (weights.shape[2] - 1) % group == 0, "has another number of functions")

@@ -20,6 +20,7 @@ from partirvm.learning.class_search import learn_classes
 from partirvm.learning.embedding import FUNCTIONS, ROWS, SUMS, Embedding, embedded
 from partirvm.learning.features import with_regressions
 from partirvm.learning.forms import MEAN, kernel_text, learn
+from partirvm.learning.level_variances import with_level_variances
 from partirvm.learning.process_search import LAST_ROWS, evidence_of, learn_regression, searchable
 from partirvm.learning.sample import STAGES, Entry, OnStep, SampledRows, Spent, gathered, line
 from partirvm.learning.search import LearningOptions, learning_options
@@ -104,8 +105,9 @@ class SmallFits:
                 columns = self.source.columns
                 sums = min(SUMS, room // 3)
                 form = embedded(sample, problem, columns, levels, request.seed, sums, indicators)
-                kernel = resolve_kernel(request, moments, columns, form.scaling)
-                found.append((problem.with_scaling(form.scaling).with_kernel(kernel), form))
+                scaling = with_level_variances(sample, problem, columns, form.scaling, sums)
+                kernel = resolve_kernel(request, moments, columns, scaling)
+                found.append((problem.with_scaling(scaling).with_kernel(kernel), form))
             if len(found) > 1:
                 gains = [self._evidence_of_levels(candidate) for candidate, _ in found]
                 found = [found[int(np.argmax(gains))]]
@@ -127,13 +129,10 @@ class SmallFits:
         several = {j: count for j, count in counts.items() if count > 2}
         many = {j: count for j, count in several.items() if count > MANY_LEVELS}
         few = {j: count for j, count in several.items() if count <= MOST_INDICATORS}
-        one = problem.n_classes <= 2 and self.source.n_targets == 1
         searched = searchable(problem) and request.metric != "directions"
         if not (few and searched):
-            return [(many if one else {}, {})] if columns.categories else []
+            return [(many, {})] if columns.categories else []
         rest = {j: count for j, count in many.items() if j not in few}
-        if not one:
-            return [({}, {}), ({}, few)]
         return [(many, {}), (rest, few), *([(several, {})] if several != many else [])]
 
     def _evidence_of_levels(self, problem: Problem) -> float:

@@ -1,0 +1,170 @@
+"""How well the effects of levels are known, for several targets and for classes.
+
+The effects of a feature's levels have a normal distribution, as in ``learning.embedding``, whose covariance S is found
+for each target, or for the indicator of each class. An effect with n rows has a posterior variance, a new one has S.
+Where levels are coordinates, a training row sees an effect learned without its fold, so that the noise variance of a
+fit contains the mean V of the posterior variances without the fold. A prediction for a level then has the difference of
+its variance from V in addition, as for one target the noise factor has it. Where levels are no coordinates, the kernel
+itself says how well known levels are known, and only new levels have a further variance.
+
+For classes, an effect u ~ N(0, v) on the logit gives the class in a share p of all rows the probability σ(m + u), of
+variance S: so S determines v. A prediction f for a new level becomes b + (f − b)/√(1 + πv/8), where b is the logit of
+p: it is moderated (``core.link.moderated``) towards the share, which an average over levels must give. Known levels
+keep their predictions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from partirvm.core.link import LOGIT_VARIANCES, logit_variance
+from partirvm.data.folds import FOLDS, folds_of_rows
+from partirvm.learning.embedding import LevelRows, RandomEffects, level_rows, of_unknown, outputs_of, posterior_effects
+from partirvm.learning.sample import SampledRows
+from partirvm.strategies.problem import Problem
+from partirvm.types import Bool, Columns, FeatureMap, Float, Int, Scaling
+
+NEGLIGIBLE = 0.01
+"""Effects whose variance is less than this multiple of the noise are left out: they change no deviation by 1 %."""
+
+INFORMED = 0.05
+"""Least share of the training rows whose level has rows in other folds. With fewer, the fit cannot learn what known
+effects are worth, and they are as uncertain as in training."""
+
+COORDINATES, KERNEL, OFF = "coordinates", "kernel", "off"
+"""How a model sees a feature: by coordinates with folds, by the kernel (also as indicators), or not at all."""
+
+
+@dataclass(frozen=True)
+class LevelSample:
+    """Rows from which the variances of effects are found.
+
+    ``rows`` have the levels of the features, whose kinds are ``kinds``; ``root`` (n,) are the roots of the row weights
+    and ``folds`` (n,) the folds of the rows.
+    """
+
+    rows: LevelRows
+    root: Float
+    folds: Int
+    kinds: tuple[str, ...]
+
+    def effects(self, target: Float) -> list[RandomEffects | None]:
+        """Return the effects of each feature on a target (n,); None where they are negligible or not used."""
+        fitted = replace(self.rows, t=self.root * target).fitted()[1:]
+        return [
+            None if kind == OFF or np.trace(effects.prior) < NEGLIGIBLE * effects.noise else effects
+            for effects, kind in zip(fitted, self.kinds, strict=True)
+        ]
+
+    def known(self, f: int) -> Bool:
+        """Return which levels (L + 2,) of a feature some rows have."""
+        there = np.bincount(self.rows.levels[f], minlength=self.rows.counts[f]) > 0
+        there[self.rows.counts[f] - 2] = False
+        return there
+
+    def in_training(self, effects: RandomEffects, f: int) -> tuple[float, bool]:
+        """Return the mean variance of the effects that training rows see, and whether enough rows are informed."""
+        levels = self.rows.levels[f]
+        total = 0.0
+        informed = 0
+        for fold in range(FOLDS):
+            inside = self.folds == fold
+            others = self.rows.some(np.flatnonzero(~inside))
+            sums = others.sums(f, others.t)
+            variances = posterior_effects(sums, effects.prior, effects.noise).variances(np.eye(len(effects.prior)))
+            total += variances[levels[inside]].sum()
+            informed += int(np.count_nonzero(sums.squares[levels[inside], 0, 0]))
+        return total / max(len(levels), 1), informed >= INFORMED * len(levels)
+
+    def of_target(self, target: Float) -> list[Float]:
+        """Return each feature's variances (L + 2,) of the effects on a scaled target (n,)."""
+        found = []
+        for f, effects in enumerate(self.effects(target), start=1):
+            known = self.known(f)
+            variances = np.zeros(len(known))
+            if effects is not None:
+                variances[~known] = np.trace(of_unknown(effects, int(known.sum()), target))
+                if self.kinds[f - 1] == COORDINATES:
+                    mean, informed = self.in_training(effects, f)
+                    of_levels = effects.variances(np.eye(len(effects.prior))) if informed else mean
+                    variances = np.where(known, of_levels, np.maximum(variances, mean)) - mean
+            found.append(variances)
+        return found
+
+    def of_class(self, indicator: Float, share: float) -> list[Float]:
+        """Return each feature's variances (L + 2,) of the logits of a class with this indicator (n,) and share."""
+        found = []
+        for f, effects in enumerate(self.effects(indicator - share), start=1):
+            known = self.known(f)
+            variance = 0.0
+            if effects is not None:
+                count = int(known.sum())
+                wider = (count + 1) / (count - 1) if count > 1 else np.inf
+                spread = logit_variance(float(np.trace(effects.prior)), share)
+                variance = min(wider * max(spread, LOGIT_VARIANCES[0]), LOGIT_VARIANCES[-1])
+                if self.kinds[f - 1] == COORDINATES:
+                    learned = logit_variance(self.in_training(effects, f)[0], share)
+                    variance = max(variance - learned, 0.0) / (1.0 + learned * np.pi / 8.0)
+            found.append(np.where(known, 0.0, variance))
+        return found
+
+
+def with_level_variances(
+    sample: SampledRows, problem: Problem, columns: Columns, scaling: Scaling, sums: int
+) -> Scaling:
+    """Return the scaling with the variances of the effects of levels, if there are several targets or classes.
+
+    Parameters
+    ----------
+    sample : rows from which effects are learned
+    problem : with targets or classes
+    columns : names of the features and their categories
+    scaling : of features, of which some may be coordinates of levels
+    sums : maximum number of elements in a feature's sums
+    """
+    counts = {j: len(columns.categories.get(name, ())) for j, name in enumerate(columns.features)}
+    counts = {j: count for j, count in counts.items() if count}
+    if not counts or (not problem.n_classes and len(scaling.t_scale) == 1):
+        return scaling
+    tile = sample.rows.gather(sample.rows.rows)
+    d = len(columns.features)
+    numbers = np.array([j for j in range(d) if j not in counts], dtype=np.int64)
+    moments = np.array([scaling.x_shift[numbers], scaling.x_scale[numbers]])
+    rows, _ = level_rows(tile, replace(FeatureMap.plain(d), numbers=numbers, moments=moments), scaling, counts, sums)
+    root = np.ones(len(tile.t)) if tile.weights is None else np.sqrt(tile.weights)
+    present = np.flatnonzero(root)
+    levels = LevelSample(
+        rows.some(present), root[present], folds_of_rows(sample.rows.rows)[present], kinds_of(scaling, counts)
+    )
+    log_shares = np.zeros(0)
+    if problem.n_classes:
+        weights = np.bincount(tile.t[:, 0].astype(np.int64), root**2, problem.n_classes)
+        shares = (weights + 1.0) / (weights + 1.0).sum()
+        log_shares = np.log(shares)
+        indicators = np.eye(problem.n_classes)[tile.t[present, 0].astype(np.int64)]
+        classes = range(1 if problem.n_classes == 2 else 0, problem.n_classes)
+        of_outputs = [levels.of_class(indicators[:, k], float(shares[k])) for k in classes]
+        tables = [np.mean(of_feature, axis=0)[:, None] for of_feature in zip(*of_outputs, strict=True)]
+    else:
+        of_outputs = [levels.of_target(target) for target in outputs_of(tile, problem)[present].T]
+        tables = [np.column_stack(of_feature) for of_feature in zip(*of_outputs, strict=True)]
+    variances = tuple((j, table[None]) for j, table in zip(counts, tables, strict=True) if table.any())
+    if not variances:
+        return scaling
+    features = replace(scaling.features or FeatureMap.plain(d), variances=variances, log_shares=log_shares)
+    return replace(scaling, features=features)
+
+
+def kinds_of(scaling: Scaling, counts: dict[int, int]) -> tuple[str, ...]:
+    """Return how the model sees each categorical feature, given their numbers of levels by position."""
+    tables = {} if scaling.features is None else dict(scaling.features.tables)
+    kinds = []
+    for j in counts:
+        table = tables.get(j)
+        if table is None or (len(table) == 1 and table.any()):  # equal or not, or indicators
+            kinds.append(KERNEL)
+        else:
+            kinds.append(COORDINATES if table.any() else OFF)
+    return tuple(kinds)

@@ -1,0 +1,230 @@
+"""Levels of several targets and of classes: predictions and their uncertainty for known, rare, new and missing levels.
+
+Planted tables have effects of levels whose variance is known, so the variance of a new target follows by a formula.
+"""
+
+import importlib.util
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+from by_default import some
+from scipy import stats
+from scipy.special import expit
+
+from partirvm import RVMClassifier, RVMRegressor, ingest, load_model, save_model
+from partirvm.core.link import logit_variance
+
+QUICK = {"random_state": 0, "effort": "quick"}
+
+pytestmark = pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
+
+
+@dataclass
+class Planted:
+    """Effects (L + 600, C) of L levels with training rows and 600 others, normal with the standard deviation given."""
+
+    n_levels: int
+    effects: np.ndarray
+    rng: np.random.Generator
+
+    @classmethod
+    def of(cls, n_levels: int, strength: float, outputs: int, seed: int) -> "Planted":
+        rng = np.random.default_rng(seed)
+        return cls(n_levels, strength * rng.normal(size=(n_levels + 600, outputs)), rng)
+
+    def frame(self, codes: np.ndarray) -> pd.DataFrame:
+        return pd.DataFrame({"x": self.rng.normal(size=len(codes)), "k": pd.Categorical([f"l{c}" for c in codes])})
+
+    def numbers(self, codes: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
+        """Targets (n, T): sin 1.5x, effects, and noise of variance 1."""
+        frame = self.frame(codes)
+        curves = np.sin(1.5 * frame.x.to_numpy())[:, None] + self.effects[codes]
+        return frame, curves + self.rng.normal(size=curves.shape)
+
+    def classes(self, codes: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
+        """Classes whose logits are x and the effects; the first class has the logit 0."""
+        frame = self.frame(codes)
+        logits = np.column_stack([np.zeros(len(codes)), frame.x.to_numpy()[:, None] + self.effects[codes]])
+        noisy = logits + self.rng.gumbel(size=logits.shape)
+        return frame, noisy.argmax(axis=1)
+
+    @property
+    def seen(self) -> np.ndarray:
+        return self.rng.integers(0, self.n_levels, 600)
+
+    @property
+    def new(self) -> np.ndarray:
+        return self.n_levels + np.arange(600)
+
+
+def log_loss(probabilities: np.ndarray, codes: np.ndarray) -> float:
+    return -float(np.log(probabilities[np.arange(len(codes)), codes]).mean())
+
+
+TARGETS = [
+    (200, 3, 4.0, 2, 0),
+    (300, 1, 2.0, 2, 1),
+    (300, 2, 2.0, 2, 3),
+    (60, 10, 4.0, 2, 4),
+    (40, 30, 1.0, 3, 5),
+    (300, 2, 0.5, 2, 6),
+    (100, 6, 2.0, 5, 7),
+    (150, 4, 8.0, 2, 8),
+    (80, 8, 2.0, 2, 9),
+    (600, 1, 4.0, 3, 10),
+    (30, 20, 4.0, 2, 11),
+]
+"""Levels, rows per level, standard deviation of effects, targets, seed."""
+
+
+@pytest.mark.parametrize(("n_levels", "per_level", "strength", "n_targets", "seed"), some(TARGETS, set(TARGETS[:1])))
+def test_deviations_of_several_targets_hold_for_known_and_new_levels(n_levels, per_level, strength, n_targets, seed):
+    """95 % of new targets are within 1.96 deviations; a new level's variance is that of noise and effects, within 1/4.
+
+    With one row in each level, noise and effects cannot be told apart: a known level is then as a new one.
+    """
+    planted = Planted.of(n_levels, strength, n_targets, seed)
+    frame, y = planted.numbers(np.repeat(np.arange(n_levels), per_level))
+    model = RVMRegressor(reference="none", **QUICK).fit(frame, y)
+    for codes in (planted.seen, planted.new):
+        new, t = planted.numbers(codes)
+        mean, std = model.predict(new, return_std=True)
+        inside = (np.abs(t - mean) < stats.norm.ppf(0.975) * std).mean(axis=0)
+        assert ((inside > 0.90) & (inside < 0.99)).all()
+        assert 0.92 < inside.mean() < 0.98
+    np.testing.assert_allclose(np.mean(std**2, axis=0), 1 + strength**2, rtol=0.5)
+    np.testing.assert_allclose(np.mean(std**2), 1 + strength**2, rtol=0.25)
+
+
+CLASSES = [
+    (200, 3, 4.0, 2, 1),
+    (20, 30, 6.0, 2, 9),
+    (250, 3, 2.0, 3, 0),
+    (400, 1, 4.0, 2, 2),
+    (200, 2, 6.0, 2, 3),
+    (300, 3, 1.0, 2, 4),
+    (40, 20, 4.0, 2, 5),
+    (100, 6, 3.0, 4, 6),
+    (400, 1, 3.0, 3, 7),
+    (60, 15, 4.0, 3, 8),
+    (150, 5, 0.0, 2, 9),
+    (8, 60, 3.0, 2, 10),
+]
+"""Levels, rows per level, standard deviation of effects on logits, classes, seed."""
+
+
+@pytest.mark.parametrize(("n_levels", "per_level", "strength", "n_classes", "seed"), some(CLASSES, {CLASSES[1]}))
+def test_probabilities_of_classes_hold_for_known_and_new_levels(n_levels, per_level, strength, n_classes, seed):
+    """No log loss exceeds that of the classes' shares by .02; shares of right labels are near their probabilities.
+
+    For known levels, the log loss is at most .06 above that of logistic regression on cross-fitted target encodings.
+    """
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import TargetEncoder
+
+    planted = Planted.of(n_levels, strength, n_classes - 1, seed)
+    frame, codes = planted.classes(np.repeat(np.arange(n_levels), per_level))
+    model = RVMClassifier(**QUICK).fit(frame, codes)
+    encoder = make_column_transformer((TargetEncoder(), ["k"]), remainder="passthrough")
+    encoded = make_pipeline(encoder, LogisticRegression()).fit(frame, codes)
+    shares = np.bincount(codes) / len(codes)
+    for levels in (planted.seen, planted.new):
+        new, labels = planted.classes(levels)
+        probabilities = model.predict_proba(new)
+        loss = log_loss(probabilities, labels)
+        assert loss < log_loss(np.tile(shares, (600, 1)), labels) + 0.02
+        assert loss < log_loss(encoded.predict_proba(new), labels) + 0.06
+        likeliest = probabilities.argmax(axis=1)
+        right = (likeliest == labels).mean()
+        # two deviations of a share of 600 rows, and those of the effects that the levels happen to have
+        among = len(np.unique(levels))
+        allowed = 0.04 + 2.0 * 0.5 / np.sqrt(among)
+        assert abs(probabilities.max(axis=1).mean() - right) < allowed
+
+
+@pytest.mark.parametrize("variance", [0.5, 4.0, 30.0])
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_the_variance_of_logits_follows_from_that_of_probabilities(variance, share):
+    """Sampled: σ(m + u) has this share as its mean for u ~ N(0, v), and its variance gives v."""
+    u = np.sqrt(variance) * stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000)
+    low, high = -100.0, 100.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if expit(middle + u).mean() < share else (low, middle)
+    found = logit_variance(float(expit(middle + u).var()), share)
+    np.testing.assert_allclose(found, variance, rtol=0.12)
+
+
+def reader_of(model, path):
+    """The exported function of a model."""
+    model.to_numpy(path / "model.npz")
+    spec = importlib.util.spec_from_file_location("reader", path / "model_predict.py")
+    reader = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reader)
+    return reader.load(path / "model.npz")
+
+
+def onnx_of(model, path, numbers):
+    """The outputs of an ONNX export in double precision, by name."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    model.to_onnx(path / "model.onnx", dtype="float64")
+    session = onnxruntime.InferenceSession(str(path / "model.onnx"))
+    names = [each.name for each in session.get_outputs()]
+    return dict(zip(names, session.run(names, {session.get_inputs()[0].name: numbers}), strict=True))
+
+
+def table_with_gaps(n_levels: int, seed: int) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
+    """Rows with a number and a label, of which some are missing, their codes, and effects of levels (L + 1,)."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, n_levels + 1, 300)
+    x = np.where(rng.random(300) < 0.1, np.nan, rng.normal(size=300))
+    labels = [None if code == n_levels else f"l{code:03d}" for code in codes]
+    levels = [f"l{code:03d}" for code in range(n_levels)]
+    frame = pd.DataFrame({"x": x, "z": rng.normal(size=300), "k": pd.Categorical(labels, categories=levels)})
+    return frame, codes, 3.0 * rng.normal(size=n_levels + 1)
+
+
+INTERFACES = [(kind, n_levels) for kind in ("numbers", "targets", "two", "three") for n_levels in (2, 6, 16, 120)]
+
+
+@pytest.mark.parametrize(("kind", "n_levels"), some(INTERFACES, {("targets", 120), ("three", 120)}))
+def test_exports_and_files_agree_on_levels(kind, n_levels, tmp_path):
+    """Known, unknown and missing labels, beside missing numbers: NumPy, ONNX, a saved model, DATA."""
+    frame, codes, effects = table_with_gaps(n_levels, n_levels)
+    rng = np.random.default_rng(1)
+    signal = np.nan_to_num(frame.x.to_numpy()) + effects[codes]
+    y = signal + 0.5 * rng.normal(size=300)
+    if kind == "targets":
+        y = np.column_stack([y, frame.z - effects[codes] + 0.3 * rng.normal(size=300)])
+    if kind == "two":
+        y = y > 0
+    if kind == "three":
+        y = np.digitize(y, [-2.0, 2.0])
+    classifies = kind in ("two", "three")
+    model = (RVMClassifier(**QUICK) if classifies else RVMRegressor(residual="none", **QUICK)).fit(frame, y)
+    new = frame.iloc[:40].copy()
+    numbers = np.column_stack([new.x, new.z, np.where(new.k.isna(), np.nan, new.k.cat.codes)])
+    numbers[:5, 2] = n_levels + 7.0  # an unknown label
+    new["k"] = new.k.cat.add_categories(["other"])
+    new.loc[new.index[:5], "k"] = "other"
+    exported = reader_of(model, tmp_path)(numbers)
+    in_onnx = onnx_of(model, tmp_path, numbers)
+    save_model(model, tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    later = ingest((new, None), tmp_path / "new.zarr", like=ingest((frame, y), tmp_path / "d.zarr"))
+    if classifies:
+        expected = {"probabilities": model.predict_proba(new)}
+        np.testing.assert_array_equal(loaded.predict_proba(new), expected["probabilities"])
+        np.testing.assert_allclose(model.predict_proba(later), expected["probabilities"], rtol=1e-12)
+    else:
+        mean, std = model.predict(new, return_std=True)
+        expected = {"mean": mean, "std": std}
+        np.testing.assert_array_equal(loaded.predict(new, return_std=True)[1], std)
+        np.testing.assert_allclose(model.predict(later), mean, rtol=1e-12)
+    for name, values in expected.items():
+        np.testing.assert_allclose(exported[name].reshape(values.shape), values, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(in_onnx[name].reshape(values.shape), values, rtol=1e-6, atol=1e-6)
