@@ -26,6 +26,9 @@ FAR_OUT, OF_SQUARES, FEW_ROWS = 10.0, 0.9, 0.02
 """Distance of outliers in root mean squares of the other rows; minimum share of the sum of squares that they hold, and
 maximum share of the rows."""
 
+RARE = 0.05
+"""Share of the rows up to which values other than the median are rare events."""
+
 SUSPECT = 25.0
 """Largest squared distance from the mean ÷ variance below which no rows are read in search of outliers."""
 
@@ -41,9 +44,11 @@ RIVAL, SURE = 0.9, 2.0
 
 @dataclass(frozen=True)
 class Farthest:
-    """Of n rows: the sum of squared distances from a centre, and rows (k,) with the largest distances (k,)."""
+    """Of n rows, of which some are ``elsewhere`` than at a centre: the sum of squared distances from it, and rows (k,)
+    with the largest distances (k,)."""
 
     n: int
+    elsewhere: int
     square: float
     distances: Float
     rows: Int
@@ -56,7 +61,9 @@ def _farthest(centre: float, target: int, source: Source, number: int) -> Farthe
     distances = np.abs(tile.t[places, target] - centre)
     order = np.argsort(-distances, kind="stable")[: 1 + NAMED + int(FEW_ROWS * len(distances))]
     rows = np.asarray(source.original_rows(number))[places[order]]
-    return Farthest(len(distances), float((distances**2).sum()), distances[order], rows)
+    return Farthest(
+        len(distances), int(np.count_nonzero(distances)), float((distances**2).sum()), distances[order], rows
+    )
 
 
 def outliers(spec: FitSpec, source: Source, executor: Executor) -> str:
@@ -79,8 +86,13 @@ def outliers(spec: FitSpec, source: Source, executor: Executor) -> str:
 
 
 def _described(parts: list[Farthest]) -> str:
-    """Return a sentence on the rows that are outliers, or ""."""
+    """Return a sentence on the rows that are outliers, or "".
+
+    If nearly all rows are at the centre, as in an indicator of rare events, the few others are the signal.
+    """
     n = sum(part.n for part in parts)
+    if sum(part.elsewhere for part in parts) <= RARE * n:
+        return ""
     square = sum(part.square for part in parts)
     distances = np.concatenate([part.distances for part in parts])
     order = np.argsort(-distances, kind="stable")[: int(FEW_ROWS * n)]

@@ -203,3 +203,61 @@ def test_many_features_are_cheap(d):
     assert np.argsort(-model.feature_relevance_)[:2].tolist() == [0, 1]
     assert model.feature_relevance_[:2] == pytest.approx([0.8, 0.2], rel=0.5)
     assert (model.feature_relevance_[2:] < 1e-3).all()
+
+
+def levels_and_numbers(n=250, seed=0):
+    """Six numbers, labels of 60, 4 and 2 levels, and a target of the first two numbers and the first labels."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.normal(size=(n, 6)), columns=list("abcdef"))
+    for name, count in (("many", 60), ("few", 4), ("two", 2)):
+        frame[name] = pd.Categorical(rng.integers(0, count, n), categories=range(count))
+    effects = rng.normal(size=60)[frame.many.cat.codes]
+    return frame, np.sin(2 * frame.a) + 0.5 * frame.b + effects + 0.1 * rng.normal(size=n)
+
+
+VARIANTS = {
+    "laplacian": {"kernel": "laplacian"},
+    "matern": {"kernel": "matern32"},
+    "polynomial": {"kernel": "polynomial"},
+    "linear basis": {"basis": "linear"},
+    "local residuals": {"residual": "local"},
+    "local noise": {"noise": "local"},
+    "warped target": {"warp": Warp(target="asinh")},
+    "a gamma for each": {"gamma": "learn-per-feature"},
+    "two targets": {"targets": 2},
+    "three targets": {"targets": 3},
+    "two classes": {"classes": 2},
+    "three classes": {"classes": 3},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", VARIANTS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_nothing_depends_on_a_feature_of_relevance_zero_beside_levels(kind, seed):
+    """Other values of it, and labels that were in no row, change no mean, deviation or probability; others do."""
+    frame, y = levels_and_numbers(seed=seed)
+    options = dict(VARIANTS[kind])
+    targets = options.pop("targets", 1)
+    classes = options.pop("classes", 0)
+    options |= {"random_state": 0, "effort": "quick"}
+    if classes:
+        model = RVMClassifier(**options).fit(frame, np.digitize(y, np.quantile(y, np.arange(1, classes) / classes)))
+    else:
+        y = np.column_stack([y, frame.c**2, y - frame.a][:targets]) if targets > 1 else y
+        model = RVMRegressor(reference="none", **options).fit(frame, y)
+    numbers = frame.assign(**{name: frame[name].cat.codes for name in ("many", "few", "two")}).to_numpy(float)
+
+    def values(X):
+        if classes:
+            return model.model_.predict_proba(X)
+        mean, std = model.model_.predict(X, return_std=True)
+        return np.column_stack([mean, std])
+
+    before = values(numbers)
+    for j, relevance in enumerate(model.feature_relevance_):
+        changed = numbers.copy()
+        changed[:, j] = np.random.default_rng(j).permutation(numbers[:, j])
+        changed[:20, j] = 99.0
+        difference = np.abs(values(changed) - before).max() / before.std(axis=0).max()
+        assert (relevance == 0.0 and difference < 1e-6) or (relevance > 0.0 and difference > 0.0)

@@ -56,12 +56,18 @@ def test_several_targets_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
 
 
 @pytest.mark.slow
-def test_coordinates_of_levels_have_the_same_bits_on_a_cluster(one_worker, tmp_path):
+@pytest.mark.parametrize("kind", ["one target", "two targets", "three classes"])
+def test_coordinates_of_levels_have_the_same_bits_on_a_cluster(kind, one_worker, tmp_path):
     """Twenty levels are learned before the kernel; two rounds on a worker are one round here and another later."""
     X, y, level = rows()[0][:300], rows()[1][:300], np.arange(300) % 20
-    frame = pd.DataFrame({"x": X[:, 0], "level": pd.Categorical(level), "y": y + level})
-    data = ingest(frame, tmp_path / "levels.zarr", target="y", tile_rows=100).url
-    asked = {**ASKED, "kernel": "gaussian", "partition_size": 40}
+    frame = pd.DataFrame({"x": X[:, 0], "level": pd.Categorical(level)})
+    targets = {
+        "one target": y + level,
+        "two targets": np.column_stack([y + level, y - 0.5 * level]),
+        "three classes": np.digitize(y + level, [6.0, 13.0]),
+    }[kind]
+    data = ingest((frame, targets), tmp_path / "levels.zarr", tile_rows=100, classes=kind == "three classes").url
+    asked = {"kernel": "gaussian", "partition_size": 40} | ({} if kind == "three classes" else ASKED)
     there = jobs.fit(data, str(tmp_path / "there"), Request(**asked, max_rounds=2), client=one_worker).model
     jobs.fit(data, str(tmp_path / "here"), Request(**asked, max_rounds=1))
     job = open_job(tmp_path / "here").resume(max_rounds=2)

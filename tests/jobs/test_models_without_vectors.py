@@ -67,9 +67,39 @@ def test_long_tails_are_no_outliers(tail):
         "lognormal": rng.lognormal(0.0, 1.5, size=5000),
         "student": rng.standard_t(3, size=5000),
     }
-    distances = np.abs(draws[tail] - np.median(draws[tail]))
-    order = np.argsort(-distances)[:100]
-    assert _described([Farthest(5000, float((distances**2).sum()), distances[order], order)]) == ""
+    assert _described(farthest(draws[tail])) == ""
+
+
+def farthest(target):
+    """What a pass over one tile finds in a target (n,)."""
+    distances = np.abs(target - np.median(target))
+    order = np.argsort(-distances)[: 9 + len(target) // 50]
+    elsewhere = int(np.count_nonzero(distances))
+    return [Farthest(len(target), elsewhere, float((distances**2).sum()), distances[order], order)]
+
+
+@pytest.mark.parametrize(("count", "factor"), [(1, 1000.0), (1, 100.0), (10, 1000.0), (10, 30.0), (20, 100.0)])
+@pytest.mark.parametrize("sides", [1, 2])
+@pytest.mark.parametrize("offset", [0.0, 1e5])
+def test_outliers_of_any_kind_are_named(count, factor, sides, offset):
+    """One row or up to 2 %, on one side or on both, 30 times as far as others or more, at any level of the target."""
+    rng = np.random.default_rng(count)
+    target = rng.normal(size=1000)
+    rows = np.sort(rng.choice(1000, count, replace=False))
+    target[rows] = factor * (1.0 + np.abs(target[rows])) * np.where(np.arange(count) % sides, -1.0, 1.0)
+    sentence = _described(farthest(target + offset))
+    subject = "1 row carries" if count == 1 else f"{count} rows carry"
+    assert sentence.startswith(subject)
+    assert ", ".join(map(str, rows[:1])) in sentence or count > 8
+
+
+@pytest.mark.parametrize("share", [0.002, 0.005, 0.01, 0.02, 0.1])
+@pytest.mark.parametrize("kind", ["indicator", "counts"])
+def test_rare_events_are_no_outliers(share, kind):
+    """A target that is 0 but for few rows, where it is 1, or a count."""
+    rng = np.random.default_rng(0)
+    target = (rng.random(2000) < share) * (1.0 if kind == "indicator" else 1.0 + rng.poisson(2.0, size=2000))
+    assert _described(farthest(target)) == ""
 
 
 def test_rivals_of_the_mean_have_their_own_errors():

@@ -65,3 +65,72 @@ def test_a_signal_in_many_columns_is_kept_and_its_uncertainty_is_calibrated():
     assert model.n_relevance_vectors_
     assert np.sqrt(np.mean((mean - y[80:]) ** 2)) < 0.8 * y.std()
     assert np.mean(np.abs(mean - y[80:]) < 1.96 * std) > 0.88
+
+
+MORE_NOISE = [
+    (40, 100, 0),
+    (80, 400, 1),
+    (150, 150, 2),
+    (300, 60, 3),
+    (60, 1000, 4),
+    (50, 50, 5),
+    (120, 30, 6),
+    (40, 300, 7),
+    (100, 100, 8),
+    (200, 25, 9),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "d", "seed"), MORE_NOISE)
+def test_noise_of_other_sizes(n, d, seed):
+    """The error of the mean of n rows is √(1 + 1/n) of the noise; two deviations of a mean are allowed."""
+    X, y = noise_alone(n, d, "gaussian", seed)
+    model = fitted(RVMRegressor(random_state=0), X[:n], y[:n])
+    mean, std = model.predict(X[n:], return_std=True)
+    assert np.sqrt(np.mean((mean - y[n:]) ** 2)) < np.std(y[n:]) * np.sqrt(1.0 + 4.0 / n) + 0.02
+    assert 0.88 < np.mean(np.abs(mean - y[n:]) < 1.96 * std) < 0.995
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "d", "seed"), [(60, 12, 0), (100, 30, 1)])
+def test_noise_beside_categories_and_weights(n, d, seed):
+    """Categories of 3 to 30 levels among the columns, and rows of different weights."""
+    import pandas as pd
+
+    X, y = noise_alone(n, d, "gaussian", seed)
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(d)])
+    for count in (3, 12, 30):
+        frame[f"c{count}"] = pd.Categorical(rng.integers(0, count, len(X)), categories=range(count))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = RVMRegressor(random_state=0).fit(frame[:n], y[:n], sample_weight=rng.choice([0.5, 1.0, 2.0], n))
+    mean, std = model.predict(frame[n:], return_std=True)
+    assert np.sqrt(np.mean((mean - y[n:]) ** 2)) < 1.1
+    assert 0.86 < np.mean(np.abs(mean - y[n:]) < 1.96 * std) < 0.995
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "d", "shares"),
+    [
+        (40, 100, (0.5, 0.5)),
+        (80, 400, (0.5, 0.5)),
+        (150, 150, (0.3, 0.3, 0.4)),
+        (300, 60, (0.5, 0.5)),
+        (100, 50, (0.25, 0.25, 0.25, 0.25)),
+        (100, 200, (0.9, 0.1)),
+        (60, 300, (0.7, 0.2, 0.1)),
+    ],
+)
+def test_classes_of_other_sizes_get_their_frequencies(n, d, shares):
+    """The log loss is at most .02 above that of the classes' shares of the training rows."""
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(n + 1000, d))
+    codes = rng.choice(len(shares), n + 1000, p=shares)
+    predicted = fitted(RVMClassifier(random_state=0), X[:n], codes[:n]).predict_proba(X[n:])
+    frequencies = np.bincount(codes[:n], minlength=len(shares)) / n
+    truth = codes[n:]
+    loss = -np.mean(np.log(predicted[np.arange(1000), truth]))
+    assert loss < -np.mean(np.log(frequencies[truth])) + 0.02

@@ -83,7 +83,8 @@ TARGETS = [
 def test_deviations_of_several_targets_hold_for_known_and_new_levels(n_levels, per_level, strength, n_targets, seed):
     """95 % of new targets are within 1.96 deviations; a new level's variance is that of noise and effects, within 1/4.
 
-    With one row in each level, noise and effects cannot be told apart: a known level is then as a new one.
+    With one row in each level, noise and effects cannot be told apart: a known level is then as a new one. The standard
+    deviation of L effects has the relative error 1/√(2L), of which intervals of one target may be too narrow by two.
     """
     planted = Planted.of(n_levels, strength, n_targets, seed)
     frame, y = planted.numbers(np.repeat(np.arange(n_levels), per_level))
@@ -92,8 +93,9 @@ def test_deviations_of_several_targets_hold_for_known_and_new_levels(n_levels, p
         new, t = planted.numbers(codes)
         mean, std = model.predict(new, return_std=True)
         inside = (np.abs(t - mean) < stats.norm.ppf(0.975) * std).mean(axis=0)
-        assert ((inside > 0.90) & (inside < 0.99)).all()
-        assert 0.92 < inside.mean() < 0.98
+        narrow = 2.0 * stats.norm.sf(stats.norm.ppf(0.975) * (1.0 - 2.0 / np.sqrt(2.0 * n_levels)))
+        assert (inside > 1.0 - narrow - 0.02).all()
+        assert 0.92 < inside.mean() < 0.99
     np.testing.assert_allclose(np.mean(std**2, axis=0), 1 + strength**2, rtol=0.5)
     np.testing.assert_allclose(np.mean(std**2), 1 + strength**2, rtol=0.25)
 
@@ -117,8 +119,9 @@ CLASSES = [
 
 @pytest.mark.parametrize(("n_levels", "per_level", "strength", "n_classes", "seed"), some(CLASSES, {CLASSES[1]}))
 def test_probabilities_of_classes_hold_for_known_and_new_levels(n_levels, per_level, strength, n_classes, seed):
-    """No log loss exceeds that of the classes' shares by .02; shares of right labels are near their probabilities.
+    """No log loss exceeds that of the classes' shares; shares of right labels are near their probabilities.
 
+    The shares of a few levels differ from those of all, which costs at most .02 + .2/√L for the logit of one class.
     For known levels, the log loss is at most .06 above that of logistic regression on cross-fitted target encodings.
     """
     from sklearn.compose import make_column_transformer
@@ -136,7 +139,7 @@ def test_probabilities_of_classes_hold_for_known_and_new_levels(n_levels, per_le
         new, labels = planted.classes(levels)
         probabilities = model.predict_proba(new)
         loss = log_loss(probabilities, labels)
-        assert loss < log_loss(np.tile(shares, (600, 1)), labels) + 0.02
+        assert loss < log_loss(np.tile(shares, (600, 1)), labels) + 0.02 + 0.2 / np.sqrt(n_levels)
         assert loss < log_loss(encoded.predict_proba(new), labels) + 0.06
         likeliest = probabilities.argmax(axis=1)
         right = (likeliest == labels).mean()
