@@ -62,6 +62,10 @@ CLEAR, MARGIN, VARIANCES, NEWTON_STEPS, NUGGET = 0.25, 1.05, (25.0, 150.0, 1000.
 """Noise ÷ variance of the indicators below which two classes hardly overlap, and the largest log-loss ratio of a ramp
 to a logistic link; the variances of the latter's predictor, Newton steps for each, and its noise variance."""
 
+SURE = 2.0
+"""Minimum gain over the classes' shares, in standard errors, where features are many: probabilities, unlike a noise
+variance, are not raised to the errors of folds, so that a gain by chance would make them too sure."""
+
 ONE_STEPS, STEPS, LATE_STEPS, LATE_ROWS = 10, 15, 4, 800
 """Maximum number of L-BFGS steps in one width, from there in all widths, and in one factor of learned widths, and the
 maximum number of rows for the latter."""
@@ -87,7 +91,7 @@ def learn_classes(
         choice = choose(errors, form)
         doubtful = len(order) < WIDE * problem.empty.scaling.n_inputs or explains_little(rows, one)
         square = errors[1 if choice["form"] == EACH else 0]
-        if not many and doubtful and problem.bias and not better_than_mean(square, errors[2]):
+        if not many and doubtful and problem.bias and not better_than_mean(square, errors[2], SURE):
             choice = choice | {"form": MEAN}
     if many and choice["form"] == EACH:
         stated = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))

@@ -294,10 +294,13 @@ def _from_steep_start(
     return problem.with_kernel(steep.kernel)
 
 
-def better_than_mean(square: Float, mean_square: Float) -> bool:
-    """Return True if squared errors (n,) of left-out rows are lower than those of the mean alone (``BETTER``)."""
+def better_than_mean(square: Float, mean_square: Float, margin: float = BETTER) -> bool:
+    """Return True if squared errors (n,) of left-out rows are lower than those of the mean alone.
+
+    ``margin`` is the minimum mean gain in standard errors.
+    """
     gain = mean_square - square
-    return bool(gain.mean() > BETTER * gain.std() / np.sqrt(len(gain)))
+    return bool(gain.mean() > margin * gain.std() / np.sqrt(len(gain)))
 
 
 def _choose(
