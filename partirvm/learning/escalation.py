@@ -18,7 +18,7 @@ from partirvm.kernels.composed import inside
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
 from partirvm.learning.forms import FAMILIES, turnable, with_family
-from partirvm.learning.left_out_judge import LeftOutJudge, Verdict
+from partirvm.learning.left_out_judge import LeftOutJudge, LeftOutVerdict
 from partirvm.learning.steep import explains_little, steep
 from partirvm.learning.turning import directions
 from partirvm.process import in_threads
@@ -54,7 +54,7 @@ second level, and from one family to another."""
 
 
 @dataclass(frozen=True)
-class Trial:
+class KernelTrial:
     """A kernel with its squared errors of left-out rows.
 
     Attributes:
@@ -84,9 +84,9 @@ class Escalation:
         rows: numbers of rows of the levels.
     """
 
-    best: Trial
-    first: Verdict
-    last: Verdict
+    best: KernelTrial
+    first: LeftOutVerdict
+    last: LeftOutVerdict
     rows: tuple[int, ...]
 
     @property
@@ -108,7 +108,7 @@ def escalated(judge: LeftOutJudge, order: Int, fits: list[ProcessFit], rows: int
     rows : number of rows that taught them
     families : whether the family of the kernel may change
     """
-    best = min((Trial(fit, judge.losses(fit), rows) for fit in fits), key=lambda trial: trial.loss)
+    best = min((KernelTrial(fit, judge.losses(fit), rows) for fit in fits), key=lambda trial: trial.loss)
     first = verdict = judge.verdict(best.losses)
     teachers = order[~np.isin(order, judge.new)]
     levels: list[int] = []
@@ -123,7 +123,7 @@ def escalated(judge: LeftOutJudge, order: Int, fits: list[ProcessFit], rows: int
         found = (
             first_level(judge, teachers, level, best.fit, families) if number == 0 else second_level(level, best.fit)
         )
-        trials = [Trial(fit, judge.losses(fit), count) for fit in found if np.isfinite(fit.value)]
+        trials = [KernelTrial(fit, judge.losses(fit), count) for fit in found if np.isfinite(fit.value)]
         best = min([best, *trials], key=lambda trial: trial.loss)
         verdict = judge.verdict(best.losses)
     return Escalation(best, first, verdict, tuple(levels))

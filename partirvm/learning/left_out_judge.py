@@ -40,7 +40,7 @@ MOST_TARGETS = 3
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LeftOutVerdict:
     """Errors of left-out rows: root mean squares in units of the scaled targets.
 
     Attributes:
@@ -115,14 +115,14 @@ class LeftOutJudge:
             predicted["boosted trees"] = np.column_stack(each)
         return {name: ((new.t - p) ** 2).mean(axis=1) / new.inverse for name, p in predicted.items()}
 
-    def verdict(self, losses: Float) -> Verdict:
+    def verdict(self, losses: Float) -> LeftOutVerdict:
         """Compare squared errors (m,) with those of the rivals."""
         rival = min(self.rivals, key=lambda name: float(self.rivals[name].mean()))
         gain = losses - self.rivals[rival]
         error = float(np.sqrt(losses.mean()))
         rival_error = float(np.sqrt(self.rivals[rival].mean()))
         sure = gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
-        return Verdict(len(losses), error, rival, rival_error, bool(sure and error > LOST * rival_error))
+        return LeftOutVerdict(len(losses), error, rival, rival_error, bool(sure and error > LOST * rival_error))
 
 
 def judge_of(sample: SampledRows, problem: Problem, order: Int) -> LeftOutJudge | None:
