@@ -320,7 +320,11 @@ def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | N
 
 
 def by_tied_evidence(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | None, family: str) -> Problem:
-    """Search on with the tied evidence of many rows; rows that taught nothing decide whether its kernel is better."""
+    """Search on with the tied evidence of many rows.
+
+    If rivals were better than the process, rows that taught nothing also judge what this search finds. Otherwise, it
+    may learn from all rows: without 500 of 4,000, the error of kin40k is 2.7 % larger.
+    """
     problem, sample = run.problem, run.sample
     judge = run.judge()
     escalation = run.continued(judge, [widths, turned], run.most)
@@ -337,11 +341,10 @@ def by_tied_evidence(run: RegressionSearch, widths: ProcessFit, turned: ProcessF
     problem = problem.with_kernel(with_family(problem.empty.kernel, family, run.d)) if family else problem
     warm = replace(run.learning, warm=widths.kernel.logs)
     directed = None if turned is None else turned.kernel
-    if judge is not None:
-        sample = sample.only(np.setdiff1d(sample.rows.rows, judge.new))
-    stage = learn(replace(sample, log=log), problem, warm, run.seed, directed)
-    if judge is None:
-        return problem.with_kernel(stage.kernel)
+    if judge is None or escalation is None or not escalation.first.lost:
+        return problem.with_kernel(learn(replace(sample, log=log), problem, warm, run.seed, directed).kernel)
+    teachers = sample.only(np.setdiff1d(sample.rows.rows, judge.new))
+    stage = learn(replace(teachers, log=log), problem, warm, run.seed, directed)
     return problem.with_kernel(confirmed(run, stage, judge, [widths.kernel, directed]))
 
 
