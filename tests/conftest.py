@@ -148,6 +148,7 @@ def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default kernel is learned all the same, in fewer steps and from fewer rows: hundreds of fits do so."""
     monkeypatch.setattr("partirvm.core.ascent.MOST", 3)
     monkeypatch.setattr("partirvm.learning.process_search.STARTS", (1.0,))
+    monkeypatch.setattr("partirvm.learning.left_out_judge.LEAST_JUDGED", 10**9)
     monkeypatch.setattr("partirvm.learning.class_search.ROWS", 60)
 
 

@@ -5,7 +5,7 @@ the data at the same α and β (``core.left_out_together``), after local residua
 are squared errors, or minus log probabilities of the classes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,14 @@ LEAST_CURVATURE, LEAST_PROBABILITY = 1e-6, 1e-6
 
 
 def compared(
-    model: Any, source: Source, executor: Executor, beta: float, entry: dict[str, Any], seed: int
+    model: Any,
+    source: Source,
+    executor: Executor,
+    beta: float,
+    entry: dict[str, Any],
+    seed: int,
+    *,
+    searched: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Compare a model with boosted trees on left-out rows; return plain JSON, with a remark if the trees are better.
 
@@ -55,6 +62,7 @@ def compared(
     beta : the noise precision of the posterior; ignored for a logistic link
     entry : the line of history of the fit
     seed : draws the rows
+    searched : numbers of rows on which the kernel search continued, for the remark
     """
     most = min(COMPARED_ROWS[1], MOST_BYTES // (8 * source.n_features), source.n_rows)
     order = np.sort(stream(seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)[:most])
@@ -74,15 +82,17 @@ def compared(
         own = _errors(model, beta, X, y, weights, numbers, new)
     if (entry["residuals"] or {}).get("bytes"):
         own = own * (1.0 - entry["residuals"]["rmse_gain"])
-    return _number_remarks(own, trees)
+    return _number_remarks(own, trees, searched)
 
 
-def _number_remarks(own: Float, other: Float) -> dict[str, Any]:
-    """Describe the errors (n,) of the model and of the trees."""
+def _number_remarks(own: Float, other: Float, searched: Sequence[int]) -> dict[str, Any]:
+    """Describe the errors (n,) of the model and of the trees; the kernel search continued on ``searched`` rows."""
     rmse, by_trees = (float(np.sqrt(np.mean(each**2))) for each in (own, other))
+    rows = " and ".join(f"{count:,}" for count in searched)
+    tried = f", although the kernel search continued on {rows} rows" if searched else ""
     remarks = [
         f"boosting (scikit-learn's HistGradientBoostingRegressor) has an RMSE of {by_trees:.3g} on {len(own):,} "
-        f"left-out rows, this model {rmse:.3g} (+{rmse / by_trees - 1:.0%}): more vectors (effort='thorough', "
+        f"left-out rows, this model {rmse:.3g} (+{rmse / by_trees - 1:.0%}){tried}: more vectors (effort='thorough', "
         "max_vectors), transformed features or target, or declaring categories as such may help"
     ]
     return {"rows": len(own), "rmse": rmse, "boosting": by_trees, "remarks": remarks if is_better(other, own) else []}

@@ -54,7 +54,7 @@ def run(
             with suppress(errors.PartirvmError):  # a finished fit does not fail because of its report
                 beta = float(getattr(fit, "beta", 1.0))
                 how = journal.model, source, driver.executor, beta, entry, spec.request.seed
-                found["reference"] = compared(*how)
+                found["reference"] = compared(*how, searched=_searched(spec))
                 remarks.extend(found["reference"]["remarks"])
         if remark := worse(entry, journal.history):
             found["worse"] = remark
@@ -230,6 +230,12 @@ def worse(entry: Entry, history: Sequence[Entry]) -> str:
             now, then, number = f"{entry[key]:.4g}", f"{best[key]:.4g}", best["number"]
             return f"The {name} of the last fit is {now}, that of round {number} {then}: try max_rounds={number}."
     return ""
+
+
+def _searched(spec: FitSpec) -> list[int]:
+    """Return the numbers of rows on which the kernel search continued because rivals were better."""
+    choices = [each["choice"] or {} for each in spec.entries if each["kind"] == "kernel"]
+    return next((each["judged"]["levels"] for each in choices if "judged" in each), [])
 
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:

@@ -96,7 +96,7 @@ def learn_classes(
     if many and choice["form"] == EACH:
         stated = replace(sample, log=lambda record: sample.log(replace(record, choice=choice)))
         warm = replace(learning, warm=best.kernel.logs, metric="widths")
-        best = replace(one, kernel=learn(stated, problem, warm, seed))
+        best = replace(one, kernel=learn(stated, problem, warm, seed).kernel)
         if asked and form == ONE:
             choice = choose(left_out(sample, problem, one, order, min(LATE_ROWS, columns), best), form)
         if choice["form"] == EACH:

@@ -57,8 +57,8 @@ def with_gammas(kernel: Kernel, n_inputs: int, change: Callable[[Float, Int], Fl
 
 def learn(
     sample: SampledRows, problem: Problem, learning: LearningOptions, seed: int, turned: Kernel | None = None
-) -> Kernel:
-    """Maximise the tied evidence over all stages and return the kernel; each stage adds a history record.
+) -> KernelSearch:
+    """Maximise the tied evidence over all stages and return the last one; each stage adds a history record.
 
     Unless the metric is "widths", directions are learned after the widths, with the same rows and centres. The better
     ones are kept: those of the fitted mean, or those found from the kernel ``turned``, whose search continues only if
@@ -77,7 +77,7 @@ def learn(
         stage = _freed(whole, d)
     elif stage.sample is not sample or count > stage.count:
         stage = whole.climb()
-    return grow(stage, problem, learning.max_centres).kernel
+    return grow(stage, problem, learning.max_centres)
 
 
 def _freed(stage: KernelSearch, n_features: int) -> KernelSearch:
@@ -164,7 +164,7 @@ def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
     off = _first([names[k].removeprefix("gamma of ") for k in switched])
     verdict = {None: "", True: " over all rows: kernel accepted", False: " over all rows: kernel rejected"}
     text = (
-        f"{_compared(entry['choice'] or {})}{described(kernel)}, "
+        f"{_judged(entry['choice'] or {})}{_compared(entry['choice'] or {})}{described(kernel)}, "
         f"{_first([f'{names[k]} {np.exp(logs[k]):.3g}' for k in order])}: from {entry['rows']:,} rows × "
         f"{entry['candidates']:,} centres, {entry['iterations']:,} evaluations, evidence {entry['gain']:+,.1f} nats"
         f"{verdict[entry['taken']]}{off and f'; not in the kernel: {off}'}"
@@ -175,6 +175,19 @@ def kernel_text(entry: Entry, features: Sequence[str]) -> Entry:
 def _first(texts: list[str], most: int = 6) -> str:
     """List the first strings and count the others."""
     return ", ".join(texts[:most]) + (f" and {len(texts) - most:,} more" if len(texts) > most else "")
+
+
+def _judged(choice: dict[str, Any]) -> str:
+    """Describe the errors of rows that taught nothing; empty if there were none."""
+    judged = choice.get("judged", {})
+    if "rival" not in judged:
+        return ""
+    rival = f"{judged['rival']} {judged['rival_error']:.3g}"
+    text = f"RMSE of {judged['rows']:,} left-out rows {judged['error']:.3g} of the target's deviation ({rival})"
+    if judged["levels"]:
+        rows = " and ".join(f"{rows:,}" for rows in judged["levels"])
+        text += f", after {judged['first_error']:.3g} before the search continued on {rows} rows"
+    return f"{text}; "
 
 
 def _compared(choice: dict[str, Any]) -> str:

@@ -37,7 +37,15 @@ SINGLE_COLUMNS, SINGLE_VARIANCE = 100, 1e3
 """Slopes use single precision from this number of columns on, if the variances of all weights are below this multiple
 of the noise variance: an element of βΦΣ then has an error below 1e-3. The evidence always uses double precision."""
 
-STAGES = "widths", "directions", "left-out rows", "widths of more rows", "directions of more rows", "all rows"
+STAGES = (
+    "widths",
+    "directions",
+    "more rows",
+    "left-out rows",
+    "widths of more rows",
+    "directions of more rows",
+    "all rows",
+)
 """Stages of kernel learning, in order; a search may omit some."""
 
 Entry = dict[str, Any]

@@ -58,13 +58,18 @@ def steep_directions(
         return None
     rows = ProcessRows.of(sample, problem, order[:count])
     left_out = ProcessRows.of(sample, problem, order[count : 2 * count])
-    turned = [_turned(rows, start) for start in STARTS]
-    best = climb(rows, max(turned, key=lambda fit: rows.profile(fit)[0]), CLIMBED)
+    best = steep(rows)
     if not np.isfinite(best.value):
         return None
     densities = [rows.predicted(fit, left_out)[1] for fit in (widths, best)]
     gain = densities[1] - densities[0]
     return best if gain.mean() > CLEAR * gain.std() / np.sqrt(len(gain)) else None
+
+
+def steep(rows: ProcessRows) -> ProcessFit:
+    """Return a process whose metric is that of its own gradients, from the better of ``STARTS``."""
+    turned = [_turned(rows, start) for start in STARTS]
+    return climb(rows, max(turned, key=lambda fit: rows.profile(fit)[0]), CLIMBED)
 
 
 def _turned(rows: ProcessRows, start: float) -> ProcessFit:

@@ -24,7 +24,7 @@ def learned(X, y, w=None, rows=None, seed=0, centres=None, passes=None, told=Non
     options = Options(len(X), "random", sample_rows=rows or len(X), seed=seed)
     numbers, heard = posterior_rows(problem, options, "sample"), [] if told is None else told
     with sample_of(X, y, w, numbers, tile_rows=300, passes=passes, lines=lines, on_best=heard) as sample:
-        found = learn(sample, problem, learning, seed)
+        found = learn(sample, problem, learning, seed).kernel
     assert found == heard[-1].kernel == kernel_from_spec(lines[-1].kernel)
     return [{**asdict(line), "kernel": kernel_from_spec(line.kernel)} for line in lines]
 

@@ -23,7 +23,7 @@ def learned(X, y, kernel, metric="auto", passes=None):
     """The last line of history and the kernel."""
     lines, options = [], learning_options(len(X), metric=metric)
     with sample_of(X, y, passes=passes, lines=lines) as sample:
-        found = learn(sample, problem_of(X, y, kernel), options, 0)
+        found = learn(sample, problem_of(X, y, kernel), options, 0).kernel
     assert found.spec() == lines[-1].kernel
     return lines[-1], found
 

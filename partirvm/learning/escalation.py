@@ -1,0 +1,208 @@
+"""Continue a kernel search that rivals show to be lost (``learning.left_out_judge``): more rows, more starts.
+
+A process of a few hundred rows takes short waves and products of waves for noise. The first *level* repeats the search
+on more rows, from starts that the first search does not try: narrower widths, and short widths of only the features
+that a forest of random trees uses. The second level follows the best kernel so far on still more rows. The rows that
+taught nothing decide between all kernels found.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from partirvm.core.sampling import Purpose, stream
+from partirvm.kernels import Directions, Kernel
+from partirvm.kernels.composed import inside
+from partirvm.kernels.radial import RadialKernel
+from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.forms import FAMILIES, turnable, with_family
+from partirvm.learning.left_out_judge import LeftOutJudge, LeftOutVerdict
+from partirvm.learning.steep import explains_little, steep
+from partirvm.learning.turning import directions
+from partirvm.process import in_threads
+from partirvm.types import Float, Int
+
+LEVEL_ROWS = (800, 1600)
+"""Maximum number of rows of the two levels."""
+
+LEVEL_WORK = 3.2e7
+"""Maximum rows² × features per evaluation in a level."""
+
+START_ROWS, START_STEPS = 400, 8
+"""Maximum number of rows and of L-BFGS steps from each start."""
+
+SCALES = (0.5, 2.0, 4.0, 8.0)
+"""Inverse widths of starts, relative to that of gamma="scale"."""
+
+FOREST_GAMMAS = (1.0, 4.0, 16.0)
+"""Gammas of the features that a forest uses."""
+
+TREES, LEAF_ROWS, USED = 60, 5, 1.0
+"""Number of random trees, minimum number of rows in a leaf, and importance × number of features of a used feature."""
+
+WIDE = 0.01
+"""Gamma of the other features, relative to that of gamma="scale"."""
+
+JITTER, FIRST_NOISE = 0.3, 0.01
+"""Spread of initial log parameters around a start; initial noise ÷ variance."""
+
+CLIMBED, STEPS, LATER_STEPS, FAMILY_STEPS = 2, 25, 12, 8
+"""Number of starts that are followed on all rows of the first level, the maximum number of steps from each, on the
+second level, and from one family to another."""
+
+
+@dataclass(frozen=True)
+class KernelTrial:
+    """A kernel with its squared errors of left-out rows.
+
+    Attributes:
+        fit: the kernel and its variances.
+        losses: (m,), squared errors of the left-out rows.
+        rows: number of rows that taught the kernel.
+    """
+
+    fit: ProcessFit
+    losses: Float
+    rows: int
+
+    @property
+    def loss(self) -> float:
+        """The mean squared error."""
+        return float(self.losses.mean())
+
+
+@dataclass(frozen=True)
+class Escalation:
+    """The end of a search.
+
+    Attributes:
+        best: the kernel with the smallest error of left-out rows.
+        first: the verdict on the kernel of the first search.
+        last: the verdict on ``best``.
+        rows: numbers of rows of the levels.
+    """
+
+    best: KernelTrial
+    first: LeftOutVerdict
+    last: LeftOutVerdict
+    rows: tuple[int, ...]
+
+    @property
+    def improved(self) -> bool:
+        """True if a level has found the best kernel."""
+        return self.best.rows in self.rows
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the history says of the left-out rows, with errors in units of the scaled targets."""
+        return {**asdict(self.last), "first_error": self.first.error, "levels": list(self.rows)}
+
+
+def escalated(judge: LeftOutJudge, order: Int, fits: list[ProcessFit], rows: int, families: bool) -> Escalation:
+    """Continue the search until the rivals are not better, or the levels end.
+
+    judge : judges kernels
+    order : (n,), row numbers in random order, of which the judge's rows are left out here
+    fits : kernels of the first search
+    rows : number of rows that taught them
+    families : whether the family of the kernel may change
+    """
+    best = min((KernelTrial(fit, judge.losses(fit), rows) for fit in fits), key=lambda trial: trial.loss)
+    first = verdict = judge.verdict(best.losses)
+    teachers = order[~np.isin(order, judge.new)]
+    levels: list[int] = []
+    most = int(np.sqrt(LEVEL_WORK / judge.problem.empty.scaling.n_inputs))
+    for number, wanted in enumerate(LEVEL_ROWS):
+        count = min(wanted, most, len(teachers))
+        if not verdict.lost or count <= max(levels, default=0):
+            break
+        judge.sample.on_step("more rows")
+        levels.append(count)
+        level = ProcessRows.of(judge.sample, judge.problem, teachers[:count])
+        found = (
+            first_level(judge, teachers, level, best.fit, families) if number == 0 else second_level(level, best.fit)
+        )
+        trials = [KernelTrial(fit, judge.losses(fit), count) for fit in found if np.isfinite(fit.value)]
+        best = min([best, *trials], key=lambda trial: trial.loss)
+        verdict = judge.verdict(best.losses)
+    return Escalation(best, first, verdict, tuple(levels))
+
+
+def first_level(
+    judge: LeftOutJudge, teachers: Int, level: ProcessRows, before: ProcessFit, families: bool
+) -> Iterator[ProcessFit]:
+    """Yield kernels of widths and of directions that a level finds from new starts.
+
+    judge : judges kernels
+    teachers : (n,), row numbers in random order
+    level : the rows of the level
+    before : the best kernel so far
+    families : whether the family of the kernel may change
+    """
+    few = ProcessRows.of(judge.sample, judge.problem, teachers[-START_ROWS:])
+    logs = [*wide_starts(level), *forest_starts(level)]
+    kernel, variance = level.problem.empty.kernel, float(np.log(level.problem.target_variance))
+    noise = variance + float(np.log(FIRST_NOISE))
+    starts = [few.levelled(ProcessFit(kernel.with_logs(start), variance, noise)) for start in logs]
+    begun: list[ProcessFit] = in_threads(lambda fit: climb(few, fit, START_STEPS), starts)
+    distinct = {round(fit.value, 6): fit for fit in begun}
+    followed = [distinct[value] for value in sorted(distinct, reverse=True)[:CLIMBED]]
+    if before.kernel.parameters == kernel.parameters:
+        followed.append(before)
+    climbed: list[ProcessFit] = in_threads(lambda fit: climb(level, replace(fit, pairs=[]), STEPS), followed)
+    yield from climbed
+    widths = min(climbed, key=lambda fit: float(judge.losses(fit).mean()))
+    yield from other_families(level, widths) if families else ()
+    turned = directions(level, widths)
+    if turned is not None:
+        yield turned
+        yield steep(level)
+
+
+def second_level(level: ProcessRows, before: ProcessFit) -> Iterator[ProcessFit]:
+    """Yield kernels that a level finds from the best one so far, and from gradients if that explains little."""
+    best = climb(level, replace(before, pairs=[]), LATER_STEPS)
+    yield best
+    if not inside(best.kernel, level.X.shape[1], Directions):
+        turned = directions(level, best, 1)
+        if turned is not None:
+            yield turned
+    if explains_little(level, best) and turnable(level.problem.empty.kernel, level.X.shape[1]):
+        yield steep(level)
+
+
+def wide_starts(rows: ProcessRows) -> list[Float]:
+    """Return log parameters (p,) of equal widths with a jitter."""
+    logs = rows.problem.empty.kernel.logs
+    rng = stream(1, Purpose.PROCESS_STARTS)
+    jitter = JITTER if len(logs) > 1 else 0.0
+    return [logs + 2 * np.log(scale) + jitter * rng.normal(size=len(logs)) for scale in SCALES]
+
+
+def forest_starts(rows: ProcessRows) -> list[Float]:
+    """Return log parameters (p,) that are short only for the features that random trees use."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    kernel: Kernel = rows.problem.empty.kernel
+    d = rows.X.shape[1]
+    radial = inside(kernel, d, RadialKernel)
+    if len(kernel.logs) != d or len(radial) != 1:
+        return []
+    forest = ExtraTreesRegressor(TREES, min_samples_leaf=LEAF_ROWS, random_state=0)
+    targets = rows.t[:, 0] if rows.t.shape[1] == 1 else rows.t
+    shares = forest.fit(rows.X, targets).feature_importances_ * d
+    used = (shares > USED) & np.isfinite(kernel.logs)
+    wide = kernel.logs + np.log(WIDE)
+    return [np.where(used, np.log(gamma), wide) for gamma in FOREST_GAMMAS if used.any()]
+
+
+def other_families(rows: ProcessRows, widths: ProcessFit) -> list[ProcessFit]:
+    """Return fits of the other families from one of them."""
+    d = rows.X.shape[1]
+    present = {radial.name for radial, _ in inside(widths.kernel, d, RadialKernel)}
+    names = [name for name in FAMILIES if name not in present]
+    return in_threads(
+        lambda name: climb(rows, replace(widths, kernel=with_family(widths.kernel, name, d), pairs=[]), FAMILY_STEPS),
+        names,
+    )

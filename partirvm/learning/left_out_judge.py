@@ -1,0 +1,134 @@
+"""Judge a learned kernel, beside two cheap rivals, on rows that taught neither.
+
+An exact process with the kernel predicts left-out rows from up to ``KNOWN_ROWS`` other rows, and so do boosted trees
+and the mean of the nearest rows. If a rival has a clearly smaller error, the function has structure that the search of
+the kernel has missed: the kernel is *lost*, and ``learning.escalation`` continues the search.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from partirvm.kernels.design import Design
+from partirvm.learning.exact_process import ProcessFit, ProcessRows
+from partirvm.learning.sample import SampledRows
+from partirvm.strategies.problem import Problem
+from partirvm.types import Float, Int
+
+JUDGED_ROWS, JUDGED_SHARE = 500, 0.25
+"""Maximum number of left-out rows, and their maximum share of the rows."""
+
+LEAST_JUDGED = 100
+"""Minimum number of left-out rows: fewer show differences of 20 % at best."""
+
+KNOWN_ROWS = 1600
+"""Maximum number of rows from which the left-out rows are predicted."""
+
+LOST, SURE = 1.05, 1.0
+"""Error ÷ that of the best rival from which a kernel is lost, and the difference in standard errors."""
+
+ROUNDS, RATE = 60, 0.15
+"""Number and learning rate of boosted trees."""
+
+NEIGHBOURS = 8
+"""Number of nearest rows whose mean is a prediction."""
+
+MOST_TARGETS = 3
+"""Maximum number of targets for which trees are grown."""
+
+
+@dataclass(frozen=True)
+class LeftOutVerdict:
+    """Errors of left-out rows: root mean squares in units of the scaled targets.
+
+    Attributes:
+        rows: number of left-out rows.
+        error: error with the kernel.
+        rival: name of the best rival.
+        rival_error: its error.
+        lost: True if the rival is clearly better.
+    """
+
+    rows: int
+    error: float
+    rival: str
+    rival_error: float
+    lost: bool
+
+
+@dataclass(frozen=True)
+class LeftOutJudge:
+    """Left-out rows and the rows from which they are predicted.
+
+    Attributes:
+        sample: holds the rows.
+        problem: gives the scaling of inputs and targets.
+        known: (n,), numbers of the rows from which is predicted.
+        new: (m,), numbers of the left-out rows.
+    """
+
+    sample: SampledRows = field(repr=False)
+    problem: Problem = field(repr=False)
+    known: Int
+    new: Int
+
+    @cached_property
+    def rows(self) -> tuple[ProcessRows, ProcessRows]:
+        """The known and the left-out rows."""
+        known = ProcessRows.of(self.sample, self.problem, self.known)
+        return known, ProcessRows.of(self.sample, self.problem, self.new)
+
+    def losses(self, fit: ProcessFit) -> Float:
+        """Return the weighted squared errors (m,) of left-out rows with the kernel and the variances of ``fit``."""
+        known, new = self.rows
+        try:
+            errors = known.predicted(fit, new)[0]
+        except np.linalg.LinAlgError:
+            errors = np.full_like(new.t, np.inf)
+        return np.asarray((errors**2).mean(axis=1) / new.inverse)
+
+    def tied_error(self, design: Design, weights: Float) -> float:
+        """Return the root mean squared error of left-out rows by a design with ``weights`` (M, T)."""
+        rows = self.sample.rows.gather(np.sort(self.new))
+        errors = design.scaling.targets(rows.t) - design.block(rows.X) @ weights
+        return float(np.sqrt(((errors**2).mean(axis=1) / self.rows[1].inverse).mean()))
+
+    @cached_property
+    def rivals(self) -> dict[str, Float]:
+        """The weighted squared errors (m,) of each rival."""
+        from sklearn.ensemble import HistGradientBoostingRegressor
+        from sklearn.neighbors import KNeighborsRegressor
+
+        known, new = self.rows
+        self.sample.check_interrupted()
+        nearest = KNeighborsRegressor(min(NEIGHBOURS, len(known.X))).fit(known.X, known.t)
+        predicted = {"nearest rows": nearest.predict(new.X).reshape(new.t.shape)}
+        if known.t.shape[1] <= MOST_TARGETS:
+            weights = None if np.ptp(known.inverse) == 0 else 1 / known.inverse
+            trees = HistGradientBoostingRegressor(
+                max_iter=ROUNDS, learning_rate=RATE, early_stopping=False, random_state=0
+            )
+            with threadpool_limits(1, "openmp"):
+                each = [trees.fit(known.X, t, weights).predict(new.X) for t in known.t.T]
+            predicted["boosted trees"] = np.column_stack(each)
+        return {name: ((new.t - p) ** 2).mean(axis=1) / new.inverse for name, p in predicted.items()}
+
+    def verdict(self, losses: Float) -> LeftOutVerdict:
+        """Compare squared errors (m,) with those of the rivals."""
+        rival = min(self.rivals, key=lambda name: float(self.rivals[name].mean()))
+        gain = losses - self.rivals[rival]
+        error = float(np.sqrt(losses.mean()))
+        rival_error = float(np.sqrt(self.rivals[rival].mean()))
+        sure = gain.mean() > SURE * gain.std() / np.sqrt(len(gain))
+        return LeftOutVerdict(len(losses), error, rival, rival_error, bool(sure and error > LOST * rival_error))
+
+
+def judge_of(sample: SampledRows, problem: Problem, order: Int) -> LeftOutJudge | None:
+    """Return the judge that leaves out the last rows of ``order``; None if there are too few rows."""
+    count = min(JUDGED_ROWS, int(JUDGED_SHARE * len(order)))
+    if count < LEAST_JUDGED:
+        return None
+    known = order[:-count]
+    return LeftOutJudge(sample, problem, known[:KNOWN_ROWS], order[-count:])

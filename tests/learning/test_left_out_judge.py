@@ -1,0 +1,137 @@
+"""Judges of kernels: what they predict from, when a kernel is lost, and what a lost search finds on more rows."""
+
+import numpy as np
+import pytest
+from sampling import problem_of, sample_of
+from test_process_search import learned
+
+from partirvm.kernels import Gaussian
+from partirvm.learning import process_search
+from partirvm.learning.escalation import escalated, forest_starts
+from partirvm.learning.exact_process import ProcessFit, ProcessRows
+from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
+
+
+def product(n, d=6, seed=1):
+    """sin(2 x_0) x_1 + cos(x_2 x_3), which a process of 400 rows takes for noise in part, and its targets."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, size=(n, d))
+    f = np.sin(2 * X[:, 0]) * X[:, 1] + np.cos(X[:, 2] * X[:, 3])
+    y = f + 0.1 * rng.normal(size=n)
+    return (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+
+
+def test_left_out_rows_are_predicted_by_the_exact_process():
+    """The mean is k(x, X)(K + σ²I)⁻¹t (Rasmussen & Williams 2006, eq. 2.23) of the known rows alone."""
+    X, y = product(500)
+    problem = problem_of(X, y, Gaussian(0.3))
+    with sample_of(X, y) as sample:
+        judge = judge_of(sample, problem, np.random.default_rng(0).permutation(500))
+        losses = judge.losses(ProcessFit(Gaussian(0.3), np.log(2.0), np.log(0.05)))
+    known = np.sort(judge.known)
+    new = np.sort(judge.new)
+    assert len(new) == 125
+    assert not set(known) & set(new)
+
+    def kernel(A, B):
+        return 2.0 * np.exp(-0.3 * ((A[:, None] - B) ** 2).sum(axis=2))
+
+    # the leading columns of the problem are part of the covariance
+    leading = problem.empty.take(np.arange(0), leading=problem.leading).block(X)
+    scale = 100.0 * problem.target_variance / np.maximum((leading[known] ** 2).mean(axis=0), 1e-300)
+    scale_new = 100.0 * problem.target_variance / np.maximum((leading[new] ** 2).mean(axis=0), 1e-300)
+    np.testing.assert_allclose(scale, scale_new, rtol=1e-12)  # a bias
+    extra = (leading * scale) @ leading.T
+    K = kernel(X[known], X[known]) + extra[np.ix_(known, known)] + 0.05 * np.eye(len(known))
+    mean = (kernel(X[new], X[known]) + extra[np.ix_(new, known)]) @ np.linalg.solve(K, y[known])
+    np.testing.assert_allclose(losses, (y[new] - mean) ** 2, rtol=1e-6, atol=1e-9)
+
+
+def judge_with(rivals):
+    """A judge whose rivals have given squared errors."""
+    judge = LeftOutJudge(None, None, np.arange(3), np.arange(4))
+    judge.__dict__["rivals"] = {name: np.array(loss) for name, loss in rivals.items()}
+    return judge
+
+
+def test_a_kernel_is_lost_if_a_rival_is_clearly_better():
+    """By more than 5 % of the error, and by more than one standard error of the mean difference."""
+    judge = judge_with({"boosted trees": [1.0, 1.0, 1.0, 1.0], "nearest rows": [4.0, 4.0, 4.0, 4.0]})
+    same = judge.verdict(np.full(4, 1.05**2 - 1e-9))
+    worse = judge.verdict(np.full(4, 1.05**2 + 1e-9))
+    assert (same.lost, worse.lost) == (False, True)
+    assert (worse.rival, worse.rival_error, worse.rows) == ("boosted trees", 1.0, 4)
+    assert worse.error == pytest.approx(1.05)
+    # differences −1, 3, −1, 3: mean 1, standard error 2/√4 = 1, which 1 does not exceed
+    assert not judge.verdict(np.array([0.0, 4.0, 0.0, 4.0])).lost
+    assert judge.verdict(np.array([0.1, 4.0, 0.1, 4.0])).lost
+
+
+def test_few_rows_are_not_judged():
+    X, y = product(300)
+    with sample_of(X, y) as sample:
+        assert judge_of(sample, problem_of(X, y), np.arange(300)) is None
+
+
+def test_a_lost_search_continues_on_more_rows():
+    """The rows that judge teach no level; the error of new rows falls below half of the rival's."""
+    X, y = product(1600)
+    lines = []
+    with sample_of(X, y, lines=lines) as sample:
+        problem = problem_of(X, y).with_kernel(Gaussian(1 / 6).per_feature(6))
+        order = np.random.default_rng(0).permutation(1600)
+        judge = judge_of(sample, problem, order)
+        wide = ProcessFit(Gaussian((0.01,) * 6), 0.0, np.log(0.5))
+        found = escalated(judge, order, [wide], 400, families=False)
+    assert found.first.lost
+    assert not found.last.lost
+    assert found.improved
+    assert found.rows[0] == 800
+    assert found.last.error < 0.5 * found.last.rival_error
+    gamma = np.array(found.best.fit.kernel.gamma)
+    assert gamma[4:].max() < 0.1 * gamma[:4].max()
+
+
+def test_a_search_that_is_not_lost_ends():
+    X, y = product(1600)
+    with sample_of(X, y) as sample:
+        problem = problem_of(X, y)
+        judge = judge_of(sample, problem, np.arange(1600))
+        judge.__dict__["rivals"] = {"boosted trees": np.full(400, 1e9)}
+        fit = ProcessFit(Gaussian(0.1), 0.0, np.log(0.1))
+        found = escalated(judge, np.arange(1600), [fit], 400, families=True)
+    assert found.rows == ()
+    assert not found.improved
+    assert found.best.fit is fit
+
+
+def test_forests_give_starts_on_the_features_that_matter():
+    X, y = product(1000, d=12)
+    with sample_of(X, y) as sample:
+        problem = problem_of(X, y).with_kernel(Gaussian(1 / 12).per_feature(12))
+        rows = ProcessRows.of(sample, problem, np.arange(1000))
+        for start in forest_starts(rows):
+            assert set(np.argsort(-start)[:2]) == {0, 1}
+            assert (start < start.max()).any()
+
+
+def test_the_history_says_what_the_judge_found():
+    X, y = product(1000)
+    line = learned(X, y)
+    judged = line.choice["judged"]
+    assert judged["rows"] == 250
+    assert judged["first_error"] >= judged["error"]
+    assert judged["rival"] in {"boosted trees", "nearest rows"}
+
+
+def test_a_kernel_that_more_rows_make_worse_is_not_kept(monkeypatch):
+    """After the tied search, the process's kernel is kept if its error of left-out rows is lower by 2 %."""
+    monkeypatch.setattr(process_search, "FEW", 500)
+    monkeypatch.setattr("partirvm.learning.left_out_judge.LOST", 0.0)
+    monkeypatch.setattr("partirvm.learning.left_out_judge.SURE", -np.inf)
+    X, y = product(1000)
+    errors = iter([1.0, 0.9, 0.8, 0.95])
+    monkeypatch.setattr(LeftOutJudge, "tied_error", lambda self, design, weights: next(errors))
+    judged = learned(X, y).choice["judged"]
+    assert judged["tied"] == 1.0
+    assert judged["process"] in {0.8, 0.9}
