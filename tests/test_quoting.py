@@ -45,7 +45,17 @@ def test_plain_text_is_left_alone():
     assert printable(text) == message_text(text) == named(text) == text
 
 
-PASSWORDS = ("secret", "se/cret", "12/secret", "80/se/cret", "8020/secret?x", "1", "/12/secret", "12345/a=+b", "se?cret=1")
+PASSWORDS = (
+    "secret",
+    "se/cret",
+    "12/secret",
+    "80/se/cret",
+    "8020/secret?x",
+    "1",
+    "/12/secret",
+    "12345/a=+b",
+    "se?cret=1",
+)
 """Passwords as people paste them, of which some begin as a port does."""
 
 
