@@ -126,7 +126,7 @@ def resident_memory() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-BOOSTING = 80 << 20
+BOOSTING = 120 << 20
 """Resident bytes of ``sklearn.ensemble`` and of the libraries that it loads."""
 
 

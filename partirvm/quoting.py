@@ -17,10 +17,14 @@ LONGEST_VALUE = 60  # maximum characters of a value in a message
 
 
 LOGIN = re.compile(
-    r"(?P<scheme>https?://)(?P<login>[^\s/?#'\"`<>]*)@"
-    r"|(?P<other>[A-Za-z][\w+.-]*://)(?P<pair>[^\s:/?@'\"`<>]*:(?!\d{1,5}/)[^\s?@'\"`<>]*)@"
+    r"(?P<scheme>(?i:https?)://)(?P<login>[^\s/?#'\"`<>]*|[^\s:/?#@\[]*:(?!\d{0,5}[/?#])[^\s@'\"`<>]*)@"
+    r"|(?P<other>(?<![A-Za-z])(?!(?i:https?)://)[A-Za-z][\w+.-]*://)(?P<pair>[^\s:/?@\['\"`<>]*:[^\s@'\"`<>]*)@"
 )
-"""A user name and password, or for HTTP also a token, in an address. Outside HTTP, a password may contain a slash."""
+"""A user name and password, or for HTTP also a token, in an address. The password may contain a slash.
+
+With HTTP, digits and a slash after a colon are a port and a path. Elsewhere, they begin a password if an ``@`` follows:
+buckets have no ports, and a secret that is shown does more harm than a path with an ``@`` that cannot be opened.
+"""
 
 QUERY = re.compile(
     r"((?:https?://[^\s?#'\"`<>]*[?#])|(?:[A-Za-z][\w+.-]*://[^\s?'\"`<>]*\?(?=[\w.~%-]+=)))"

@@ -5,7 +5,8 @@ import pickle
 import pytest
 
 from partirvm import errors
-from partirvm.quoting import listed, message_text, named, printable, quoted
+from partirvm.quoting import listed, message_text, named, printable, quoted, without_credentials
+from partirvm.storage import address
 
 HOSTILE = "\x1b]0;title\x07\x1b[31mred\r\u202egone\u2028\x9b2J"
 """Sets a terminal's title and colour, goes back over the line, turns its direction."""
@@ -42,3 +43,54 @@ def test_values_in_messages(shown, value):
 def test_plain_text_is_left_alone():
     text = "Zürich – 10 %, 漢字, β = σ⁻², 'red'"
     assert printable(text) == message_text(text) == named(text) == text
+
+
+PASSWORDS = (
+    "secret",
+    "se/cret",
+    "12/secret",
+    "80/se/cret",
+    "8020/secret?x",
+    "1",
+    "/12/secret",
+    "12345/a=+b",
+    "se?cret=1",
+)
+"""Passwords as people paste them, of which some begin as a port does."""
+
+
+@pytest.mark.parametrize("password", PASSWORDS)
+@pytest.mark.parametrize("protocol", ["s3", "gs", "az", "abfs", "ssh", "sftp", "ftp", "hdfs"])
+def test_a_password_outside_http_is_removed_though_it_begins_as_a_port(monkeypatch, protocol, password):
+    """It is the process's own, for opening the store; messages and files get the address alone."""
+    monkeypatch.setattr(address, "_logins", {})
+    place = f"{protocol}://key:{password}@bucket/x"
+    assert without_credentials(f"cannot read '{place}': {place}") == (
+        f"cannot read '{protocol}://bucket/x': {protocol}://bucket/x"
+    )
+    assert address.address(place) == f"{protocol}://bucket/x"
+    assert list(address._logins.values()) == [("key", password)]
+
+
+@pytest.mark.parametrize("password", ["se/cret", "se?cret=1", "12se/cret", "123456/secret", "se@cret"])
+def test_a_password_in_http_is_removed_unless_the_address_is_valid_with_a_port(password):
+    assert without_credentials(f"https://key:{password}@host/x") == "https://host/x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://host:80/a@b",
+        "https://host:8443/a@b",
+        "HTTP://host:80/a@b",
+        "http://[::1]:80/a@b",
+        "ssh://[fe80::1]:22/a@b",
+        "abfs://container@account/x",
+        "s3://bucket/a:12/b@c",
+        "file:///data/a:12/b@c",
+        "tcp://127.0.0.1:8786/status, me@host",
+        "s3://bucket/x: cannot be read; ask me@host",
+    ],
+)
+def test_an_address_without_a_password_is_left_alone(text):
+    assert without_credentials(text) == text

@@ -130,5 +130,8 @@ def load_model(location: str | os.PathLike[str], *, allow_code: bool = False) ->
         variance = found._input_variance
         if np.shape(variance) != (model.design.scaling.n_inputs,):
             raise ValueError("the variance of its inputs has another number of inputs")
+        classes = model.columns.classes
+        if classes is not None and np.shape(getattr(found, "classes_", ())) != (len(classes),):
+            raise ValueError("its classes_ have another number of labels than the model")
         found._take(model, variance)  # type: ignore[arg-type]
         return found

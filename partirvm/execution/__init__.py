@@ -7,7 +7,7 @@ from partirvm.execution.local import LocalExecutor
 if TYPE_CHECKING:
     from partirvm.execution.dask import DaskExecutor
 
-__all__ = ["Executor", "LocalExecutor", "executor_for"]
+__all__ = ["Executor", "LocalExecutor", "executor_for", "is_ended"]
 
 Executor: TypeAlias = "LocalExecutor | DaskExecutor"
 """An executor; both kinds produce the same bits."""
@@ -20,3 +20,8 @@ def executor_for(client: Any = None) -> Executor:
     from partirvm.execution.dask import DaskExecutor
 
     return DaskExecutor(client)
+
+
+def is_ended(client: Any) -> bool:
+    """Return True for a ``distributed.Client`` that closes or is closed, as that of a worker that is told to stop."""
+    return client is not None and client.status in ("closing", "closed")

@@ -28,6 +28,10 @@ ANSWER = 60.0  # seconds to wait for all workers to respond to one question
 WORKER_TIMEOUT = 30.0  # seconds to wait for a worker before an error
 ATTEMPTS = 5  # maximum number of attempts if workers are lost repeatedly
 
+UNANSWERED = (OSError, RuntimeError, AttributeError, CancelledError, UnboundLocalError)
+"""Errors of a question to the scheduler: unreachable, event loop ended, client closed, call cancelled. The last two are
+those of a worker that is told to stop while this process waits (``distributed.utils.sync`` has no result then)."""
+
 
 def connect(address: str) -> Any:
     """Return a client of the scheduler at this address, configured by Dask; ``UsageError`` if none responds."""
@@ -95,7 +99,7 @@ class Cluster:
             raise self.failure()
         try:
             identity = self.client.sync(self.client.scheduler.identity, n_workers=-1, callback_timeout=QUESTION)
-        except (OSError, RuntimeError, AttributeError, CancelledError):  # unreachable, loop ended, client closed
+        except UNANSWERED:
             identity = None
         self._last_poll = now = time.monotonic()
         if identity is None:
@@ -147,7 +151,7 @@ class Cluster:
         """Return the scheduler's events about a worker, or none if the scheduler does not respond."""
         try:
             events = self.client.sync(self.client.scheduler.events, topic=address, callback_timeout=QUESTION)
-        except (OSError, RuntimeError, AttributeError, CancelledError):
+        except UNANSWERED:
             return ()
         return cast(Sequence[tuple[float, dict[str, Any]]], events)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from partirvm.core.termination import Termination
-from partirvm.errors import ChangedDataError, ClusterError, LeaseError, MissingDataError, StorageError
-from partirvm.execution import Executor, executor_for
+from partirvm.errors import ChangedDataError, ClusterError, LeaseError, MissingDataError, PartirvmError, StorageError
+from partirvm.execution import Executor, executor_for, is_ended
 from partirvm.jobs import request as requests
 from partirvm.jobs.checkpoint import Checkpoint, attached, resumes
 from partirvm.jobs.driver import Driver, Entry, MemoryJournal, Outcome, Watcher
@@ -135,7 +135,7 @@ def run_attempt(
         return None
     asked = state.request
     requests.require_code_allowed(store.location, asked, allow_code)
-    with _ending(store):
+    with _ending(store, client):
         n_rows = asked["fingerprint"]["n_rows"]
         restored: Checkpoint | None = store.restore(lambda value: resumes(value, n_rows), allow_code=allow_code)
         lines = 0 if restored is None else restored.history
@@ -228,16 +228,23 @@ def _recorded_losses(store: JobStore, executor: Executor) -> Iterator[Callable[[
 
 
 @contextmanager
-def _ending(store: JobStore) -> Iterator[None]:
-    """Record an exception that leaves the block as an event, if the job can still be written, and re-raise it."""
+def _ending(store: JobStore, client: Any = None) -> Iterator[None]:
+    """Record an exception that leaves the block as an event, if the job can still be written, and re-raise it.
+
+    If the ``client`` is that of a worker that shuts down, the exception may be of any kind and says nothing of the fit.
+    """
     try:
         yield
     except BaseException as error:
         with suppress(LeaseError, StorageError):
             status = store.folded().status
             changed = isinstance(error, ChangedDataError | MissingDataError) and status is Status.RUNNING
+            ended = is_ended(client) and isinstance(error, Exception) and not isinstance(error, PartirvmError)
             stopped = isinstance(error, ClusterError | CancelledError)  # the latter from a worker that shuts down
-            if stopped or changed or not isinstance(error, Exception):
+            if ended:
+                reason = f"the worker that ran it was stopped ({type(error).__name__})"
+                event = {"event": "interrupted", "reason": reason}
+            elif stopped or changed or not isinstance(error, Exception):
                 event = {"event": "interrupted", "reason": str(error) or f"stopped at once ({type(error).__name__})"}
             else:
                 reason = f"{type(error).__name__}: {error}"

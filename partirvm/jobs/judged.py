@@ -20,7 +20,7 @@ from partirvm.data import Source
 from partirvm.execution import Executor
 from partirvm.learning.sample import Spent, gathered
 from partirvm.resolve.resolve import FitSpec
-from partirvm.types import AS_IT_IS, Float, Int
+from partirvm.types import AS_IT_IS, JUDGED_ROWS, Float, Int
 
 FAR_OUT, OF_SQUARES, FEW_ROWS = 10.0, 0.9, 0.02
 """Distance of outliers in root mean squares of the other rows; minimum share of the sum of squares that they hold, and
@@ -34,9 +34,6 @@ SUSPECT = 25.0
 
 NAMED = 8
 """Maximum number of outliers that are named."""
-
-JUDGED_ROWS, LEAST_JUDGED = 2000, 50
-"""Maximum number of rows that judge a model without vectors, and the minimum number."""
 
 RIVAL, SURE = 0.9, 2.0
 """Loss of a rival ÷ loss of the mean, and gain in standard errors, from which the mean is clearly worse."""
@@ -125,14 +122,14 @@ class Verdict:
 
 def judged(spec: FitSpec, source: Source, executor: Executor) -> Verdict | None:
     """Compare the mean, or class frequencies, with simple methods on left-out rows; None if there are too few rows."""
-    count = min(JUDGED_ROWS, source.n_rows)
+    count = min(JUDGED_ROWS[1], source.n_rows)
     order = np.sort(stream(spec.request.seed, Purpose.COMPARED_ROWS).permutation(source.n_rows)[:count])
     with gathered(source, order, executor, lambda *progress: None, Spent()) as sample:
         held = sample.rows.gather(order)
     X = spec.problem.empty.scaling.inputs(held.X[held.present])
     t = held.t[held.present]
     new = np.arange(len(t)) % 5 == 0
-    if len(t) < LEAST_JUDGED:
+    if len(t) < JUDGED_ROWS[0]:
         return None
     with threadpool_limits(1, "openmp"):
         losses = (_class_losses if spec.problem.n_classes else _losses)(X[~new], t[~new], X[new], t[new])

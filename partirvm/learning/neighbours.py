@@ -32,13 +32,21 @@ from partirvm.local.residuals import LocalResiduals, hoods_of
 from partirvm.planning.memory import bytes_of_residuals
 from partirvm.process import in_threads
 from partirvm.strategies.problem import FitResiduals, ResidualsFitted
-from partirvm.types import RESIDUAL_COLUMNS, RESIDUAL_NEIGHBOURS, RESIDUAL_TEACHERS, Float, Int
+from partirvm.types import (
+    PANEL_ROWS,
+    RESIDUAL_COLUMNS,
+    RESIDUAL_NEIGHBOURS,
+    RESIDUAL_TEACHERS,
+    RESIDUAL_TRIAL,
+    Float,
+    Int,
+)
 
 ByNumber: TypeAlias = dict[int, tuple[Float, Float]]
 """Mean and variance of errors by the number of neighbours."""
 
-TRIAL_ROWS, PARTS = 1000, 8
-"""Maximum number of rows of a trial, and number of parts of the row order (``spread``)."""
+PARTS = 8
+"""Number of parts of the row order (``spread``)."""
 
 LEARNING_ROWS, CALIBRATION_ROWS = 1024, 1024
 """Maximum number of rows from which family, metric and kernel are learned, and of rows for calibration. The noise is
@@ -54,9 +62,12 @@ error may rise in any case."""
 SURE = 2.0
 """Number of standard errors by which the error must fall or rise to count."""
 
-FEW_NEIGHBOURS, LEAST_LEFT_OUT = 20, 20
-"""Maximum k in the trial and the metric search, and the minimum number of left-out rows. The last search uses
+TRIAL_ROWS, FEW_NEIGHBOURS = RESIDUAL_TRIAL
+"""Maximum number of rows of a trial, and maximum k in it and in the metric search. The last search uses
 ``RESIDUAL_NEIGHBOURS``; its kernel works for 60 neighbours as well."""
+
+LEAST_LEFT_OUT = 20
+"""Minimum number of left-out rows."""
 
 
 def fit_residuals(
@@ -125,7 +136,9 @@ def left_out_records(
     rows, u = asked.left_out[0].rows, asked.left_out[0].targets[:, 1]
     with gathered(source, rows, executor, progress, spent) as sample:
         X = sample.rows.gather(rows).X
-    factor = np.ones(len(u)) * asked.design.noise_factor(X)
+    factor = np.ones(len(u))
+    for start in range(0, len(u), PANEL_ROWS):  # a panel holds a kernel value for each row and centre of the noise
+        factor[start : start + PANEL_ROWS] *= asked.design.noise_factor(X[start : start + PANEL_ROWS])
     errors = [each.expected()[0] / np.sqrt(u) for each in asked.left_out]
     points, tiles = metric(asked.design.scaling.inputs(X)), rows // source.tile_rows
     parts = [source.original_rows(tile)[rows[tiles == tile] - tile * source.tile_rows] for tile in np.unique(tiles)]

@@ -15,9 +15,14 @@ memory of the process, a fit takes:
                                                        need more
     best      = 2 T f (M + P)²                         only with held-out rows: the best round is kept
     batch     = f E (4 threads + log₂ tiles + 9)       parallel fits whose squared column counts sum to E
-    residuals = f (2 N w + L k (k + w) + J K (K + w))  local residuals of N rows: L rows teach their kernel with k
-                                                       neighbours, J rows judge it with K; w = d + T + 3
-    compared  = libraries + trees + 4 f N (d + 1)      boosted trees fitted to N rows after the fit
+    residuals = f N (3 w + d + 20 T)                   left-out rows of local residuals, their errors and the changes of
+              + f L (k + K) w                          these; w = d + T + 3. L rows teach the kernel with k neighbours
+              + f max(I i² (d/2 + 3), L i², J k²,      of K found. Distances of neighbours, while I rows search
+                      J K (K/2 + 2 w))                 the metric with i, L and J rows teach, and J rows judge
+    collected = 3 f N w, or f (2 N w + …)              residuals of all N rows, if not all were left out: in memory, or
+                                                       sorted in files, of which cells are kept
+    compared  = libraries + trees                      boosted trees fitted to N rows after the fit, with histograms of
+              + f N (4 (d + 1) + 6 K) + h d            each feature and scores of K classes
     kept      = limit − all above − f B C threads      maximum for kept kernel blocks of C columns, with P = C and
                                                        M = 0, or with Q columns on trial if these take more
 
@@ -35,7 +40,14 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Any
 
-from partirvm.types import NOISE_CENTRES, PANEL_ROWS, RESIDUAL_COLUMNS, RESIDUAL_NEIGHBOURS, RESIDUAL_TEACHERS
+from partirvm.types import (
+    NOISE_CENTRES,
+    PANEL_ROWS,
+    RESIDUAL_COLUMNS,
+    RESIDUAL_NEIGHBOURS,
+    RESIDUAL_TEACHERS,
+    RESIDUAL_TRIAL,
+)
 
 FLOAT = 8
 """Bytes of a floating-point number."""
@@ -43,8 +55,18 @@ FLOAT = 8
 ALLOWANCE = 48 << 20
 """Bytes in addition to the formulas: BLAS buffers, uncollected objects, fragmentation."""
 
-TREES = 20 << 20
-"""Bytes of boosted trees and their histograms, in addition to the rows (``comparison_bytes``)."""
+TREE, HISTOGRAM = 16 << 10, 32 * 256 * 20
+"""Maximum bytes of a boosted tree, and of a feature's histograms: of 32 nodes, with 256 bins of 20 bytes."""
+
+SCRATCH = 16 << 20
+"""Bytes of scikit-learn's scratch arrays and objects, in addition to those that ``comparison_bytes`` counts."""
+
+LEFT_OUT_NUMBERS = 20
+"""Numbers of each left-out row and target: errors, variances and targets (twice each), and the changes of the error
+without each of 10 folds."""
+
+SORTING, CELLS = 128 << 20, 256 << 20
+"""Maximum bytes for sorting the records of local residuals in files, and for keeping their cells in memory."""
 
 KEPT_BEFORE, KEPT_AFTER = 32 << 20, 80 << 20
 """Maximum bytes of freed small blocks that a process keeps before and after the stage of local residuals."""
@@ -108,18 +130,40 @@ def trial_bytes(neighbours: int) -> int:
     return 2 * FLOAT * JUDGES * neighbours**2
 
 
-def residual_stage_bytes(shape: DataShape, rows: int, neighbours: int) -> int:
-    """Return the bytes of the stage that makes local residuals of ``rows`` rows, predicted from ``neighbours``."""
+def residual_stage_bytes(shape: DataShape, rows: int, neighbours: int, *, in_memory: bool = True) -> int:
+    """Return the bytes of the stage that makes local residuals from ``rows`` left-out rows.
+
+    shape : the data and the model
+    rows : the number of left-out rows
+    neighbours : the number of neighbours from which an error is predicted
+    in_memory : True if the residuals of all rows, which are collected if not all were left out, stay in memory
+    """
     width = shape.n_features + shape.n_targets + RESIDUAL_COLUMNS
     k = min(neighbours, RESIDUAL_NEIGHBOURS)
-    learning = min(rows, RESIDUAL_TEACHERS) * k * (k + width)
-    judging = min(rows, JUDGES) * neighbours * (neighbours + width)
-    return FLOAT * (2 * rows * width + learning + judging)
+    few = min(neighbours, RESIDUAL_TRIAL[1])
+    tried, teachers, judges = (min(rows, most) for most in (RESIDUAL_TRIAL[0], RESIDUAL_TEACHERS, JUDGES))
+    left_out = rows * (3 * width + shape.n_features + LEFT_OUT_NUMBERS * shape.n_targets)
+    near = teachers * (k + neighbours) * width
+    searching = tried * few**2 * (shape.n_features + 6) // 2
+    learning = max(teachers * few**2, judges * k**2)
+    judging = judges * neighbours * (neighbours + 4 * width) // 2
+    found = FLOAT * (left_out + near + max(searching, learning, judging))
+    if rows == shape.n_rows:
+        return found
+    whole = FLOAT * shape.n_rows * width
+    return found + (3 * whole if in_memory else min(2 * whole, SORTING) + min(2 * whole, CELLS))
 
 
-def comparison_bytes(shape: DataShape, rows: int, libraries: int) -> int:
-    """Return the bytes for boosted trees fitted to ``rows`` rows, whose ``libraries`` have yet to be loaded."""
-    return libraries + TREES + 4 * FLOAT * rows * (shape.n_features + 1)
+def comparison_bytes(shape: DataShape, rows: int, libraries: int, trees: int) -> int:
+    """Return the bytes for boosted trees fitted to some rows.
+
+    shape : the data and the model
+    rows : the number of rows
+    libraries : bytes of the libraries that have yet to be loaded
+    trees : the number of trees that are kept
+    """
+    numbers = 4 * (shape.n_features + 1) + 6 * shape.n_classes
+    return libraries + SCRATCH + TREE * trees + HISTOGRAM * shape.n_features + FLOAT * rows * numbers
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,20 @@ from partirvm.planning.memory import (
     step_bytes,
 )
 from partirvm.quoting import counted, format_bytes, format_duration, html_table
-from partirvm.types import COMPARED_MEMORY, COMPARED_ROWS, LEARNING_ROWS, LEFT_OUT_ROWS
+from partirvm.types import (
+    COMPARED_MEMORY,
+    COMPARED_ROWS,
+    JUDGED_ROWS,
+    LEARNING_ROWS,
+    LEFT_OUT_ROWS,
+    TREES_OF_CLASSES,
+)
 
 LEAST_PARTITION = 50
 """Minimum to which the memory limit may lower an automatic partition size."""
+
+SKLEARN_TREES = 100
+"""Number of boosted trees, per class if there are more than two, that scikit-learn fits by default."""
 
 STORE_FRACTION = 0.25
 """Maximum fraction of the memory limit for kernel blocks if both ``memory_limit`` and ``kernel_store`` are "auto"."""
@@ -81,7 +91,8 @@ class Plan:
     number of rows that have yet to become candidates (None for all rows). ``learning_columns`` is the maximum number of
     columns for kernel learning between rounds. ``residuals`` says what local residuals cost, if the fit may use them,
     and ``comparison`` what the one with boosted trees costs; ``residual_bytes`` and ``comparison_bytes`` are the bytes
-    that these two take.
+    that these two take, the latter also if a model without vectors is compared. ``grown`` is the number of bytes by
+    which the process has grown during kernel learning: libraries, and freed small blocks.
     """
 
     request: Request
@@ -107,6 +118,7 @@ class Plan:
     comparison: str | None = None
     residual_bytes: int = 0
     comparison_bytes: int = 0
+    grown: int = 0
 
     @property
     def partitions(self) -> int:
@@ -128,10 +140,14 @@ class Plan:
         """Expected peak resident bytes of a process, including its memory before the fit."""
         peaks = [self.bytes.peak + self.kernel_store.bytes]
         if self.residual_bytes:
-            peaks.append(min(self.bytes.peak, KEPT_BEFORE) + self.residual_bytes)
+            peaks.append(self._kept(self.bytes.peak, KEPT_BEFORE) + self.residual_bytes)
         if self.comparison_bytes:
-            peaks.append(min(max(peaks), KEPT_AFTER) + self.comparison_bytes)
-        return self.machine.base + ALLOWANCE + max(peaks)
+            peaks.append(self._kept(max(peaks), KEPT_AFTER) + self.comparison_bytes)
+        return self.machine.base + self.grown + ALLOWANCE + max(peaks)
+
+    def _kept(self, peak: int, most: int) -> int:
+        """Return the bytes of freed small blocks, of which ``grown`` has some, that remain after a stage."""
+        return max(min(peak, most) - self.grown, 0)
 
     def room(self, columns: int) -> int:
         """Return the bytes that a process may use for kernel blocks while the fit has ``columns`` columns."""
@@ -169,7 +185,7 @@ class Plan:
         selection = f", selection {plan['selection']}" if self.schedule.selects else ""
         workers = f"{machine.workers} workers × " if machine.workers > 1 else ""
         dense = format_duration(sum(cost.solve_seconds for cost in self.rounds))
-        used = {"process": machine.base, "pass": self.bytes.passing, "dense fit": self.bytes.solving}
+        used = {"process": machine.base + self.grown, "pass": self.bytes.passing, "dense fit": self.bytes.solving}
         used |= {"neighbours": self.residual_bytes, "boosting": self.comparison_bytes}
         parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in used.items() if size)
         lines = {
@@ -260,14 +276,33 @@ def make_plan(
     facts |= {"bytes": step, "rounds": tuple(costs), "batch_elements": elements, "held_out": held_out}
     facts |= {"notes": notes, "joining": joining, "residuals": residuals_text(request, work, machine, columns)}
     facts |= {"comparison": comparison_text(work)}
-    left_out = min(shape.n_rows, LEFT_OUT_ROWS)
-    if work.residuals and RESIDUAL_SHARE * residual_bytes(shape, left_out, request.neighbours)[1] <= machine.limit:
-        facts["residual_bytes"] = memory.residual_stage_bytes(shape, left_out, request.neighbours)
-    if work.compared:
-        compared_rows = min(shape.n_rows, COMPARED_ROWS[1])
-        facts["comparison_bytes"] = memory.comparison_bytes(shape, compared_rows, machine.libraries)
+    facts |= {"residual_bytes": _bytes_of_residuals(request, work, machine)}
+    facts |= {"comparison_bytes": _bytes_of_comparison(request, work, machine)}
     plan = Plan(replace(request, partition_size=candidates), shape, machine, schedule, read, **facts)
     return replace(plan, kernel_store=kernel_store(request, shape, machine, columns, plan.room(columns)))
+
+
+def _bytes_of_residuals(request: Request, work: Work, machine: Machine) -> int:
+    """Return the bytes of the stage of local residuals, or 0 for a fit without them."""
+    shape, neighbours = work.shape, request.neighbours
+    left_out = min(shape.n_rows, LEFT_OUT_ROWS)
+    if not work.residuals or RESIDUAL_SHARE * residual_bytes(shape, left_out, neighbours)[1] > machine.limit:
+        return 0
+    in_memory = RESIDUAL_SHARE * residual_bytes(shape, shape.n_rows, neighbours)[1] <= machine.limit
+    return memory.residual_stage_bytes(shape, left_out, neighbours, in_memory=in_memory)
+
+
+def _bytes_of_comparison(request: Request, work: Work, machine: Machine) -> int:
+    """Return the bytes of a comparison with boosted trees, also that of a model without vectors; 0 without any."""
+    shape, libraries = work.shape, machine.libraries
+    comparisons = [0]
+    if request.reference != "none" and machine.limit >= COMPARED_MEMORY and shape.n_rows >= JUDGED_ROWS[0]:
+        trees = SKLEARN_TREES * (shape.n_classes if shape.n_classes > 2 else 1)
+        comparisons.append(memory.comparison_bytes(shape, min(shape.n_rows, JUDGED_ROWS[1]), libraries, trees))
+    if work.compared:
+        rows = min(shape.n_rows, COMPARED_ROWS[1])
+        comparisons.append(memory.comparison_bytes(shape, rows, libraries, max(TREES_OF_CLASSES, 8 * shape.n_classes)))
+    return max(comparisons)
 
 
 def comparison_text(work: Work) -> str | None:

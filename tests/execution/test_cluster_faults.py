@@ -273,6 +273,19 @@ def test_a_question_is_asked_again_until_the_silence_is_over(one_worker, monkeyp
         made.poll()
 
 
+def test_a_poll_whose_process_is_stopped_has_no_answer(one_worker, monkeypatch):
+    """The event loop of a worker that is told to stop cancels the call, of which ``sync`` then has no result."""
+
+    async def cancelled(*args, **options):
+        raise asyncio.CancelledError
+
+    made = cluster_module.Cluster(one_worker)
+    monkeypatch.setattr(one_worker.scheduler, "identity", cancelled, raising=False)
+    monkeypatch.setattr(one_worker.scheduler, "events", cancelled, raising=False)
+    assert made.poll() is None
+    assert made._events_of("tcp://10.0.0.5:1") == ()
+
+
 def test_a_worker_that_stands_still_before_a_fit_is_named(one_worker, monkeypatch):
     """SIGSTOP: ClusterError after the time for an answer, not a wait until the scheduler gives the worker up."""
     (pid,) = one_worker.run(os.getpid).values()

@@ -53,6 +53,52 @@ def test_a_pipeline_becomes_onnx(classes: Any, kind: str, most: float) -> None:
         np.testing.assert_allclose(found[1], pipeline.predict_proba(FRAME), rtol=0, atol=most)
 
 
+def with_several_targets() -> Any:
+    return RVMRegressor(random_state=0).fit(FRAME, pd.DataFrame({"t": TARGET, "u": FRAME["b"] - TARGET}))
+
+
+LOGGED = {
+    "regression": lambda: RVMRegressor(random_state=0).fit(FRAME, TARGET),
+    "two classes": lambda: RVMClassifier(random_state=0).fit(FRAME, np.where(TARGET > 0, "high", "low")),
+    "three classes": lambda: RVMClassifier(random_state=0).fit(FRAME, np.digitize(TARGET, [-0.5, 0.5])),
+    "several targets": with_several_targets,
+    "local residuals": lambda: RVMRegressor(residual="local", random_state=0).fit(FRAME, TARGET),
+    "a model": lambda: RVMRegressor(random_state=0).fit(FRAME, TARGET).model_,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LOGGED)
+def test_what_mlflow_loads_predicts_what_was_logged(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through a tracking store of files, with equal bits; rows with a missing number and an unknown label count."""
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow = pytest.importorskip("mlflow")
+    from partirvm.mlflow import log_model
+
+    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
+    fitted = LOGGED[kind]()
+    new = FRAME[:20].copy()
+    new.loc[3, "a"] = np.nan
+    new.loc[5, "c"] = "unknown"
+    with mlflow.start_run():
+        place = log_model(fitted, "any", FRAME[:3]).model_uri
+    asked = {"level": 0.8, "quantiles": [0.1]} if kind in ("regression", "local residuals", "a model") else {}
+    found = mlflow.pyfunc.load_model(place).predict(new, params=asked)
+    assert len(found) == 20
+    if "classes" in kind:
+        np.testing.assert_array_equal(found["label"], fitted.predict(new))
+        np.testing.assert_array_equal(found[[f"p_{each}" for each in fitted.classes_]], fitted.predict_proba(new))
+    elif kind == "several targets":
+        np.testing.assert_array_equal(found[["mean_0", "mean_1"]], fitted.predict(new))
+    else:
+        estimator = LOGGED["regression"]() if kind == "a model" else fitted
+        moments = np.column_stack(estimator.predict(new, return_std=True))
+        np.testing.assert_array_equal(found[["mean", "std"]], moments)
+        np.testing.assert_array_equal(found[["lower", "upper"]], np.column_stack(estimator.predict_interval(new, 0.8)))
+        np.testing.assert_allclose(found["q0.1"], found["lower"], rtol=1e-12)
+
+
 def test_mlflow_serves_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     mlflow, uvicorn, io, _ = (pytest.importorskip(name) for name in ("mlflow", "uvicorn", "skops.io", "sqlalchemy"))

@@ -117,6 +117,28 @@ def test_a_worker_that_stops_during_the_first_questions_leaves_a_job_that_can_be
     assert state.reason == "stopped at once (CancelledError)"
 
 
+@pytest.mark.parametrize("error", [AttributeError("no broadcast"), UnboundLocalError("result"), KeyError("x")])
+@pytest.mark.parametrize(
+    ("status", "expected"), [("closing", "interrupted"), ("closed", "interrupted"), ("running", "failed")]
+)
+def test_no_error_of_a_worker_that_stops_is_that_of_the_fit(tmp_path, monkeypatch, error, status, expected):
+    """Its client closes at any moment, and whatever uses it may fail in any way; another worker takes the job up."""
+    data = ingest(([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]), tmp_path / "rows.zarr")
+    job = str(tmp_path / "job")
+    create(data.url, job, RVMRegressor(gamma=1.0).parameters(), None, False)
+
+    def broken(client):
+        raise error
+
+    monkeypatch.setattr(attempt, "executor_for", broken)
+    with pytest.raises(type(error)):
+        attempt.run_job(job, allow_code=True, client=SimpleNamespace(status=status))
+    state = open_job(job).state()
+    assert state.status.value == expected
+    if expected == "interrupted":
+        assert state.reason == f"the worker that ran it was stopped ({type(error).__name__})"
+
+
 def test_a_job_keeps_the_address_of_its_scheduler(tmp_path):
     """From its request, and from each resume."""
     data = ingest(([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]), tmp_path / "rows.zarr")

@@ -94,27 +94,50 @@ def test_labels_count_in_the_plan():
 SMALL = """
 import os, sys
 import numpy as np
-folder, rows, features, seed = sys.argv[1], *map(int, sys.argv[2:])
+folder, rows, features, kind, options = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:]
 if os.fork() == 0:  # the data are made in a process of their own
     from partirvm import ingest
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, size=(rows, features))
-    y = np.sin(9 * X[:, 0]) * np.cos(7 * X[:, 1]) + 0.05 * rng.normal(size=rows)
-    ingest((X, y), folder + "/rows.zarr")
+    y = np.sin(9 * X[:, 0]) * np.cos(7 * X[:, 1]) if kind == "wave" else np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
+    if kind.endswith("targets"):
+        y = np.cos(np.arange(int(kind.split()[0]))) * y[:, None] + X[:, 1:2]
+    y = y + 0.05 * rng.normal(size=y.shape)
+    if kind.endswith("classes"):
+        edges = np.quantile(y, np.arange(1, int(kind.split()[0])) / int(kind.split()[0]))
+        y = np.array(list("abcde"))[np.searchsorted(edges, y)]
+    ingest((X, y), folder + "/rows.zarr", classes=kind.endswith("classes"))
     os._exit(0)
 os.wait()
 from partirvm.cli import main
-main(["fit", folder + "/rows.zarr", folder + "/job", "--quiet"])
+main(["fit", folder + "/rows.zarr", folder + "/job", "--quiet", *options])
 from partirvm.process import peak_memory
 print(peak_memory())
 """
 
+FITS = [
+    (300, 3, "surface", ()),
+    (600, 4, "wave", ()),  # ends without vectors, and is compared all the same
+    (600, 60, "surface", ()),
+    (1500, 3, "wave", ()),
+    (1500, 6, "2 classes", ()),
+    (1200, 10, "5 classes", ()),
+    (2000, 60, "surface", ("--residual", "local")),
+    (3000, 5, "wave", ("--residual", "none")),
+    (3000, 5, "wave", ()),
+    (3000, 4, "5 targets", ("--residual", "local")),
+    (5000, 20, "surface", ()),
+    (8000, 8, "5 classes", ("--reference", "none")),
+    (20_000, 3, "surface", ()),
+    (60_000, 2, "wave", ("--max-vectors", "100", "--neighbours", "20")),  # more rows than are left out
+]
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rows", "features"), [(600, 4), (1500, 3), (3000, 5)])
-def test_the_plan_of_a_small_default_fit_is_no_less_than_its_peak(tmp_path, rows, features):
+@pytest.mark.parametrize(("rows", "features", "kind", "options"), FITS)
+def test_the_plan_of_a_small_fit_is_no_less_than_its_peak(tmp_path, rows, features, kind, options):
     """Of the command line, which loads libraries during the fit: neighbours, and boosted trees in a comparison."""
-    arguments = [sys.executable, "-c", SMALL, str(tmp_path), str(rows), str(features), "1"]
+    arguments = [sys.executable, "-c", SMALL, str(tmp_path), str(rows), str(features), kind, *options]
     ended = subprocess.run(arguments, capture_output=True, text=True, check=True)
     planned = open_job(tmp_path / "job").state().plan["memory_peak"]
     assert int(ended.stdout.split()[-1]) <= planned

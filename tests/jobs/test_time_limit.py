@@ -113,7 +113,7 @@ def test_a_model_is_left_whenever_time_is_up(strategy, gamma, classes):
 @pytest.mark.filterwarnings("ignore::partirvm.errors.PartirvmWarning")
 def test_time_that_is_up_while_noise_is_fitted_leaves_a_model_with_constant_noise():
     """From the kernels of the noise to the last pass over weighted rows."""
-    asked = Request(gamma=0.4, strategy="basic", noise="local", seed=1)
+    asked = Request(gamma=0.4, strategy="basic", noise="local", residual="none", seed=1)
     whole, complete, _ = ended(asked, False, np.inf)
     assert complete.model.design.noise is not None
     for at in range(whole.polls - 20, whole.polls - 1, 8):

@@ -1,14 +1,19 @@
 """What decides on local residuals: rows left out in folds, and neighbours whose errors do not contain them."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from partirvm import RVMRegressor
 from partirvm.core.left_out_together import FOLDS
+from partirvm.data import ArraySource
+from partirvm.execution import LocalExecutor
 from partirvm.learning import neighbours
-from partirvm.learning.neighbours import error_gain, helps, spoils
-from partirvm.local.cells import NUMBER
-from partirvm.types import RESIDUAL_COLUMNS
+from partirvm.learning.neighbours import error_gain, helps, left_out_records, spoils
+from partirvm.learning.sample import Spent
+from partirvm.local.cells import LOG_FACTOR, NUMBER
+from partirvm.types import PANEL_ROWS, RESIDUAL_COLUMNS
 
 
 def rough(n, seed=0):
@@ -120,3 +125,25 @@ def test_a_small_table_gets_them_where_they_help():
     assert model.model_.residuals is not None
     errors = [np.sqrt(np.mean((y - each.predict(X)) ** 2)) for each in (model.model_, model.model_.sparse())]
     assert errors[0] < 0.9 * errors[1]
+
+
+@pytest.mark.parametrize("n", [100, PANEL_ROWS, 2 * PANEL_ROWS + 7])
+def test_the_noise_of_left_out_rows_is_evaluated_in_panels(n):
+    """It holds a kernel value for each row and centre: 50 MB of 50,000 rows, in no plan."""
+    X, y = rough(n)
+    sizes = []
+
+    def noise_factor(rows):
+        sizes.append(len(rows))
+        return np.exp(rows[:, 0])
+
+    design = SimpleNamespace(noise_factor=noise_factor, scaling=SimpleNamespace(inputs=lambda rows: rows))
+    left_out = SimpleNamespace(rows=np.arange(n), targets=np.ones((n, 2)), expected=lambda: (y, y))
+    asked, executor = SimpleNamespace(left_out=(left_out,), design=design), LocalExecutor(1)
+    source = ArraySource(X, y, tile_rows=512)
+    records, rows = left_out_records(asked, lambda points: points, source, executor, lambda *_: None, Spent())
+    executor.close()
+    assert sum(sizes) == n
+    assert max(sizes) <= PANEL_ROWS
+    np.testing.assert_array_equal(rows, X)
+    np.testing.assert_array_equal(records[:, LOG_FACTOR], np.log(np.exp(X[:, 0])))

@@ -193,3 +193,23 @@ def test_forged_tables_of_levels_are_refused(changes: dict[str, Any], embedded_m
     files.save_model(with_features(embedded_model, **changes), tmp_path / "m")
     with pytest.raises(FormatError):
         files.load_model(tmp_path / "m")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["two classes", "three classes"])
+@pytest.mark.parametrize("forge", [lambda labels: labels[:0], lambda labels: labels[:1], lambda labels: labels[None]])
+def test_labels_of_an_estimator_are_as_many_as_those_of_its_model(name: str, forge: Any, tmp_path: Path) -> None:
+    """Its own ``classes_``, in the dtype of y, are stored beside the labels of the model."""
+    model = MODELS[name]()
+    save_model(model, tmp_path / "m")
+    tree, arrays = read_group(str(tmp_path / "m"), KIND, FORMAT)
+    (place,) = [
+        k
+        for k, each in enumerate(arrays)
+        if each.dtype == model.classes_.dtype
+        and len(each) == len(model.classes_)
+        and np.array_equal(each, model.classes_)
+    ]
+    write_group(tree, [*arrays[:place], forge(arrays[place]), *arrays[place + 1 :]], str(tmp_path / "f"), KIND, FORMAT)
+    with pytest.raises(FormatError, match="classes_ have another number"):
+        load_model(tmp_path / "f")

@@ -151,12 +151,13 @@ def test_the_credentials_of_a_refused_store_belong_in_the_environment(server, tm
 def test_a_job_in_a_bucket_keeps_no_credentials(s3_server, tables, tmp_path, monkeypatch, capsys):
     """DATA, JOB, model and predictions at s3://key:secret@bucket: nothing in the bucket or in what is printed has them.
 
+    The secret begins as a port and a path do.
     The key is used: without one in the environment, the first process works, and a later one says what is missing.
     """
     import s3fs
 
     s3fs.S3FileSystem().mkdir("vault")
-    place = f"s3://AKEY:{PASSWORD}@vault/x"
+    place = f"s3://AKEY:12/{PASSWORD}@vault/x"
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

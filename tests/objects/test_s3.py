@@ -99,9 +99,13 @@ def test_report_and_model_are_written_to_a_bucket(places):
     folder, bucket = places
     assert "open it in a browser" in run("report", f"{folder}/job", f"{bucket}/report.html")
     assert _objects(f"{bucket}/report.html")[""].startswith(b"<!")
-    Report({}).save(f"{bucket}/report.json")
+    report = Report({"status_advice": ""})
+    report.save(f"{bucket}/report.json")
     with pytest.raises(ExistsError, match="already exists"):
-        Report({}).save(f"{bucket}/report.json")
+        report.save(f"{bucket}/report.json")
+    Report({}).save(f"{bucket}/foreign.json")
+    with pytest.raises(ExistsError, match="not a report that partirvm wrote"):
+        report.save(f"{bucket}/foreign.json", overwrite=True)
     model = load_model(f"{folder}/job")
     save_model(model, f"{bucket}/model.rvm")
     assert load_model(f"{bucket}/model.rvm").digest() == model.digest()

@@ -1,5 +1,6 @@
 """Bytes of each step by the table at the head of planning/memory.py, and what fits."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,15 +108,38 @@ def test_the_batch_that_fits(shape, candidates, threads, spare):
 
 
 def test_the_stages_after_the_rounds_by_hand():
-    """3,000 rows × 5 features: records of 9 numbers. 3,000 rows learn with 40 neighbours, 1,024 judge with 60.
+    """3,000 rows × 5 features: records of 9 numbers. 3,000 rows learn with 40 of 60 neighbours, 1,024 judge with 60.
 
-    Of 10,000 rows, 4,096 learn, with at most all 20 neighbours.
+    Of 10,000 rows, 4,096 learn, with at most all 20 neighbours. With 60 features, the search of the metric takes most:
+    1,000 rows with 20 neighbours, whose differences along 60 coordinates are held for each pair.
     """
     shape = DataShape(3000, 5, 1, 1000)
-    numbers = 2 * 3000 * 9 + 3000 * 40 * (40 + 9) + 1024 * 60 * (60 + 9)
+    numbers = 3000 * (3 * 9 + 5 + 20) + 3000 * (40 + 60) * 9 + 1024 * 60 * (30 + 2 * 9)
     assert residual_stage_bytes(shape, 3000, 60) == 8 * numbers
-    assert residual_stage_bytes(shape, 10_000, 20) == 8 * (2 * 10_000 * 9 + (4096 + 1024) * 20 * (20 + 9))
-    assert comparison_bytes(shape, 3000, 7) == 7 + (20 << 20) + 4 * 8 * 3000 * 6
+    shape = DataShape(10_000, 5, 1, 1000)
+    numbers = 10_000 * (3 * 9 + 5 + 20) + 4096 * (20 + 20) * 9 + 1000 * 20**2 * (2.5 + 3)
+    assert residual_stage_bytes(shape, 10_000, 20) == 8 * numbers
+    shape = DataShape(3000, 60, 1, 1000)
+    numbers = 3000 * (3 * 64 + 60 + 20) + 3000 * (20 + 20) * 64 + 1000 * 20**2 * (30 + 3)
+    assert residual_stage_bytes(shape, 3000, 20) == 8 * numbers
+
+
+def test_residuals_of_all_rows_by_hand():
+    """Of 200,000 rows, 50,000 are left out. Records of 9 numbers: three times in memory, or sorted in files."""
+    shape = DataShape(200_000, 5, 1, 1000)
+    left_out = residual_stage_bytes(DataShape(50_000, 5, 1, 1000), 50_000, 60)
+    assert residual_stage_bytes(shape, 50_000, 60) == left_out + 3 * 8 * 200_000 * 9
+    assert residual_stage_bytes(shape, 50_000, 60, in_memory=False) == left_out + 4 * 8 * 200_000 * 9
+    shape = DataShape(20_000_000, 5, 1, 1000)
+    assert residual_stage_bytes(shape, 50_000, 60, in_memory=False) == left_out + (128 << 20) + (256 << 20)
+
+
+@pytest.mark.parametrize(("features", "classes"), [(5, 0), (5, 2), (60, 5), (500, 0)])
+def test_the_bytes_of_boosted_trees_by_hand(features, classes):
+    """Rows, twice in double precision, with six scores of each class; histograms of 32 nodes × 256 bins × 20 bytes."""
+    shape = DataShape(3000, features, 1, 1000, n_classes=classes)
+    rows, histograms = 8 * 3000 * (4 * (features + 1) + 6 * classes), 32 * 256 * 20 * features
+    assert comparison_bytes(shape, 3000, 7, 120) == 7 + (16 << 20) + 120 * (16 << 10) + rows + histograms
 
 
 def test_what_local_residuals_may_take_by_hand():

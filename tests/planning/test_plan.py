@@ -52,21 +52,30 @@ def test_what_cannot_fit_is_refused_with_need_have_and_advice():
 def test_the_peak_of_a_small_fit_counts_neighbours_and_boosting():
     """Its rounds take less than either: of the libraries, what the process has yet to load.
 
-    Freed small blocks of the rounds (at most 32 MiB) and of the neighbours (at most 80 MiB) remain with the process.
+    Freed small blocks of the rounds (at most 32 MiB) and of the neighbours (at most 80 MiB) remain with the process;
+    those by which it has grown during kernel learning count among them.
     """
     shape, libraries = DataShape(3000, 5, 1, 1000), 70 << 20
     machine = Machine(threads=2, base=90 << 20, limit=4 << 30, libraries=libraries)
     small = {"shape": shape, "machine": machine, "partition_size": 100}
-    alone = plan_of(**small, residual="none")
+    alone = plan_of(**small, residual="none", reference="none")
     assert alone.peak == machine.base + ALLOWANCE + alone.bytes.peak
+    grown = plan_of(**small, residual="none", reference="none", facts={"grown": 9 << 20})
+    assert grown.peak == alone.peak + (9 << 20)
     stage = residual_stage_bytes(shape, 3000, 60)
     kept = min(alone.bytes.peak, 32 << 20)
-    corrected = plan_of(**small, neighbours=60)
+    corrected = plan_of(**small, neighbours=60, reference="none")
     assert corrected.peak == machine.base + ALLOWANCE + max(alone.bytes.peak, kept + stage)
     compared = plan_of(**small, neighbours=60, facts={"learned": "gaussian"})
-    trees = min(kept + stage, 80 << 20) + comparison_bytes(shape, 3000, libraries)
+    trees = min(kept + stage, 80 << 20) + comparison_bytes(shape, 3000, libraries, 120)
     assert compared.peak == machine.base + ALLOWANCE + trees
-    assert "neighbours 77.6 MiB, boosting 90.5 MiB" in str(compared)
+    grown = plan_of(**small, neighbours=60, facts={"learned": "gaussian", "grown": 100 << 20})
+    assert grown.peak == machine.base + (100 << 20) + ALLOWANCE + comparison_bytes(shape, 3000, libraries, 120)
+    parts = f"neighbours {format_bytes(stage)}, boosting {format_bytes(comparison_bytes(shape, 3000, libraries, 120))}"
+    assert parts in str(compared)
+    judged = plan_of(**small, neighbours=60)  # without a learned kernel, only a model without vectors is compared
+    assert judged.comparison is None
+    assert judged.comparison_bytes == comparison_bytes(shape, 2000, libraries, 100)
     less = replace(machine, limit=(1 << 30) - 1)
     without = plan_of(**{**small, "machine": less}, neighbours=60, facts={"learned": "gaussian"})
     assert (without.comparison, without.comparison_bytes) == (None, 0)
