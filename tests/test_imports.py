@@ -107,6 +107,8 @@ THIRD_PARTIES = {
     "resolve": {"numpy"},
     "learning": {"numpy"},
     "learning.exact_process": {"scipy"},
+    "learning.escalation": {"sklearn"},
+    "learning.left_out_judge": {"sklearn", "threadpoolctl"},
     "predict": {"numpy", "zarr", "pyarrow", "fsspec"},
     "literature": {"numpy", "scipy", "sklearn"},
     "estimators": {"numpy", "scipy", "sklearn"},
