@@ -205,6 +205,7 @@ class RegressionSearch:
         columns: maximum number of columns of a fit.
         families: whether the family of the kernel is chosen.
         seed: draws rows and centres.
+        judged: whether rivals may be grown: they take memory.
         facts: what was compared, for the history.
     """
 
@@ -216,6 +217,7 @@ class RegressionSearch:
     columns: int
     families: bool
     seed: int
+    judged: bool
     facts: dict[str, Any]
 
     @property
@@ -229,7 +231,7 @@ class RegressionSearch:
 
     def judge(self) -> LeftOutJudge | None:
         """Return the judge of kernels if their form is chosen."""
-        if self.learning.metric != "auto" or not self.problem.target_variance:
+        if not self.judged or self.learning.metric != "auto" or not self.problem.target_variance:
             return None
         return judge_of(self.sample, self.problem, self.order)
 
@@ -257,10 +259,18 @@ def learn_regression(
     family: bool,
     warp: bool,
     columns: int,
+    judged: bool = True,
 ) -> Problem:
-    """Learn the kernel of a regression, and with ``warp`` the warps of its features; return the problem with both.
+    """Learn the kernel of a regression, and return the problem with it; the last logged record holds the kernel.
 
-    The last logged record holds the kernel. A fit may have ``columns`` columns.
+    sample : holds the rows
+    problem : has the kernel from which the search starts
+    learning : options of kernel learning
+    seed : draws rows and centres
+    family : whether the family of the kernel is chosen
+    warp : whether features may be warped
+    columns : maximum number of columns of a fit
+    judged : whether rivals judge the kernel, which takes memory
     """
     d, order = problem.empty.scaling.n_inputs, in_order(sample, seed)
     most = min(ROWS, int(np.sqrt(WORK / d)), columns)
@@ -268,7 +278,7 @@ def learn_regression(
     problem, widths, turned, evidence = search(sample, problem, order, most, family=family, turned=turn, warp=warp)
     chosen = max(evidence, key=evidence.__getitem__, default="")
     facts: dict[str, Any] = {"families": evidence, "family": chosen} if family else {}
-    run = RegressionSearch(sample, problem, learning, order, most, columns, family, seed, facts)
+    run = RegressionSearch(sample, problem, learning, order, most, columns, family, seed, judged, facts)
     if turn and len(order) >= WIDE * d:
         steep = steep_start(run, widths)
         if steep is not None and len(order) <= FEW:

@@ -61,6 +61,9 @@ TREE, HISTOGRAM = 16 << 10, 32 * 256 * 20
 SCRATCH = 16 << 20
 """Bytes of scikit-learn's scratch arrays and objects, in addition to those that ``comparison_bytes`` counts."""
 
+PROCESS_ROWS, PROCESS_MATRICES = 1600, 6
+"""Maximum number of rows of an exact process that judges a kernel, and the number of square matrices that it holds."""
+
 LEFT_OUT_NUMBERS = 20
 """Numbers of each left-out row and target: errors, variances and targets (twice each), and the changes of the error
 without each of 10 folds."""
@@ -164,6 +167,15 @@ def comparison_bytes(shape: DataShape, rows: int, libraries: int, trees: int) ->
     """
     numbers = 4 * (shape.n_features + 1) + 6 * shape.n_classes
     return libraries + SCRATCH + TREE * trees + HISTOGRAM * shape.n_features + FLOAT * rows * numbers
+
+
+def judging_bytes(n_rows: int, libraries: int) -> int:
+    """Return the bytes for judging a kernel beside rivals, and for continuing its search on as many rows.
+
+    n_rows : the number of rows of the data
+    libraries : bytes of the libraries that have yet to be loaded
+    """
+    return libraries + SCRATCH + PROCESS_MATRICES * FLOAT * min(n_rows, PROCESS_ROWS) ** 2
 
 
 @dataclass(frozen=True)

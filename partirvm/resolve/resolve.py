@@ -126,7 +126,9 @@ def resolve(
     entries, notes = small_fits.entries, notes + small_fits.notes
     seconds = max((entry["seconds"] for entry in entries), default=0.0)
     found = {"rho": rho, "learned": small_fits.learned, "learning_seconds": seconds, "notes": notes}
-    found["grown"] = max(machine_for(request, executor, source).base - machine.base, 0)
+    after = machine_for(request, executor, source)
+    found["grown"] = max(after.base - machine.base, 0)
+    machine = replace(machine, libraries=after.libraries)
     plan = _plan(source, problem, resolved, shape, machine, shrink_partition=automatic_size, **found)
     if rho is not None:
         entries[-1] |= {"partition_size": plan.partition_size, "notes": list(plan.notes)}

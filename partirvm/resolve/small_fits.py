@@ -27,7 +27,7 @@ from partirvm.learning.search import LearningOptions, learning_options
 from partirvm.learning.target import with_target
 from partirvm.likelihoods.base import PassFit, survivors
 from partirvm.options import Request
-from partirvm.planning.memory import FLOAT, DataShape, kept_bytes, sample_bytes
+from partirvm.planning.memory import FLOAT, DataShape, judging_bytes, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, affordable
 from partirvm.resolve.kernel import chooses, resolve_kernel
 from partirvm.resolve.new_problem import Interrupted
@@ -201,8 +201,19 @@ class SmallFits:
             return problem
         if problem.n_classes:
             return learn_classes(sample, first, learning, request.seed, warp=warp, columns=columns)
-        family = request.kernel == "auto"
-        return learn_regression(sample, first, learning, request.seed, family=family, warp=warp, columns=columns)
+        judged = judging_bytes(self.source.n_rows, self.machine.libraries) <= self.machine.budget
+        if not judged:
+            self.notes += ("the memory limit does not allow for judging the kernel beside boosted trees",)
+        return learn_regression(
+            sample,
+            first,
+            learning,
+            request.seed,
+            family=request.kernel == "auto",
+            warp=warp,
+            columns=columns,
+            judged=judged,
+        )
 
     def partition_size(self, problem: Problem) -> tuple[float | None, int]:
         """Measure the sparseness ρ of the problem, and return it and the partition size.
