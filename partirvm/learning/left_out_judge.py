@@ -3,12 +3,17 @@
 An exact process with the kernel predicts left-out rows from up to ``KNOWN_ROWS`` other rows, and so do boosted trees
 and the mean of the nearest rows. If a rival has a clearly smaller error, the function has structure that the search of
 the kernel has missed: the kernel is *lost*, and ``learning.escalation`` continues the search.
+
+If the fit may have local residuals, they may find this structure, too (protein: error .847 by the kernel, .687 by the
+fit). Where the kernel seems lost, its predictions are therefore corrected by a multiple of the mean left-out error of
+the most similar known rows; the multiple is the one with the smallest squared errors of known rows.
 """
 
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import lapack, solve_triangular
 from threadpoolctl import threadpool_limits
 
 from partirvm.kernels.design import Design
@@ -67,12 +72,14 @@ class LeftOutJudge:
         problem: gives the scaling of inputs and targets.
         known: (n,), numbers of the rows from which is predicted.
         new: (m,), numbers of the left-out rows.
+        residuals: whether the fit may have local residuals.
     """
 
     sample: SampledRows = field(repr=False)
     problem: Problem = field(repr=False)
     known: Int
     new: Int
+    residuals: bool = False
 
     @cached_property
     def rows(self) -> tuple[ProcessRows, ProcessRows]:
@@ -81,13 +88,38 @@ class LeftOutJudge:
         return known, ProcessRows.of(self.sample, self.problem, self.new)
 
     def losses(self, fit: ProcessFit) -> Float:
-        """Return the weighted squared errors (m,) of left-out rows with the kernel and the variances of ``fit``."""
+        """Return the weighted squared errors (m,) of left-out rows with the kernel and the variances of ``fit``.
+
+        If they are those of a lost kernel and the fit may have local residuals, they are those after a correction.
+        """
         known, new = self.rows
         try:
-            errors = known.predicted(fit, new)[0]
+            factor, white = known.whitened(fit, new)
         except np.linalg.LinAlgError:
-            errors = np.full_like(new.t, np.inf)
-        return np.asarray((errors**2).mean(axis=1) / new.inverse)
+            return np.full(len(new.X), np.inf)
+        half = solve_triangular(factor, known.t, lower=True, check_finite=False)
+        errors = new.t - white @ half
+        losses = self._weighted(errors)
+        if not (self.residuals and self.verdict(losses).lost):
+            return losses
+        inverse = lapack.dtrtri(factor, lower=1)[0]
+        left_out = inverse.T @ half / (inverse**2).sum(axis=0)[:, None]
+        return self._weighted(errors - self._corrections(fit, left_out))
+
+    def _corrections(self, fit: ProcessFit, left_out: Float) -> Float:
+        """Return corrections (m, T) of left-out rows from the left-out errors (n, T) of known rows."""
+        known, new = self.rows
+        similar = fit.kernel.values(known.X, known.X)
+        np.fill_diagonal(similar, -np.inf)
+        near = np.argpartition(-similar, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+        means = left_out[near].mean(axis=1)
+        multiple = np.clip((means * left_out).sum(axis=0) / np.maximum((means**2).sum(axis=0), 1e-300), 0.0, 1.0)
+        near = np.argpartition(-fit.kernel.values(new.X, known.X), NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+        return np.asarray(multiple * left_out[near].mean(axis=1))
+
+    def _weighted(self, errors: Float) -> Float:
+        """Return the weighted squares (m,) of errors (m, T)."""
+        return np.asarray((errors**2).mean(axis=1) / self.rows[1].inverse)
 
     def tied_error(self, design: Design, weights: Float) -> float:
         """Return the root mean squared error of left-out rows by a design with ``weights`` (M, T)."""
@@ -113,7 +145,7 @@ class LeftOutJudge:
             with threadpool_limits(1, "openmp"):
                 each = [trees.fit(known.X, t, weights).predict(new.X) for t in known.t.T]
             predicted["boosted trees"] = np.column_stack(each)
-        return {name: ((new.t - p) ** 2).mean(axis=1) / new.inverse for name, p in predicted.items()}
+        return {name: self._weighted(new.t - found) for name, found in predicted.items()}
 
     def verdict(self, losses: Float) -> LeftOutVerdict:
         """Compare squared errors (m,) with those of the rivals."""
@@ -125,10 +157,16 @@ class LeftOutJudge:
         return LeftOutVerdict(len(losses), error, rival, rival_error, bool(sure and error > LOST * rival_error))
 
 
-def judge_of(sample: SampledRows, problem: Problem, order: Int) -> LeftOutJudge | None:
-    """Return the judge that leaves out the last rows of ``order``; None if there are too few rows."""
+def judge_of(sample: SampledRows, problem: Problem, order: Int, residuals: bool = False) -> LeftOutJudge | None:
+    """Return the judge that leaves out the last rows of ``order``; None if there are too few rows.
+
+    sample : holds the rows
+    problem : gives the scaling of inputs and targets
+    order : (n,), row numbers in random order
+    residuals : whether the fit may have local residuals
+    """
     count = min(JUDGED_ROWS, int(JUDGED_SHARE * len(order)))
     if count < LEAST_JUDGED:
         return None
     known = order[:-count]
-    return LeftOutJudge(sample, problem, known[:KNOWN_ROWS], order[-count:])
+    return LeftOutJudge(sample, problem, known[:KNOWN_ROWS], order[-count:], residuals)

@@ -206,6 +206,7 @@ class RegressionSearch:
         families: whether the family of the kernel is chosen.
         seed: draws rows and centres.
         judged: whether rivals may be grown: they take memory.
+        residuals: whether the fit may have local residuals.
         facts: what was compared, for the history.
     """
 
@@ -218,6 +219,7 @@ class RegressionSearch:
     families: bool
     seed: int
     judged: bool
+    residuals: bool
     facts: dict[str, Any]
 
     @property
@@ -233,7 +235,7 @@ class RegressionSearch:
         """Return the judge of kernels if their form is chosen."""
         if not self.judged or self.learning.metric != "auto" or not self.problem.target_variance:
             return None
-        return judge_of(self.sample, self.problem, self.order)
+        return judge_of(self.sample, self.problem, self.order, self.residuals)
 
     def continued(self, judge: LeftOutJudge | None, fits: Sequence[ProcessFit | None], rows: int) -> Escalation | None:
         """Continue the search from ``fits``, learned from ``rows`` rows, if rivals are better."""
@@ -260,6 +262,7 @@ def learn_regression(
     warp: bool,
     columns: int,
     judged: bool = True,
+    residuals: bool = False,
 ) -> Problem:
     """Learn the kernel of a regression, and return the problem with it; the last logged record holds the kernel.
 
@@ -271,6 +274,7 @@ def learn_regression(
     warp : whether features may be warped
     columns : maximum number of columns of a fit
     judged : whether rivals judge the kernel, which takes memory
+    residuals : whether the fit may have local residuals
     """
     d, order = problem.empty.scaling.n_inputs, in_order(sample, seed)
     most = min(ROWS, int(np.sqrt(WORK / d)), columns)
@@ -278,7 +282,7 @@ def learn_regression(
     problem, widths, turned, evidence = search(sample, problem, order, most, family=family, turned=turn, warp=warp)
     chosen = max(evidence, key=evidence.__getitem__, default="")
     facts: dict[str, Any] = {"families": evidence, "family": chosen} if family else {}
-    run = RegressionSearch(sample, problem, learning, order, most, columns, family, seed, judged, facts)
+    run = RegressionSearch(sample, problem, learning, order, most, columns, family, seed, judged, residuals, facts)
     if turn and len(order) >= WIDE * d:
         steep = steep_start(run, widths)
         if steep is not None and len(order) <= FEW:
@@ -313,18 +317,20 @@ def by_process(run: RegressionSearch, widths: ProcessFit, turned: ProcessFit | N
         choice["form"], square = MEAN, found[0, 1]
     last = max(min(run.columns, LAST_ROWS), most)
     judge = None if choice.get("form") == MEAN else run.judge()
-    teachers = order if judge is None else order[: len(order) - len(judge.new)]
-    rows = run.rows(teachers[:last])
-    best = climb(rows, best, LAST_STEPS) if len(rows.X) > most else best
-    escalation = run.continued(judge, [best], len(rows.X))
+    rows = run.rows(order[:last])
+    taught = most
+    if len(rows.X) > taught and (judge is None or last + len(judge.new) <= len(order)):
+        best = climb(rows, best, LAST_STEPS)  # on rows that do not judge
+        taught = len(rows.X)
+    escalation = run.continued(judge, [best], taught)
     if escalation is not None and escalation.improved:
-        best, square = escalation.best.fit, escalation.best.losses
+        best = escalation.best.fit
+        square = escalation.best.losses
+        taught = escalation.best.rows
         choice["form"] = DIRECTIONS if inside(best.kernel, run.d, Directions) else EACH
-        last = max(last, escalation.best.rows)
     if (FOLDS - 1) * len(order) <= FOLDS * most:  # nearly all rows were kept in each fit
         choice["left_out_rmse"] = problem.target_scale * float(np.sqrt(square.mean()))
-    if len(rows.X) < min(last, len(order)) and len(order) > most:
-        rows = run.rows(order[:last])
+    if len(rows.X) > taught:
         best = climb(rows, best, LAST_STEPS)
     return run.result(rows, without_weak_features(rows, best), choice)
 

@@ -27,6 +27,7 @@ from partirvm.learning.search import LearningOptions, learning_options
 from partirvm.learning.target import with_target
 from partirvm.likelihoods.base import PassFit, survivors
 from partirvm.options import Request
+from partirvm.planning.cost import tries_residuals
 from partirvm.planning.memory import FLOAT, DataShape, judging_bytes, kept_bytes, sample_bytes
 from partirvm.planning.plan import Machine, affordable
 from partirvm.resolve.kernel import chooses, resolve_kernel
@@ -213,6 +214,7 @@ class SmallFits:
             warp=warp,
             columns=columns,
             judged=judged,
+            residuals=tries_residuals(request.residual, problem.n_rows, problem.n_targets),
         )
 
     def partition_size(self, problem: Problem) -> tuple[float | None, int]:

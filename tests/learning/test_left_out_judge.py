@@ -135,3 +135,32 @@ def test_a_kernel_that_more_rows_make_worse_is_not_kept(monkeypatch):
     judged = learned(X, y).choice["judged"]
     assert judged["tied"] == 1.0
     assert judged["process"] in {0.8, 0.9}
+
+
+def test_a_lost_kernel_is_corrected_by_the_errors_of_similar_rows():
+    """With r_i = α_i/(K⁻¹)_ii, the left-out errors of known rows (ibid. eq. 5.12), and their means over 8 rows."""
+    X, y = product(500)
+    problem = problem_of(X, y, Gaussian(0.02), bias=False)
+    fit = ProcessFit(Gaussian(0.02), 0.0, np.log(0.5))
+    with sample_of(X, y) as sample:
+        judge = judge_of(sample, problem, np.random.default_rng(0).permutation(500), residuals=True)
+        judge.__dict__["rivals"] = {"boosted trees": np.zeros(125)}
+        losses = judge.losses(fit)
+    known = np.sort(judge.known)
+    new = np.sort(judge.new)
+
+    def kernel(A, B):
+        return np.exp(-0.02 * ((A[:, None] - B) ** 2).sum(axis=2))
+
+    inverse = np.linalg.inv(kernel(X[known], X[known]) + 0.5 * np.eye(len(known)))
+    alpha = inverse @ y[known]
+    residuals = alpha / inverse.diagonal()
+
+    def mean_of_similar(similarity):
+        return residuals[np.argsort(-similarity, axis=1)[:, :8]].mean(axis=1)
+
+    among = kernel(X[known], X[known]) - 2 * np.eye(len(known))
+    means = mean_of_similar(among)
+    multiple = np.clip(means @ residuals / (means @ means), 0, 1)
+    errors = y[new] - kernel(X[new], X[known]) @ alpha - multiple * mean_of_similar(kernel(X[new], X[known]))
+    np.testing.assert_allclose(losses, errors**2, rtol=1e-6, atol=1e-9)
