@@ -43,6 +43,7 @@ def run(
     scaling = spec.problem.empty.scaling
     source = folded(driver.source, scaling)
     remarks = list[str]()
+    judged = _judged(spec)
     driver.executor.use(spec.plan.threads)
 
     def for_readers(entry: Entry, fit: Any) -> Entry:
@@ -54,8 +55,8 @@ def run(
             with suppress(errors.PartirvmError):  # a finished fit does not fail because of its report
                 beta = float(getattr(fit, "beta", 1.0))
                 how = journal.model, source, driver.executor, beta, entry, spec.request.seed
-                found["reference"] = compared(*how, searched=_searched(spec))
-                remarks.extend(found["reference"]["remarks"])
+                found["reference"] = compared(*how, searched=judged.get("levels", ()))
+                remarks.extend(found["reference"]["remarks"] or filter(None, [lost(judged)]))
         if remark := worse(entry, journal.history):
             found["worse"] = remark
             remarks.append(remark)
@@ -118,6 +119,9 @@ def table_rows(diagnostics: list[Entry], source: Source, held_out: Source | None
 
     return [with_numbers(target, each) for target, each in enumerate(diagnostics)]
 
+
+CLEARLY_LOST = 1.1
+"""Error of the best kernel ÷ that of its best rival, on rows that taught neither, from which a warning is issued."""
 
 WORSE = 1.02
 """Ratio of held-out errors from which the last fit, which has fewer vectors, counts as worse than a round."""
@@ -232,10 +236,23 @@ def worse(entry: Entry, history: Sequence[Entry]) -> str:
     return ""
 
 
-def _searched(spec: FitSpec) -> list[int]:
-    """Return the numbers of rows on which the kernel search continued because rivals were better."""
+def _judged(spec: FitSpec) -> dict[str, Any]:
+    """Return what rows that taught nothing said of the kernel; empty if it was not judged."""
     choices = [each["choice"] or {} for each in spec.entries if each["kind"] == "kernel"]
-    return next((each["judged"]["levels"] for each in choices if "judged" in each), [])
+    return next((each["judged"] for each in choices if "rival" in each.get("judged", {})), {})
+
+
+def lost(judged: dict[str, Any]) -> str:
+    """Return a remark if the search has not found a kernel that predicts as well as its rivals, or ""."""
+    if not judged.get("lost") or judged["error"] < CLEARLY_LOST * judged["rival_error"]:
+        return ""
+    rows = " and ".join(f"{count:,}" for count in judged["levels"])
+    return (
+        f"{judged['rival']} have an RMSE of {judged['rival_error']:.3g} of the target's deviation on "
+        f"{judged['rows']:,} rows that taught nothing, the best kernel found {judged['error']:.3g} "
+        f"(+{judged['error'] / judged['rival_error'] - 1:.0%}), although the search continued on {rows} rows: "
+        "transformed features, categories declared as such, or basis functions for the missing structure may help"
+    )
 
 
 def _is_compared(spec: FitSpec, entry: Entry) -> bool:

@@ -11,7 +11,7 @@ from partirvm import RVMClassifier, RVMRegressor, ingest, jobs
 from partirvm.errors import AccuracyWarning, StorageError
 from partirvm.jobs import comparison, open_job
 from partirvm.jobs.comparison import is_better
-from partirvm.jobs.run import worse
+from partirvm.jobs.run import lost, worse
 from partirvm.options import Request
 
 
@@ -167,3 +167,21 @@ def test_who_is_named(own, other, better):
     if own is LUCK or own is TAILS[0]:
         assert np.sqrt(np.mean(own**2) / np.mean(other**2)) > 1.15, "by the mean of all rows it is better"
     assert is_better(other, own) is better
+
+
+@pytest.mark.slow
+def test_a_kernel_that_stays_lost_is_reported():
+    """A checkerboard of steps: trees see it, radial kernels do not, and the search says on how many rows it tried."""
+    rng = np.random.default_rng((2000, 0))
+    X = rng.uniform(-3, 3, (2000, 4))
+    y = np.sign(np.sin(1.5 * X[:, 0]) * np.sin(1.5 * X[:, 1])) + 0.2 * rng.normal(size=2000)
+    with pytest.warns(AccuracyWarning, match=r"the search continued on 800 and 1,500 rows|kernel search continued"):
+        RVMRegressor(random_state=0).fit(X, y)
+
+
+def test_a_remark_on_a_lost_kernel_needs_a_clear_difference():
+    judged = {"rows": 500, "error": 0.45, "rival": "boosted trees", "rival_error": 0.4, "lost": True, "levels": [800]}
+    assert "500 rows that taught nothing, the best kernel found 0.45 (+12%)" in lost(judged)
+    assert lost(judged | {"error": 0.43}) == ""
+    assert lost(judged | {"lost": False}) == ""
+    assert lost({}) == ""
