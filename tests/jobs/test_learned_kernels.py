@@ -60,7 +60,7 @@ def test_plan_and_history_tell_what_was_learned(data, tmp_path, monkeypatch):
     fitted = jobs.fit(data, str(tmp_path / "job"), ASKED, watcher=Heard())
     assert steps == sorted(steps)
     assert {total for _, total in steps} == {len(STAGES)}
-    assert any(re.match(r"learning the kernel, \d of 6: left-out rows", each) for each in doing)
+    assert any(re.match(r"learning the kernel, \d of 7: left-out rows", each) for each in doing)
     learned, measured, *rounds = fitted.history
     assert [learned["kind"], measured["kind"]] == ["kernel", "heuristic"]
     assert fitted.model.design.kernel == kernel_from_spec(learned["kernel"])
