@@ -79,6 +79,11 @@ TARGETS = [
 """Levels, rows per level, standard deviation of effects, targets, seed."""
 
 
+def outside(n_effects):
+    """The share of normal errors outside intervals of 95 % that are too narrow by two errors of a deviation."""
+    return 2.0 * stats.norm.sf(stats.norm.ppf(0.975) * (1.0 - 2.0 / np.sqrt(2.0 * n_effects)))
+
+
 @pytest.mark.parametrize(("n_levels", "per_level", "strength", "n_targets", "seed"), some(TARGETS, set(TARGETS[:1])))
 def test_deviations_of_several_targets_hold_for_known_and_new_levels(n_levels, per_level, strength, n_targets, seed):
     """95 % of new targets are within 1.96 deviations; a new level's variance is that of noise and effects, within 1/4.
@@ -93,9 +98,8 @@ def test_deviations_of_several_targets_hold_for_known_and_new_levels(n_levels, p
         new, t = planted.numbers(codes)
         mean, std = model.predict(new, return_std=True)
         inside = (np.abs(t - mean) < stats.norm.ppf(0.975) * std).mean(axis=0)
-        narrow = 2.0 * stats.norm.sf(stats.norm.ppf(0.975) * (1.0 - 2.0 / np.sqrt(2.0 * n_levels)))
-        assert (inside > 1.0 - narrow - 0.02).all()
-        assert 0.92 < inside.mean() < 0.99
+        assert (inside > 1.0 - outside(n_levels) - 0.02).all()
+        assert 1.0 - outside(n_levels * n_targets) - 0.02 < inside.mean() < 0.99
     np.testing.assert_allclose(np.mean(std**2, axis=0), 1 + strength**2, rtol=0.5)
     np.testing.assert_allclose(np.mean(std**2), 1 + strength**2, rtol=0.25)
 
