@@ -79,12 +79,14 @@ class Escalation:
     """The end of a search.
 
     Attributes:
+        begun: the best kernel of the first search.
         best: the kernel with the smallest error of left-out rows.
         first: the verdict on the kernel of the first search.
         last: the verdict on ``best``.
         rows: numbers of rows of the levels.
     """
 
+    begun: KernelTrial
     best: KernelTrial
     first: LeftOutVerdict
     last: LeftOutVerdict
@@ -93,7 +95,7 @@ class Escalation:
     @property
     def improved(self) -> bool:
         """True if a level has found the best kernel."""
-        return self.best.rows in self.rows
+        return self.best is not self.begun
 
     def facts(self) -> dict[str, Any]:
         """Return what the history says of the left-out rows, with errors in units of the scaled targets."""
@@ -109,8 +111,10 @@ def escalated(judge: LeftOutJudge, order: Int, fits: list[ProcessFit], rows: int
     rows : number of rows that taught them
     families : whether the family of the kernel may change
     """
-    best = min((KernelTrial(fit, judge.losses(fit), rows) for fit in fits), key=lambda trial: trial.loss)
-    first = verdict = judge.verdict(best.losses)
+    begun = min((KernelTrial(fit, judge.losses(fit), rows) for fit in fits), key=lambda trial: trial.loss)
+    best = begun
+    first = judge.verdict(begun.losses)
+    verdict = first
     teachers = order[~np.isin(order, judge.new)]
     levels: list[int] = []
     most = int(np.sqrt(LEVEL_WORK / judge.problem.empty.scaling.n_inputs))
@@ -121,13 +125,14 @@ def escalated(judge: LeftOutJudge, order: Int, fits: list[ProcessFit], rows: int
         judge.sample.on_step("more rows")
         levels.append(count)
         level = ProcessRows.of(judge.sample, judge.problem, teachers[:count])
-        found = (
-            first_level(judge, teachers, level, best.fit, families) if number == 0 else second_level(level, best.fit)
-        )
+        if number == 0:
+            found = first_level(judge, teachers, level, best.fit, families)
+        else:
+            found = second_level(level, best.fit)
         trials = [KernelTrial(fit, judge.losses(fit), count) for fit in found if np.isfinite(fit.value)]
         best = min([best, *trials], key=lambda trial: trial.loss)
         verdict = judge.verdict(best.losses)
-    return Escalation(best, first, verdict, tuple(levels))
+    return Escalation(begun, best, first, verdict, tuple(levels))
 
 
 def first_level(
