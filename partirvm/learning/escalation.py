@@ -6,19 +6,19 @@ that a forest of random trees uses. The second level follows the best kernel so 
 taught nothing decide between all kernels found.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.composed import inside
 from partirvm.kernels.radial import RadialKernel
-from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, from_starts
 from partirvm.learning.forms import FAMILIES, turnable, with_family
 from partirvm.learning.left_out_judge import LeftOutJudge, LeftOutVerdict
+from partirvm.learning.screening import WIDE, jittered
 from partirvm.learning.steep import explains_little, steep
 from partirvm.learning.turning import directions
 from partirvm.process import in_threads
@@ -43,11 +43,8 @@ TREES, LEAF_ROWS, USED = 60, 5, 0.6
 """Number of random trees, minimum number of rows in a leaf, and importance × number of features of a used
 feature: those of pure noise have .3 to .5, those of a product of two others about 1."""
 
-WIDE = 0.01
-"""Gamma of the other features, relative to that of gamma="scale"."""
-
-JITTER, FIRST_NOISE = 0.3, 0.01
-"""Spread of initial log parameters around a start; initial noise ÷ variance."""
+FIRST_NOISE = 0.01
+"""Initial noise ÷ target variance."""
 
 CLIMBED, STEPS, LATER_STEPS, FAMILY_STEPS = 2, 25, 12, 8
 """Number of starts that are followed on all rows of the first level, the maximum number of steps from each, on the
@@ -126,10 +123,9 @@ def escalated(judge: LeftOutJudge, order: Int, fits: list[ProcessFit], rows: int
         levels.append(count)
         level = ProcessRows.of(judge.sample, judge.problem, teachers[:count])
         if number == 0:
-            found = first_level(judge, teachers, level, best.fit, families)
+            trials = list(first_level(judge, teachers, level, best.fit, families))
         else:
-            found = second_level(level, best.fit)
-        trials = [KernelTrial(fit, judge.losses(fit), count) for fit in found if np.isfinite(fit.value)]
+            trials = second_level(judge, level, best.fit)
         best = min([best, *trials], key=lambda trial: trial.loss)
         verdict = judge.verdict(best.losses)
     return Escalation(begun, best, first, verdict, tuple(levels))
@@ -137,7 +133,7 @@ def escalated(judge: LeftOutJudge, order: Int, fits: list[ProcessFit], rows: int
 
 def first_level(
     judge: LeftOutJudge, teachers: Int, level: ProcessRows, before: ProcessFit, families: bool
-) -> Iterator[ProcessFit]:
+) -> Iterator[KernelTrial]:
     """Yield kernels of widths and of directions that a level finds from new starts.
 
     judge : judges kernels
@@ -147,43 +143,38 @@ def first_level(
     families : whether the family of the kernel may change
     """
     few = ProcessRows.of(judge.sample, judge.problem, teachers[-START_ROWS:])
-    logs = [*wide_starts(level), *forest_starts(level)]
-    kernel, variance = level.problem.empty.kernel, float(np.log(level.problem.target_variance))
-    noise = variance + float(np.log(FIRST_NOISE))
-    starts = [few.levelled(ProcessFit(kernel.with_logs(start), variance, noise)) for start in logs]
-    begun: list[ProcessFit] = in_threads(lambda fit: climb(few, fit, START_STEPS), starts)
-    distinct = {round(fit.value, 6): fit for fit in begun}
-    followed = [distinct[value] for value in sorted(distinct, reverse=True)[:CLIMBED]]
+    kernel = level.problem.empty.kernel
+    starts = [*jittered(kernel.logs, SCALES, seed=1), *forest_starts(level)]
+    followed = from_starts(few, starts, FIRST_NOISE, START_STEPS, CLIMBED)
     if before.kernel.parameters == kernel.parameters:
         followed.append(before)
-    climbed: list[ProcessFit] = in_threads(lambda fit: climb(level, replace(fit, pairs=[]), STEPS), followed)
-    yield from climbed
-    widths = min(climbed, key=lambda fit: float(judge.losses(fit).mean()))
-    yield from other_families(level, widths) if families else ()
+    climbed = in_threads(lambda fit: climb(level, replace(fit, pairs=[]), STEPS), followed)
+    trials = tried(judge, climbed, level)
+    yield from trials
+    if not trials:
+        return
+    widths = min(trials, key=lambda trial: trial.loss).fit
+    yield from tried(judge, other_families(level, widths), level) if families else ()
     turned = directions(level, widths)
     if turned is not None:
-        yield turned
-        yield steep(level)
+        yield from tried(judge, [turned, steep(level)], level)
 
 
-def second_level(level: ProcessRows, before: ProcessFit) -> Iterator[ProcessFit]:
-    """Yield kernels that a level finds from the best one so far, and from gradients if that explains little."""
+def second_level(judge: LeftOutJudge, level: ProcessRows, before: ProcessFit) -> list[KernelTrial]:
+    """Return kernels that a level finds from the best one so far, and from gradients if that explains little."""
     best = climb(level, replace(before, pairs=[]), LATER_STEPS)
-    yield best
+    fits = [best]
     if not inside(best.kernel, level.X.shape[1], Directions):
         turned = directions(level, best, 1)
-        if turned is not None:
-            yield turned
+        fits += [] if turned is None else [turned]
     if explains_little(level, best) and turnable(level.problem.empty.kernel, level.X.shape[1]):
-        yield steep(level)
+        fits.append(steep(level))
+    return tried(judge, fits, level)
 
 
-def wide_starts(rows: ProcessRows) -> list[Float]:
-    """Return log parameters (p,) of equal widths with a jitter."""
-    logs = rows.problem.empty.kernel.logs
-    rng = stream(1, Purpose.PROCESS_STARTS)
-    jitter = JITTER if len(logs) > 1 else 0.0
-    return [logs + 2 * np.log(scale) + jitter * rng.normal(size=len(logs)) for scale in SCALES]
+def tried(judge: LeftOutJudge, fits: Sequence[ProcessFit], level: ProcessRows) -> list[KernelTrial]:
+    """Return the trials of kernels that a level has found; without those whose covariance was not definite."""
+    return [KernelTrial(fit, judge.losses(fit), len(level.X)) for fit in fits if np.isfinite(fit.value)]
 
 
 def forest_starts(rows: ProcessRows) -> list[Float]:

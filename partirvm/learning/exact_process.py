@@ -12,6 +12,7 @@ widths overfits with few rows: a half-normal on each log parameter above that of
 half-normal on log σ² below a tenth of the target variance.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -24,7 +25,7 @@ from partirvm.kernels import Directions, Kernel
 from partirvm.kernels.design import NONE
 from partirvm.kernels.radial import RadialKernel, RadialTriangle
 from partirvm.learning.sample import SampledRows
-from partirvm.process import unlocked
+from partirvm.process import in_threads, unlocked
 from partirvm.strategies.problem import Problem
 from partirvm.types import Float, Int
 
@@ -251,6 +252,23 @@ def climb(rows: ProcessRows, start: ProcessFit, steps: int, *, together: bool = 
         low, high = np.append(np.log(1e-6), low[-2:]), np.append(np.log(1e3), high[-2:])
     _, evaluations = ascend(function, begin, low, high, most=steps + 1, pairs=pairs)
     return replace(best, evaluations=start.evaluations + evaluations, pairs=[] if together else pairs)
+
+
+def from_starts(rows: ProcessRows, starts: Sequence[Float], noise: float, steps: int, count: int) -> list[ProcessFit]:
+    """Return the best fits, at most ``count``, after a few steps from each start; equal optima count once.
+
+    rows : few rows, on which a start costs little
+    starts : log parameters (p,) of the problem's kernel
+    noise : initial noise variance ÷ target variance
+    steps : maximum number of steps from each start
+    count : maximum number of fits
+    """
+    kernel = rows.problem.empty.kernel
+    level = np.log(rows.problem.target_variance)
+    levelled = [rows.levelled(ProcessFit(kernel.with_logs(start), level, level + np.log(noise))) for start in starts]
+    climbed: list[ProcessFit] = in_threads(lambda fit: climb(rows, fit, steps), levelled)
+    distinct = {float(np.round(fit.value)): fit for fit in climbed}
+    return [distinct[value] for value in sorted(distinct, reverse=True)[:count]]
 
 
 def tied_gain(rows: ProcessRows, kernel: Kernel) -> float:

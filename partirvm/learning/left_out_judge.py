@@ -125,7 +125,7 @@ class LeftOutJudge:
         """Return the root mean squared error of left-out rows by a design with ``weights`` (M, T)."""
         rows = self.sample.rows.gather(np.sort(self.new))
         errors = design.scaling.targets(rows.t) - design.block(rows.X) @ weights
-        return float(np.sqrt(((errors**2).mean(axis=1) / self.rows[1].inverse).mean()))
+        return float(np.sqrt(self._weighted(errors).mean()))
 
     @cached_property
     def rivals(self) -> dict[str, Float]:
@@ -143,9 +143,9 @@ class LeftOutJudge:
                 max_iter=ROUNDS, learning_rate=RATE, early_stopping=False, random_state=0
             )
             with threadpool_limits(1, "openmp"):
-                each = [trees.fit(known.X, t, weights).predict(new.X) for t in known.t.T]
-            predicted["boosted trees"] = np.column_stack(each)
-        return {name: self._weighted(new.t - found) for name, found in predicted.items()}
+                columns = [trees.fit(known.X, t, weights).predict(new.X) for t in known.t.T]
+            predicted["boosted trees"] = np.column_stack(columns)
+        return {name: self._weighted(new.t - targets) for name, targets in predicted.items()}
 
     def verdict(self, losses: Float) -> LeftOutVerdict:
         """Compare squared errors (m,) with those of the rivals."""

@@ -26,12 +26,12 @@ from partirvm.kernels import Directions, Kernel, Several
 from partirvm.kernels.composed import inside
 from partirvm.kernels.radial import RadialKernel
 from partirvm.learning.escalation import Escalation, escalated
-from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb, from_starts
 from partirvm.learning.features import warped
 from partirvm.learning.forms import DIRECTIONS, EACH, FAMILIES, MEAN, learn, with_family
 from partirvm.learning.left_out_judge import LeftOutJudge, judge_of
 from partirvm.learning.sample import SampledRows
-from partirvm.learning.screening import screened
+from partirvm.learning.screening import jittered, screened
 from partirvm.learning.search import LOSS, KernelSearch, LearningOptions, kernel_record, reductions
 from partirvm.learning.steep import explains_little, noise_alone, steep_directions
 from partirvm.learning.turning import directions, promising
@@ -57,8 +57,8 @@ FIRST_ROWS = 100
 SCREENED_ROWS, SCREENED = 4000, 100
 """Maximum number of rows for screening single features (400 miss a wave in half of the draws), and of features."""
 
-JITTER, FIRST_NOISE = 0.3, 0.01
-"""Spread of initial log parameters around a start, since equal features can stay equal; initial noise ÷ variance."""
+FIRST_NOISE = 0.01
+"""Initial noise ÷ target variance."""
 
 STARTS_CLIMBED = 2
 """Number of starts that are followed to the end; a third hardly gains."""
@@ -127,15 +127,11 @@ def evidence_of(sample: SampledRows, problem: Problem, seed: int) -> float:
 
 def _from_starts(few: ProcessRows, rows: ProcessRows, more: ProcessRows) -> ProcessFit:
     """Return the best of the searches from ``STARTS`` and from what ``more`` rows show, each on ``few`` rows first."""
-    kernel, rng = rows.problem.empty.kernel, stream(0, Purpose.PROCESS_STARTS)
-    logs, level = kernel.logs, np.log(rows.problem.target_variance)
-    jitter = JITTER if len(logs) > 1 else 0.0
-    starts = [logs + 2 * np.log(start) + jitter * rng.normal(size=len(logs)) for start in STARTS]
-    if 1 < len(logs) <= SCREENED:
+    kernel = rows.problem.empty.kernel
+    starts = jittered(kernel.logs, STARTS, seed=0)
+    if 1 < len(kernel.logs) <= SCREENED:
         starts += screened(more, kernel)
-    begun = [few.levelled(ProcessFit(kernel.with_logs(start), level, level + np.log(FIRST_NOISE))) for start in starts]
-    found = {float(np.round(each.value)): each for each in in_threads(lambda fit: climb(few, fit, FIRST_STEPS), begun)}
-    best = [found[value] for value in sorted(found, reverse=True)[:STARTS_CLIMBED]]
+    best = from_starts(few, starts, FIRST_NOISE, FIRST_STEPS, STARTS_CLIMBED)
     climbed: list[ProcessFit] = in_threads(lambda fit: climb(rows, fit, LATER_STEPS), best)
     return max(climbed, key=lambda each: each.value)
 
@@ -370,22 +366,22 @@ def confirmed(run: RegressionSearch, stage: KernelSearch, judge: LeftOutJudge, b
     Both are compared on rows that taught neither, in the tied RVM of the last stage: more evidence of many rows and a
     few hundred centres can mean wider kernels and larger errors.
     """
-    errors = [judge.tied_error(stage.design(stage.kernel), stage.best.weights)]
-    kernels = [stage.kernel]
+    last_error = judge.tied_error(stage.design(stage.kernel), stage.best.weights)
+    best = stage
+    best_error = CONFIRMED * last_error
     for kernel in before:
-        if kernel is not None:
-            design = stage.design(kernel)
-            errors.append(judge.tied_error(design, stage.score(design, None, True).weights))
-            kernels.append(kernel)
-    best = int(np.argmin(errors))
-    if errors[best] > CONFIRMED * errors[0]:
-        return stage.kernel
-    point = stage.score(stage.design(kernels[best]), None, True)
-    found = replace(stage, start=kernels[best], middle=kernels[best].logs, logs=kernels[best].logs, best=point)
-    found.sample.on_best(found.design(found.kernel))
-    run.facts["judged"] = {**run.facts.get("judged", {}), "tied": errors[0], "process": errors[best]}
-    found.sample.log(found.record(run.problem))
-    return found.kernel
+        if kernel is None:
+            continue
+        point = stage.score(stage.design(kernel), None, True)
+        error = judge.tied_error(stage.design(kernel), point.weights)
+        if error <= best_error:
+            best = replace(stage, start=kernel, middle=kernel.logs, logs=kernel.logs, best=point)
+            best_error = error
+    if best is not stage:
+        best.sample.on_best(best.design(best.kernel))
+        run.facts["judged"] = {**run.facts.get("judged", {}), "tied": last_error, "process": best_error}
+        best.sample.log(best.record(run.problem))
+    return best.kernel
 
 
 def better_than_mean(square: Float, mean_square: Float, margin: float = BETTER) -> bool:

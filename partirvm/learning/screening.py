@@ -12,6 +12,7 @@ from itertools import combinations, product
 
 import numpy as np
 
+from partirvm.core.sampling import Purpose, stream
 from partirvm.kernels import Kernel
 from partirvm.learning.exact_process import ProcessRows, tied_gain
 from partirvm.types import Float
@@ -21,6 +22,9 @@ GAMMAS = (0.5, 4.0, 32.0)
 
 PAIR_GAMMAS = (0.5, 2.0, 8.0)
 """Gammas of each feature of a pair: the few centres cannot resolve shorter waves of two features."""
+
+JITTER = 0.3
+"""Standard deviation of initial log parameters around a start, since equal features can stay equal."""
 
 WIDE = 0.01
 """Gamma of the other features, relative to that of gamma="scale"."""
@@ -115,6 +119,13 @@ class Screening:
         while len(order) * (len(order) - 1) > 2 * PAIRS:
             order.pop()
         return list(combinations(sorted(order), 2))
+
+
+def jittered(logs: Float, scales: Sequence[float], seed: int) -> list[Float]:
+    """Return starts (p,): the log parameters at several inverse widths, with a jitter if there are several."""
+    rng = stream(seed, Purpose.PROCESS_STARTS)
+    jitter = JITTER if len(logs) > 1 else 0.0
+    return [logs + 2 * np.log(scale) + jitter * rng.normal(size=len(logs)) for scale in scales]
 
 
 def screened(rows: ProcessRows, kernel: Kernel) -> list[Float]:
