@@ -179,7 +179,19 @@ def _first(texts: list[str], most: int = 6) -> str:
 
 def _judged(choice: dict[str, Any]) -> str:
     """Describe the errors of rows that taught nothing; empty if there were none."""
-    judged = choice.get("judged", {})
+    return _warps_judged(choice.get("warps", {})) + _kernel_judged(choice.get("judged", {}))
+
+
+def _warps_judged(errors: dict[str, float]) -> str:
+    """Describe the errors of left-out rows with and without warped features; empty if there were none."""
+    if not errors:
+        return ""
+    figures = f"{errors['warped']:.3g} with warped features, {errors['plain']:.3g} without"
+    return f"mean absolute error of left-out rows {figures}; "
+
+
+def _kernel_judged(judged: dict[str, Any]) -> str:
+    """Describe the errors of left-out rows with the kernel and with the best rival; empty if there were none."""
     if "rival" not in judged:
         return ""
     rival = f"{judged['rival']} {judged['rival_error']:.3g}"

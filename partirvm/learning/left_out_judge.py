@@ -106,6 +106,18 @@ class LeftOutJudge:
         left_out = inverse.T @ half / (inverse**2).sum(axis=0)[:, None]
         return self._weighted(errors - self._corrections(fit, left_out))
 
+    def absolute_error(self, fit: ProcessFit) -> float:
+        """Return the weighted mean absolute error of left-out rows with the kernel and the variances of ``fit``.
+
+        It is infinite if the covariance is not definite. Residuals correct nothing.
+        """
+        known, new = self.rows
+        try:
+            errors, _ = known.predicted(fit, new)
+        except np.linalg.LinAlgError:
+            return np.inf
+        return float(np.sqrt(self._weighted(errors)).mean())
+
     def _corrections(self, fit: ProcessFit, left_out: Float) -> Float:
         """Return corrections (m, T) of left-out rows from the left-out errors (n, T) of known rows."""
         known, new = self.rows
@@ -157,15 +169,18 @@ class LeftOutJudge:
         return LeftOutVerdict(len(losses), error, rival, rival_error, bool(sure and error > LOST * rival_error))
 
 
-def judge_of(sample: SampledRows, problem: Problem, order: Int, residuals: bool = False) -> LeftOutJudge | None:
+def judge_of(
+    sample: SampledRows, problem: Problem, order: Int, residuals: bool = False, most: int = JUDGED_ROWS
+) -> LeftOutJudge | None:
     """Return the judge that leaves out the last rows of ``order``; None if there are too few rows.
 
     sample : holds the rows
     problem : gives the scaling of inputs and targets
     order : (n,), row numbers in random order
     residuals : whether the fit may have local residuals
+    most : maximum number of left-out rows
     """
-    count = min(JUDGED_ROWS, int(JUDGED_SHARE * len(order)))
+    count = min(most, int(JUDGED_SHARE * len(order)))
     if count < LEAST_JUDGED:
         return None
     known = order[:-count]

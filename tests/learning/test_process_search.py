@@ -10,7 +10,7 @@ from scipy.stats import ortho_group
 from partirvm.kernels import Gaussian, Matern32
 from partirvm.learning import process_search
 from partirvm.learning.forms import DIRECTIONS, FAMILIES
-from partirvm.learning.process_search import left_out, search
+from partirvm.learning.process_search import first_widths, left_out, search
 from partirvm.learning.search import learning_options
 
 
@@ -84,7 +84,8 @@ def test_rows_left_out_are_outside_the_process(monkeypatch, n, expected):
     with sample_of(X, y) as sample:
         order = np.random.default_rng(0).permutation(n)
         most = min(n, 500)
-        _, widths, turned, _ = search(sample, problem, order, most, family=False, turned=True, warp=False)
+        first = first_widths(sample, problem, order, most)
+        widths, turned, _ = search(sample, problem, order, most, first, family=False, turned=True)
         found = left_out(sample, problem, widths, turned, order, most)
     assert found.shape == (3, 2, expected)
     assert all(not inside & outside for inside, outside in seen)

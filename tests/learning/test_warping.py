@@ -7,8 +7,9 @@ import pytest
 from sampling import problem_of, sample_of
 
 from partirvm import RVMRegressor
-from partirvm.learning.exact_process import ProcessFit
-from partirvm.learning.features import warped, with_regressions
+from partirvm.learning import process_search
+from partirvm.learning.exact_process import ProcessFit, ProcessRows, climb
+from partirvm.learning.features import warped, warped_by, with_regressions
 from partirvm.types import FeatureMap, Scaling
 
 
@@ -53,6 +54,47 @@ def test_a_missing_number_is_predicted_from_the_others():
     found = scaling.inputs(new)[:, :3]
     np.testing.assert_allclose(found, [[1.2, 1.5, 0], [1, 0.8, 0], [0, 0, 2], [1, 2, 3]], atol=0.12)
     np.testing.assert_array_equal(scaling.inputs(new[::-1])[:, :3], found[::-1])
+
+
+def judged_warps(monkeypatch, spread):
+    """Whether a warp of x around 0 is used, and the errors, for y = sin 3x of 800 rows in ±3."""
+    rng = np.random.default_rng(6)
+    X = rng.uniform(-3, 3, size=(800, 1))
+    y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=800)
+
+    def forced(sample, problem, order, most, widths):
+        scaling = warped_by(problem.empty.scaling, 0, (0.0, spread), X)
+        changed = problem.with_scaling(scaling)
+        rows = ProcessRows.of(sample, changed, order[:most])
+        return changed, climb(rows, replace(widths, pairs=[]), 20)
+
+    monkeypatch.setattr(process_search, "warped", forced)
+    with sample_of(X, y) as sample:
+        problem = problem_of(X, y)
+        order = np.random.default_rng(0).permutation(800)
+        widths = process_search.first_widths(sample, problem, order, 400)
+        found, _, errors = process_search.warped_if_better(sample, problem, order, 400, widths, judged=True)
+    return found is not problem, errors
+
+
+def test_left_out_rows_reject_a_harmful_warp(monkeypatch):
+    """A logarithm crowds the waves of large x together; nearly linear warps (spread 100) change nothing."""
+    used, errors = judged_warps(monkeypatch, 1e-4)
+    assert not used
+    assert errors["warped"] > 1.2 * errors["plain"]
+    used, errors = judged_warps(monkeypatch, 100.0)
+    assert errors["warped"] == pytest.approx(errors["plain"], rel=0.02)
+
+
+def test_left_out_rows_confirm_a_useful_warp():
+    """Waves of log x of a log-normal x, 800 rows: the history states smaller errors with warps, and the formula."""
+    rng = np.random.default_rng(7)
+    X = rng.lognormal(0, 1.5, size=(800, 1))
+    y = np.sin(1.5 * np.log(X[:, 0])) + 0.2 * rng.normal(size=800)
+    line = RVMRegressor(random_state=0, reference="none").fit(X, y).history_[0]
+    assert line["choice"]["warps"]["warped"] < line["choice"]["warps"]["plain"]
+    assert "asinh((x0" in line["text"]
+    assert "with warped features" in line["text"]
 
 
 @pytest.mark.filterwarnings("ignore:.*far from every")
