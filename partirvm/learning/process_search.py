@@ -104,8 +104,8 @@ def warped_if_better(
 ) -> tuple[Problem, ProcessFit, dict[str, float]]:
     """Warp skewed features unless that raises the error of rows that taught neither the widths nor the warps.
 
-    The mean absolute error of up to ``WARP_ROWS`` rows decides. Mean squared errors of targets with long tails are those
-    of a few rows: on census 8H, they and 500 rows prefer the worse choice.
+    The mean absolute error of up to ``WARP_ROWS`` rows decides. Mean squared errors of targets with long tails are
+    those of a few rows: on census 8H, they and 500 rows prefer the worse choice.
 
     sample : holds the rows
     problem : has features that are not warped
