@@ -1,0 +1,161 @@
+"""The counts of ``.ci/limits.py``, on small sources that are counted by hand."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / ".ci" / "limits.py"
+
+
+@pytest.fixture(scope="module")
+def limits():
+    """The script as a module."""
+    spec = importlib.util.spec_from_file_location("limits", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+@pytest.fixture
+def source(limits):
+    """Return a source file of a room."""
+
+    def make(text, path="partirvm/core/example.py"):
+        return limits.Source(Path(path), text)
+
+    return make
+
+
+DOCUMENTED = '''"""A module."""
+
+# A comment.
+ROWS = 8  # a comment behind code is on a code line
+"""Number
+of rows."""
+
+
+def double(x):
+    """Return 2x."""
+    return (
+        2 * x
+    )
+'''
+
+
+def test_code_lines_have_no_blanks_comments_and_docstrings(source):
+    """The assignment, the head of the function and the three lines of its return remain."""
+    assert source(DOCUMENTED).code_lines == 5
+
+
+def test_nodes_per_code_line(limits, source):
+    """``a = 1`` has Module, Assign, Name, Store, Constant: five nodes; each further line adds 4."""
+    assert limits.density([source("a = 1\n")]) == 5
+    assert limits.density([source("a = 1\nb = 2\n")]) == (5 + 4) / 2
+
+
+def test_rooms_are_sub_packages_or_modules(limits, source):
+    """A file at the top is a room of its own."""
+    paths = ["partirvm/core/a.py", "partirvm/core/deep/b.py", "partirvm/errors.py"]
+    assert set(limits.rooms(source("", path) for path in paths)) == {"core", "errors"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "counted"),
+    [
+        ("a, b = 1, x", True),
+        ("(a, b), c = pair, 1", True),
+        ("self.a, b[0] = x, y", True),
+        ("a, b = b, c", True),
+        ("a = b, c = 1, 2", True),
+        ("a, b = b, a", False),
+        ("x[i], x[j] = x[j], x[i]", False),
+        ("a, b = pair", False),
+        ("a = b = 0", False),
+        ("a = 1, 2", False),
+        ("for a, b in [(1, 2)]: pass", False),
+        ("c = [a for a, b in pairs]", False),
+    ],
+)
+def test_parallel_assignments_of_unlike_values(limits, source, statement, counted):
+    """A tuple of values to a tuple of targets, unless it permutes the same names."""
+    assert limits.parallel_rate([source(statement)]) == (1000 if counted else 0)
+
+
+def test_local_names_are_those_the_body_binds(limits, source):
+    """Sixteen with those of a comprehension and of an inner function, and without parameters."""
+    names = [f"name_{k}" for k in range(14)]
+    body = "".join(f"    {name} = x\n" for name in names)
+    inner = "    def inner():\n        fifteenth = 1\n"
+    small = source(f"def f(x):\n{body}{inner}")
+    large = source(f"def f(x):\n{body}{inner}    return [y for y in x]\n")
+    assert limits.crowded_functions([small]) == []
+    assert limits.crowded_functions([large]) == ["partirvm/core/example.py:1 f: 16 local names"]
+
+
+def test_large_functions(limits, source):
+    """``pass`` is one node; FunctionDef and arguments are two more."""
+    assert limits.large_functions([source("def f():\n" + "    pass\n" * 398)]) == []
+    found = limits.large_functions([source("def f():\n" + "    pass\n" * 399)])
+    assert found == ["partirvm/core/example.py:1 f: 401 nodes"]
+
+
+def test_wide_lines_come_widest_first(limits, source):
+    """Lines of 100 columns are within the limit."""
+    text = "\n".join("#" * width for width in (100, 101, 120))
+    found = limits.wide_lines([source(text)])
+    assert [place.partition(":")[2] for place in found] == ["3: 120 columns", "2: 101 columns"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "count"),
+    [
+        ("if n_classes: pass", 1),
+        ("if problem.n_classes > 2 and problem.likelihood.dense: pass", 1),
+        ("x = 1 if fit.n_targets == 1 else 2", 1),
+        ("x = n_classes > 0", 1),
+        ("f(not likelihood.dense)", 1),
+        ("x = [row for row in rows if n_targets]", 1),
+        ("x = isinstance(model, ClassModel)", 1),
+        ("match model:\n    case ClassModel(): pass\n    case x if n_classes: pass", 2),
+        ("if getattr(state, 'n_classes', 0): pass", 1),
+        ("if a:\n    if n_classes: pass\nelif dense: pass", 2),
+        ("if isinstance(model, FittedModel): pass", 0),
+        ("x = n_classes + 1", 0),
+        ("f(n_classes=n_classes)", 0),
+        ("if word == 'dense': pass", 0),
+    ],
+)
+def test_conditions_on_the_kind_of_target(limits, source, statement, count):
+    """Each condition counts once, outside likelihoods and exports."""
+    assert len(limits.target_places([source(statement)])) == count
+    assert limits.target_places([source(statement, "partirvm/likelihoods/example.py")]) == []
+
+
+def test_names_that_occur_twice(limits, source):
+    """Classes of one name in two files, and files of one name in two rooms."""
+    first = source("class A: pass\nclass B: pass", "partirvm/core/a.py")
+    second = source("class B: pass", "partirvm/jobs/a.py")
+    assert limits.repeated_classes([first, second]) == ["B"]
+    assert limits.repeated_files([first, second]) == ["a"]
+
+
+def test_a_count_above_its_limit_fails(limits, capsys):
+    """The mark says which; a count at its limit is within it."""
+    code = limits.Repository([], [], [])
+    within = limits.Limit("three", lambda code: 3, 3, 2)
+    above = limits.Limit("places", lambda code: ["a.py:1"], 0, 0)
+    assert limits.check(within, code, verbose=False)
+    assert not limits.check(above, code, verbose=True)
+    first, second, place = capsys.readouterr().out.splitlines()
+    assert "TOO MANY" not in first
+    assert "TOO MANY" in second
+    assert place.strip() == "a.py:1"
+
+
+def test_no_limit_is_below_its_goal(limits):
+    """A goal that has been reached is the limit from then on."""
+    assert [limit.name for limit in limits.LIMITS if limit.limit < limit.goal] == []
