@@ -406,13 +406,13 @@ class Limit:
 
 
 LIMITS = (
-    Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 253_000, 222_000),
+    Limit("syntax nodes of partirvm", lambda code: total_nodes(code.partirvm), 253_200, 222_000),
     Limit("nodes per code line of partirvm", lambda code: density(code.partirvm), 13.9, 10.5),
     Limit("nodes per code line of a room", lambda code: densest_room(code.partirvm), 17.0, 12.0),
     Limit("nodes per code line of tests", lambda code: density(code.tests), 13.6, 10.5),
     Limit("nodes per code line of benchmarks", lambda code: density(code.benchmarks), 12.5, 10.5),
     Limit("parallel assignments, 1,000 lines", lambda code: parallel_rate(code.partirvm), 46, 10),
-    Limit("lines above 100 columns", lambda code: wide_lines(code.partirvm), 4_450, 0),
+    Limit("lines above 100 columns", lambda code: wide_lines(code.partirvm), 4_460, 0),
     Limit("functions above 400 nodes", lambda code: large_functions(code.partirvm), 69, 0),
     Limit("functions above 15 local names", lambda code: crowded_functions(code.partirvm), 60, 0),
     Limit("files of partirvm", lambda code: len(code.partirvm), 175, 175),
